@@ -47,17 +47,23 @@ PROFILE := $(if $(ALL),drawn,short)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 305579)
 
 .PHONY: test
-test: lint test-parts ## Prove each promise of the README once, on real clusters made here
+test: ## Prove each promise of the README once, on real clusters made here
+	@$(MAKE) --no-print-directory test-ready test-parts
 
 .PHONY: test-all
 test-all: ## Pass all tests; SHARE=2, as CI does, of the long ones those of every other file
-	@$(MAKE) --no-print-directory lint test-parts ALL=yes
+	@$(MAKE) --no-print-directory test-ready test-parts ALL=yes
 	@$(RUN) -m hack.mutants --n 3
+
+# A lab takes a minute to come up, in which a processor and a half are busy, and lint takes half of that one.
+.PHONY: test-ready
+test-ready: $(VENV)/.ready
+	+@$(MAKE) --no-print-directory -j2 lint lab-ready
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
-# is less memory than two labs and Ray take together, or where somebody says LANES=2 because the processor is slow, there is one lab, and
-# those with Ray, faults, and those that are alone come one after the other.
+# is less memory than two labs and Ray take together, or where there are fewer than four processors, there is one lab, and those with Ray,
+# faults, and those that are alone come one after the other.
 LANES ?= $(shell $(PYTHON) -m hack.lab.build.prerequisites --lanes)
 # The lab of this run, and those after it: of the tests that are alone, and of other versions.
 OWN_LAB := $(or $(RAYSPAN_LAB),0)
@@ -220,6 +226,10 @@ upgrade: $(VENV)/.ready ## Start gangs under the controller of SINCE=COMMIT, ins
 .PHONY: versions
 versions: $(VENV)/.ready ## Run other versions of Kubernetes, Kueue and KubeRay, on a lab of their own, and write docs/versions.md; PAIRS="older-kueue" for some
 	@RAYSPAN_LAB=$(THIRD_LAB) $(RUN) -m hack.trials.versions $(if $(PAIRS),--only $(PAIRS))
+
+.PHONY: lab-ready
+lab-ready: $(VENV)/.ready # As all tests take it
+	@$(LAB) up --fake-nodes 2
 
 .PHONY: lab
 lab: $(VENV)/.ready ## Bring up the lab: clusters mgr, east and west

@@ -235,6 +235,7 @@ def test_a_command_runs_once_with_what_is_typed_and_ports_and_files_pass(scene: 
     assert answer.startswith(b"HTTP/1.0 200") and answer.endswith(b"/hello"), answer
 
 
+@pytest.mark.long
 def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     """By hand, as somebody who would like more: each time a sentence, and nothing of the worker."""
     dave = scene.person("dave", *EDIT)
@@ -285,6 +286,7 @@ def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     assert told.returncode == 1 and "has no copy in east that is its own" in told.stderr, told
 
 
+@pytest.mark.long
 def test_nobody_is_let_in_while_nobody_judges(scene: Scene) -> None:
     """Whoever takes the policy away, or lets it only warn, has shut the door; what was made meanwhile stays shut when it denies again."""
     dave, eve = scene.person("dave", *EDIT), scene.person("eve", *VIEW)

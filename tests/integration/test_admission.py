@@ -135,6 +135,7 @@ def test_all_that_is_refused_is_told_at_once(manager: Cluster, stage: Stage, kin
     assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name), "and nothing is denied"
 
 
+@pytest.mark.long
 def test_a_job_that_goes_another_way_is_told_of_it(manager: Cluster, stage: Stage) -> None:
     stage.build({"east": 2})
     queue = stage.add(stage.manager, "ClusterQueue", {"spec": {"namespaceSelector": {}}}, f"{stage.name}-u")
@@ -194,6 +195,7 @@ def _asked(manager: Cluster) -> int:
 # --- dead ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
     """Nobody answers: what is applied is applied, within three seconds more, and pods that are not ours start."""
     stage.build({"east": 1})
@@ -204,7 +206,9 @@ def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
         wait(lambda: not manager.items("pods", names.SYSTEM_NAMESPACE, gone), 60, "the webhooks are gone")
         began = time.monotonic()
         assert _applied(manager, _job(stage), dry=False) == ""
-        assert time.monotonic() - began < 3 + 2  # kubectl itself takes one or two on a busy machine
+        assert (
+            time.monotonic() - began < 3 + 5
+        )  # kubectl itself took three on a busy machine; one that waits for a webhook waits for 10
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs", "namespace": stage.name}}
         assert _applied(manager, {**pod, "spec": {"containers": [{"name": "a", "image": "a"}]}}, dry=True) == ""
     finally:

@@ -8,6 +8,8 @@ the first moment of each pod to its last.
 
 import json
 
+import pytest
+
 from adapter import names
 from adapter.objects.raw import Raw, annotation, condition, label
 from adapter.shell.kube.resources import PODS
@@ -22,6 +24,7 @@ STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.i
 _SOON = 30.0  # seconds within which nothing may keep a node any more when the job is over
 
 
+@pytest.mark.long
 def test_they_add_nodes_where_the_workers_run_and_none_in_the_manager(stage: Stage, running: Controller) -> None:
     """An elastic job, so that also those that come later are looked at."""
     west = stage.fleet.workers["west"]

@@ -103,6 +103,7 @@ def test_a_share_holds_the_overhead_of_its_runtime_class(stage: Stage, running: 
     assert _podset(stage, "east")["template"]["spec"]["overhead"] == {"cpu": "500m"}
 
 
+@pytest.mark.long
 def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, running: Controller) -> None:
     """The policy comes when the share stands; the worker that is replaced gets the sidecar, and runs."""
     stage.build({"east": 2})

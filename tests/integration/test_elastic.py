@@ -1,5 +1,7 @@
 """Does a RayCluster that changes its size while it runs grow into whichever cluster has room, and give back what it leaves?"""
 
+import pytest
+
 from adapter import names
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
@@ -127,6 +129,7 @@ def test_room_goes_to_whose_turn_it_is(stage: Stage, running: Controller) -> Non
     assert _uids(stage) == before, "nobody was made anew"
 
 
+@pytest.mark.long
 def test_who_has_no_quota_in_the_manager_takes_none_elsewhere(stage: Stage, running: Controller) -> None:
     """Kueue's own gate holds what the manager has no quota for, and nothing is reserved for that."""
     stage.build({"east": 8}, manager_cpu=4)
@@ -144,6 +147,7 @@ def test_who_has_no_quota_in_the_manager_takes_none_elsewhere(stage: Stage, runn
     assert before.items() <= _uids(stage).items()
 
 
+@pytest.mark.long
 def test_a_group_of_nobody_is_scaled_up(stage: Stage, running: Controller) -> None:
     """Its template was given to us when the job started, so its pods do not run in the manager."""
     stage.build({"east": 2, "west": 2})
@@ -165,6 +169,7 @@ def test_one_that_begins_with_no_worker_grows(stage: Stage, running: Controller)
     wait(lambda: stage.reason("pi").startswith("1 of 2 workers have a place"), 30, "the other one waits", running.tail)
 
 
+@pytest.mark.long
 def test_it_starts_again_under_the_same_name_and_leaves_nothing(stage: Stage, running: Controller) -> None:
     """Stopped by hand after it grew: its shares go, and the next start takes the name that stands in its templates."""
     stage.build({"east": 2, "west": 2})

@@ -53,7 +53,14 @@ def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> No
     assert all(names.PLACEMENT_LABEL not in head["metadata"]["labels"] for head in heads)
 
 
-@pytest.mark.parametrize("how", ["raycluster/pi", "raycluster/pi --cascade=foreground", "namespace/{namespace}"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "raycluster/pi",
+        "raycluster/pi --cascade=foreground",
+        pytest.param("namespace/{namespace}", marks=pytest.mark.long),
+    ],
+)
 def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str) -> None:
     """What was made in the worker clusters goes with the job, or with its namespace, and the quota is free."""
     stage.build({"east": 1, "west": 1})

@@ -85,6 +85,7 @@ def test_a_secret_that_leads_elsewhere_loses_nothing(stage: Stage, running: Cont
     wait(lambda: not stage.leftovers(), 60, "nothing is left in any cluster", lambda: str(stage.leftovers()))
 
 
+@pytest.mark.long
 def test_a_cluster_that_stands_in_anothers_place_is_accepted_by_its_uid(
     stage: Stage, running: Controller, lead: Lead
 ) -> None:

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from adapter import names
 from adapter.objects.raw import LONGEST
@@ -26,14 +25,15 @@ from hack.testbed.reader import Raw, Refused, Unreachable
 from hack.testbed.recorder import Recorder
 from hack.testbed.stage import Stage, ray_cluster
 
-pytestmark = pytest.mark.alone  # it measures
+pytestmark = [pytest.mark.alone, pytest.mark.long]  # it measures; bad_input asks for one sentence each
 log = logging.getLogger(__name__)
 
-FEW, MANY = 20, 50
-FIXED = 7  # the seed of those that are the same ones each time
+COUNT = 50
 _SEED = "RAYSPAN_SEED"
-DELAY = 2.0  # seconds by which the others may make the placing of a good job take longer
-STARTS = 5  # good jobs without the others: as many as beside few of them
+# Seconds by which the others may make the placing of a good job take longer. On two processors that the crowd keeps busy it takes 1.6 to
+# 2.4 more, and no step of it waits for a step of theirs; one that waited for theirs, four at a time, each with up to 3 s, would take 12.
+DELAY = 5.0
+STARTS = 5  # good jobs without the others
 BATCH = 4  # hostile jobs that come while one good job starts
 WORKERS = 8  # that the hostile tenant may have in each cluster: what it is given by mistake must not fill the machine
 SLOWEST = "rayspan_decision_seconds"  # a plan, during which no other gang is planned
@@ -49,21 +49,18 @@ def tenant(stage: Stage) -> Iterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(FEW, marks=pytest.mark.brief), pytest.param(MANY, marks=pytest.mark.long)]
-)
-def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller, count: int) -> None:
-    """Good jobs are placed within 2 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
+def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller) -> None:
+    """Good jobs are placed within 5 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
     like any other or told why not in a sentence, and nothing is left of it.
 
     It is the time from when Kueue has reserved the manager's quota. How long its API server, KubeRay and Kueue take before that is told,
     and theirs: they are busy with the same crowd, and on two processors with all the rest.
     """
-    number = _seed(count)
+    number = _seed()
     stage.build({"east": 60, "west": 60}, manager_cpu=1_000)
     # `pods` is covered, so that no amount that is as good as nothing makes thousands of them; in the manager all have room.
     tenant.build(dict.fromkeys(tenant.clusters, WORKERS), manager_cpu=10**12, resource="pods")
-    drawn = extremes.drawn(_schemas(stage.manager), number, count)
+    drawn = extremes.drawn(_schemas(stage.manager), number, COUNT)
     jobs = [extremes.submittable(job, tenant.name, index) for index, job in enumerate(drawn)]
     answers, beside = Counter[str](), list[Start]()
     stage.ray_cluster("steady", workers=2)
@@ -99,7 +96,7 @@ def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Con
     assert _long_plans(running) <= long_plans, f"a plan took longer than 3 s; {told}"
     assert _uids(stage, "steady") == steady, "workers of the good job were replaced"
     assert delay < DELAY, told
-    assert answers[TAKEN] >= count // 5 and len(reached) >= count // 10, f"next to nothing came to us: {told}"
+    assert answers[TAKEN] >= COUNT // 5 and len(reached) >= COUNT // 10, f"next to nothing came to us: {told}"
     odd = sorted({f"{name}: {why}: {text[:300]!r}" for name, text, why in (*checks, *_events(tenant)) if why})
     assert not odd, "\n".join([f"{len(odd)} sentences are none", *odd[:10]])
 
@@ -114,15 +111,11 @@ def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Con
     assert _uids(stage, "steady") == steady and running.metric("rayspan_task_failures_total") == failures
 
 
-def _seed(count: int) -> int:
-    """The same one for few in the usual profile; else the one that was asked for, or a new one."""
+def _seed() -> int:
+    """The one that was asked for, or a new one."""
     asked = os.environ.get(_SEED)
-    number = (
-        FIXED
-        if count == FEW and settings().derandomize and asked is None
-        else seed.drawn(int(asked) if asked else None)
-    )
-    seed.tell(number, f"{_SEED}={number} .venv/bin/python -m pytest tests/integration/test_tenant.py -k {count}")
+    number = seed.drawn(int(asked) if asked else None)
+    seed.tell(number, f"{_SEED}={number} .venv/bin/python -m pytest tests/integration/test_tenant.py")
     return number
 
 

@@ -56,7 +56,10 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     assert {one.cluster for one in written.take(["create"])} == {"east"}, "the next round did not ask west"
 
 
-@pytest.mark.parametrize("strict", [True, False], ids=["StrictFIFO", "BestEffortFIFO"])
+@pytest.mark.parametrize(
+    "strict",
+    [pytest.param(True, id="StrictFIFO"), pytest.param(False, id="BestEffortFIFO", marks=pytest.mark.long)],
+)
 def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: bool) -> None:
     """While others queue behind, a gang without room gives the manager's quota back; it gets its turn when there is room."""
     stage.build({"east": 1, "west": 0}, manager_cpu=3, strict=strict)
@@ -72,6 +75,7 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
     wait(lambda: stage.running(2), 120, "the large one runs in its turn", running.tail)
 
 
+@pytest.mark.long
 def test_a_cluster_whose_kueue_says_no_is_not_waited_for(stage: Stage, running: Controller) -> None:
     """East has the quota, but a LimitRange there forbids such a worker since one was tried: west is decided on long before the
     timeout."""

@@ -95,6 +95,7 @@ def test_one_that_is_watched_is_told_until_it_is_gone(stage: Stage, running: Con
     assert all(one != other for one, other in pairwise(found))
 
 
+@pytest.mark.long
 def test_the_fleet_shows_its_workers(stage: Stage, running: Controller, scientist: Path) -> None:
     stage.ray_cluster("pi", workers=4)
     wait(lambda: stage.running(4), 120, "it runs", running.tail)
@@ -133,6 +134,7 @@ def test_one_that_waits_for_the_managers_quota_says_so(stage: Stage, running: Co
     assert message.strip(" .") in found["link"]["sentence"]
 
 
+@pytest.mark.long
 def test_one_that_is_refused_says_why(stage: Stage, running: Controller) -> None:
     """First by the check's state, then by the eviction that Kueue makes of it: the sentence is the same."""
     stage.build({"east": 1, "west": 1})
@@ -151,6 +153,7 @@ def test_one_that_is_refused_says_why(stage: Stage, running: Controller) -> None
     assert told.returncode == REFUSED and "hostPath" in told.stdout and "submit it again" in told.stdout
 
 
+@pytest.mark.long
 def test_one_without_a_queue_and_none_at_all(stage: Stage, running: Controller) -> None:
     """Nobody but KubeRay looks at it, which makes none of its pods while it is suspended."""
     stage.build({"east": 1, "west": 1})

@@ -55,6 +55,8 @@ class Machine:
     """Bytes that can still be had."""
     lab: bool = False
     """A lab runs already, and has taken its memory."""
+    processors: int = 1
+    """Those that this process may use."""
     controllers: frozenset[str] | None = None
     kernel: Mapping[str, bool] = field(default_factory=dict)
 
@@ -70,6 +72,7 @@ def read(programs: Sequence[str], state: Path) -> Machine:
         memory=_memory(),
         lab=any(name == _LINK for _, name in socket.if_nameindex()),
         controllers=_controllers(),
+        processors=len(os.sched_getaffinity(0)),
         kernel=_kernel(state) if root else {},
     )
 

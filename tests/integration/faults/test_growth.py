@@ -29,6 +29,7 @@ def cut(stage: Stage, running: Controller, lab: Lab) -> Iterator[None]:
     faults.heal(lab)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cut")
 def test_a_cluster_that_does_not_answer_stops_no_growth_elsewhere(stage: Stage, running: Controller, lab: Lab) -> None:
     """Nobody knows of it yet when the job is scaled: what is planned for it there hangs, and the others run. Then all go to the other one,

@@ -120,11 +120,12 @@ def test_the_check_speaks_as_an_error_of_the_lab(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("found", "lanes"),
     [
-        pytest.param(Machine(memory=12 * GB), 3, id="room for two labs"),
-        pytest.param(Machine(memory=10 * GB), 2, id="room for one"),
-        pytest.param(Machine(memory=8 * GB, lab=True), 3, id="one runs already"),
-        pytest.param(Machine(memory=6 * GB, lab=True), 2, id="one runs, and no more fits"),
-        pytest.param(Machine(), 3, id="not known"),
+        pytest.param(Machine(processors=4, memory=12 * GB), 3, id="room for two labs"),
+        pytest.param(Machine(processors=4, memory=10 * GB), 2, id="room for one"),
+        pytest.param(Machine(processors=4, memory=8 * GB, lab=True), 3, id="one runs already"),
+        pytest.param(Machine(processors=4, memory=6 * GB, lab=True), 2, id="one runs, and no more fits"),
+        pytest.param(Machine(processors=4), 3, id="not known"),
+        pytest.param(Machine(processors=2, memory=24 * GB), 2, id="two processors"),
     ],
 )
 def test_tests_run_beside_each_other_where_two_labs_fit(found: Machine, lanes: int) -> None:
