@@ -376,6 +376,7 @@ async def test_a_name_that_no_workercluster_can_have_is_refused(
         assert "cannot be the name of a WorkerCluster" in capsys.readouterr().err
 
 
+@pytest.mark.long
 async def test_a_join_that_dies_at_any_write_is_gone_on_with(both: Both) -> None:
     await both.join("-n", "research")
     goal, all_writes = (state(both.manager), state(both.worker)), both.writes()
@@ -519,6 +520,7 @@ async def test_a_namespace_that_holds_other_things_stays(both: Both, joined: boo
     assert "namespace/rayspan-system" not in said and "Namespace rayspan-system of the worker cluster stays" in said
 
 
+@pytest.mark.long
 async def test_a_leave_that_dies_at_any_write_is_gone_on_with(both: Both) -> None:
     manager, worker = state(both.manager), state(both.worker)
     await both.join()

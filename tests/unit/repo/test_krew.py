@@ -23,6 +23,8 @@ from hack.lab.base.paths import REPO
 from hack.release import plugin
 from tests.unit.apiserver import Server, says
 
+pytestmark = pytest.mark.long  # a release is made of it
+
 VERSION, DOWNLOADS = f"v{__version__}", f"https://example.com/us/rayspan/releases/download/v{__version__}"
 LOCKED = dict(plugin._locked((REPO / "requirements.lock").read_text()))
 _SERVERS = ("controller", "access", "admission")  # what runs in pods, and no plugin has the libraries for

@@ -20,6 +20,8 @@ from adapter import __version__
 from hack.lab.base.paths import REPO
 from hack.testbed import clusters
 
+pytestmark = pytest.mark.long  # a release is made of it
+
 USE, INSTALL = ((REPO / "docs" / name).read_text() for name in ("use.md", "install.md"))
 _COPIED = re.compile(r"^COPY (?!--from)(.*) \S+$", re.MULTILINE)
 _PROGRAMS = ("rayspan", "kubectl-rayspan", "kubectl_complete-rayspan")

@@ -1,0 +1,12 @@
+"""What proves the tests' own equipment is long: it promises nothing to users, and whoever changes it runs its file."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)  # before what is long is left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("long")
