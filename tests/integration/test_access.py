@@ -206,6 +206,7 @@ def test_who_may_read_logs_in_the_manager_reads_those_of_a_worker_elsewhere(scen
     _nothing_is_told(scene)
 
 
+@pytest.mark.long
 def test_a_command_runs_once_with_what_is_typed_and_ports_and_files_pass(scene: Scene, tmp_path: Path) -> None:
     """For who may exec in the manager, once the worker's administrator has allowed it: stdin, exit code, both outputs, and no second use."""
     dave = scene.person("dave", *EDIT)

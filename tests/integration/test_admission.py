@@ -174,6 +174,7 @@ def test_what_admins_write_is_warned_of(manager: Cluster, stage: Stage) -> None:
     assert _warned(stage, _policy(("east",))) == []
 
 
+@pytest.mark.long
 def test_kuberay_and_kueue_are_not_warned(manager: Cluster, stage: Stage) -> None:
     """They write to the same objects all the time: what is asked for a job that runs is what its user applied."""
     stage.build({"east": 1})
@@ -252,6 +253,7 @@ def _passed_over(manager: Cluster) -> int:
 # --- the gate --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_webhook_is_a_gate_by_itself(manager: Cluster, stage: Stage) -> None:
     """Without the policy's binding, as before Kubernetes 1.36: the check stays Ready, and workers are held and run elsewhere."""
     binding = manager.get("mutatingadmissionpolicybindings", names.GATE_POLICY)

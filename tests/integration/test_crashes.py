@@ -30,7 +30,7 @@ FORWARD = [
 # Of an elastic job, whose pods come with no slots: of others none is written.
 ELASTIC = {"AssignSlot": 2}
 # After these something of ours stands that nobody has written down yet.
-TELLING = [("Reserve", 2), ("AssignSlot", 1), ("CreatePod", 1)]
+TELLING = [("Reserve", 2), ("CreatePod", 1)]
 BACKWARD = [("Release", 1), ("Release", 2)]
 
 
@@ -92,6 +92,7 @@ def test_killed_while_a_copy_goes(stage: Stage, process: Controller) -> None:
     assert gone not in wanted
 
 
+@pytest.mark.long
 def test_job_deleted_while_the_controller_is_away(stage: Stage, process: Controller) -> None:
     """What the controller never saw being deleted is found by what is left of it."""
     process.start()

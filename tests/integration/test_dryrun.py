@@ -57,6 +57,7 @@ def test_a_namespace_that_refuses_the_pods_is_not_asked_for_quota(stage: Stage, 
     assert {one.cluster for one in writes} == {"west"} and gangs(writes), "east was asked for nothing that is kept"
 
 
+@pytest.mark.long
 def test_who_is_refused_everywhere_waits_with_the_reason_and_goes_on_when_that_is_over(
     stage: Stage, running: Controller
 ) -> None:
@@ -75,6 +76,7 @@ def test_who_is_refused_everywhere_waits_with_the_reason_and_goes_on_when_that_i
     wait(lambda: stage.running(1), 120, "it runs", running.tail)
 
 
+@pytest.mark.long
 def test_a_share_holds_what_is_injected(stage: Stage, running: Controller) -> None:
     """A policy of east's adds a sidecar with requests of its own, so two CPUs are enough for one worker."""
     stage.build({"east": 2, "west": 2})
@@ -88,6 +90,7 @@ def test_a_share_holds_what_is_injected(stage: Stage, running: Controller) -> No
     assert "BeyondShare" not in stage.events("pi")
 
 
+@pytest.mark.long
 def test_a_share_holds_the_overhead_of_its_runtime_class(stage: Stage, running: Controller) -> None:
     stage.build({"east": 2, "west": 2})
     _runtime_class(stage, stage.manager)
@@ -118,6 +121,7 @@ def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, runni
     wait(lambda: stage.running(1), 60, "it runs all the same", running.tail)
 
 
+@pytest.mark.long
 def test_a_webhook_that_hangs_holds_up_nobody_for_long(stage: Stage, running: Controller) -> None:
     """Nobody is at home behind it, and it may be passed over: the share is asked for with the template's own figures."""
     stage.build({"east": 1})

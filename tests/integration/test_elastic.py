@@ -61,6 +61,7 @@ def test_a_worker_that_leaves_gives_back_exactly_what_it_held(stage: Stage, runn
         assert _uids(stage) == stayed, "nobody was restarted"
 
 
+@pytest.mark.long
 def test_one_worker_that_is_preempted_is_replaced_by_one(stage: Stage, running: Controller) -> None:
     """Whatever the policy says of a share that is lost: that counts for what the job always has. All others stay the same pods."""
     stage.build({"east": 2, "west": 3}, policy={"onShareLost": "Restart"})
@@ -108,6 +109,7 @@ def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running:
     assert _uids(stage) == before, "it waited, and nobody was restarted"
 
 
+@pytest.mark.long
 def test_room_goes_to_whose_turn_it_is(stage: Stage, running: Controller) -> None:
     """By priority, then by the age of the job, one worker at a time; who waits longer is not made anew, and keeps what it has."""
     stage.build({"east": 3, "west": 0})
@@ -158,6 +160,7 @@ def test_a_group_of_nobody_is_scaled_up(stage: Stage, running: Controller) -> No
     assert pods_by_cluster(stage.workers()) == {"east": 2, "west": 2}
 
 
+@pytest.mark.long
 def test_one_that_begins_with_no_worker_grows(stage: Stage, running: Controller) -> None:
     """It has no Placement before it wants a place; and then it takes what there is."""
     stage.build({"east": 1})

@@ -57,7 +57,7 @@ def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> No
     "how",
     [
         "raycluster/pi",
-        "raycluster/pi --cascade=foreground",
+        pytest.param("raycluster/pi --cascade=foreground", marks=pytest.mark.long),
         pytest.param("namespace/{namespace}", marks=pytest.mark.long),
     ],
 )
@@ -106,6 +106,7 @@ def _finalizers(cluster: Cluster, pod: str, namespace: str, wanted: list[str] | 
     cluster.kubectl("-n", namespace, "patch", "pod", pod, "--type=merge", "-p", patch)
 
 
+@pytest.mark.long
 def test_two_worker_groups_are_one_gang(stage: Stage, running: Controller) -> None:
     """Each worker group gets its own podset in each share; the one for which there is least room is placed first."""
     stage.build({"east": 3, "west": 3})
@@ -135,6 +136,7 @@ def test_deleted_copy_is_replaced(stage: Stage, running: Controller) -> None:
     assert len(stage.remote()["east"]) == 1
 
 
+@pytest.mark.long
 def test_what_may_run_in_the_manager_gets_no_copy(stage: Stage, running: Controller) -> None:
     """A pod of the gang's RayCluster that got our label without the gate: an event on it says so, and nothing is made of it."""
     stage.build({"east": 2})
@@ -179,6 +181,7 @@ def _pod(stage: Stage, name: str, labels: dict[str, str]) -> Raw:
     }
 
 
+@pytest.mark.long
 def test_foreign_pod_is_left_alone(stage: Stage, running: Controller) -> None:
     """A label is easily forged: a pod that is not of the gang's RayCluster gets no slot, and the job says so."""
     stage.build({"east": 2, "west": 0})

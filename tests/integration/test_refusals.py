@@ -37,6 +37,7 @@ def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, run
     manager.delete("secret", BROKEN, names.SYSTEM_NAMESPACE)
 
 
+@pytest.mark.long
 def test_a_service_that_kueue_takes_for_one_job_says_what_to_change(stage: Stage, running: Controller) -> None:
     """Stock Kueue, as it is configured when nobody has changed it."""
     stage.build({"east": 4})
@@ -100,6 +101,7 @@ def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -
     wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
 
 
+@pytest.mark.long
 def test_readiness_follows_what_its_admin_mends(stage: Stage, running: Controller) -> None:
     """A wrong kubeconfig and an unknown name: Ready is False with a sentence, of this generation, and True after the mend."""
     stage.clusters = (BROKEN, "east")
@@ -149,7 +151,12 @@ def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Sta
     ("group", "want"),
     [
         pytest.param({"minReplicas": 2, "maxReplicas": 4}, "replicas is 0 and minReplicas 2", id="none are named"),
-        pytest.param({"replicas": 4, "minReplicas": 0, "maxReplicas": 2}, "set replicas to 2", id="too many"),
+        pytest.param(
+            {"replicas": 4, "minReplicas": 0, "maxReplicas": 2},
+            "set replicas to 2",
+            id="too many",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_kuberay_counts_otherwise_than_kueue_is_refused(

@@ -23,6 +23,7 @@ TOGETHER = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
 QUICKLY = 15  # seconds in which a spilled gang must be decided on, and a freed cluster be used: half of the resync's
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_fill_and_spill(stage: Stage, running: Controller) -> None:
     """C1: two of three jobs fill static; the third goes to dynamic, whose quota counts although its node is yet to come."""
@@ -193,6 +194,7 @@ def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
     assert [share["spec"]["priority"] for share in shares] == [100]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_four_of_six(stage: Stage, running: Controller) -> None:
     """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending."""

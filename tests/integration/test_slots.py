@@ -49,8 +49,8 @@ def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controll
     ("listed", "why"),
     [
         pytest.param(None, "nothing is listed", id="missing"),
-        pytest.param("east/7/role/9", "of a round that never was", id="stale"),
-        pytest.param("west/1/{role}/1 east/1/{role}/1", "the other way round", id="forged"),
+        pytest.param("east/7/role/9", "of a round that never was", id="stale", marks=pytest.mark.long),
+        pytest.param("west/1/{role}/1 east/1/{role}/1", "the other way round", id="forged", marks=pytest.mark.long),
         pytest.param("kube-system/1/{role}/99999999", "of no cluster", id="nonsense", marks=pytest.mark.long),
     ],
 )
@@ -71,6 +71,7 @@ def test_who_edits_a_template_gets_no_other_place_than_there_is(
     assert {name: len(copies) for name, copies in stage.remote().items() if copies} == {"east": 1, "west": 1}
 
 
+@pytest.mark.long
 def test_whose_number_is_given_again_waits_for_the_copy_to_go(stage: Stage, running: Controller) -> None:
     """KubeRay gives the number of a pod that is gone, and its copy takes its time: both would ask for one worker's quota."""
     stage.build({"east": 1, "west": 1})

@@ -75,6 +75,7 @@ def test_a_gang_that_runs_is_shown_to_who_may_view_its_namespace(
     assert zones == {"manager": None, **written}
 
 
+@pytest.mark.long
 def test_one_that_is_watched_is_told_until_it_is_gone(stage: Stage, running: Controller, scientist: Path) -> None:
     """From the queue over its workers to its end, to a program, and never the same twice."""
     stage.ray_cluster("pi", workers=2)
@@ -125,6 +126,7 @@ def test_one_that_waits_for_room_says_what_is_missing(stage: Stage, running: Con
     assert _json(stage.manager.kubeconfig, "where", "pi", "-n", stage.name)["nodes"] == []
 
 
+@pytest.mark.long
 def test_one_that_waits_for_the_managers_quota_says_so(stage: Stage, running: Controller) -> None:
     stage.build({"east": 4}, manager_cpu=1)
     stage.ray_cluster("pi", workers=4)
