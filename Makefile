@@ -39,8 +39,9 @@ kind-down: $(VENV)/.ready ## Delete the clusters of kind-demo
 # `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes all of it, draws
 # examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
 ALL ?=
-# SHARE=2: of the long ones those of every other file, drawn anew each time, where the machine is too slow for all in one go.
+# SHARE=2: of the long ones on the lab those of every other file, drawn anew each time, where the machine is too slow for all in one go.
 SHARE ?= 1
+DRAWN := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
@@ -48,11 +49,11 @@ STRIKES := $(if $(ALL),--n 15,--n 15 --seed 305579)
 
 .PHONY: test
 test: ## Prove each promise of the README once, on real clusters made here
-	@$(MAKE) --no-print-directory test-ready test-parts
+	@$(MAKE) --no-print-directory test-ready && $(MAKE) --no-print-directory test-parts
 
 .PHONY: test-all
 test-all: ## Pass all tests; SHARE=2, as CI does, of the long ones those of every other file
-	@$(MAKE) --no-print-directory test-ready test-parts ALL=yes
+	@$(MAKE) --no-print-directory test-ready && $(MAKE) --no-print-directory test-parts ALL=yes
 	@$(RUN) -m hack.mutants --n 3
 
 # A lab takes a minute to come up, in which a processor and a half are busy, and lint takes half of that one.
@@ -122,17 +123,17 @@ test-integration: test-together test-alone ## Test against real API servers, Kue
 .PHONY: test-together
 test-together: $(VENV)/.ready # Those that share a controller
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) --long-share $(SHARE) -m "not alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) --long-share $(DRAWN) -m "not alone and ($(PICK))"
 
 .PHONY: test-alone
 test-alone: $(VENV)/.ready # Those beside which no other may run
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration --long-share $(SHARE) -m "alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration --long-share $(DRAWN) -m "alone and ($(PICK))"
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest e2e --long-share $(SHARE) -m "$(PICK)"
+	@$(RUN) -m pytest e2e --long-share $(DRAWN) -m "$(PICK)"
 
 .PHONY: test-chaos
 test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of up to 20 s

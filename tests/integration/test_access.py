@@ -206,7 +206,7 @@ def test_who_may_read_logs_in_the_manager_reads_those_of_a_worker_elsewhere(scen
     _nothing_is_told(scene)
 
 
-@pytest.mark.long
+@pytest.mark.long  # the short tier asks for logs and grants, and tests/unit/access what is decided
 def test_a_command_runs_once_with_what_is_typed_and_ports_and_files_pass(scene: Scene, tmp_path: Path) -> None:
     """For who may exec in the manager, once the worker's administrator has allowed it: stdin, exit code, both outputs, and no second use."""
     dave = scene.person("dave", *EDIT)
@@ -236,7 +236,6 @@ def test_a_command_runs_once_with_what_is_typed_and_ports_and_files_pass(scene: 
     assert answer.startswith(b"HTTP/1.0 200") and answer.endswith(b"/hello"), answer
 
 
-@pytest.mark.long
 def test_a_grant_is_for_one_pod_one_use_and_its_key(scene: Scene) -> None:
     """By hand, as somebody who would like more: each time a sentence, and nothing of the worker."""
     dave = scene.person("dave", *EDIT)

@@ -196,9 +196,8 @@ def _asked(manager: Cluster) -> int:
 # --- dead ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
-    """Nobody answers: what is applied is applied, within three seconds more, and pods that are not ours start."""
+    """Nobody answers: what is applied is applied, no API server waits as long as it would by default, and pods that are not ours start."""
     stage.build({"east": 1})
     scale = ("-n", names.SYSTEM_NAMESPACE, "scale", f"deployment/{names.ADMISSION}")
     manager.kubectl(*scale, "--replicas=0")
@@ -208,8 +207,8 @@ def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
         began = time.monotonic()
         assert _applied(manager, _job(stage), dry=False) == ""
         assert (
-            time.monotonic() - began < 3 + 5
-        )  # kubectl itself took three on a busy machine; one that waits for a webhook waits for 10
+            time.monotonic() - began < 10
+        )  # by default a webhook is waited for as long; kubectl itself took six on a busy machine
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs", "namespace": stage.name}}
         assert _applied(manager, {**pod, "spec": {"containers": [{"name": "a", "image": "a"}]}}, dry=True) == ""
     finally:

@@ -72,7 +72,7 @@ def read(programs: Sequence[str], state: Path) -> Machine:
         memory=_memory(),
         lab=any(name == _LINK for _, name in socket.if_nameindex()),
         controllers=_controllers(),
-        processors=len(os.sched_getaffinity(0)),
+        processors=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,  # on Linux alone
         kernel=_kernel(state) if root else {},
     )
 

@@ -1,4 +1,4 @@
-"""What proves the tests' own equipment is long: it promises nothing to users, and whoever changes it runs its file."""
+"""What proves the lab and the tests' own equipment is long: `make demo` and each test use it, and whoever changes it runs its file."""
 
 from pathlib import Path
 

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from hack.lab.build import tools
 from hack.lab.cluster import processes
 from hack.testbed.clusters import wait
 
@@ -29,8 +32,9 @@ def test_a_daemon_weighs_more_than_what_runs_beside_it(tmp_path: Path) -> None:
     assert (tmp_path / "record").exists() and (tmp_path / "cgroup.procs").read_text().strip().isdigit()
 
 
-def test_a_daemon_holds_no_file_of_who_started_it(tmp_path: Path) -> None:
+def test_a_daemon_holds_no_file_of_who_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make waits at its end until nobody holds the pipe of its jobs any more."""
+    monkeypatch.setattr(tools, "path", lambda name: tmp_path / name)  # nothing need be built
     held, told = os.open(os.devnull, os.O_RDONLY), tmp_path / "log"
     os.set_inheritable(held, True)
     try:

@@ -78,7 +78,9 @@ def test_it_starts_only_what_is_there(path: Path) -> None:
         assert words[0] in {*_ON_THE_MACHINE, _OURS}, words
         if words[0] == "make":
             assert set(words[1:]) <= targets, words
-        if words[:2] == [_OURS, "-m"] and words[2] != "pip":
+        if words[:3] == [_OURS, "-m", "pytest"]:
+            assert all((REPO / word).exists() for word in words[3:] if word.startswith("tests/")), words
+        elif words[:2] == [_OURS, "-m"] and words[2] != "pip":
             assert (REPO / words[2].replace(".", "/") / "__main__.py").is_file(), words
         if words[0] == _OURS and words[1] == "-c":
             compile(words[2], "run", "exec")
