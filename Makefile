@@ -41,7 +41,7 @@ kind-down: $(VENV)/.ready ## Delete the clusters of kind-demo
 ALL ?=
 # SHARE=2: of the long ones on the lab those of every other file, drawn anew each time, where the machine is too slow for all in one go.
 SHARE ?= 1
-DRAWN := $(if $(ALL),$(SHARE),1)
+LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
@@ -59,7 +59,7 @@ test-all: ## Pass all tests; SHARE=2, as CI does, of the long ones those of ever
 # A lab takes a minute to come up, in which a processor and a half are busy, and lint takes half of that one.
 .PHONY: test-ready
 test-ready: $(VENV)/.ready
-	+@$(MAKE) --no-print-directory -j2 lint lab-ready
+	@$(MAKE) --no-print-directory -j2 lint lab-ready
 
 # Those that share a controller keep both processors busy. Those after them wait for much of their time, so there are two lanes, each with a
 # lab of its own; and the unit tests run on what all of these leave. What the other lanes found is told when each of them ends. Where there
@@ -123,17 +123,17 @@ test-integration: test-together test-alone ## Test against real API servers, Kue
 .PHONY: test-together
 test-together: $(VENV)/.ready # Those that share a controller
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) --long-share $(DRAWN) -m "not alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration -n 4 --dist loadfile --pace $(PACE) --long-share $(LONG_SHARE) -m "not alone and ($(PICK))"
 
 .PHONY: test-alone
 test-alone: $(VENV)/.ready # Those beside which no other may run
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest tests/integration --long-share $(DRAWN) -m "alone and ($(PICK))"
+	@$(RUN) -m pytest tests/integration --long-share $(LONG_SHARE) -m "alone and ($(PICK))"
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m pytest e2e --long-share $(DRAWN) -m "$(PICK)"
+	@$(RUN) -m pytest e2e --long-share $(LONG_SHARE) -m "$(PICK)"
 
 .PHONY: test-chaos
 test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of up to 20 s

@@ -29,7 +29,7 @@ FORWARD = [
 ]
 # Of an elastic job, whose pods come with no slots: of others none is written.
 ELASTIC = {"AssignSlot": 2}
-# After these something of ours stands that nobody has written down yet.
+# Of those after which something of ours stands that nobody has written down yet, the two that hold quota or a pod elsewhere.
 TELLING = [("Reserve", 2), ("CreatePod", 1)]
 BACKWARD = [("Release", 1), ("Release", 2)]
 

@@ -74,7 +74,7 @@ def check() -> None:
 
 
 def lanes(found: Machine) -> int:
-    """How many parts of the tests go on at once: three where two labs fit into what can be had, else two, of which one needs none."""
+    """How many parts of the tests go on at once: three where memory and processors do for two labs, else two, of which one needs none."""
     roomy = found.memory is None or found.memory + _RUNS * found.lab >= _TWO_LABS
     return 3 if roomy and found.processors >= _PROCESSORS else 2
 
