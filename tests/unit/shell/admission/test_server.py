@@ -253,8 +253,9 @@ async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
         while not all(one.done() for one in large):
             assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
             gates += 1
-    assert 200 in {one.result()[0] for one in large} <= {200, 503}, "on a busy machine some come too late"
-    assert gates > len(large)
+    said = [one.result()[0] for one in large]
+    assert 200 in said and set(said) <= {200, 503}, "on a busy machine some come too late"
+    assert gates > said.count(200), "without a rest between two there is one for each that was read"
     assert max(len(json.dumps(asked["object"])) for asked in answers.asked) < 100, "kopf copies what it gets"
 
 
