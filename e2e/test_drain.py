@@ -14,6 +14,9 @@ from hack.testbed.clusters import Cluster, Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
+# Without Ray: tests/integration/test_gang.py of the one that takes its place, tests/unit/rewrite/test_prestop.py of the hook.
+pytestmark = pytest.mark.long
+
 WORKERS = 2
 TASKS = 12  # one that is held on each worker, and others that press for a CPU all the while
 GRACE = 15  # seconds, of which an actor that never ends gets ten; the usual 30 prove no more
@@ -148,7 +151,6 @@ def test_another_worker_takes_its_place(story: Story) -> None:
     assert [TASKS, fresh] in story.told["starts"]
 
 
-@pytest.mark.long
 def test_what_never_ends_is_stopped_in_time_and_starts_elsewhere(pair: Job) -> None:
     """An actor holds its node until the grace period is nearly over; then the head knows at once, and restarts it."""
     pair.submit(ENDLESS_ACTOR, _leave_soon)

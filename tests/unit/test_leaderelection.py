@@ -350,7 +350,7 @@ STEPS = st.tuples(
 RATES = st.sampled_from([0.85, 1.0, 1.2])  # far beyond any real clock, and within what the times allow
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(STEPS, min_size=30, max_size=60), RATES, RATES, st.integers(0, 10**6))
 def test_never_two_write_at_once(steps: list[tuple[int, str, int, float]], one: float, two: float, ahead: int) -> None:
     shelf = Shelf()

@@ -21,7 +21,7 @@ from tests.unit.rewrite.test_rewriter import kuberay_pod
 
 Raw = dict[str, Any]
 
-hostile = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+hostile = settings(suppress_health_check=list(HealthCheck))
 EAST = builders.make_target("east")
 
 

@@ -1216,7 +1216,7 @@ MOVED: list[tuple[Any, ...]] = [("silent", "w0", "east"), *(("create", name, "ea
 MOVED += [("w3", 1), ("create", "w2", "east"), ("create", "w1", "east")]
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(SCRIPTS)
 @example(MOVED)
 def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tuple[Any, ...]]) -> None:
@@ -1232,7 +1232,6 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
     assert standing == wanted
 
 
-@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
@@ -1240,7 +1239,6 @@ def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ..
     assert all(isinstance(action, PatchStatus | LookAgain) for action in decide(world.worker(name), at(5)))
 
 
-@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[tuple[Any, ...]], name: str) -> None:
     """As if it had no Placement: copies may go, and no word is written about the pod."""
@@ -1250,7 +1248,6 @@ def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[t
     assert actions == decide(replace(unknown, placement=None), at(5))
 
 
-@settings(max_examples=100)
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_that_does_not_belong_is_left_alone(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)

@@ -11,7 +11,7 @@ from typing import Any
 import certifi
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.shell.kube.client import Client
@@ -195,7 +195,6 @@ _KUBECONFIGS = st.builds(
 )
 
 
-@settings(max_examples=100)
 @given(
     st.one_of(_KUBECONFIGS, _VALUES.map(yaml.dump), st.text(), st.text("abc:{}[]&*!-<|>'\"#%@ \n\t\\,0", max_size=60))
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
@@ -552,7 +552,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(steps=STEPS, least=st.integers(0, 2))
 def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, int]], least: int) -> None:
     """Nothing is reserved that nobody wants, nobody lacks a place that there is, and the name never changes."""

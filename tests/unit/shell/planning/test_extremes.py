@@ -21,7 +21,7 @@ from tests.unit.stores import Sight, fill
 
 Raw = dict[str, Any]
 
-hostile = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+hostile = settings(suppress_health_check=list(HealthCheck))
 
 
 def submitted(job: Raw) -> tuple[Raw, Raw] | None:

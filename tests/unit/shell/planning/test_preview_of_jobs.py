@@ -382,7 +382,7 @@ _FULL = make_ray_job(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.sampled_from(_paths(_FULL)), _JUNK)
 def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...], junk: Any) -> None:
     """One field of a good job is replaced by nonsense: no exception but Unusable leaves, and no answer is half of one."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
@@ -282,7 +282,6 @@ OPS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(COMING, min_size=4, max_size=4), st.lists(USES, max_size=3), st.lists(OPS, min_size=4, max_size=12))
 def test_who_is_not_planned_again_would_find_no_room(
     coming: list[tuple[int, int, float]], uses: list[tuple[Any, ...]], ops: list[tuple[Any, ...]]
