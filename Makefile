@@ -5,6 +5,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 LAB := $(RUN) -m hack.lab
 
+# Images of Python often say that no bytecode is written: then all of ours is compiled anew in each process that a test starts.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 
 .PHONY: help

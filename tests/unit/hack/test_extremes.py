@@ -15,8 +15,13 @@ from tests.unit.rayschema import SCHEMAS, TEMPLATE
 
 Raw = dict[str, Any]
 
-DRAWN = extremes.drawn(SCHEMAS, 7, 300)
 wide = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[Raw]:
+    """Many of one seed; it takes seconds, which who only collects tests does not wait for."""
+    return extremes.drawn(SCHEMAS, 7, 300)
 
 
 def scalars(found: Any) -> Iterator[Any]:
@@ -48,9 +53,9 @@ def test_a_seed_always_draws_the_same() -> None:
     assert extremes.drawn(SCHEMAS, 8, 30) != extremes.drawn(SCHEMAS, 7, 30)
 
 
-def test_so_many_are_drawn_and_none_twice() -> None:
-    assert len({json.dumps(job) for job in DRAWN}) == len(DRAWN) == 300
-    assert {job["kind"] for job in DRAWN} == set(extremes.KINDS)
+def test_so_many_are_drawn_and_none_twice(drawn: list[Raw]) -> None:
+    assert len({json.dumps(job) for job in drawn}) == len(drawn) == 300
+    assert {job["kind"] for job in drawn} == set(extremes.KINDS)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +71,17 @@ def test_so_many_are_drawn_and_none_twice() -> None:
         pytest.param(lambda job: names.PLACEMENT_LABEL in scalars(job["spec"]), id="a mark of ours"),
     ],
 )
-def test_every_extreme_is_drawn(extreme: Callable[[Raw], bool]) -> None:
-    assert any(map(extreme, DRAWN))
+def test_every_extreme_is_drawn(extreme: Callable[[Raw], bool], drawn: list[Raw]) -> None:
+    assert any(map(extreme, drawn))
 
 
-def test_each_is_one_to_three_places_from_a_plain_job() -> None:
+def test_each_is_one_to_three_places_from_a_plain_job(drawn: list[Raw]) -> None:
     """Else next to none would come past the API server, and nothing of ours would be asked."""
-    plain = [json.dumps(extremes.base(job["kind"])["spec"], sort_keys=True) for job in DRAWN]
+    plain = [json.dumps(extremes.base(job["kind"])["spec"], sort_keys=True) for job in drawn]
     kept = sum(
-        set(scalars(json.loads(base))) <= set(scalars(job["spec"])) for base, job in zip(plain, DRAWN, strict=True)
+        set(scalars(json.loads(base))) <= set(scalars(job["spec"])) for base, job in zip(plain, drawn, strict=True)
     )
-    assert kept > len(DRAWN) // 3
+    assert kept > len(drawn) // 3
 
 
 @wide
