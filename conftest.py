@@ -18,7 +18,7 @@ from hack.testbed.clusters import Clusters
 # each time, so that a red test is one of the change under test; `--hypothesis-profile=drawn` draws others, and prints how to draw the one
 # that failed again. Fewer of those that are always the same: more of them find no more tomorrow than they found today.
 _TIMELESS: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("short", max_examples=50, derandomize=True, **_TIMELESS)
+settings.register_profile("short", max_examples=25, derandomize=True, **_TIMELESS)
 settings.register_profile("drawn", max_examples=100, derandomize=False, print_blob=True, **_TIMELESS)
 settings.load_profile("short")
 

@@ -19,6 +19,7 @@ _ADMISSION = "admissionregistration.k8s.io"
 _SIDECAR_CPU = "500m"
 
 
+@pytest.mark.long
 def test_a_share_holds_what_a_limit_range_gives_its_pods(stage: Stage, running: Controller) -> None:
     """East has CPUs for two workers, and memory for one of the size that its LimitRange gives to who names none: so one goes there."""
     stage.build({"east": 2, "west": 2}, resource="memory")

@@ -52,6 +52,7 @@ def lead(fleet: Clusters, running: Controller) -> Iterator[Lead]:
     wait(lambda: _connected(fleet.manager, "east").get("status") == "True", 45, "east is as it was", running.tail)
 
 
+@pytest.mark.long  # the short tier's faults swap kubeconfigs, too
 def test_a_secret_that_leads_elsewhere_loses_nothing(stage: Stage, running: Controller, lead: Lead) -> None:
     """West's kubeconfig comes into east's Secret while a gang runs in both, and goes again."""
     manager, workers = stage.manager, stage.fleet.workers

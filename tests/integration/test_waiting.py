@@ -10,6 +10,7 @@ from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: Controller) -> None:
     """Nothing is ever asked for, the sentence names each cluster's shortfall, and a raised quota is enough."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
@@ -223,7 +223,6 @@ def _steps(now: datetime) -> Iterator[datetime]:
     yield from (now + number * seconds for number in range(1, gangorder.PAUSE // seconds + 1))
 
 
-@settings(max_examples=50)
 @given(SINCE)
 def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
     """A hold outgrows every job that ends; and none lasts longer than the wait before it, so pauses never stop."""

@@ -38,7 +38,7 @@ many = (
         suppress_health_check=list(HealthCheck),
     )
     if EXAMPLES
-    else settings(max_examples=60)
+    else settings()
 )
 
 MAPPING = PodMapping(

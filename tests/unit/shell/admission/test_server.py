@@ -225,7 +225,7 @@ async def test_what_is_too_large_and_no_question_is_an_error(tmp_path: Path) -> 
 
 
 async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) -> None:
-    """30 of the most entries that fit, by connections that stay open: whoever may create pods may send them, and both replicas have 512 MiB."""
+    """Ten of the most entries that fit, by connections that stay open: whoever may create pods may send them, and both replicas have 512 MiB."""
     body = json.dumps(review({"kind": "Pod", "metadata": {}, "spec": {"tolerations": [{}] * MANY}})).encode()
     assert 490_000 < len(body) < 512 * 1024
     most = 0
@@ -238,8 +238,8 @@ async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) ->
         return True
 
     async with served(tmp_path, Answers(slow, keeps=False)) as api:
-        said = await asyncio.gather(*(api.post("/gate", body) for _ in range(30)))
-    assert [status for status, _ in said] == [200] * 30
+        said = await asyncio.gather(*(api.post("/gate", body) for _ in range(10)))
+    assert [status for status, _ in said] == [200] * 10
     assert most == 1, "each takes 25 times its size"
 
 
