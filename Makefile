@@ -48,7 +48,7 @@ LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
-STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1516431)
+STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1284109)
 
 .PHONY: test
 test: ## Prove each promise of the README once, on real clusters made here

@@ -14,7 +14,7 @@ from hack.testbed.clusters import Cluster, Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
-# Without Ray: tests/integration/test_gang.py of the one that takes its place, tests/unit/rewrite/test_prestop.py of the hook.
+# In the short tier: tests/integration/test_gang.py of the one that takes its place, and the hook with a play Ray in test_prestop.py.
 pytestmark = pytest.mark.long
 
 WORKERS = 2

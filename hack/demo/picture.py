@@ -1,6 +1,7 @@
-"""`python -m hack.demo.picture CAST SVG`: a recording of the demo as one picture, with all that was shown.
+"""`python -m hack.demo.picture CAST SVG`: a recording of the demo as one picture that a page has room for.
 
-It draws what stands in the recording and nothing else. What moves the cursor cannot be drawn so, and is refused.
+It draws what stands in the recording and nothing else, until the job ends only the first and the last line of each cluster
+between two lines of the job. What moves the cursor cannot be drawn so, and is refused.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -20,6 +22,7 @@ from hack.lab.base.progress import LabError
 _FONT = re.compile(
     r"@font-face \{\{.*?\}\}\n?", re.DOTALL
 )  # which would be loaded from elsewhere; every system has one
+_OF_CLUSTER = re.compile(r" *[0-9.]+ s  (?!RayJob|Placement)(\S+) ")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -37,8 +40,26 @@ def svg(recording: str) -> str:
     if set("\x1b\r") & set(_COLOR.sub("", said)):
         raise LabError("It moves the cursor, which a picture cannot: record it by `python -m hack.demo --record FILE`.")
     console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
-    console.print(Text.from_ansi(said.rstrip("\n")), soft_wrap=True)
+    console.print(Text.from_ansi(_shortened(said.rstrip("\n"))), soft_wrap=True)
     return console.export_svg(title=title, code_format=_FONT.sub("", CONSOLE_SVG_FORMAT), unique_id="rayspan")
+
+
+def _shortened(said: str) -> str:
+    """Without what clusters went through between their first and their last line before the next one that is of none."""
+    kept: list[str] = []
+    before, ended, after = said.partition("\nThe job has ended")
+    for of_none, lines in groupby(before.split("\n"), lambda line: not _OF_CLUSTER.match(_COLOR.sub("", line))):
+        some = list(lines)
+        kept += some if of_none else _ends(some)
+    return "\n".join(kept) + ended + after
+
+
+def _ends(lines: list[str]) -> list[str]:
+    """The first and the last line of each cluster."""
+    found: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        found.setdefault(line.split()[2], []).append(number)
+    return [lines[number] for number in sorted({number for of in found.values() for number in (of[0], of[-1])})]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -50,8 +50,9 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         stage.set_quota(stage.fleet.workers["west"], 4)  # the resync would look again, too, within a minute
         wait(lambda: _remote(stage) == "7", 30, "three and four", running.tail)
         assert _without_remote(manager.get("clusterqueues", stage.name)["spec"], stage.name) == before
-        said = f" to 7 (east 3, {west} 4)"  # from 5, where the right was there before the worker's quota was seen
-        wait(lambda: said in _told(stage, "QuotaFromWorkers"), 10, "it is told", running.tail)
+        # From 5, where it had the right before it saw the worker's quota.
+        told_by = [f"cpu in flavor {stage.name} from {was} to 7 (east 3, {west} 4)" for was in (5, 100)]
+        wait(lambda: any(map(_told(stage, "QuotaFromWorkers").__contains__, told_by)), 10, "it is told", running.tail)
         stage.set_quota(stage.fleet.workers["west"], 2)
         wait(lambda: _remote(stage) == "5", 30, "less in west", running.tail)
 

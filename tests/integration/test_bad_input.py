@@ -44,20 +44,18 @@ def _far_too_many(body: dict[str, Any]) -> None:
     group["replicas"] = group["minReplicas"] = group["maxReplicas"] = 50
 
 
-WAITING = {
-    "no node there has the label": (_nowhere, "matches the worker's node selector"),
-    "a zone that no cluster has": (_no_such_zone, "atlantis"),
-    "more than all clusters hold": (_far_too_many, "Even empty clusters hold only 4"),
-}
-
-
 @pytest.mark.usefixtures("audited")
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name == "more than all clusters hold" else [pytest.mark.long]) for name in WAITING],
-)
-def test_a_gang_that_fits_nowhere_waits_and_says_why(stage: Stage, running: Controller, name: str) -> None:
-    change, sentence = WAITING[name]
+    ("change", "sentence"),
+    [
+        pytest.param(_far_too_many, "Even empty clusters hold only 4", id="more than all clusters hold"),
+        pytest.param(_nowhere, "matches the worker's node selector", id="no node there has the label", marks=pytest.mark.long),
+        pytest.param(_no_such_zone, "atlantis", id="a zone that no cluster has", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_a_gang_that_fits_nowhere_waits_and_says_why(
+    stage: Stage, running: Controller, change: Callable[[dict[str, Any]], None], sentence: str
+) -> None:
     stage.build({"east": 2, "west": 2})
     written = Written(stage)
     _submit(stage, change)

@@ -45,14 +45,13 @@ def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controll
     assert copies == dict.fromkeys(map(slot_of, workers.values()), False)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("listed", "why"),
     [
-        pytest.param(None, "nothing is listed", id="missing"),
-        pytest.param("east/7/role/9", "of a round that never was", id="stale"),
         pytest.param("west/1/{role}/1 east/1/{role}/1", "the other way round", id="forged"),
-        pytest.param("kube-system/1/{role}/99999999", "of no cluster", id="nonsense"),
+        pytest.param(None, "nothing is listed", id="missing", marks=pytest.mark.long),
+        pytest.param("east/7/role/9", "of a round that never was", id="stale", marks=pytest.mark.long),
+        pytest.param("kube-system/1/{role}/99999999", "of no cluster", id="nonsense", marks=pytest.mark.long),
     ],
 )
 def test_who_edits_a_template_gets_no_other_place_than_there_is(

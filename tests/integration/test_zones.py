@@ -19,7 +19,6 @@ ZONES = ("east", "west")  # also what the WorkerClusters are called, which name 
 JOB = "by-zone"
 
 
-@pytest.mark.long
 def test_a_group_whose_ray_labels_name_a_zone_runs_and_grows_there(stage: Stage, running: Controller) -> None:
     """Though the policy's first cluster has room for all of them; and what has no room in its zone waits, and says so."""
     stage.build({"east": 8, "west": 2})

@@ -24,9 +24,6 @@ _BEGIN = f"""
 cat /proc/sys/kernel/random/boot_id /proc/$$/stat > "$1.new" && mv "$1.new" "$1" && echo $$ > "$2" && shift 2 && exec "$@"
 """
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# API servers spend a sixth of their time on collecting garbage by Go's default, and a lab has memory: it is collected a third as often. No bound
-# beside it (GOMEMLIMIT): a bench's ten thousand pods live beyond any that would mean something here, and then nothing else would be done.
-_GO = {"GOGC": "300"}
 _PATIENCE = 10.0  # seconds for a process to write its record, or to vanish when killed: both take milliseconds
 _PAUSE = 0.02
 _TAIL = 3  # lines of a log that make an error message without filling the screen
@@ -101,7 +98,7 @@ def _spawn(argv: list[str], output: Path) -> None:
     ]
     actions += [(os.POSIX_SPAWN_CLOSE, file) for file in _inherited()]
     path = f"{tools.path('containerd').parent}:{_SYSTEM_PATH}"  # containerd looks for its shim on the PATH
-    os.posix_spawn(argv[0], argv, {"PATH": path, "HOME": "/root", **_GO}, file_actions=actions, setsid=True)
+    os.posix_spawn(argv[0], argv, {"PATH": path, "HOME": "/root"}, file_actions=actions, setsid=True)
 
 
 def _inherited() -> list[int]:

@@ -1,4 +1,4 @@
-"""Is a recording of the demo what was shown, when it was, in a form that players read? And does its picture have all of it?"""
+"""Is a recording of the demo what was shown, when it was, in a form that players read? And does its picture have what it is about?"""
 
 import contextlib
 import io
@@ -80,6 +80,16 @@ def test_it_has_each_line_and_the_title() -> None:
     recorder, _ = recorded("$ kubectl <apply> & wait\n", "   0.8 s  RayJob     Running\n", "\x1b[32mdone\x1b[0m\n")
     drawn = [line for line in _lines(picture.svg(recorder.text("A title"))) if line]
     assert drawn == ["A title", "$ kubectl <apply> & wait", "   0.8 s  RayJob     Running", "done"]
+
+
+def test_of_what_a_cluster_went_through_it_has_the_ends() -> None:
+    """Between the states of the job, and after the last; who changed once stands there once."""
+    states = ["RayJob     Running", "mgr  -", "east  1 pending", "east  2 pending", "mgr  1 head", "east  2 ready"]
+    shown = [f"   {second}.0 s  {state}" for second, state in enumerate([*states, "Placement  Ended", "east  -", "east  x", "mgr  -"])]  # fmt: skip
+    recorder, _ = recorded(*(f"{line}\n" for line in shown), "The job has ended.\n")
+    drawn = [line.split("s  ")[-1] for line in _lines(picture.svg(recorder.text("x"))) if line][1:]
+    wanted = [*states[:3], *states[4:], "Placement  Ended", "east  -", "east  x", "mgr  -", "The job has ended."]
+    assert drawn == wanted
 
 
 def test_it_is_the_same_each_time_and_loads_nothing() -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from adapter import leaderelection
 from adapter.shell.kube import reflector
 from hack.lab.base.lab import Cluster as Home
 from hack.lab.base.lab import Lab
@@ -23,7 +24,7 @@ from hack.testbed import install
 from hack.trials import restore
 from hack.trials.chaos import draw, mistakes
 from hack.trials.chaos.draw import Fault
-from hack.trials.chaos.ground import Ground
+from hack.trials.chaos.ground import GANGS, Ground
 from hack.trials.outages import Outages
 
 NEW = {"kubeconfig-swapped", "kubeconfig-mistyped", "etcd-restored", "no-room"}
@@ -106,6 +107,11 @@ def test_the_short_trial_has_each_of_them() -> None:
     drawn = [draw.fault(int(said[2]), number, 20.0) for number in range(1, int(said[1]) + 1)]
     assert {one.kind for one in drawn if one.lasts > reflector.PROBE_SECONDS / 2} >= NEW
     assert {one.kind for one in drawn} >= {"grown", "shrunk"}, "elastic gangs"
+    (cut,), (stopped,) = ([one for one in drawn if one.kind == kind] for kind in ("cut", "controller-stopped"))
+    assert cut.way != "data" and cut.lasts > reflector.PROBE_SECONDS, "fake workers send no data"
+    assert stopped.lasts > leaderelection.RENEW_SECONDS, "who goes on then leads no more"
+    first = [draw.gang(int(said[2]), number).workers for number in range(1, GANGS + 1)]
+    assert sum(workers > 1 for workers in first) > GANGS // 2, "most gangs are in both clusters"
     assert len({one.kind for one in drawn}) == 15
 
 

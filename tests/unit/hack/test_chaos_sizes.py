@@ -27,7 +27,7 @@ from tests.unit.hack.test_chaos import GANG, PLACE, WORK, well, worker
 Raw = dict[str, Any]
 SEEDS = st.integers(0, 10**6)
 CAPACITY = 22
-SEED = 1516431  # that of `make test`: one of its first five gangs is elastic
+SEED = 1284109  # that of `make test`: one of its first five gangs is elastic
 
 # --- draw ----------------------------------------------------------------------------------------------------------------
 

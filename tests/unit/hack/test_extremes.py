@@ -20,7 +20,7 @@ wide = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Raw]:
-    """Many of one seed; it takes seconds, which who only collects tests does not wait for."""
+    """Many of one seed: a fixture, so that collecting the tests does not wait for them."""
     return extremes.drawn(SCHEMAS, 7, 300)
 
 

@@ -170,7 +170,6 @@ def _role_of(raw: Raw) -> str:
     return str(raw.get("roleRef", {}).get("name"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("part", manifests.PARTS, ids=lambda part: part.name)
 def test_a_manifest_is_its_overlay_with_the_image_of_the_release(part: Part) -> None:
     text = manifests.files("v9.8.7", "registry.example/rayspan:v9.8.7")[manifests.file_of(part)]

@@ -243,8 +243,10 @@ async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) ->
     assert most == 1, "each takes 25 times its size"
 
 
-async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_large_object_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three million bytes of the most entries, four times: between one and the next a pod gets its gate."""
+    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):  # who comes too late on a busy machine is told nothing
+        monkeypatch.setattr(server, limit, 60.0)
     body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
     assert 2_900_000 < len(body) < server.WARNING_BYTES
     answers, gates = Answers(), 0
@@ -253,9 +255,8 @@ async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
         while not all(one.done() for one in large):
             assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
             gates += 1
-    said = [one.result()[0] for one in large]
-    assert 200 in said and set(said) <= {200, 503}, "on a busy machine some come too late"
-    assert gates > said.count(200), "without a rest between two there is one for each that was read"
+    assert [one.result()[0] for one in large] == [200] * 4
+    assert gates > len(large), "without a rest between two there is one for each"
     assert max(len(json.dumps(asked["object"])) for asked in answers.asked) < 100, "kopf copies what it gets"
 
 
