@@ -77,7 +77,7 @@ async def following(
 ) -> AsyncIterator[tuple[Bench, "asyncio.Task[None]"]]:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         bench = Bench(server)
-        server.lists, server.watches = list(listed), list(watched)
+        server.lists, server.watches, server.repeats = list(listed), list(watched), True
         what = Following(client, PODS, bench.store, bench.trouble, selectors=selectors, restored=bench.note)
         task = asyncio.create_task(follow(what))
         try:
