@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 WIDTH, HEIGHT = 120, 48
-"""Of the terminal that plays it: the demo's longest line fits, and as many as a screen shows."""
+"""Of the terminal that plays it: the demo's longest line fits; it has more lines than fit at once."""
 
 LONGEST_PAUSE = 2.0
 """Seconds that a player waits at most: the clusters take a minute to come, in which nothing is seen."""

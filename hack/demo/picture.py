@@ -1,7 +1,7 @@
 """`python -m hack.demo.picture CAST SVG`: a recording of the demo as one picture that a page has room for.
 
-It draws what stands in the recording and nothing else, until the job ends only the first and the last line of each cluster
-between two lines of the job. What moves the cursor cannot be drawn so, and is refused.
+It draws what stands in the recording and nothing else. Until the job ends, that is of each cluster the first and the last line between
+two lines of the job. What moves the cursor cannot be drawn so, and is refused.
 """
 
 import argparse
@@ -48,17 +48,23 @@ def _shortened(said: str) -> str:
     """Without what clusters went through between their first and their last line before the next one that is of none."""
     kept: list[str] = []
     before, ended, after = said.partition("\nThe job has ended")
-    for of_none, lines in groupby(before.split("\n"), lambda line: not _OF_CLUSTER.match(_COLOR.sub("", line))):
-        some = list(lines)
-        kept += some if of_none else _ends(some)
+    for of_cluster, lines in groupby(before.split("\n"), lambda line: bool(_cluster(line))):
+        some = [*lines]
+        kept += _ends(some) if of_cluster else some
     return "\n".join(kept) + ended + after
+
+
+def _cluster(line: str) -> str:
+    """Whose line it is; empty: no cluster's."""
+    found = _OF_CLUSTER.match(_COLOR.sub("", line))
+    return found[1] if found else ""
 
 
 def _ends(lines: list[str]) -> list[str]:
     """The first and the last line of each cluster."""
     found: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
-        found.setdefault(line.split()[2], []).append(number)
+        found.setdefault(_cluster(line), []).append(number)
     return [lines[number] for number in sorted({number for of in found.values() for number in (of[0], of[-1])})]
 
 

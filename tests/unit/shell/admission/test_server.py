@@ -64,6 +64,13 @@ class Asking:
         return await self.post(path, json.dumps(review(raw, **more)).encode())
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it takes is not asked: on a busy machine some would come too late."""
+    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):
+        monkeypatch.setattr(server, limit, 60.0)
+
+
 @asynccontextmanager
 async def served(folder: Path, answer: Any, *, reread: float = 60.0) -> AsyncIterator[Asking]:
     for name, content in MADE.items():
@@ -186,11 +193,8 @@ async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path)
         ("/warnings", 3_000_000, 200),
     ],
 )
-async def test_what_is_too_large_is_not_read(
-    tmp_path: Path, path: str, size: int, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):  # how long it takes is not asked
-        monkeypatch.setattr(server, limit, 60.0)
+@pytest.mark.usefixtures("patient")
+async def test_what_is_too_large_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
     async with served(tmp_path, Answers()) as api:
         assert (await api.post(path, _of_size(size)))[0] == status
 
@@ -243,10 +247,9 @@ async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) ->
     assert most == 1, "each takes 25 times its size"
 
 
-async def test_a_large_object_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("patient")
+async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
     """Three million bytes of the most entries, four times: between one and the next a pod gets its gate."""
-    for limit in ("WARNING_SECONDS", "UPLOAD_SECONDS"):  # who comes too late on a busy machine is told nothing
-        monkeypatch.setattr(server, limit, 60.0)
     body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
     assert 2_900_000 < len(body) < server.WARNING_BYTES
     answers, gates = Answers(), 0
