@@ -80,13 +80,16 @@ PART = $(MAKE) --no-print-directory
 # Where the kernel weighs sessions and not processes, `nice` counts among those of a session alone, and what runs on the lab has its own. A
 # session of 5 weighs a third of one of 0; of 19, what unit tests start did not begin within 100 s while Ray's nodes did.
 GROUP := /proc/self/autogroup
+# What was red in any of them, said once more at the end of all.
+RED := build/red.log
 # One after the other, whatever becomes of those before: by a make that knows of no lanes, but of -n.
 IN_TURN = MAKEFLAGS=$(findstring n,$(firstword -$(MAKEFLAGS))) $(PART) --keep-going $(MAKEOVERRIDES)
 
 .PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-rest lane-unit
 test-parts: $(VENV)/.ready
-	@mkdir -p build
-	+@lanes=$(LANES); $(PART) test-parts-$$lanes LANES=$$lanes
+	@mkdir -p build && rm -f $(RED)
+	+@lanes=$(LANES); RAYSPAN_RED=$(CURDIR)/$(RED) $(PART) test-parts-$$lanes LANES=$$lanes $(WAITED); \
+	[ ! -s $(RED) ] || cat $(RED); exit $$code
 
 test-parts-3:
 	+@$(PART) --keep-going -j3 lane-ray lane-alone lane-unit

@@ -11,7 +11,7 @@ from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base import sidebyside
 from hack.lab.base.lab import Lab
-from hack.testbed import drawnshare, install, seed
+from hack.testbed import drawnshare, install, red, seed
 from hack.testbed.clusters import Clusters
 
 # How long an example takes, and how long it is drawn, is for benches: the machine may be busy. In `short` the examples are the same ones
@@ -25,9 +25,16 @@ settings.load_profile("short")
 
 def pytest_configure(config: pytest.Config) -> None:
     """What is ended from outside tidies up as after Ctrl-C; those that run beside each other are ended by the one that started them."""
-    if not hasattr(config, "workerinput"):
+    red.register(config)
+    given: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if given is None:
         sidebyside.interruptible()
-        config.option.long_seed = seed.drawn(config.option.long_seed)  # also for those that it starts
+    config.option.long_seed = given["long_seed"] if given else seed.drawn(config.option.long_seed)
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Of several processes that run beside each other each draws what the one that starts them has drawn: they must run the same tests."""
+    node.workerinput["long_seed"] = node.config.option.long_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

@@ -1,8 +1,12 @@
 """Do shares of the long tests leave none out, and none of them much more than the others?"""
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.lab.base.paths import REPO
 from hack.testbed.drawnshare import left_out
 
 FILES = st.frozensets(st.text(min_size=1), max_size=20)
@@ -24,3 +28,13 @@ def test_the_same_seed_runs_the_same(files: frozenset[str], seed: int) -> None:
 def test_another_seed_runs_others() -> None:
     files = [f"test_{number}.py" for number in range(20)]
     assert len({left_out(files, 2, seed) for seed in range(10)}) == 10
+
+
+def test_processes_beside_each_other_draw_the_same() -> None:
+    """Of eight files whose tests are all long four run, in whichever process: two that draw by themselves would differ, 69 times in 70."""
+    quick = ("seed", "lab_kernel", "lab_choice", "lab_versions", "cuts", "rights", "lab_archive", "kind")
+    files = [f"tests/unit/hack/test_{name}.py" for name in quick]
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--long-share", "2", *files]
+    ended = subprocess.run(command, cwd=REPO, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout
+    assert sum(f"PASSED {file}::" in ended.stdout for file in files) == len(files) // 2

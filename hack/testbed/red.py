@@ -1,0 +1,48 @@
+"""What was red in one of several runs of pytest? Kept in a file, for whoever started them says it again when the last one has ended.
+
+By then it is thousands of lines ago. Where nobody asks for it by the variable, nothing is kept; and a pytest that a test starts is not asked.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "RAYSPAN_RED"
+_LINES = 60  # of an error of pytest's own: the trace of the process that met it, and of the one that heard of it
+
+
+def register(config: pytest.Config) -> None:
+    """Keep what is red in this run, if it is asked for; of several processes the one that started the others hears of all."""
+    file = os.environ.pop(VARIABLE, "")
+    if file and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Red(Path(file)))
+
+
+class Red:
+    """Appends to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._keep(f"{report.when} of {report.nodeid}: {_last(report.longreprtext)}")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._keep(f"collecting {report.nodeid}: {_last(report.longreprtext)}")
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        self._keep("\n".join(["pytest itself failed:", *str(excrepr).splitlines()[-_LINES:]]))
+
+    def _keep(self, said: str) -> None:
+        with self._file.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"red: {said}\n")
+
+
+def _last(text: str) -> str:
+    """What an error says: its first line of those that pytest marks as such, or the last one."""
+    lines = text.strip().splitlines()
+    said = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
+    return (said or lines or [""])[0 if said else -1]

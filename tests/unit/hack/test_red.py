@@ -1,0 +1,72 @@
+"""Is what was red in a run kept, with what it said, where several processes of pytest ran, and where pytest itself failed?"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hack.lab.base.paths import REPO
+from hack.testbed import red
+
+PLUGIN = """
+from hack.testbed import red
+
+def pytest_configure(config):
+    red.register(config)
+"""
+RED = """
+import pytest
+
+@pytest.fixture
+def broken():
+    raise OSError("no such door")
+
+def test_asserts():
+    assert 1 + 1 == 3, "they are two"
+
+def test_door(broken): ...
+
+def test_green(): ...
+"""
+FAILS = """
+def pytest_collection_modifyitems(config, items):
+    if getattr(config, "workerinput", {}).get("workerid") == "gw1":
+        raise RuntimeError("of one process")
+"""
+
+
+def test_nothing_is_kept_where_nobody_asks(tmp_path: Path) -> None:
+    _run(tmp_path, RED, "", asked=False)
+    assert not (tmp_path / "red.log").exists()
+
+
+@pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
+def test_each_is_kept_once_with_what_it_said(tmp_path: Path, processes: tuple[str, ...]) -> None:
+    said = _run(tmp_path, RED, "", *processes)
+    assert sorted(line.partition(" of ")[0] for line in said) == ["red: call", "red: setup"]
+    assert any("test_asserts: AssertionError: they are two" in line for line in said)
+    assert any("test_door: OSError: no such door" in line for line in said)
+
+
+def test_what_cannot_be_imported_is_kept(tmp_path: Path) -> None:
+    (said,) = _run(tmp_path, "import nothing_like_it", "")
+    assert "collecting" in said and "No module named 'nothing_like_it'" in said
+
+
+def test_a_failure_of_pytest_itself_in_one_of_its_processes_is_kept(tmp_path: Path) -> None:
+    """What the terminal ends with is of xdist only: a KeyError."""
+    assert any("RuntimeError: of one process" in line for line in _run(tmp_path, RED, FAILS, "-n", "2"))
+
+
+def _run(folder: Path, tests: str, more: str, *words: str, asked: bool = True) -> list[str]:
+    """Run pytest over these tests, with more in its conftest.py; what was kept."""
+    (folder / "conftest.py").write_text(PLUGIN + more)
+    (folder / "test_some.py").write_text(tests)
+    file = folder / "red.log"
+    around = {**os.environ, "PYTHONPATH": str(REPO), **({red.VARIABLE: str(file)} if asked else {})}
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), "-p", "no:cacheprovider"]
+    ended = subprocess.run([*command, *words, str(folder)], env=around, capture_output=True, text=True)
+    assert ended.returncode, ended.stdout
+    return file.read_text().splitlines() if file.exists() else []
