@@ -39,11 +39,12 @@ kind-demo: $(VENV)/.ready ## The same on three clusters of kind, where there is 
 kind-down: $(VENV)/.ready ## Delete the clusters of kind-demo
 	@$(RUN) -m hack.kind down
 
-# `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes all of it, draws
-# examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
+# `make test` takes what is not marked long, and its examples and faults are always the same. `make test-all` takes long ones, too, draws
+# them, examples, faults and mutants, and lets those integration tests that share a controller wait as long as users do.
 ALL ?=
-# SHARE=2: of the long ones on the lab those of every other file, drawn anew each time, where the machine is too slow for all in one go.
-SHARE ?= 1
+# Of the long ones on the lab those of every other file, drawn anew each time: all of them at once (SHARE=1) take more than an hour on two
+# processors.
+SHARE ?= 2
 LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
@@ -55,7 +56,7 @@ test: ## Prove each promise of the README once, on real clusters made here
 	@$(MAKE) --no-print-directory test-ready && $(MAKE) --no-print-directory test-parts
 
 .PHONY: test-all
-test-all: ## Pass all tests; SHARE=2, as CI does, of the long ones those of every other file
+test-all: ## Pass all tests, of the long ones on the lab those of every other file, drawn anew each time; SHARE=1 for all of them
 	@$(MAKE) --no-print-directory test-ready && $(MAKE) --no-print-directory test-parts ALL=yes
 	@$(RUN) -m hack.mutants --n 3
 
@@ -80,15 +81,15 @@ PART = $(MAKE) --no-print-directory
 # Where the kernel weighs sessions and not processes, `nice` counts among those of a session alone, and what runs on the lab has its own. A
 # session of 5 weighs a third of one of 0; of 19, what unit tests start did not begin within 100 s while Ray's nodes did.
 GROUP := /proc/self/autogroup
-# What was red in any of them, said once more at the end of all.
+# The tests that were red in any of them, said once more at the end of all.
 RED := build/red.log
 # One after the other, whatever becomes of those before: by a make that knows of no lanes, but of -n.
 IN_TURN = MAKEFLAGS=$(findstring n,$(firstword -$(MAKEFLAGS))) $(PART) --keep-going $(MAKEOVERRIDES)
 
 .PHONY: test-parts test-parts-3 test-parts-2 lane-together lane-alone lane-ray lane-rest lane-unit
 test-parts: $(VENV)/.ready
-	@mkdir -p build && rm -f $(RED)
-	+@lanes=$(LANES); RAYSPAN_RED=$(CURDIR)/$(RED) $(PART) test-parts-$$lanes LANES=$$lanes $(WAITED); \
+	@mkdir -p build
+	+@rm -f $(RED); lanes=$(LANES); RAYSPAN_RED=$(CURDIR)/$(RED) $(PART) test-parts-$$lanes LANES=$$lanes $(WAITED); \
 	[ ! -s $(RED) ] || cat $(RED); exit $$code
 
 test-parts-3:

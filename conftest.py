@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.long_seed = given["long_seed"] if given else seed.drawn(config.option.long_seed)
 
 
+@pytest.hookimpl(optionalhook=True)  # of xdist, which may be left out
 def pytest_configure_node(node: Any) -> None:
     """Of several processes that run beside each other each draws what the one that starts them has drawn: they must run the same tests."""
     node.workerinput["long_seed"] = node.config.option.long_seed

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from adapter.objects.placement import GroupShare, Share, Verdict
 from adapter.planning import strategy, verdict
 from adapter.planning.offers import Offers
-from adapter.planning.request import Candidate, Group, Request, Strategy, closed, queue_name, reclaims, refused
+from adapter.planning.request import (
+    MOST_WORKERS,
+    Candidate,
+    Group,
+    Request,
+    Strategy,
+    closed,
+    queue_name,
+    reclaims,
+    refused,
+)
 from adapter.planning.strategy import Look, allot
 from adapter.planning.verdict import NOT_NEEDED
 from adapter.quota import tree
@@ -188,6 +198,8 @@ def _divided(offers: Offers, asked: Sequence[Look], groups: Sequence[Group], str
     counts: list[dict[str, int]] = [{} for _ in asked]
     for group in groups:
         found = [offers.of(look.candidate, line, group) for look, line in zip(asked, lines, strict=True)]
+        if offers.request.workers > MOST_WORKERS:
+            found = [one.bounded(MOST_WORKERS - sum(mine.values())) for one, mine in zip(found, counts, strict=True)]
         for index, taken in enumerate(allot(strategy, group.count, found)):
             if taken:
                 counts[index][group.name] = taken
@@ -247,7 +259,7 @@ def _apart(request: Request, looks: Sequence[Look]) -> bool:
             look = next(left, None)
             if look is None:
                 return False
-            room += look.offers[index].ever
+            room += min(look.offers[index].ever, MOST_WORKERS)
     return True
 
 

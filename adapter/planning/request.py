@@ -19,6 +19,11 @@ from adapter.rewrite.trial import Tried
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 
+MOST_WORKERS = 4000
+"""Of one gang that a plan sends to one cluster, where they have one share. Kueue gives a share's group Workload an owner reference to each of its
+pods (docs/upstream.md, "A Workload lists its pods"): with some 8000 that object is as large as etcd takes (1.5 MiB). Half of it is left for all
+else that stands in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -150,6 +155,12 @@ class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes t
     ever: int = 0
     now: int = 0
     taken_back: int = 0  # of the total, those that need what others borrowed
+
+    def bounded(self, most: int) -> "Offer":
+        """No more than so many of it."""
+        nominal, total, ever, now, taken_back = self
+        free = min(total - taken_back, most)
+        return Offer(min(nominal, most), min(total, most), min(ever, most), min(now, most), min(total, most) - free)
 
 
 def closed(request: Request, candidate: Candidate) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.planning.offers import Offers
-from adapter.planning.request import Candidate, Group, Offer, Request, Strategy
+from adapter.planning.request import MOST_WORKERS, Candidate, Group, Offer, Request, Strategy
 from adapter.quota.tree import Line
 
 
@@ -20,7 +20,7 @@ class Look:
     candidate: Candidate
     line: Line  # its quota
     offers: tuple[Offer, ...]  # one for each group, those asked before it charged
-    nominal: int  # workers of the gang that fit nominal quota
+    nominal: int  # workers of the gang that fit nominal quota, of those that one plan may send there
     total: int  # and with borrowing
     ever: int
     copies: float  # how many such gangs fit: the measure of room
@@ -36,16 +36,17 @@ def look(offers: Offers, one: Candidate, line: Line) -> Look:
     if reason and groups != by_role and offers.admits(one, line, {group.name: group.count for group in groups}):
         asked, reason = _asked(offers, one, line, by_role)
     pairs = [(asked[group.name], group) for group in groups]
+    total = sum(min(o.total, g.count) for o, g in pairs)
     return Look(
         candidate=one,
         line=line,
         offers=tuple(o for o, _ in pairs),
-        nominal=sum(min(o.nominal, g.count) for o, g in pairs),
-        total=sum(min(o.total, g.count) for o, g in pairs),
-        ever=sum(min(o.ever, g.count) for o, g in pairs),
+        nominal=min(sum(min(o.nominal, g.count) for o, g in pairs), MOST_WORKERS),
+        total=min(total, MOST_WORKERS),
+        ever=min(sum(min(o.ever, g.count) for o, g in pairs), MOST_WORKERS),
         copies=min((o.total / g.count for o, g in pairs), default=0),
         copies_now=min((min(o.now, o.total) / g.count for o, g in pairs), default=0),
-        reason=reason,
+        reason=reason if total <= MOST_WORKERS else f"a plan sends at most {MOST_WORKERS} workers to one cluster",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from adapter.objects.placement import Verdict
-from adapter.planning.request import Request
+from adapter.planning.request import MOST_WORKERS, Request
 
 NOT_NEEDED = "not needed"
 TAKING_BACK = "by taking back quota that others borrowed"
@@ -22,7 +22,8 @@ def placed(
         for v in verdicts
         if not v.chosen and v.reason not in ("", NOT_NEEDED)
     ]
-    short = [f"{request.workers - total} stay pending for want of room"] if total < request.workers else []
+    why = "for now" if request.workers > MOST_WORKERS else "for want of room"
+    short = [f"{request.workers - total} stay pending {why}"] if total < request.workers else []
     back = [f"in {' and '.join(preempting)} {how}"] if preempting else []
     return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
 
@@ -41,7 +42,15 @@ def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int
 
 def _hopeless(request: Request, most: int) -> str:
     whose = "the largest cluster, empty, holds" if request.gang == "SameCluster" else "empty clusters hold"
-    return f"Even {whose} only {most}: raise a quota or ask for fewer workers."
+    return f"Even {whose} only {most}: {_helps(request)}."
+
+
+def _helps(request: Request) -> str:
+    if request.workers <= MOST_WORKERS:
+        return "raise a quota or ask for fewer workers"
+    if request.gang == "SameCluster":
+        return f"ask for {MOST_WORKERS} workers at most, or by a policy that divides the gang"
+    return "raise a quota, add a worker cluster, or ask for fewer workers"
 
 
 def _noun(count: int) -> str:

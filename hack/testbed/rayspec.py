@@ -1,8 +1,9 @@
-"""What do tests change about a RayCluster beside what they ask about: who shares a cluster, how soon a node is ready, or given up by Ray?
+"""What do tests change about a RayCluster beside what they ask about: which Ray it has, who shares a cluster, how soon a node is ready, or given up by Ray?
 
 Each function changes a spec in place. A spec that none of them has touched is the sample's.
 """
 
+from hack.lab.images import rayimage
 from hack.testbed.reader import Raw
 
 # A worker cluster's whole quota for CPU (manifests/queues/worker), which two of the sample's workers share. Ray reads one CPU in either.
@@ -29,6 +30,13 @@ def soon_ready(spec: Raw) -> None:
     """Ray's nodes are ready when they are, and not up to ten seconds later: for tests that do not ask about KubeRay's own probe."""
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
         _ray(group)["readinessProbe"] = _PROBE
+
+
+def with_ray(spec: Raw, version: str) -> None:
+    """Its nodes run that version of Ray."""
+    spec["rayVersion"] = version
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        _ray(group)["image"] = rayimage.reference(version)
 
 
 def apart(spec: Raw) -> None:

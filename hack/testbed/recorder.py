@@ -92,6 +92,11 @@ class Recorder:
                 raise LabError(f"After {timeout:.0f} s still not: {what}.")
             time.sleep(every)
 
+    def now(self) -> dict[Place, Raw]:
+        """What there is."""
+        with self._news:
+            return dict(self._now)
+
     def _heard(self, cluster: str, kind: str, before: Raw | None, after: Raw | None) -> None:
         at, (_, name) = time.monotonic(), key_of(after or before or {})
         with self._news:

@@ -1,6 +1,7 @@
-"""What was red in one of several runs of pytest? Kept in a file, for whoever started them says it again when the last one has ended.
+"""Which tests were red in one of several runs of pytest? Kept in a file, for whoever started them says it again when the last one has ended.
 
 By then it is thousands of lines ago. Where nobody asks for it by the variable, nothing is kept; and a pytest that a test starts is not asked.
+What fails when all tests of a run are over, and what is no pytest, says so by its own last lines.
 """
 
 import os
@@ -42,7 +43,8 @@ class Red:
 
 
 def _last(text: str) -> str:
-    """What an error says: its first line of those that pytest marks as such, or the last one."""
-    lines = text.strip().splitlines()
+    """What an error says: of what pytest marks as such the first line, of the error that came last where one led to another."""
+    last = text.rpartition("exception occurred:")[2] or text
+    lines = last.strip().splitlines()
     said = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
-    return (said or lines or [""])[0 if said else -1]
+    return (said or lines[-1:] or [""])[0]

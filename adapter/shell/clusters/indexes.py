@@ -6,7 +6,7 @@ A key is one string; an object that lacks what it is made of stands under a key 
 from adapter import names
 from adapter.objects.placement import gang_of
 from adapter.objects.raw import Raw, annotation, key_of, label
-from adapter.objects.workerpod import slot_of
+from adapter.objects.workerpod import share_key, slot_of
 from adapter.objects.workload import gang_key
 from adapter.worker.preassigned import in_doubt
 
@@ -24,8 +24,16 @@ def by_placement(pod: Raw) -> str:
 
 
 def by_slot(pod: Raw) -> tuple[str, ...]:
-    """What finds a pod among those of its Placement: its slot, empty where it has none, and `IN_DOUBT` while that may not be its own."""
-    return (slot_of(pod), IN_DOUBT) if in_doubt(pod) else (slot_of(pod),)
+    """What finds a pod among those of its Placement: its slot, empty where it has none, the cluster of that, and `IN_DOUBT` while it may not
+    be its own."""
+    slot = slot_of(pod)
+    words = slot, in_cluster(share_key(slot)[0])
+    return (*words, IN_DOUBT) if in_doubt(pod) else words
+
+
+def in_cluster(name: str) -> str:
+    """The word that finds pods with a slot in a cluster, or with none where it has no name."""
+    return f"cluster {name}"
 
 
 def by_ray_cluster(pod: Raw) -> str:

@@ -19,7 +19,7 @@ from adapter.objects.raw import Key, Raw, annotation, controller_uid, key_of, la
 from adapter.objects.workerpod import ended, group_of, leaving, share_key, slot_of, waits_for_quota
 from adapter.preflight.reachable import unproven
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster
+from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster, in_cluster
 from adapter.shell.clusters.manager import Manager
 from adapter.shell.clusters.member import Listeners, Member
 from adapter.shell.controller import predicates
@@ -43,7 +43,6 @@ from adapter.shell.observe.seen import Seen, tree_of
 from adapter.shell.pace import Bucket
 from adapter.shell.write.anchors import BEREFT_SECONDS
 from adapter.worker import endpoints
-from adapter.worker.preassigned import in_doubt
 
 # How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
 # as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
@@ -209,7 +208,8 @@ class Waker:
 
     def _bound(self, cluster: str) -> Iterable[Raw]:
         """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
-        return (pod for pod in self._manager.pods if share_key(slot_of(pod))[0] in ("", cluster) or in_doubt(pod))
+        words = in_cluster(cluster), in_cluster(""), IN_DOUBT
+        return (pod for word in words for pod in self._manager.pods.found_by(word))
 
     def opened(self, cluster: str) -> None:
         """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into

@@ -120,6 +120,10 @@ class Store:
         """The objects of that group which this word finds."""
         return [self._objects[key] for key in self._found.get((value, word), ())]
 
+    def found_by(self, word: str) -> Iterator[Raw]:
+        """The objects of all groups which this word finds."""
+        return (raw for group in list(self._groups) for raw in self.having(group, word))
+
     def passed(self, at: str) -> None:
         """Note that the cluster has come to this version."""
         self.newest = max(self.newest, number(at))

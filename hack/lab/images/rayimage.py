@@ -1,7 +1,7 @@
 """What is in Ray's image? Ray from PyPI on the shared base, under the name and with the user of the published one.
 
 It is not the published image: no Anaconda, no CUDA, no compiler, and no package that `ray[data,default,serve,train,tune]` does not
-need. `ray.lock` pins them; its first line says how it is made.
+need, or `ray[default]` where it is the older one. A lock file pins them; its first line says how it is made.
 """
 
 import re
@@ -12,8 +12,10 @@ from hack.lab.base.progress import LabError
 from hack.lab.images import archive, packages, rootfs
 from hack.lab.images.archive import File, Image, Layer
 
-REFERENCE = f"rayproject/ray:{versions.RAY}"  # so that stock samples run unedited
-LOCK = Path(__file__).with_name("ray.lock")
+LOCKS = {
+    versions.RAY: Path(__file__).with_name("ray.lock"),
+    versions.OLDER_RAY: Path(__file__).with_name(f"ray-{versions.OLDER_RAY}.lock"),
+}
 _ID, _GROUP = (
     1000,
     100,
@@ -31,11 +33,16 @@ _RUNS = {
 }
 
 
-def image() -> Image:
+def reference(version: str = versions.RAY) -> str:
+    """What pods call the image, as stock samples do."""
+    return f"rayproject/ray:{version}"
+
+
+def image(version: str = versions.RAY) -> Image:
     """Ray's image."""
-    _check_lock()
-    layers = (rootfs.base(), packages.locked("ray", LOCK), _user())
-    return Image(REFERENCE, layers, _RUNS)
+    _check_lock(version)
+    layers = (rootfs.base(), packages.locked("ray", LOCKS[version]), _user())
+    return Image(reference(version), layers, _RUNS)
 
 
 def _user() -> Layer:
@@ -49,6 +56,6 @@ def _user() -> Layer:
     return archive.cached_layer(f"ray-user-{rootfs.KEY}", lambda goal: archive.layer_of_files(goal, files))
 
 
-def _check_lock() -> None:
-    if not re.search(rf"^ray==({re.escape(versions.RAY)}) ", LOCK.read_text(), re.MULTILINE):
-        raise LabError(f"{LOCK.name} is not for Ray {versions.RAY}: make it again as its first line says.")
+def _check_lock(version: str) -> None:
+    if not re.search(rf"^ray==({re.escape(version)}) ", LOCKS[version].read_text(), re.MULTILINE):
+        raise LabError(f"{LOCKS[version].name} is not for Ray {version}: make it again as its first line says.")

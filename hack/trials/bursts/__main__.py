@@ -1,9 +1,10 @@
 """`python -m hack.trials.bursts`: a job grows and shrinks on the lab, with the controller that is deployed there.
 
 First from no worker to eight and back, three times over two clusters: what is left, and who asked for what. Then by one and by fifty
-workers, over two clusters and, beside it, in one without us. The last line says what was lost, doubled, left behind or leaked,
+workers, over two clusters and, beside it, in one without us. Then a worker finds the first choice full, and another one no room anywhere
+for five minutes. The last line says what was lost, doubled, left behind or leaked,
 and how much longer a step takes than in one cluster; a line `BENCH …` for programs stands before it for each. The status is 1
-where something was wrong; that a step takes long is told, and no failure.
+where something was wrong; that a step takes long is told, and no failure, but that a worker waits although there is room is one.
 """
 
 import argparse
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field
 
 from hack.lab.base import sidebyside
 from hack.lab.base.progress import LabError, told
-from hack.testbed import deployment
+from hack.testbed import deployment, figures
 from hack.testbed.clusters import Clusters
+from hack.testbed.figures import Value
 from hack.testbed.stage import Stage
-from hack.trials.bursts import report, steps, waves
+from hack.trials.bursts import report, steps, waits, waves
 from hack.trials.bursts.job import NAME, Job
 from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import Half
@@ -39,6 +41,7 @@ class Found:
     halves: list[Half] = field(default_factory=list)
     ours: dict[str, list[Taken]] = field(default_factory=dict)
     alone: dict[str, list[Taken]] = field(default_factory=dict)
+    waits: dict[str, Value] = field(default_factory=dict)
     wrong: list[Finding] = field(default_factory=list)
 
 
@@ -52,13 +55,18 @@ def _run(asked: argparse.Namespace) -> int:
     try:
         _spanning(fleet, found)
         _alone(fleet, found)
+        _waits(fleet, found, asked.wait)
     except LabError as trouble:  # what is known by then is told all the same
         found.wrong.append(Finding(LAB, str(trouble)))
     found.wrong += [one for half in found.halves for one in half.wrong]
     manager, rows = fleet.manager.name, report.steps_rows(found.ours, found.alone)
     print("\n" + report.requests_table(found.halves, manager) if found.halves else "")
     print("\n" + report.steps_table(rows) + "\n")
-    print(*report.lines(found.halves, manager, rows), report.closing(found.wrong, rows), sep="\n", flush=True)
+    lines = [
+        *report.lines(found.halves, manager, rows),
+        *([figures.line("bursts-waits", found.waits)] if found.waits else []),
+    ]
+    print(*lines, report.closing(found.wrong, rows), sep="\n", flush=True)
     return 1 if found.wrong else 0
 
 
@@ -90,6 +98,18 @@ def _alone(fleet: Clusters, found: Found) -> None:
         steps.run(job, found.alone, _tell, spans=False)
 
 
+def _waits(fleet: Clusters, found: Found, seconds: float) -> None:
+    """Over two clusters that are soon full."""
+    with Stage(fleet, "bursts-wait", tuple(fleet.workers)[:2]) as stage:
+        stage.build(dict.fromkeys(stage.clusters, waits.ROOM))
+        job = Job(stage)
+        job.submit()
+        with _watched(stage, _SELDOM, found):
+            found.wrong += waits.run(job, seconds, found.waits, _tell)
+        job.end()
+        found.wrong += job.wrong({})
+
+
 @contextmanager
 def _watched(stage: Stage, period: float, found: Found) -> Iterator[None]:
     """Look on from worker cluster to worker cluster; what may not be for an instant is among what was found then."""
@@ -114,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.trials.bursts", description=__doc__)
     parser.add_argument("--as-is", dest="renew", action="store_false",
                         help="use the controller that is deployed, not the checkout's")  # fmt: skip
+    parser.add_argument("--wait", type=float, default=waits.WAITED, metavar="SECONDS",
+                        help="how long a worker has no room anywhere (default %(default)g)")  # fmt: skip
     return parser
 
 

@@ -39,11 +39,11 @@ def run(job: Job, found: dict[str, list[Taken]], tell: Tell, *, spans: bool) -> 
     """Take every step, and note what each kind took, such as `+1`. The job runs already; in the end it has BASE workers."""
     stage, manager = job.stage, job.stage.manager.name
     with recorder(stage, spans=spans) as seen:
-        _step(job, seen, BASE, spans=spans)
+        step(job, seen, BASE, spans=spans)
         for by, times in TIMES.items():
             for _ in range(times):
                 for way, count in ((f"+{by}", BASE + by), (f"-{by}", BASE)):
-                    taken = _step(job, seen, count, spans=spans)
+                    taken = step(job, seen, count, spans=spans)
                     found.setdefault(way, []).append(taken)
                     where = "over two clusters" if spans else f"in {manager} alone"
                     tell(f"  {way:>3} {where}: {taken.seconds:.2f} s, {taken.cpu_s:.1f} s of CPU")
@@ -56,7 +56,8 @@ def recorder(stage: Stage, *, spans: bool) -> Recorder:
     return Recorder(stage.name, {**what, **there})
 
 
-def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> Taken:
+def step(job: Job, seen: Recorder, count: int, *, spans: bool) -> Taken:
+    """Let it have so many workers, and wait until all is so."""
     manager, before, spent = job.stage.manager.name, len(seen.changes), procstat.cpu(procstat.lab())
 
     def done(now: State) -> bool:
@@ -77,19 +78,24 @@ def _step(job: Job, seen: Recorder, count: int, *, spans: bool) -> Taken:
 
 def took(changes: Sequence[Change], before: int, manager: str, count: int, done: Callable[[State], bool]) -> float:
     """Seconds from when a number of workers was asked for until all is so; of `changes` so many came `before`."""
+
+    def asked(now: State) -> bool:
+        return _asked(now, manager) == count
+
+    return first(changes, before, lambda now: asked(now) and done(now)) - first(changes, before, asked)
+
+
+def first(changes: Sequence[Change], before: int, done: Callable[[State], bool]) -> float:
+    """When something was so for the first time after so many changes; nan if it never was."""
     now: dict[Place, Raw] = {}
-    begun: float | None = None
     for number, change in enumerate(changes):
         place = change.cluster, change.kind, change.name
         if change.after is None:
             now.pop(place, None)
         else:
             now[place] = change.after
-        if number < before or _asked(now, manager) != count:
-            continue
-        begun = change.at if begun is None else begun
-        if done(now):
-            return change.at - begun
+        if number >= before and done(now):
+            return change.at
     return float("nan")
 
 

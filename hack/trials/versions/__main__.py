@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from hack.lab import startup, teardown
+from hack.lab.base import lab as definition
 from hack.lab.base import lock, sidebyside
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import STATE
 from hack.lab.base.progress import LabError, step, told
-from hack.lab.base.versions import Runs
+from hack.lab.base.versions import RAY, Runs
+from hack.lab.cluster import containerd
+from hack.lab.images import images
 from hack.testbed import install
 from hack.trials.versions import course, report, rows
 from hack.trials.versions.pairs import PAIRS, Pair
@@ -33,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     chosen = [pair for pair in PAIRS if pair.name in asked.only] if asked.only else PAIRS
+    if not asked.ray:  # a pair that has another Ray alone would try nothing of its own
+        chosen = [pair for pair in chosen if pair.ray == RAY]
     failed = 0
     try:
         for pair in () if asked.write else chosen:
@@ -57,16 +62,28 @@ def _tried(pair: Pair, *, ray: bool) -> Row:
     try:
         with _alone(), step(f"{pair.name}: {teardown.describe(lab)}"):
             startup.up(lab)
+        _bring(pair.ray if ray else RAY)
         fleet = install.on_lab(manager_overlay=pair.overlay)
         seen.update(course.seen(fleet, lab))
-        course.run(fleet, checks, ray=ray)
+        course.run(fleet, checks, ray=pair.ray if ray else "")
     except LabError as failure:
         print(failure, file=sys.stderr, flush=True)  # all of it, with what it knows of why
         failed = report.sentence(str(failure))
     except Exception as fault:  # whatever it is, what was kept of an earlier run is not so any more
         traceback.print_exc()
         failed = report.sentence(f"{type(fault).__name__}: {fault}".removesuffix(": "))
-    return Row(pair.name, datetime.datetime.now(datetime.UTC).date().isoformat(), seen, tuple(checks), failed)
+    ran = pair.ray if course.SPANS in {check.what for check in checks} else ""
+    return Row(pair.name, datetime.datetime.now(datetime.UTC).date().isoformat(), seen, tuple(checks), failed, ran)
+
+
+def _bring(ray: str) -> None:
+    """Bring an image with that Ray to all clusters; today's is there."""
+    if ray != RAY:
+        name = images.ray(ray)
+        archive = images.archive_for(name)
+        with _alone(), step(f"bringing {images.reference(name)}"):
+            for cluster in definition.load().clusters:
+                containerd.bring(cluster, name, archive)
 
 
 def _keep(row: Row) -> None:

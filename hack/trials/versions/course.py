@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import yaml
+
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError, step
 from hack.lab.base.versions import Runs
 from hack.lab.cluster import addons
+from hack.testbed import rayspec
 from hack.testbed.clusters import Cluster, Clusters, wait
-from hack.testbed.rayjob import Job, removed
+from hack.testbed.rayjob import SAMPLE, Job, removed
 from hack.testbed.stage import Stage, pods_by_cluster
 from hack.trials.versions.rows import Check
 
@@ -23,6 +26,7 @@ ALL = (RETURNS, LEAVES, SPANS)
 
 _NAME = "versions"
 _WORKERS = {"east": 1, "west": 1}
+_WORD = "RAY-VERSION"
 _SECONDS = 120.0  # for what takes five on an idle machine
 
 
@@ -38,8 +42,9 @@ def seen(fleet: Clusters, lab: Lab) -> dict[str, Runs]:
     return found
 
 
-def run(fleet: Clusters, checks: list[Check], *, ray: bool) -> None:
-    """Try everything on clusters with Rayspan, or all but Ray; what went well is added to `checks`. Raises LabError at the first that does not."""
+def run(fleet: Clusters, checks: list[Check], *, ray: str) -> None:
+    """Try everything on clusters with Rayspan, with a job of this version of Ray or, where none is named, all else; what went well is added to
+    `checks`. Raises LabError at the first that does not, and where the job says that it ran another Ray."""
     with Stage(fleet, _NAME) as stage:
         stage.build(_WORKERS)
         with _tried(RETURNS, checks):
@@ -48,18 +53,27 @@ def run(fleet: Clusters, checks: list[Check], *, ray: bool) -> None:
             _leave(stage)
     if ray:
         with _tried(SPANS, checks), removed(Job(fleet, _NAME, 2, apart=True)) as job:
-            _span(job)
+            _span(job, ray)
 
 
-def _span(job: Job) -> None:
-    job.submit()
+def _span(job: Job, version: str) -> None:
+    job.submit(_telling(), lambda spec: rayspec.with_ray(spec, version))
     ended = job.wait_for_end()
     if ended != "SUCCEEDED":
         raise LabError(f"The RayJob ended as {ended}: {job.output()[-500:]}")
-    found = job.result()
+    found, ran = job.result(), job.said(_WORD)
+    if ran != version:
+        raise LabError(f"The RayJob was to run Ray {version}, and says that it ran {ran}.")
     where = sorted((node["cluster"], node["zone"]) for node in found["nodes"] if not node["head"])
     if not found["ok"] or where != [("east", "east"), ("west", "west")]:
         raise LabError(f"The RayJob's workers were not one in each cluster, with its zone: {found}.")
+
+
+def _telling() -> str:
+    """The sample's program, which tells its Ray's version in the end."""
+    (code,) = (one for one in yaml.safe_load_all(SAMPLE.read_text()) if one["kind"] == "ConfigMap")
+    (program,) = code["data"].values()
+    return f'{program}\nprint("{_WORD} " + json.dumps(ray.__version__))\n'
 
 
 def _lose(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hack.lab.base.lab import MANAGER
-from hack.lab.base.versions import TODAY, Runs
+from hack.lab.base.versions import OLDER_RAY, RAY, TODAY, Runs
 
 _WEBHOOK: Final = "demo-webhook"
 CLUSTERS: Final = (MANAGER, "east", "west")
@@ -23,6 +23,8 @@ class Pair:
     versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     overlay: str = "demo"
     """How Rayspan is installed in the manager: of kustomize/overlays."""
+    ray: str = RAY
+    """In the job's image."""
 
     def runs(self, cluster: str) -> Runs:
         """What a cluster of it runs."""
@@ -35,6 +37,7 @@ PAIRS: Final[tuple[Pair, ...]] = (
     Pair("oldest-worker", "a worker cluster two minor versions older", {"west": {"kubernetes": "v1.34.4"}}),
     Pair("older-kueue", "an older Kueue in a worker cluster", {"west": {"kueue": "v0.18.3"}}),
     Pair("older-kuberay", "an older KubeRay in the manager", {MANAGER: {"kuberay": "v1.5.1"}}),
+    Pair("older-ray", "an older Ray in the job's image", ray=OLDER_RAY),
     Pair("newer-worker", "a worker cluster that was upgraded first", {"west": {"kubernetes": "v1.37.2"}}),
     Pair("newer-manager", "a manager that was upgraded first", {MANAGER: {"kubernetes": "v1.37.2"}}),
     Pair("older-kueue-manager", "an older Kueue in the manager", {MANAGER: {"kueue": "v0.18.3"}}),

@@ -9,7 +9,7 @@ from typing import Final
 
 from hack.lab.base.lab import MANAGER
 from hack.lab.base.paths import REPO
-from hack.lab.base.versions import OTHERS, TODAY, Runs
+from hack.lab.base.versions import OLDER_RAY, OTHERS, RAY, TODAY, Runs
 from hack.trials.versions.pairs import CLUSTERS, PAIRS, Pair
 from hack.trials.versions.rows import Row
 
@@ -35,7 +35,12 @@ def sentence(said: str) -> str:
 def _line(pair: Pair, row: Row | None, checks: Sequence[str]) -> str:
     """Of a pair that was run, what the clusters said that they are, for that is what was seen."""
     runs = {name: row.seen.get(name, pair.runs(name)) if row else pair.runs(name) for name in CLUSTERS}
-    cells = [f"`{pair.name}`: {pair.what}", *(_runs(name, runs[name]) for name in CLUSTERS), *_outcome(row, checks)]
+    cells = [
+        f"`{pair.name}`: {pair.what}",
+        *(_runs(name, runs[name]) for name in CLUSTERS),
+        _ray(pair, row),
+        *_outcome(row, checks),
+    ]
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -44,6 +49,12 @@ def _runs(cluster: str, runs: Runs) -> str:
     if cluster == MANAGER:
         parts.append((runs.kuberay, TODAY.kuberay))
     return ", ".join(_version(version, version != today) for version, today in parts)
+
+
+def _ray(pair: Pair, row: Row | None) -> str:
+    """What its job said that it ran, or is to run; nothing of a row without one."""
+    ran = row.ray if row else pair.ray
+    return _version(ran, ran != RAY) if ran else ""
 
 
 def _version(version: str, other: bool) -> str:
@@ -71,14 +82,14 @@ def _cell(said: str) -> str:
 
 def _built() -> str:
     each = (f"{_NAMES[name]} {one.removeprefix('v')}" for name, known in OTHERS.items() for one in known)
-    return ", ".join(each)
+    return ", ".join([*each, f"Ray {OLDER_RAY}"])
 
 
 _HEADER: Final = f"""\
-# Versions: with which Kubernetes, Kueue and KubeRay it was run
+# Versions: with which Kubernetes, Kueue, KubeRay and Ray it was run
 
 This page is generated: `make versions` runs the pairs below and writes it, and a test compares it with what is kept of the runs
-(`docs/versions.json`). All other tests run on Kubernetes {TODAY.kubernetes.removeprefix("v")}, Kueue {TODAY.kueue.removeprefix("v")} and KubeRay {TODAY.kuberay.removeprefix("v")}; the lab
+(`docs/versions.json`). All other tests run on Kubernetes {TODAY.kubernetes.removeprefix("v")}, Kueue {TODAY.kueue.removeprefix("v")}, KubeRay {TODAY.kuberay.removeprefix("v")} and Ray {RAY}; the lab
 can also run {{built}} ([CONTRIBUTING.md](../CONTRIBUTING.md#commands)).
 
 ## What was run
@@ -90,8 +101,8 @@ versions. The clusters are asked which versions they are, and what they say stan
 That is a short look. It says that a version is no obstacle, and not that every feature was tried with it. Versions that are not today's are **bold**;
 what stands as {NOT_RUN} was not run, and nothing is claimed of it.
 
-| Pair | Manager: Kubernetes, Kueue, KubeRay | `east`: Kubernetes, Kueue | `west`: Kubernetes, Kueue | Run on | What came of it |
-|---|---|---|---|---|---|
+| Pair | Manager: Kubernetes, Kueue, KubeRay | `east`: Kubernetes, Kueue | `west`: Kubernetes, Kueue | The job: Ray | Run on | What came of it |
+|---|---|---|---|---|---|---|
 """
 
 _FLOORS: Final = """

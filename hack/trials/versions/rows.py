@@ -36,6 +36,8 @@ class Row:
     """What went well, in order."""
     failed: str = ""
     """What did not, in a sentence; empty when all went well."""
+    ray: str = ""
+    """What its job said that it ran; empty where none ran."""
 
 
 def read(file: Path = FILE) -> dict[str, Row]:
@@ -55,5 +57,5 @@ def _row(said: Mapping[str, object]) -> Row:
     match said:
         case {"pair": str(pair), "date": str(date), "seen": dict(seen), "checks": list(checks), "failed": str(failed)}:
             found = {name: Runs(**runs) for name, runs in seen.items()}
-            return Row(pair, date, found, tuple(Check(**check) for check in checks), failed)
+            return Row(pair, date, found, tuple(Check(**check) for check in checks), failed, str(said.get("ray", "")))
     raise ValueError(f"{FILE.name}: {said} is no row.")

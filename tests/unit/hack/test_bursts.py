@@ -10,7 +10,7 @@ from hack.testbed import deployment
 from hack.testbed.audit import Kind, Request
 from hack.testbed.recorder import Change, Place
 from hack.trials.bursts import __main__ as program
-from hack.trials.bursts import report, steps
+from hack.trials.bursts import report, steps, waits
 from hack.trials.bursts.job import GROUP, NAME, workers_of
 from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import WORKERS, Half
@@ -209,5 +209,41 @@ def test_it_fails_when_something_is_wrong(
         found.ours.update({"+1": taken(5.0)})
 
     monkeypatch.setattr(program, "_spanning", spanning)
+    monkeypatch.setattr(program, "_waits", lambda _, found, seconds: found.waits.update(next_s=seconds))
     assert program.main([]) == status
-    assert "goal of 1 s met: no" in capsys.readouterr().out, "which is told, and no failure"
+    said = capsys.readouterr().out
+    assert "goal of 1 s met: no" in said, "which is told, and no failure"
+    assert "BENCH bursts-waits next_s=300" in said
+
+
+def test_who_is_in_no_cluster_waits() -> None:
+    placed, pending = worker(), worker("Pending")
+    placed["metadata"]["labels"][names.CLUSTER_LABEL] = "east"
+    pending["metadata"]["name"] = "b"
+    now = {(MGR, POD, "a"): placed, (MGR, POD, "head"): HEAD, ("east", POD, "b"): worker("Pending")}
+    assert waits.nowhere(now, MGR) == []
+    assert waits.nowhere({**now, (MGR, POD, "b"): pending}, MGR) == ["b"]
+
+
+def test_what_takes_longer_than_is_promised_is_wrong() -> None:
+    assert waits.late({"next_s": 5.0, "room_s": 0.1}) == []
+    (said,) = waits.late({"next_s": 0.1, "room_s": 5.01})
+    assert said.text == "the one that waited, once room came, took 5.01 s, and shall take 5 at most"
+
+
+def test_who_waits_is_the_same_pod() -> None:
+    """One that comes or goes meanwhile, or stands under the same name anew, does not wait."""
+
+    def pod(name: str, uid: str | None) -> Change:
+        return Change(0.0, MGR, POD, name, {"metadata": {"name": name, "uid": uid}} if uid else None)
+
+    before = [pod("a", "1"), pod("b", "2")]
+    assert waits.made_anew([*before, pod("a", "1")], 2, MGR) == []
+    assert [one.text for one in waits.made_anew([*before, pod("a", None), pod("c", "3")], 2, MGR)] == [
+        "a went meanwhile",
+        "c came meanwhile",
+    ]
+    assert [one.text for one in waits.made_anew([*before, pod("b", "9")], 2, MGR)] == ["b came meanwhile"]
+    assert waits.made_anew([pod("a", "1"), Change(0.0, "east", POD, "a", None)], 1, MGR) == [], (
+        "its copy is another matter"
+    )

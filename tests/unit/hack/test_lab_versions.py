@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 from hack.lab.build import catalog
 from hack.lab.build.catalog import Tool
@@ -56,5 +55,6 @@ def test_our_coredns_has_the_plugins_that_its_configuration_uses_and_no_other() 
     assert used == set(re.findall(r"coredns/plugin/([a-z]+)", main))
 
 
-def test_the_lock_file_holds_the_ray_that_we_name() -> None:
-    assert f"\nray=={versions.RAY} " in rayimage.LOCK.read_text()
+@pytest.mark.parametrize("version", rayimage.LOCKS)
+def test_the_lock_file_holds_the_ray_that_we_name(version: str) -> None:
+    assert f"\nray=={version} " in rayimage.LOCKS[version].read_text()

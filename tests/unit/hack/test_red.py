@@ -30,6 +30,13 @@ def test_door(broken): ...
 
 def test_green(): ...
 """
+STARTS = """
+import pathlib, subprocess, sys
+
+def test_starts():
+    subprocess.run([sys.executable, "-m", "pytest", str(pathlib.Path(__file__).with_name("inner.py"))])
+    assert not "here"
+"""
 FAILS = """
 def pytest_collection_modifyitems(config, items):
     if getattr(config, "workerinput", {}).get("workerid") == "gw1":
@@ -37,9 +44,14 @@ def pytest_collection_modifyitems(config, items):
 """
 
 
-def test_nothing_is_kept_where_nobody_asks(tmp_path: Path) -> None:
-    _run(tmp_path, RED, "", asked=False)
-    assert not (tmp_path / "red.log").exists()
+def test_where_nobody_asks_it_is_red_all_the_same(tmp_path: Path) -> None:
+    assert _run(tmp_path, RED, "", asked=False) == []
+
+
+def test_a_pytest_that_a_test_starts_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "inner.py").write_text("def test_inner(): assert False")
+    (said,) = _run(tmp_path, STARTS, "")
+    assert "test_starts" in said and "inner" not in said
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
@@ -68,5 +80,5 @@ def _run(folder: Path, tests: str, more: str, *words: str, asked: bool = True) -
     around = {**os.environ, "PYTHONPATH": str(REPO), **({red.VARIABLE: str(file)} if asked else {})}
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), "-p", "no:cacheprovider"]
     ended = subprocess.run([*command, *words, str(folder)], env=around, capture_output=True, text=True)
-    assert ended.returncode, ended.stdout
+    assert ended.returncode in (1, 2, 3) and "usage:" not in ended.stderr, ended.stderr
     return file.read_text().splitlines() if file.exists() else []

@@ -1027,7 +1027,11 @@ async def test_a_resync_looks_at_gangs_of_shares_and_at_services_of_slices_in_th
 async def test_a_cluster_that_falls_silent_wakes_who_has_to_do_with_it(bench: Bench) -> None:
     """With a hundred clusters, all of which come into sight at a start, all others are looked at a hundred times."""
     elsewhere = make_pod("elsewhere", placement=NAME, slot="west/1/role-workers/0")
-    bench.manager.pods.replace([SLOTTED, FREE, elsewhere])
+    moved = make_pod("moved", placement=NAME, slot="east/1/role-workers/7")
+    others = make_pod("others", placement="another", slot="east/4/role-workers/0"), make_pod("without a placement")
+    bench.manager.pods.replace([SLOTTED, FREE, elsewhere, moved, *others])
+    there = make_pod("moved", placement=NAME, slot="west/1/role-workers/7")
+    bench.manager.pods.put({**there, "metadata": {**there["metadata"], "resourceVersion": "9000"}})
     silent = make.make_worker_cluster("east")
     tells: list[Callable[[], object]] = [
         lambda: bench.waker.contact("east"),
@@ -1036,7 +1040,7 @@ async def test_a_cluster_that_falls_silent_wakes_who_has_to_do_with_it(bench: Be
     for tell in tells:
         bench.queue.added.clear()
         tell()
-        assert {key for key in bench.woken() if key[0] == POD} == PODS
+        assert {key for key in bench.woken() if key[0] == POD} == PODS | {(POD, *key_of(one)) for one in others}
         assert GANG_KEY in bench.woken()
 
 

@@ -1,0 +1,102 @@
+"""How does a worker wait for which there is no room? Where the first choice is full, the next cluster has it soon; where none has room, it stays
+the same pod, of which its job says that it waits, and runs soon after room came.
+
+It is asked on a stage of its own, whose policy fills one cluster before the next. When workers run is read from what a recorder heard; room comes
+when the quota is ordered, so that kubectl's own time counts, too.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from adapter import names
+from adapter.objects.raw import Raw, label, meta
+from adapter.shell.kube.resources import PODS
+from hack.testbed.figures import Value
+from hack.testbed.recorder import Change, Recorder
+from hack.trials.bursts import steps
+from hack.trials.bursts.job import NAME, PATIENCE, Job
+from hack.trials.bursts.steps import State, Tell
+from hack.trials.chaos.invariants import Finding
+
+ROOM = 2  # workers that each of two clusters has room for
+SOON = 5.0  # seconds that the next cluster may take, and whoever waits once there is room
+WAITED = 300.0  # seconds: longer than all time-outs and back-offs on the way but the hour that Ray's autoscaler has
+LATE, ANEW, UNSAID = "late", "made anew", "unsaid"
+
+
+def run(job: Job, seconds: float, values: dict[str, Value], tell: Tell) -> list[Finding]:
+    """Let it grow into the second cluster, then beyond both, for so many seconds, then make room. Notes how long each took; returns what was
+    wrong."""
+    stage, manager = job.stage, job.stage.manager.name
+    tell(f"a worker for which there is no room, in {' and '.join(stage.clusters)}:")
+    with steps.recorder(stage, spans=True) as seen:
+        steps.step(job, seen, ROOM, spans=True)
+        values["next_s"] = steps.step(job, seen, 2 * ROOM, spans=True).seconds
+        tell(f"  the first choice is full: all run after {values['next_s']:.2f} s")
+        wrong, waits = _waits(job, seen, seconds), len(seen.changes)
+        tell(f"  {seconds:.0f} s without room: {len(wrong)} wrong")
+        begun = time.monotonic()
+        stage.set_quota(stage.fleet.workers[stage.clusters[-1]], ROOM + 1)
+        stage.manager.wait(lambda: _all(seen.now(), manager), PATIENCE, "the one that waited runs", job.told)
+        values["room_s"] = steps.first(seen.changes, waits, lambda now: _all(now, manager)) - begun
+        tell(f"  room came: it runs after {values['room_s']:.2f} s")
+        wrong += made_anew(seen.changes, waits, manager)
+    return [*wrong, *late(values)]
+
+
+def late(values: Mapping[str, Value]) -> list[Finding]:
+    """What took longer than is promised."""
+    took = {
+        "next_s": "the next cluster, where the first choice is full,",
+        "room_s": "the one that waited, once room came,",
+    }
+    late = {key: float(values[key]) for key in took if float(values[key]) > SOON}
+    return [
+        Finding(LATE, f"{took[key]} took {seconds:.2f} s, and shall take {SOON:g} at most")
+        for key, seconds in late.items()
+    ]
+
+
+def _waits(job: Job, seen: Recorder, seconds: float) -> list[Finding]:
+    stage, manager, wanted = job.stage, job.stage.manager.name, 2 * ROOM + 1
+    job.resize(wanted)
+    seen.poll(lambda now: len(workers(now, manager)) == wanted, PATIENCE, "the worker is made that has no place")
+    said = f"{2 * ROOM} of {wanted} workers have a place"
+    stage.manager.wait(lambda: stage.reason(NAME).startswith(said), PATIENCE, f"its job says: {said}", job.told)
+    before = len(seen.changes)
+    time.sleep(seconds)  # this is what is asked: nothing may come of it
+    wrong = made_anew(seen.changes, before, manager)
+    without, told = nowhere(seen.now(), manager), stage.reason(NAME)
+    if len(without) != 1 or not told.startswith(said):
+        wrong.append(Finding(UNSAID, f"{len(without)} workers are in no cluster, and the job says: {told}"))
+    return wrong
+
+
+def made_anew(changes: Sequence[Change], before: int, manager: str) -> list[Finding]:
+    """The pods of the manager that came or went after so many changes, none of which should."""
+    known: dict[str, str] = {}
+    found = []
+    for number, change in enumerate(changes):
+        if (change.cluster, change.kind) != (manager, PODS.plural):
+            continue
+        uid = str(meta(change.after or {}).get("uid") or "")
+        if number >= before and known.get(change.name, "") != uid:
+            found.append(Finding(ANEW, f"{change.name} {'went' if change.after is None else 'came'} meanwhile"))
+        known[change.name] = uid
+    return found
+
+
+def workers(now: State, manager: str) -> list[Raw]:
+    """The worker pods that the manager has."""
+    pods = (raw for (cluster, kind, _), raw in now.items() if (cluster, kind) == (manager, PODS.plural))
+    return [pod for pod in pods if label(pod, names.RAY_NODE_TYPE_LABEL) == "worker"]
+
+
+def nowhere(now: State, manager: str) -> list[str]:
+    """The names of those that no cluster was given; their gate tells nothing, for all of them keep it."""
+    found = (pod for pod in workers(now, manager) if not label(pod, names.CLUSTER_LABEL))
+    return [str(meta(pod).get("name")) for pod in found]
+
+
+def _all(now: State, manager: str) -> bool:
+    return steps.settled(now, manager, 2 * ROOM + 1, spans=True)

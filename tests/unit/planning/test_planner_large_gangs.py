@@ -1,0 +1,109 @@
+"""Has one cluster no more workers of a gang than its share there, which is one object, can hold?"""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.planning.planner import plan
+from adapter.planning.request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request
+from adapter.quota.tree import build
+from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+
+AMPLE = 100_000
+BOUND = f"a plan sends at most {MOST_WORKERS} workers to one cluster"
+
+
+def cluster(name: str, cores: int = AMPLE, zone: str = "") -> Candidate:
+    tree = build([make_cluster_queue(cores)], [], [make_flavor()])
+    return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
+
+
+def group(name: str, count: int, zone: str = "") -> Group:
+    return Group(name, f"role-{name}", count, {}, {"cpu": 1000, "pods": 1}, zone)
+
+
+TWO = cluster("e"), cluster("w")
+
+
+@pytest.mark.parametrize(
+    ("groups", "fleet", "want"),
+    [
+        pytest.param([group("a", 4000)], TWO, {"e": {"a": 4000}}, id="as many as there may be"),
+        pytest.param([group("a", 4001)], TWO, {"e": {"a": 4000}, "w": {"a": 1}}, id="one more"),
+        pytest.param([group("a", 1), group("b", 5000)], TWO, {"e": {"b": 4000}, "w": {"a": 1, "b": 1000}},
+                     id="one learner and many who play"),
+        pytest.param([group("a", 4001), group("b", 3999)], TWO, {"e": {"a": 1, "b": 3999}, "w": {"a": 4000}},
+                     id="just as many as two clusters may have"),
+        pytest.param([group("a", 3500, "e"), group("b", 3500, "w")], TWO, {"e": {"a": 3500}, "w": {"b": 3500}},
+                     id="a group for each zone"),
+        pytest.param([group("a", 6000)], [cluster("e", 500), cluster("n"), cluster("w")],
+                     {"e": {"a": 500}, "n": {"a": 4000}, "w": {"a": 1500}}, id="where there is less room, less"),
+    ],
+)  # fmt: skip
+def test_the_rest_goes_elsewhere(
+    groups: Sequence[Group], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
+) -> None:
+    made = plan(Request(NAMESPACE, QUEUE, tuple(groups)), fleet)
+    assert {share.cluster: {g.name: g.count for g in share.groups} for share in made.shares} == want
+
+
+def test_the_cluster_with_the_most_room_is_still_the_first_choice() -> None:
+    asked = Request(NAMESPACE, QUEUE, (group("a", 5000),), strategy="AvailableCapacity")
+    made = plan(asked, [cluster("e", 4000), cluster("w", 50_000)])
+    assert made.sentence == "1000 of 5000 workers to e, 4000 to w."
+
+
+@given(st.lists(st.integers(1, 6000), min_size=1, max_size=4), st.integers(1, 5))
+def test_whatever_fits_by_number_is_placed_and_no_share_is_too_large(counts: list[int], clusters: int) -> None:
+    """Where there is room for all, the bound alone decides."""
+    groups = tuple(group(f"g{number}", count) for number, count in enumerate(counts))
+    made = plan(Request(NAMESPACE, QUEUE, groups), [cluster(f"c{number}") for number in range(clusters)])
+    fits = sum(counts) <= clusters * MOST_WORKERS
+    assert sum(share.workers for share in made.shares) == (sum(counts) if fits else 0)
+    assert made.never is not fits
+    assert all(share.workers <= MOST_WORKERS for share in made.shares)
+
+
+@pytest.mark.parametrize(
+    ("gang", "fleet", "sentence"),
+    [
+        (
+            "AllOrNothing",
+            TWO,
+            f"9000 workers needed at once, 8000 fit now: e has room for 4000 ({BOUND}); w has room for 4000 ({BOUND}). "
+            "Even empty clusters hold only 8000: raise a quota, add a worker cluster, or ask for fewer workers.",
+        ),
+        (
+            "SameCluster",
+            TWO[:1],
+            f"9000 workers needed at once in one cluster, 4000 fit now: e has room for 4000 ({BOUND}). "
+            "Even the largest cluster, empty, holds only 4000: ask for 4000 workers at most, or by a policy that divides the gang.",
+        ),
+        (
+            "AllOrNothing",
+            [cluster("e", 4000)],
+            "9000 workers needed at once, 4000 fit now: e has room for 4000 (cpu in flavor any: 4k free of 4k, one worker needs 1). "
+            "Even empty clusters hold only 4000: raise a quota, add a worker cluster, or ask for fewer workers.",
+        ),
+    ],
+    ids=["divided", "together", "a quota that is just as large is what is short"],
+)
+def test_what_fits_nowhere_is_told(gang: Gang, fleet: Sequence[Candidate], sentence: str) -> None:
+    made = plan(Request(NAMESPACE, QUEUE, (group("a", 9000),), gang=gang), fleet)
+    assert made.never and not made.shares
+    assert made.sentence == sentence
+
+
+def test_who_may_start_with_a_part_gets_the_rest_later() -> None:
+    made = plan(Request(NAMESPACE, QUEUE, (group("a", 1), group("b", 5000)), gang="BestEffort", minimum=1), TWO[:1])
+    assert made.sentence == "4000 of 5001 workers to e; 1001 stay pending for now."
+    assert [(g.name, g.count) for g in made.shares[0].groups] == [("b", 4000)]
+
+
+def test_what_is_free_goes_before_what_is_taken_back() -> None:
+    offer = Offer(nominal=2, total=9, ever=20, now=9, taken_back=4)
+    assert offer.bounded(7) == Offer(2, 7, 7, 7, taken_back=2)
+    assert offer.bounded(3) == Offer(2, 3, 3, 3, taken_back=0)
+    assert offer.bounded(20) == offer
