@@ -116,10 +116,10 @@ def protocols(grant: Grant, offered: Iterable[str]) -> Sequence[str]:
 def refused_there(cluster: str, grant: Grant, status: int, said: str = "") -> Refusal:
     """What a worker cluster's refusal means to who asks, and what it said where that is about the container."""
     if status == 403:
-        role = names.LOGS_ROLE if grant.subresource == LOG else names.EXEC_ROLE
+        what, role = ("logs", names.LOGS_ROLE) if grant.subresource == LOG else ("exec", names.EXEC_ROLE)
         return _forbidden(
             f"{cluster} does not let the manager have pods/{grant.subresource} in namespace {grant.namespace}. Its administrator "
-            f"allows it by `kubectl -n {grant.namespace} create rolebinding {role} --clusterrole={role} "
+            f"applies worker-{what}.yaml there once, and allows it by `kubectl -n {grant.namespace} create rolebinding {role} --clusterrole={role} "
             f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}` (docs/logs.md)."
         )
     if status == 401:

@@ -51,7 +51,8 @@ async def _fleet(client: Client) -> Document:
     # Most have it written in them where they are, and then no plan is read.
     placements = await look.all(PLACEMENTS) if any(map(is_preassigned, pods)) else []
     plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
-    return fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
+    found = fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
+    return {**found, "unread": sorted(look.unread)}
 
 
 async def _plans(
@@ -89,7 +90,9 @@ def render(found: Document) -> str:
     """The tables, and what else is to be said; each line ended."""
     clusters = found["clusters"]
     quota = [_quota(one["name"], row) for one in clusters for row in one["quota"] or ()]
-    parts = [columns([_HEADER, *map(_row, clusters)]) if clusters else "There are no WorkerClusters.\n"]
+    known = WORKER_CLUSTERS.plural not in found["unread"]
+    none = "There are no WorkerClusters.\n" if known else "The WorkerClusters may not be read.\n"
+    parts = [columns([_HEADER, *map(_row, clusters)]) if clusters else none]
     parts += [columns([_QUOTA, *quota])] if quota else []
     said = [*([found["stopped"]] if found["stopped"] else []), *found["notes"]]
     parts += [as_lines(said)] if said else []

@@ -25,8 +25,9 @@ def placed(found: Document) -> Iterator[str]:
     """What the Placement says in short."""
     place = found["placement"]
     if place and place["state"]:
-        where = f", {place['where']}" if place["where"] else ""
-        yield f"{place['state']}: {place['workers'] or '0'} workers{where}."
+        counted = place["workers"] or ("" if place["where"] else "0")  # of one that has ended is known where they were
+        parts = f"{counted} workers" if counted else "", place["where"]
+        yield f"{place['state']}: {', '.join(filter(None, parts))}."
 
 
 def verdict(found: Document) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from adapter import names
 from adapter.objects.placement import Verdict
 from adapter.planning.request import MOST_WORKERS, Request
 
@@ -42,7 +43,7 @@ def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int
 
 def _hopeless(request: Request, most: int) -> str:
     whose = "the largest cluster, empty, holds" if request.gang == "SameCluster" else "empty clusters hold"
-    return f"Even {whose} only {most}: {_helps(request)}."
+    return f"{names.EVEN} {whose} only {most}: {_helps(request)}."
 
 
 def _helps(request: Request) -> str:

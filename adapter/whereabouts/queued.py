@@ -59,6 +59,7 @@ def _walk(facts: Facts, work: Workload) -> Iterator[Link | None]:
     where = f"Workload {work.namespace}/{work.name}"
     yield _rejected(work, where)
     yield _inactive(facts.workload, work, where)
+    yield _no_queue(facts) if not is_true(facts.workload, names.QUOTA_RESERVED) else None
     yield _no_quota(facts.workload, where)
     yield _unchecked(facts, work, where)
     yield from (_unready(facts, name, check, where) for name, check in sorted(work.checks.items()))
@@ -71,13 +72,17 @@ def _told_by_placement(facts: Facts) -> Link | None:
     return _of_placement(facts.placement, "") if state in (names.WAITING, names.RESERVING, names.WITHDRAWING) else None
 
 
+def _no_queue(facts: Facts) -> Link | None:
+    if facts.local_queue or "localqueues" in facts.unread:
+        return None
+    said = f"Namespace {facts.namespace} has no LocalQueue {facts.queue}, which its label {names.QUEUE_LABEL} names."
+    todo = f"Name one that `kubectl -n {facts.namespace} get localqueues` lists."
+    return Link("Workload", "Refused", "NoLocalQueue", facts.title, said, todo)
+
+
 def _no_workload(facts: Facts) -> Link:
-    if not facts.local_queue and "localqueues" not in facts.unread:
-        said = (
-            f"Namespace {facts.namespace} has no LocalQueue {facts.queue}, which its label {names.QUEUE_LABEL} names."
-        )
-        todo = f"Name one that `kubectl -n {facts.namespace} get localqueues` lists."
-        return Link("Workload", "Refused", "NoLocalQueue", facts.title, said, todo)
+    if missing := _no_queue(facts):
+        return missing
     said = "Kueue has made no Workload of it yet."
     kind = f"{facts.kind.lower()}"
     todo = f"If that stays so: {_LOOK.format(f'{kind} {facts.name}')[:-1]}, and whether Kueue runs with the integration {names.RAY_DOMAIN}/{kind}."
@@ -158,11 +163,12 @@ def _unready(facts: Facts, name: str, check: Check, where: str) -> Link | None:
 def _of_placement(raw: Raw, said: str) -> Link:
     status = raw.get("status") or {}
     state, reason = str(status.get("state") or "Planned"), sentence(str(status.get("reason") or ""))
-    room = state in (names.WAITING, "Planned")
-    todo = "It starts by itself as soon as there is room." if room else ""
     name = "/".join(key_of(raw))
     explained = sentence(str((raw.get("spec") or {}).get("explanation") or ""))
-    return Link("Placement", "Waits", state, f"Placement {name}", reason or said or explained, todo)
+    why = reason or said or explained
+    room = state in (names.WAITING, "Planned") and f" {names.EVEN} " not in why  # what would help stands there
+    todo = "It starts by itself as soon as there is room." if room else ""
+    return Link("Placement", "Waits", state, f"Placement {name}", why, todo)
 
 
 def _not_admitted(raw: Raw, where: str) -> Link | None:

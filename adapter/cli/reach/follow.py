@@ -2,7 +2,7 @@
 
 Of a job each worker is asked, and with -f each one that comes later, too: those that replace others, and those by which it grows. Stock
 kubectl prints, so lines look as it makes them. A log that breaks off is asked for again, later and later, and given up when that fails each
-time. Exit code 0: all that could be shown is; 2: there is no such job or pod; else kubectl's.
+time. Where no worker has a log it says so, and where the job's own is. Exit code 0: all that could be shown is; 2: there is no such job or pod; else kubectl's.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from adapter.objects.raw import Raw, meta, timestamp, uid_of
 from adapter.objects.rayjob import Unusable
 from adapter.objects.workerpod import ended
 from adapter.shell.kube.client import Client, Unreachable
-from adapter.whereabouts.facts import is_head
+from adapter.whereabouts.facts import Facts, is_head
 
 PAUSE_SECONDS = 2.0  # between two looks for workers that have come: a new one takes longer to start
 # A kubectl that ends sooner has found no log to follow: one that did goes on until the link or the access server breaks.
@@ -113,11 +113,11 @@ class _Followed:
         """Print until nothing more can come, or, without -f, until all is printed that there is now."""
         try:
             while True:
-                pods, over = await self._look()
+                jobs, over = await self._look()
+                pods = [pod for job in jobs for pod in job.pods]
                 await self._begin(pods)
-                if not self._given.follow:
-                    return self._code
-                if over and not self._open:
+                if not self._given.follow or (over and not self._open):
+                    self._tell_of_none(jobs, pods)
                     return self._code
                 await self._wait(pods)
         finally:
@@ -125,8 +125,8 @@ class _Followed:
                 one.task.cancel()
             await asyncio.gather(*(one.task for one in self._open.values()), return_exceptions=True)
 
-    async def _look(self) -> tuple[Sequence[Raw], bool]:
-        """The job's pods, and whether none will come any more; a manager that does not answer for a while ends nothing."""
+    async def _look(self) -> tuple[Sequence[Facts], bool]:
+        """What is known of the job, and whether no more pods will come; a manager that does not answer for a while ends nothing."""
         try:
             found = await jobfacts.read(Look(self._client), self._namespace, self._given.what)
         except Unreachable as error:
@@ -139,7 +139,7 @@ class _Followed:
                 return (), True  # it was deleted meanwhile
             raise
         over = all(str(job.status.get("jobDeploymentStatus")) in ("Complete", "Failed") for job in found.jobs)
-        return [pod for job in found.jobs for pod in job.pods], over
+        return found.jobs, over
 
     async def _begin(self, pods: Sequence[Raw]) -> None:
         now = asyncio.get_running_loop().time()
@@ -155,6 +155,19 @@ class _Followed:
                 self._open[uid_of(pod)] = _Open(asyncio.create_task(grants.run(kubectl)), now)
             else:
                 self._ended(pod, await grants.run(kubectl))
+
+    def _tell_of_none(self, jobs: Sequence[Facts], pods: Sequence[Raw]) -> None:
+        if self._done or any(started(pod) for pod in pods if not is_head(pod)):
+            return
+        said = [
+            f"No worker of {self._given.what} has a log now: those of a job that is over are gone, and others have not started."
+        ]
+        said += [
+            f"What {job.title} itself printed: kubectl -n {job.namespace} logs job/{job.name}"
+            for job in jobs
+            if job.kind == "RayJob"
+        ]
+        print("\n".join(said), file=sys.stderr)
 
     def _tell_of_more(self) -> None:
         if not self._told:

@@ -117,7 +117,7 @@ async def test_who_comes_in_the_place_of_another_is_followed(server: Server, con
     play.admit(first, lost, comes)
     job = Job([make_head(), first, lost])
     server.lists = _Always(job)
-    following = asyncio.create_task(_followed(config))
+    following = asyncio.create_task(_followed(config, "-f"))
     assert {await play.next(), await play.next()} == {_name(first), _name(lost)}
 
     job.pods = [make_head(), first, comes]
@@ -136,7 +136,7 @@ async def test_one_that_has_no_container_yet_is_followed_once_it_has(server: Ser
     play.admit(first, comes)
     job = Job([make_head(), first, comes])
     server.lists = _Always(job)
-    following = asyncio.create_task(_followed(config))
+    following = asyncio.create_task(_followed(config, "-f"))
     assert await play.next() == _name(first)
     asked = len(server.asked)
     await server.until(lambda: len(server.asked) > asked + 16)  # two looks
@@ -150,8 +150,21 @@ async def test_one_that_has_no_container_yet_is_followed_once_it_has(server: Ser
         assert await following == 0
 
 
-async def _followed(config: Path) -> int:
-    words = ["logs", "-f", "rayjob/train", "-n", NAMESPACE, "--kubeconfig", str(config)]
+@pytest.mark.parametrize("flags", [(), ("-f",)], ids=["once", "followed"])
+async def test_of_a_job_that_is_over_it_says_where_its_own_log_is(
+    server: Server, config: Path, play: Play, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    """Its workers are gone: nothing at all would look as if they had printed nothing."""
+    server.lists = _Always(Job([], status="Complete"))
+    assert await _followed(config, *flags) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "No worker of rayjob/train has a log now: those of a job that is over are gone, and others have not started.",
+        f"What RayJob {NAMESPACE}/train itself printed: kubectl -n {NAMESPACE} logs job/train",
+    ]
+
+
+async def _followed(config: Path, *flags: str) -> int:
+    words = ["logs", *flags, "rayjob/train", "-n", NAMESPACE, "--kubeconfig", str(config)]
     given = parser(["kubectl-rayspan", *words]).parse_args(words)
     client = await Client.of_user(str(config), "")
     try:

@@ -424,7 +424,7 @@ async def test_top_without_rights_shows_the_rest(
     server.lists = [refuses(403)] * 6
     assert await run(monkeypatch, "top", "--kubeconfig", config) == 0, "what may not be read is not taken for missing"
     out = capsys.readouterr().out
-    assert out.startswith("There are no WorkerClusters.\n") and "You may not read workerclusters here" in out
+    assert out.startswith("The WorkerClusters may not be read.\n") and "You may not read workerclusters here" in out
 
 
 async def test_top_says_when_nothing_can_be_dispatched(

@@ -111,6 +111,16 @@ CASES: list[tuple[str, Callable[[], Facts], tuple[str, str, int], str]] = [
         "Namespace demo has no LocalQueue team-a, which its label kueue.x-k8s.io/queue-name names.",
     ),
     (
+        "no LocalQueue, of which Kueue made a Workload all the same",
+        lambda: make_facts(
+            conditions(make_condition("QuotaReserved", False, message="LocalQueue team-a doesn't exist")),
+            pods=[],
+            local_queue={},
+        ),
+        ("Workload", "NoLocalQueue", 4),
+        "Namespace demo has no LocalQueue team-a, which its label kueue.x-k8s.io/queue-name names.",
+    ),
+    (
         "refused, and not deactivated yet",
         lambda: make_facts(make_workload(check="Rejected", message="RayJob train: hostNetwork is true"), pods=[]),
         ("AdmissionCheck", "Rejected", 4),
