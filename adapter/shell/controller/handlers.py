@@ -4,7 +4,6 @@ What a key's decision reads must wake it here; what is missed is caught by the r
 more than finding those keys.
 """
 
-import asyncio
 import functools
 import itertools
 import time
@@ -58,13 +57,12 @@ class Waker:
         self._keys, self._manager, self._fleet = Keys(queue, manager, fleet, seen), manager, fleet
         self._contacts: dict[str, Bucket] = {}  # by worker cluster
         self._openings: dict[str, Bucket] = {}
-        self._met: list[str] = []  # those worker clusters that came into sight or fell silent in this turn of the loop
 
     def listen(self) -> None:
         """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
         for store, handle in self.handlers():
             store.listen(functools.partial(_guarded, handle))
-        heard = (self.reservation, self.remote_pod, self.room, self.head_mirror, self.met, self.opened)
+        heard = (self.reservation, self.remote_pod, self.room, self.head_mirror, self.contact, self.opened)
         self._fleet.listen(Listeners(*(functools.partial(_guarded, handle) for handle in heard)))
 
     def handlers(self) -> list[tuple[Store, Changed]]:
@@ -196,42 +194,22 @@ class Waker:
         if place:
             self._keys.gang_of(place, BURST_SECONDS)
 
-    def met(self, cluster: str) -> None:
-        """A worker cluster came into sight or fell silent. Those that do so in one turn of the loop are told of together: at a start, and when
-        the manager's own network breaks, they are all, and most of what wants a look then is the same for each."""
+    def contact(self, cluster: str) -> None:
+        """A worker cluster came into sight or fell silent: all that touches it wants a look; not at once, where one does so all the
+        time."""
+        after = self._contacts.setdefault(cluster, Bucket(CONTACTS, CONTACT_SECONDS)).delay(time.monotonic())
         self._fleet.room.changed()
-        if not self._met:
-            asyncio.get_running_loop().call_soon(_guarded, self._meet)
-        self._met.append(cluster)
+        self._keys.named(CLUSTER, "", cluster, after)
+        self._keys.all(GANG, self._manager.workloads, after)
+        self._keys.all(POD, self._bound(cluster), after)
+        self._keys.all(SERVICE, self._manager.services, after)
+        self._keys.member(cluster, after)
+        self._keys.quotas(after)
 
-    def _meet(self) -> None:
-        clusters, self._met = self._met, []
-        self.contact(*dict.fromkeys(clusters))
-
-    def contact(self, *clusters: str) -> None:
-        """Worker clusters came into sight or fell silent: all that touches them wants a look; not at once, where one does so all the time."""
-        now = time.monotonic()
-        after = {
-            name: self._contacts.setdefault(name, Bucket(CONTACTS, CONTACT_SECONDS)).delay(now) for name in clusters
-        }
-        self._fleet.room.changed()
-        for name, due in after.items():
-            self._keys.named(CLUSTER, "", name, due)
-            self._keys.all(POD, self._placed_in(name), due)
-            self._keys.member(name, due)
-        soonest = min(after.values())
-        self._keys.all(GANG, self._manager.workloads, soonest)
-        self._keys.all(POD, self._unplaced(), soonest)
-        self._keys.all(SERVICE, self._manager.services, soonest)
-        self._keys.quotas(soonest)
-
-    def _placed_in(self, cluster: str) -> Iterable[Raw]:
-        """The manager's pods with a slot in a worker cluster."""
-        return self._manager.pods.found_by(in_cluster(cluster))
-
-    def _unplaced(self) -> Iterable[Raw]:
-        """Those that may get a slot in any."""
-        return itertools.chain(*map(self._manager.pods.found_by, (in_cluster(""), IN_DOUBT)))
+    def _bound(self, cluster: str) -> Iterable[Raw]:
+        """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
+        words = in_cluster(cluster), in_cluster(""), IN_DOUBT
+        return (pod for word in words for pod in self._manager.pods.found_by(word))
 
     def opened(self, cluster: str) -> None:
         """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
@@ -363,8 +341,7 @@ class Waker:
         self._keys.add(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
             # When their workers count as lost is reckoned from it.
-            self._keys.all(POD, self._placed_in(key_of(after or before or {})[1]))
-            self._keys.all(POD, self._unplaced())
+            self._keys.all(POD, self._bound(key_of(after or before or {})[1]))
             self._keys.all(GANG, self._manager.workloads)
         if predicates.changed(before, after, recorded):
             self._keys.all(CLUSTER, self._manager.worker_clusters)  # it may have stood in the way of another one

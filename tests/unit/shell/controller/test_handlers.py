@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -1043,27 +1042,6 @@ async def test_a_cluster_that_falls_silent_wakes_who_has_to_do_with_it(bench: Be
         tell()
         assert {key for key in bench.woken() if key[0] == POD} == PODS | {(POD, *key_of(one)) for one in others}
         assert GANG_KEY in bench.woken()
-
-
-async def test_clusters_that_come_into_sight_at_once_are_told_of_together(bench: Bench) -> None:
-    """At a start all of them do, and a thousand workers that wait would be woken a hundred times."""
-    there = [
-        make_pod(f"in-{name}", placement=NAME, slot=f"{name}/1/role-workers/0") for name in ("east", "west", "north")
-    ]
-    bench.manager.pods.replace([*there, FREE])
-    looked = Counter[str]()
-    found_by = bench.manager.pods.found_by
-    bench.manager.pods.found_by = lambda word: looked.update([word]) or found_by(word)  # type: ignore[method-assign]
-    for name in ("east", "west", "east"):
-        bench.waker.met(name)
-    assert bench.woken() == set(), "the others may be about to"
-    await asyncio.sleep(0)
-    assert {name for what, _, name in bench.woken() if what == POD} == {"in-east", "in-west", "free"}
-    assert {(CLUSTER, "", "east"), (CLUSTER, "", "west"), GANG_KEY} <= bench.woken()
-    assert set(looked.values()) == {1}
-    bench.waker.met("north")
-    await asyncio.sleep(0)
-    assert "in-north" in {name for _, _, name in bench.woken()}, "and who comes later has a turn of its own"
 
 
 async def test_a_cluster_that_flaps_wakes_the_fleet_a_few_times_and_then_now_and_then(
