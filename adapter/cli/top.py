@@ -52,7 +52,7 @@ async def _fleet(client: Client) -> Document:
     placements = await look.all(PLACEMENTS) if any(map(is_preassigned, pods)) else []
     plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
     found = fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
-    return {**found, "unread": sorted(look.unread)}
+    return {**found, "unread": sorted(look.unread.keys() - look.lacks)}
 
 
 async def _plans(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from adapter import names
 from adapter.cli.common import Row, as_lines, columns
 from adapter.objects.raw import moment
 from adapter.whereabouts.document import Document
@@ -25,7 +26,8 @@ def placed(found: Document) -> Iterator[str]:
     """What the Placement says in short."""
     place = found["placement"]
     if place and place["state"]:
-        counted = place["workers"] or ("" if place["where"] else "0")  # of one that has ended is known where they were
+        # Of one that has ended is known where they were.
+        counted = "" if place["state"] == names.ENDED and place["where"] else place["workers"] or "0"
         parts = f"{counted} workers" if counted else "", place["where"]
         yield f"{place['state']}: {', '.join(filter(None, parts))}."
 

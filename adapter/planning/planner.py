@@ -188,6 +188,11 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
     stand = list(range(len(room)))
     by_role = sorted(stand, key=lambda index: request.groups[index].role)
     orders = [sorted(stand, key=room.__getitem__), stand, stand[::-1], by_role]
+    if (
+        request.workers > MOST_WORKERS
+    ):  # that bound is one more thing of which each cluster has so much, and a zone's own groups need theirs
+        bounded = [sum(min(look.offers[index].total, MOST_WORKERS) for look in asked) for index in stand]
+        orders.insert(0, sorted(stand, key=bounded.__getitem__))
     for index, order in enumerate(orders):
         if order not in orders[:index]:
             yield [request.groups[number] for number in order]

@@ -23,7 +23,7 @@ def placed(
         for v in verdicts
         if not v.chosen and v.reason not in ("", NOT_NEEDED)
     ]
-    why = "for now" if request.workers > MOST_WORKERS else "for want of room"
+    why = "for now" if any(verdict.chosen == MOST_WORKERS for verdict in verdicts) else "for want of room"
     short = [f"{request.workers - total} stay pending {why}"] if total < request.workers else []
     back = [f"in {' and '.join(preempting)} {how}"] if preempting else []
     return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
@@ -42,16 +42,11 @@ def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int
 
 
 def _hopeless(request: Request, most: int) -> str:
+    if request.gang == "SameCluster" and most == MOST_WORKERS:
+        return f"{names.EVEN} to an empty cluster a plan sends no more than {most}: ask for so many, or by a policy that divides the gang."
     whose = "the largest cluster, empty, holds" if request.gang == "SameCluster" else "empty clusters hold"
-    return f"{names.EVEN} {whose} only {most}: {_helps(request)}."
-
-
-def _helps(request: Request) -> str:
-    if request.workers <= MOST_WORKERS:
-        return "raise a quota or ask for fewer workers"
-    if request.gang == "SameCluster":
-        return f"ask for {MOST_WORKERS} workers at most, or by a policy that divides the gang"
-    return "raise a quota, add a worker cluster, or ask for fewer workers"
+    more = "raise a quota, add a worker cluster," if request.workers > MOST_WORKERS else "raise a quota"
+    return f"{names.EVEN} {whose} only {most}: {more} or ask for fewer workers."
 
 
 def _noun(count: int) -> str:

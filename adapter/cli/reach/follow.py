@@ -31,6 +31,7 @@ SOON_SECONDS = 10.0
 # What fails so often, over a minute, is no server that is being exchanged: somebody has to mend it. Each time costs a grant.
 LONGEST_PAUSE_SECONDS, MOST_FAILURES = 30.0, 5
 NOT_ALL = 1
+_SUBMITTED = ("Running", "Complete", "Failed")  # of a RayJob's status.jobDeploymentStatus
 
 
 def main(given: argparse.Namespace) -> int:
@@ -99,6 +100,12 @@ class _Open:
     begun: float
 
 
+def _submitted(job: Facts) -> bool:
+    """Whether KubeRay has made a Job that submits it, which prints what it prints."""
+    mode = job.spec.get("submissionMode") or "K8sJobMode"
+    return job.kind == "RayJob" and mode == "K8sJobMode" and job.status.get("jobDeploymentStatus") in _SUBMITTED
+
+
 class _Followed:
     """The logs of a job's workers, one kubectl for each that is open."""
 
@@ -157,15 +164,17 @@ class _Followed:
                 self._ended(pod, await grants.run(kubectl))
 
     def _tell_of_none(self, jobs: Sequence[Facts], pods: Sequence[Raw]) -> None:
-        if self._done or any(started(pod) for pod in pods if not is_head(pod)):
+        if not jobs or self._done or any(started(pod) for pod in pods if not is_head(pod)):
             return
+        if any(kind in job.unread for job in jobs for kind in ("rayclusters", "pods")):
+            return  # whether there are any is not known
         said = [
             f"No worker of {self._given.what} has a log now: those of a job that is over are gone, and others have not started."
         ]
         said += [
             f"What {job.title} itself printed: kubectl -n {job.namespace} logs job/{job.name}"
             for job in jobs
-            if job.kind == "RayJob"
+            if _submitted(job)
         ]
         print("\n".join(said), file=sys.stderr)
 

@@ -80,6 +80,13 @@ def test_the_tree_of_a_gang_that_runs(same_as_golden: Callable[[str, Path], None
     same_as_golden(wheretable.render(document(make_facts()), NOW), GOLDEN / "where-runs.txt")
 
 
+def test_of_one_that_has_ended_is_said_where_it_was() -> None:
+    """Its Placement counts no workers any more."""
+    place = {"state": "Ended", "workers": "0", "where": "2 east, 2 west"}
+    assert [*wheretable.placed({"placement": place})] == ["Ended: 2 east, 2 west."]
+    assert [*wheretable.placed({"placement": {**place, "state": "Waiting"}})] == ["Waiting: 0 workers, 2 east, 2 west."]
+
+
 def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]) -> None:
     loop = {
         "name": "ray-worker",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.planning.planner import plan
-from adapter.planning.request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request
+from adapter.planning.request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request, Strategy
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -32,9 +32,9 @@ TWO = cluster("e"), cluster("w")
     [
         pytest.param([group("a", 4000)], TWO, {"e": {"a": 4000}}, id="as many as there may be"),
         pytest.param([group("a", 4001)], TWO, {"e": {"a": 4000}, "w": {"a": 1}}, id="one more"),
-        pytest.param([group("a", 1), group("b", 5000)], TWO, {"e": {"b": 4000}, "w": {"a": 1, "b": 1000}},
+        pytest.param([group("a", 1), group("b", 5000)], TWO, {"e": {"a": 1, "b": 3999}, "w": {"b": 1001}},
                      id="one learner and many who play"),
-        pytest.param([group("a", 4001), group("b", 3999)], TWO, {"e": {"a": 1, "b": 3999}, "w": {"a": 4000}},
+        pytest.param([group("a", 4001), group("b", 3999)], TWO, {"e": {"a": 4000}, "w": {"a": 1, "b": 3999}},
                      id="just as many as two clusters may have"),
         pytest.param([group("a", 3500, "e"), group("b", 3500, "w")], TWO, {"e": {"a": 3500}, "w": {"b": 3500}},
                      id="a group for each zone"),
@@ -53,6 +53,15 @@ def test_the_cluster_with_the_most_room_is_still_the_first_choice() -> None:
     asked = Request(NAMESPACE, QUEUE, (group("a", 5000),), strategy="AvailableCapacity")
     made = plan(asked, [cluster("e", 4000), cluster("w", 50_000)])
     assert made.sentence == "1000 of 5000 workers to e, 4000 to w."
+
+
+ZONED = group("a", 3000, "e"), group("b", 3500), group("c", 500, "e")
+
+
+@pytest.mark.parametrize("strategy", ["FillInOrder", "Spread", "AvailableCapacity"])
+def test_who_may_go_anywhere_leaves_a_zone_to_those_who_may_not(strategy: Strategy) -> None:
+    made = plan(Request(NAMESPACE, QUEUE, ZONED, strategy=strategy), TWO)
+    assert sum(share.workers for share in made.shares) == 7000, made.sentence
 
 
 @given(st.lists(st.integers(1, 6000), min_size=1, max_size=4), st.integers(1, 5))
@@ -79,7 +88,13 @@ def test_whatever_fits_by_number_is_placed_and_no_share_is_too_large(counts: lis
             "SameCluster",
             TWO[:1],
             f"9000 workers needed at once in one cluster, 4000 fit now: e has room for 4000 ({BOUND}). "
-            "Even the largest cluster, empty, holds only 4000: ask for 4000 workers at most, or by a policy that divides the gang.",
+            "Even to an empty cluster a plan sends no more than 4000: ask for so many, or by a policy that divides the gang.",
+        ),
+        (
+            "SameCluster",
+            [cluster("e", 500)],
+            "9000 workers needed at once in one cluster, 500 fit now: e has room for 500 (cpu in flavor any: 500 free of 500, one worker needs 1). "
+            "Even the largest cluster, empty, holds only 500: raise a quota, add a worker cluster, or ask for fewer workers.",
         ),
         (
             "AllOrNothing",
@@ -88,7 +103,7 @@ def test_whatever_fits_by_number_is_placed_and_no_share_is_too_large(counts: lis
             "Even empty clusters hold only 4000: raise a quota, add a worker cluster, or ask for fewer workers.",
         ),
     ],
-    ids=["divided", "together", "a quota that is just as large is what is short"],
+    ids=["divided", "together", "together, and a quota is short", "a quota that is just as large is what is short"],
 )
 def test_what_fits_nowhere_is_told(gang: Gang, fleet: Sequence[Candidate], sentence: str) -> None:
     made = plan(Request(NAMESPACE, QUEUE, (group("a", 9000),), gang=gang), fleet)
@@ -99,7 +114,12 @@ def test_what_fits_nowhere_is_told(gang: Gang, fleet: Sequence[Candidate], sente
 def test_who_may_start_with_a_part_gets_the_rest_later() -> None:
     made = plan(Request(NAMESPACE, QUEUE, (group("a", 1), group("b", 5000)), gang="BestEffort", minimum=1), TWO[:1])
     assert made.sentence == "4000 of 5001 workers to e; 1001 stay pending for now."
-    assert [(g.name, g.count) for g in made.shares[0].groups] == [("b", 4000)]
+    assert [(g.name, g.count) for g in made.shares[0].groups] == [("a", 1), ("b", 3999)]
+
+
+def test_want_of_room_is_called_so() -> None:
+    made = plan(Request(NAMESPACE, QUEUE, (group("a", 5000),), gang="BestEffort", minimum=1), [cluster("e", 500)])
+    assert made.sentence == "500 of 5000 workers to e; 4500 stay pending for want of room."
 
 
 def test_what_is_free_goes_before_what_is_taken_back() -> None:

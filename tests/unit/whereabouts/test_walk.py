@@ -195,6 +195,14 @@ CASES: list[tuple[str, Callable[[], Facts], tuple[str, str, int], str]] = [
         "AdmissionCheck rayspan has it start again: east was lost.",
     ),
     ("no room", lambda: waiting("Waiting", "4 needed, 2 fit"), ("Placement", "Waiting", 3), "4 needed, 2 fit."),
+    (
+        "no room even if nothing else ran",
+        lambda: waiting(
+            "Waiting", "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or ask for fewer workers"
+        ),
+        ("Placement", "Waiting", 3),
+        "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or ask for fewer workers.",
+    ),
     ("asked", lambda: waiting("Reserving", "Reserving quota"), ("Placement", "Reserving", 3), "Reserving quota."),
     (
         "about to be admitted",
@@ -361,6 +369,11 @@ def test_what_a_running_job_lacks_is_a_note() -> None:
 def test_a_running_worker_that_cannot_be_seen_is_a_note() -> None:
     facts = make_facts(pods=[make_head(), make_worker(0), make_worker(1, conditions=[UNSEEN])])
     assert walk.notes(facts, walk.walk(facts)) == ["worker cluster west is silent."]
+
+
+def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
+    assert walk.walk(waiting("Waiting", "Too few")).todo == "It starts by itself as soon as there is room."
+    assert walk.walk(waiting("Waiting", "Too few. Even empty clusters hold only 3")).todo == ""
 
 
 def test_what_could_not_be_read_holds_nobody_up() -> None:
