@@ -54,7 +54,7 @@ def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
     if work.job is None or work.job.kind not in names.RAY_KINDS:
         return []
     rest = list(work.podsets[1:])
-    last = bool(job) and _has_submitter(work.job.kind, job.get("spec") or {})
+    last = bool(job) and has_submitter(work.job.kind, job.get("spec") or {})
     return rest[:-1] if last and rest and rest[-1].name == names.SUBMITTER else rest
 
 
@@ -173,7 +173,7 @@ def _podsets(asked: Asked) -> list[PodSet]:
         cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
     head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
     groups = _list(cluster, "workerGroupSpecs", where)
-    submitter = [names.SUBMITTER] if _has_submitter(asked.kind, spec) else []
+    submitter = [names.SUBMITTER] if has_submitter(asked.kind, spec) else []
     _refuse_too_many(where, 1 + len(groups) + len(submitter))  # before any of them is read
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers]
@@ -182,7 +182,7 @@ def _podsets(asked: Asked) -> list[PodSet]:
     return podsets
 
 
-def _has_submitter(kind: str, spec: Raw) -> bool:
+def has_submitter(kind: str, spec: Raw) -> bool:
     """Whether a pod of its own submits to the RayCluster, which Kueue counts as the last podset."""
     return kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
 

@@ -178,7 +178,7 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
     """The choosiest group first: the one for which there is least room; then as they stand, the other way round, and as
     Kueue goes through them: what is found in that order is sure.
 
-    Packing groups of different shapes is a knapsack: four orders find what there is to find in fleets whose shapes are
+    Packing groups of different shapes is a knapsack: these orders find what there is to find in fleets whose shapes are
     multiples of each other, as machines are; a gang that none of them places waits, and is planned again when room comes.
     That last order and `_sure` would be missed by gangs of several groups whose roles do not sort as their sizes do: of two
     thousand random ones that fit, nine would wait without the one, and a hundred and thirty without the other be divided so
@@ -188,9 +188,8 @@ def _orders(request: Request, asked: Sequence[Look]) -> Iterator[Sequence[Group]
     stand = list(range(len(room)))
     by_role = sorted(stand, key=lambda index: request.groups[index].role)
     orders = [sorted(stand, key=room.__getitem__), stand, stand[::-1], by_role]
-    if (
-        request.workers > MOST_WORKERS
-    ):  # that bound is one more thing of which each cluster has so much, and a zone's own groups need theirs
+    if request.workers > MOST_WORKERS:
+        # That bound is one more thing of which each cluster has so much, and a zone's own groups need theirs.
         bounded = [sum(min(look.offers[index].total, MOST_WORKERS) for look in asked) for index in stand]
         orders.insert(0, sorted(stand, key=bounded.__getitem__))
     for index, order in enumerate(orders):

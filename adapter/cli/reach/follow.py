@@ -20,7 +20,7 @@ from adapter.cli.look import Look
 from adapter.cli.reach import grants
 from adapter.cli.reach.grants import Way
 from adapter.objects.raw import Raw, meta, timestamp, uid_of
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import Unusable, has_submitter
 from adapter.objects.workerpod import ended
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.whereabouts.facts import Facts, is_head
@@ -102,8 +102,7 @@ class _Open:
 
 def _submitted(job: Facts) -> bool:
     """Whether KubeRay has made a Job that submits it, which prints what it prints."""
-    mode = job.spec.get("submissionMode") or "K8sJobMode"
-    return job.kind == "RayJob" and mode == "K8sJobMode" and job.status.get("jobDeploymentStatus") in _SUBMITTED
+    return has_submitter(job.kind, job.spec) and job.status.get("jobDeploymentStatus") in _SUBMITTED
 
 
 class _Followed:

@@ -114,7 +114,7 @@ def strays(changes: Sequence[Change], before: int, manager: str, going: Collecti
 
 def settled(now: State, manager: str, count: int, *, spans: bool) -> bool:
     """Whether so many workers run and all others are gone, and quota is held for as many."""
-    here, there = _pods(now, manager, True), _pods(now, manager, False)
+    here, there = pods(now, manager, True), pods(now, manager, False)
     slices = [raw for (cluster, kind, _), raw in now.items() if cluster == manager and kind == WORKLOADS.plural]
     run = sum((pod.get("status") or {}).get("phase") == "Running" for pod in here)
     if (len(here), run, workers_of(active_slice(slices) or {})) != (count, count, count):
@@ -122,7 +122,7 @@ def settled(now: State, manager: str, count: int, *, spans: bool) -> bool:
     return not spans or (len(there) == count and _shared(now, manager) == count)
 
 
-def _pods(now: State, manager: str, here: bool) -> list[Raw]:
+def pods(now: State, manager: str, here: bool) -> list[Raw]:
     """The workers in the manager (`here`), or their copies."""
     found = (raw for (cluster, kind, _), raw in now.items() if kind == PODS.plural and (cluster == manager) is here)
     # KubeRay's labels do not go along to a copy.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from adapter import names
-from adapter.objects.raw import Raw, label, meta
+from adapter.objects.raw import label, meta
 from adapter.shell.kube.resources import PODS
 from hack.testbed.figures import Value
 from hack.testbed.recorder import Change, Recorder
@@ -60,7 +60,9 @@ def late(values: Mapping[str, Value]) -> list[Finding]:
 def _waits(job: Job, seen: Recorder, seconds: float) -> list[Finding]:
     stage, manager, wanted = job.stage, job.stage.manager.name, 2 * ROOM + 1
     job.resize(wanted)
-    seen.poll(lambda now: len(workers(now, manager)) == wanted, PATIENCE, "the worker is made that has no place")
+    seen.poll(
+        lambda now: len(steps.pods(now, manager, True)) == wanted, PATIENCE, "the worker is made that has no place"
+    )
     said = f"{2 * ROOM} of {wanted} workers have a place"
     stage.manager.wait(lambda: stage.reason(NAME).startswith(said), PATIENCE, f"its job says: {said}", job.told)
     before = len(seen.changes)
@@ -86,15 +88,9 @@ def made_anew(changes: Sequence[Change], before: int, manager: str) -> list[Find
     return found
 
 
-def workers(now: State, manager: str) -> list[Raw]:
-    """The worker pods that the manager has."""
-    pods = (raw for (cluster, kind, _), raw in now.items() if (cluster, kind) == (manager, PODS.plural))
-    return [pod for pod in pods if label(pod, names.RAY_NODE_TYPE_LABEL) == "worker"]
-
-
 def nowhere(now: State, manager: str) -> list[str]:
     """The names of those that no cluster was given; their gate tells nothing, for all of them keep it."""
-    found = (pod for pod in workers(now, manager) if not label(pod, names.CLUSTER_LABEL))
+    found = (pod for pod in steps.pods(now, manager, True) if not label(pod, names.CLUSTER_LABEL))
     return [str(meta(pod).get("name")) for pod in found]
 
 
