@@ -10,12 +10,13 @@ _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", 
 _NONE = "-"
 
 
-def render(answer: Answer) -> str:
-    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence."""
+def render(answer: Answer, above: str = "") -> str:
+    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence, unless that stands in
+    what its reader finds `above`."""
     parts = [_about(answer)]
     if answer["clusters"]:
         parts.append(columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
-    parts.append(_verdict(answer))
+    parts.append(_verdict(answer, above))
     return "\n".join(parts)
 
 
@@ -55,8 +56,9 @@ def _why(one: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (groups, back, more))) or _NONE
 
 
-def _verdict(answer: Answer) -> str:
-    lines = [f"{'Fits' if answer['fits'] else 'Does not fit'}: {answer['sentence']}"]
+def _verdict(answer: Answer, above: str) -> str:
+    why = ", as said above." if answer["sentence"] in above else f": {answer['sentence']}"
+    lines = [f"{'Fits' if answer['fits'] else 'Does not fit'}{why}"]
     if "pricePerHour" in answer:
         without = " and ".join(answer.get("withoutPrice", ()))
         lines.append(

@@ -60,14 +60,14 @@ def render(found: Document) -> str:
     steps = [("STEP", "STATE"), *((one["stage"], one["state"]) for one in found["steps"])]
     lines = [verdict(found), f"See {found['link']['object']}."]
     parts = [as_lines([f"{found['kind']} {found['namespace']}/{found['name']}"]), columns(steps), as_lines(lines)]
-    parts += [_plan(found["plan"])] if found.get("plan") else []
+    parts += [_plan(found["plan"], lines[0])] if found.get("plan") else []
     problem = found.get("planProblem")
     told = [*found["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
     return "\n".join([*parts, *([as_lines(told)] if told else [])])
 
 
-def _plan(answer: Answer) -> str:
+def _plan(answer: Answer, above: str) -> str:
     try:
-        return plantable.render(answer)
+        return plantable.render(answer, above)
     except (KeyError, TypeError):  # an answer of another version's
         return as_lines(["The controller's plan cannot be shown: it is of another version; try -o json."])

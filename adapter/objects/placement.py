@@ -279,7 +279,15 @@ def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
 
 
 def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
-    return {**asdict(verdict), "reason": bounded(verdict.reason, LONGEST_OF_ONE)}
+    """Field by field: `asdict` takes ten times as long, and each plan writes a hundred of them."""
+    return {
+        "cluster": verdict.cluster,
+        "nominal": verdict.nominal,
+        "borrow": verdict.borrow,
+        "ever": verdict.ever,
+        "chosen": verdict.chosen,
+        "reason": bounded(verdict.reason, LONGEST_OF_ONE),
+    }
 
 
 def _owner_reference(place: Placement) -> dict[str, Any]:

@@ -124,9 +124,12 @@ def _cpu(podset: PodSet) -> int:
     return podset.count * podrequests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
 
 
-def before(me: Workload, waiting: Iterable[Waiting]) -> list[Waiting]:
+def before(me: Workload, waiting: Iterable[Waiting], turn_of_mine: Turn | None = None) -> list[Waiting]:
     """The other gangs whose turn comes before this one's, in their order."""
-    mine, others = turn(me), ((one.turn or turn(one.work), one) for one in waiting if one.key != me.gang_key)
+    mine, others = (
+        turn_of_mine or turn(me),
+        ((one.turn or turn(one.work), one) for one in waiting if one.key != me.gang_key),
+    )
     return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
 
 
@@ -136,6 +139,11 @@ def takes_part(one: Waiting, now: datetime) -> bool:
     return not one.looked or holds_until(one, now) is not None
 
 
+def starves(work: Workload, now: datetime) -> bool:
+    """Whether a gang has waited long enough to keep room from those behind it: asked of a whole crowd before anything else is."""
+    return work.created is not None and now - work.created > STARVED_AFTER
+
+
 def holds_until(one: Waiting, now: datetime) -> datetime | None:
     """Until when a gang that does not fit keeps what it could use from those behind it; None: it keeps nothing now.
 
@@ -143,7 +151,7 @@ def holds_until(one: Waiting, now: datetime) -> datetime | None:
     gathered.
     """
     created = one.work.created
-    if one.grows or created is None or now - created <= STARVED_AFTER:
+    if one.grows or created is None or not starves(one.work, now):
         return None
     period = (now - _FIRST) // PERIOD
     if now < _begin(period) + PAUSE and _next_pause(created, period) == period:

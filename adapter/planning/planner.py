@@ -248,7 +248,7 @@ def _most(plain: Offers, looks: Sequence[Look]) -> int:
     if len(request.groups) == 1 or most < request.needed or _apart(request, looks):
         return most
     # Groups that have room each for itself may have none together: only placing them tells.
-    alone = [strategy.look(plain, look.candidate, tree.emptied(look.line)) for look in looks]
+    alone = [strategy.look(plain, look.candidate, plain.emptied(look.candidate, look.line)) for look in looks]
     if request.gang == "SameCluster":
         return max(look.total for look in alone)
     return sum(sum(taken.values()) for taken in _placed(plain, alone).values())

@@ -3,6 +3,7 @@
 A candidate that cannot take part has a reason instead of an offer; nothing here chooses between those that can.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,14 @@ class Group:
     tried: Mapping[str, Tried] = field(
         default_factory=dict
     )  # by cluster: what that makes of such a pod, where it was asked
+    alike: str = (
+        ""  # what such a pod asks (`asks`), where that was found: groups of which it is the same are offered the same
+    )
+
+
+def asks(pod_spec: Raw, request: Resources) -> str:
+    """All that a cluster's quota and its nodes read of a pod, as a text to compare."""
+    return json.dumps([request, *map(pod_spec.get, ("nodeSelector", "affinity", "tolerations"))], sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)

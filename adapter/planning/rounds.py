@@ -237,6 +237,8 @@ def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:
     """The clusters that a gang asks, in its policy's order; what keeps it from one is that cluster's problem."""
     named, reasons = {one.name: one for one in fleet}, {e.cluster: e.reason for e in asking.excluded}
     asked = (named[name] for name in asking.clusters if name in named)
-    return [
-        replace(one, problem=reasons.get(one.name) or one.problem or asking.unproven.get(one.name, "")) for one in asked
-    ]
+    return [_but_for(one, reasons.get(one.name) or one.problem or asking.unproven.get(one.name, "")) for one in asked]
+
+
+def _but_for(one: Candidate, problem: str) -> Candidate:
+    return one if problem == one.problem else replace(one, problem=problem)

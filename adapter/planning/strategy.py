@@ -6,15 +6,14 @@ goes last, for it costs them running pods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from adapter.planning.offers import Offers
 from adapter.planning.request import MOST_WORKERS, Candidate, Group, Offer, Request, Strategy
 from adapter.quota.tree import Line
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):  # many are made for each plan
     """What one open candidate could take of the whole gang, were it asked alone."""
 
     candidate: Candidate
@@ -31,6 +30,16 @@ class Look:
 def look(offers: Offers, one: Candidate, line: Line) -> Look:
     """Ask a candidate for the whole gang, were its quota as in `line`: group by group as they stand, or as Kueue goes through
     them if only so all of them fit."""
+    known, key = offers.looks(one), (line, offers.request.reclaims)
+    if key not in known:
+        _, *found = _look(
+            offers, one, line
+        )  # not the candidate: its tree holds what is known, and neither would ever go
+        known[key] = found
+    return Look(one, *known[key])
+
+
+def _look(offers: Offers, one: Candidate, line: Line) -> Look:
     groups, by_role = offers.request.groups, offers.request.by_role
     asked, reason = _asked(offers, one, line, groups)
     if reason and groups != by_role and offers.admits(one, line, {group.name: group.count for group in groups}):

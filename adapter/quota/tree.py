@@ -10,8 +10,9 @@ All else is put to the test by Kueue itself, on random trees, by the way that pl
 (`ask`), counts (`survey`), reserves on a `line` and settles that in the tree. See hack/oracle (`make oracle`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter.objects.podrequests import PODS, UNLIMITED, Resources
 from adapter.objects.raw import Raw
@@ -36,6 +37,8 @@ class Tree:
     flavors: Mapping[str, Flavor]
     forest: Forest
     read: Mapping[str, clusterqueue.Read] = field(default_factory=dict)  # what it was built from
+    # What was found on it by whoever plans (planning/offers.py): it is kept here, for it goes with the tree.
+    found: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
 
 def build(

@@ -33,9 +33,9 @@ _ENV = [{"name": f"SETTING_{number}", "value": "on"} for number in range(30)]  #
 class Size:
     """How many gangs wait over how many clusters, with how many queues each."""
 
-    gangs: int = 100
-    clusters: int = 20
-    queues: int = 100
+    gangs: int = 1000
+    clusters: int = 100
+    queues: int = 1000
 
 
 @dataclass(frozen=True, slots=True)

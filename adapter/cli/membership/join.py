@@ -55,7 +55,7 @@ async def _run(given: argparse.Namespace) -> int:
             await account.apply(both.manager, f"{MANAGER} cluster", membership.worker_cluster(given.name), print)
         sides.tell_token(token, given)
         await _tell_of_old_token(both)
-        return await _usable(both, token, namespaces)
+        return await _usable(given, both, token, namespaces)
 
 
 async def _may(both: Sides, server: str, namespaces: Sequence[str]) -> Address:
@@ -143,14 +143,14 @@ async def _tell_of_old_token(both: Sides) -> None:
 # --- what comes next -------------------------------------------------------------------------------------------------
 
 
-async def _usable(both: Sides, token: Token, namespaces: Sequence[str]) -> int:
+async def _usable(given: argparse.Namespace, both: Sides, token: Token, namespaces: Sequence[str]) -> int:
     name = both.one.name
     silent = await common.told(_silent(both), "Waiting until the controller is connected ...")
     print(f"WorkerCluster {name} is {'joined, but not connected' if silent else 'connected'}.", flush=True)
     failures = [] if silent else await _failures(both, token, namespaces)
     for sentence in [*([silent] if silent else ()), *(one.message for one in failures)]:
         print(f"Failure: {sentence}", flush=True)
-    for sentence in await _next(both, namespaces):
+    for sentence in await _next(given, both, namespaces):
         print(f"Next: {sentence}")
     return NOT_YET if silent or failures else DONE
 
@@ -197,14 +197,23 @@ async def _looked(both: Sides, client: Client, namespace: str) -> list[Finding]:
     return judge.judge([side], Asked(namespace, queues, ""))
 
 
-async def _next(both: Sides, namespaces: Sequence[str]) -> list[str]:
-    with asking(MANAGER):
-        policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], both.one.name)
+async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str]) -> list[str]:
     name = both.one.name
+    with asking(MANAGER):
+        policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], name)
+        unasked = [one for one in namespaces if not await run.queues(both.manager, one)]
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
-    tries = f"`kubectl rayspan preflight --worker-cluster {name} -n {namespaces[0]}` tries whether pods of both clusters reach each other."
-    return [sends if policies else none, tries]
+    preflight = sides.to_manager(given, "preflight", "--worker-cluster", name, "-n", namespaces[0])
+    tries = f"`{preflight}` tries whether pods of both clusters reach each other."
+    return [*map(_without_queue, unasked), sends if policies else none, tries]
+
+
+def _without_queue(namespace: str) -> str:
+    return (
+        f"In the manager, namespace {namespace} has no LocalQueue whose ClusterQueue lists our AdmissionCheck, so no queue of the worker cluster "
+        "was looked at: create one, of the same name in both, and join again."
+    )
 
 
 # --- what is only shown ----------------------------------------------------------------------------------------------

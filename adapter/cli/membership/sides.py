@@ -8,11 +8,10 @@ import argparse
 import asyncio
 import logging
 import shlex
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from adapter.shell.kube.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, 
 
 NOT_YET = 3  # exit code: it was begun, and something is still in the way
 MANAGER, WORKER = "manager", "worker"
-_CONTEXTS, _FILES = ("context", "worker_context"), ("kubeconfig", "worker_kubeconfig")
+_OF_MANAGER, _OF_WORKER = ("context", "kubeconfig"), ("worker_context", "worker_kubeconfig")
 
 
 class Trouble(Exception):
@@ -130,12 +129,22 @@ def tell_token(token: Token, given: argparse.Namespace) -> None:
 
 
 def _rotation(given: argparse.Namespace) -> str:
-    """The command that renews a token for as long, between the clusters that the command line names, from whatever folder."""
-    files = {name: str(Path(named).absolute()) for name in _FILES if (named := getattr(given, name))}
-    contexts = {name: named for name in _CONTEXTS if (named := getattr(given, name))}
-    lasting = {} if given.expires == LIFETIME else {"expires": f"{given.expires // timedelta(minutes=1)}m"}
-    options = ((f"--{name.replace('_', '-')}", value) for name, value in (contexts | files | lasting).items())
-    return shlex.join(["kubectl", "rayspan", "rotate", given.name, *chain.from_iterable(options)])
+    """The command that renews a token for as long, between the clusters that the command line names."""
+    lasting = [] if given.expires == LIFETIME else ["--expires", f"{given.expires // timedelta(minutes=1)}m"]
+    logins = _logins(given, _OF_MANAGER + _OF_WORKER)
+    return shlex.join(["kubectl", "rayspan", "rotate", given.name, *logins, *lasting])
+
+
+def to_manager(given: argparse.Namespace, *words: str) -> str:
+    """A command of ours to the manager cluster that the command line names."""
+    return shlex.join(["kubectl", "rayspan", *words, *_logins(given, _OF_MANAGER)])
+
+
+def _logins(given: argparse.Namespace, options: Iterable[str]) -> list[str]:
+    """Those options of the command line, as they are right from whatever folder."""
+    named = {name: value for name in options if (value := getattr(given, name))}
+    whole = {name: str(Path(value).absolute()) for name, value in named.items() if name.endswith("kubeconfig")}
+    return [word for name, value in (named | whole).items() for word in (f"--{name.replace('_', '-')}", value)]
 
 
 def _explained(error: ApiError, side: str) -> str:

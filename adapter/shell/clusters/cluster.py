@@ -51,6 +51,7 @@ class Cluster:
         self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
         self.restored_at: datetime | None = None  # when it was last found to have gone back to an older version
         self._rows: Sequence[Row] = ()
+        self._all_read = False  # as it was found last: anew whenever a store is emptied, or another kind is to be read
         self._whole = asyncio.Event()  # kinds that are `late` are followed, too
         self._whole.set()
         self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
@@ -66,11 +67,17 @@ class Cluster:
     def complete(self) -> None:
         """Follow those, too: it is not synced until they were read."""
         self._whole.set()
+        self._all_read = False
 
     @property
     def synced(self) -> bool:
         """Whether each kind that is to be followed was read at least once, but for those that it does without."""
-        return all(row.store.synced or row.resource in self.unread or self._left_out(row) for row in self._rows)
+        if not self._all_read:  # each look asks this of a hundred clusters several times, and nearly always it is so
+            self._all_read = all(map(self._is_read, self._rows))
+        return self._all_read
+
+    def _is_read(self, row: Row) -> bool:
+        return row.store.synced or row.resource in self.unread or self._left_out(row)
 
     def _left_out(self, row: Row) -> bool:
         return row.late and not self._whole.is_set()
@@ -100,17 +107,22 @@ class Cluster:
             for row in self._rows
         ]
         tell = functools.partial(self._note, PROBE)
-        await reflector.keep(self.client, tell, followed, self._forget, self.prove)
+        await reflector.keep(self.client, tell, followed, self._emptied, self.prove)
 
     def release(self) -> None:
         """Keep nothing of it, for it is followed no more. It and its stores hold each other: what stood when all was settled is never
         looked through for such (`shell.heap`), and would stay for as long as the process."""
         for row in self._rows:
             row.store.forget()
+        self._emptied()
+
+    def _emptied(self) -> None:
+        """Hear that its stores were emptied: they held more than may be kept of one cluster, or it is followed no more."""
+        self._all_read = False
         self._forget()
 
     def _forget(self) -> None:
-        """Hear that its stores were emptied: they held more than may be kept of one cluster, or it is followed no more."""
+        """Keep nothing that was read of them."""
 
     async def prove(self) -> None:
         """Ask who answers; raises Stranger when it is not the cluster that it was. Nobody doubts it here."""
@@ -128,6 +140,7 @@ class Cluster:
 
     def _followed(self, row: Row, error: Exception | None) -> None:
         """Take what became of following a row: None when it goes well."""
+        self._all_read = False
         if error is None:
             self.unread.pop(row.resource, None)
         elif row.spared(error):

@@ -6,7 +6,7 @@ cache means "do nothing", never "nothing is wanted".
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from adapter import membership, names
@@ -184,6 +184,10 @@ class Manager(Cluster):
     def place(self, raw: Raw) -> Placement:
         """Read a Placement of its store, once for each of its versions."""
         return self.placements.reading(raw, placement)
+
+    def placed(self) -> Collection[Placement]:
+        """All Placements, read once for each of their versions."""
+        return self.placements.readings(placement).values()
 
     def beside(self, work: Workload) -> Same:
         """Where answers about this version of a Workload are kept. Of one that is not in its store, nothing is."""

@@ -60,6 +60,8 @@ class Store:
         self._changed = changed
         self._objects: dict[Key, Raw] = {}
         self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
+        # What was read of all of them, and of which it is to be read again: by who goes through all.
+        self._all: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, None]]] = {}
         self._held: dict[Key, Holder] = {}  # of which parts they are
         self._parts, self._own = Parts(), 0  # what they have in common, and the weight of what they have not
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
@@ -108,6 +110,20 @@ class Store:
         found: ReadT = known[read]
         return found
 
+    def readings(self, read: Callable[[Raw], ReadT]) -> Mapping[Key, ReadT]:
+        """The same of all that are held, not to be changed: for whoever goes through thousands again and again. Only those that have
+        changed since are looked at."""
+        if read not in self._all:
+            self._all[read] = {}, dict.fromkeys(self._objects)
+        found, stale = self._all[read]
+        for key in stale:
+            if (raw := self._objects.get(key)) is None:
+                found.pop(key, None)
+            else:
+                found[key] = self.reading(raw, read)
+        stale.clear()
+        return found
+
     def group(self, value: str) -> list[Raw]:
         """The objects for which the index gives this value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
@@ -149,6 +165,7 @@ class Store:
         """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
         for known in (self._objects, self._readings, self._held, self._gone, self._groups, self._counts, self._found):
             known.clear()
+        self._all.clear()
         self.changes += 1
         self._parts, self._own = Parts(), 0
         self.synced, self._restoring = False, False
@@ -248,6 +265,8 @@ class Store:
         else:
             self._objects[key] = raw
         self._readings.pop(key, None)
+        for _, stale in self._all.values():
+            stale[key] = None
         self.changes += 1
         return before
 

@@ -23,16 +23,21 @@ class Policies:
         self._manager = manager
         self._read_at: tuple[object, ...] = ()  # as of which changes the following was read
         self._read: dict[str, tuple[Chosen | None, str]] = {}  # by check
+        self._ours: tuple[int, frozenset[str]] = (-1, frozenset())  # and as of which change of them
 
     def check_of(self, work: Workload) -> str:
         """The name of our AdmissionCheck on a Workload, empty when it has none."""
-        return next(
-            (name for name in work.checks if admissioncheck.is_ours(self._manager.checks.named(name) or {})), ""
-        )
+        ours = self.our_checks()
+        for name in work.checks:  # a loop, for each plan asks this of all that queue
+            if name in ours:
+                return name
+        return ""
 
     def our_checks(self) -> frozenset[str]:
-        """The names of the AdmissionChecks that are ours."""
-        return admissioncheck.ours(self._manager.checks)
+        """The names of the AdmissionChecks that are ours, found once until a check changes."""
+        if self._ours[0] != self._manager.checks.changes:
+            self._ours = self._manager.checks.changes, admissioncheck.ours(self._manager.checks)
+        return self._ours[1]
 
     def rivals(self, work: Workload | None) -> str:
         """Why the checks of a Workload exclude each other, empty when they do not."""

@@ -68,9 +68,11 @@ class Shares:
     def read(self, key: Key) -> tuple[list[Reservation], list[str]]:
         """What stands for a gang in the clusters that can be seen, as far as it can be read; and the clusters that show something for it
         that cannot be: no API server gives that in its right mind, so such a cluster is not to be believed about this gang."""
-        found, odd = list[Reservation](), list[str]()
+        found, odd, of = list[Reservation](), list[str](), "/".join(key)
         for name, member in self._fleet.seen().items():
-            shown = member.workloads.group("/".join(key))
+            shown = member.workloads.group(of)
+            if not shown:
+                continue  # as in most of a hundred clusters
             readable = [one for _, one in each("share", shown, functools.partial(_reservation, member))]
             found += readable
             odd += [name] * (len(readable) < len(shown))

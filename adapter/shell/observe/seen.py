@@ -27,8 +27,9 @@ class Seen:
     def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, memory: Memory) -> None:
         self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
         self._as_of = -1  # the version of room for which the following was found
-        # By namespace, LocalQueue and clusters: as many as queues, and not as many as gangs.
-        self._since: dict[object, int] = {}
+        # By namespace, LocalQueue and policy as it was read, which is held, so that no other one has its id: as many as queues, and not
+        # as many as gangs. To go by the names of a hundred clusters would take longer than all else that a plan asks of one that waits.
+        self._since: dict[object, tuple[Chosen | None, int]] = {}
 
     def changed(self, placements: Iterable[str], work: Workload | None, chosen: Chosen | None, now: datetime) -> bool:
         """Whether the last plan of a gang, by the uids of its Placements, would not be the same now; or was made so long ago that it
@@ -48,10 +49,11 @@ class Seen:
         version = self._fleet.room.version
         if version != self._as_of:
             self._as_of, self._since = version, {}
-        about = (work.namespace, work.queue, chosen.clusters) if work and chosen else ("", "", ())
+        about = (work.namespace, work.queue, id(chosen)) if work and chosen else ("", "", 0)
         if about not in self._since:
-            self._since[about] = self._fleet.room.since(self._trees(*about))
-        return self._since[about]
+            trees = self._trees(work.namespace, work.queue, chosen.clusters) if work and chosen else []
+            self._since[about] = chosen, self._fleet.room.since(trees)
+        return self._since[about][1]
 
     def news(self, place: Raw) -> bool:
         """Whether something has changed for the gang of a Placement since it was planned."""
@@ -65,9 +67,11 @@ class Seen:
         return self._memory.outdated(uid, version, self._last(work, chosen))
 
     def touches(
-        self, work: Workload, chosen: Chosen | None, promised: Iterable[tuple[Request, Sequence[Share]]]
+        self, work: Workload, chosen: Chosen | None, promised: Sequence[tuple[Request, Sequence[Share]]]
     ) -> bool:
         """Whether something of what is promised to others, or to itself, is in a tree of which a gang is planned."""
+        if not promised:
+            return False
         mine = set(self._trees(work.namespace, work.queue, chosen.clusters)) if chosen else set()
         theirs = (
             self._trees(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised

@@ -190,7 +190,8 @@ class Slots:
 
     def there(self, place: Placement) -> frozenset[str]:
         """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
-        return frozenset[str]().union(*(one.pods.count(_group(place)) for one in self._fleet.members().values()))
+        group = _group(place)
+        return frozenset[str]().union(*(one.pods.count(group) for one in self._fleet.members().values()))
 
     def ending(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
         """The copies on a share of a cluster that can be seen, but for those that have ended, or count as gone: they hold its
@@ -217,10 +218,12 @@ class Slots:
 
     def _pods(self, place: Placement) -> list[Raw]:
         """The pods of a Placement in the manager cluster, as they count: a look at a gang asks for them again and again."""
+        if not (there := self._manager.pods.group(_group(place))):
+            return []  # as of each gang that waits: what else could change need not be asked of a hundred clusters
         known, as_of, pods = self._read
         now = self._as_of()
         if known is not place or as_of != now:
-            pods = self._standing(place, self._manager.pods.group(_group(place)))
+            pods = self._standing(place, there)
             self._read = place, now, pods
         return pods
 

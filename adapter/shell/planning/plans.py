@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from adapter import actions, names
+from adapter import actions
 from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.deadlines import excluded
 from adapter.objects.placement import Exclusion, Share, manifest
-from adapter.objects.raw import is_true
 from adapter.objects.workload import Workload, runs
 from adapter.planning import gangorder, rounds
-from adapter.planning.gangorder import Waiting
+from adapter.planning.gangorder import Turn, Waiting
 from adapter.planning.planner import Plan
 from adapter.planning.request import Request
 from adapter.planning.rounds import Asking, Made
@@ -29,7 +28,7 @@ from adapter.shell.observe.policies import Policies
 from adapter.shell.observe.refusals import Refusals
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.seen import Seen
-from adapter.shell.observe.turns import aged, turn
+from adapter.shell.observe.turns import Turns, aged, turn
 from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.planning.steps import Step, Steps
 
@@ -49,13 +48,15 @@ class Waiters:
         snapshot: Snapshot,
     ) -> None:
         self._manager, self._fleet, self._memory, self._seen, self._snapshot = manager, fleet, memory, seen, snapshot
-        self._policies, self._refusals, self._shares = policies, refusals, shares
+        self._policies, self._refusals, self._shares, self._turns = policies, refusals, shares, Turns(manager)
 
     async def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
-        waiting = [one for one in (*self._waiting(now), *self._aside(now)) if gangorder.takes_part(one, now)]
+        me = aged(self._manager, me)
+        mine = turn(self._manager, me)
+        waiting = (one for one in (*self._waiting(mine, now), *self._aside(now)) if gangorder.takes_part(one, now))
         found = []
-        for one in gangorder.before(aged(self._manager, me), waiting):
+        for one in gangorder.before(me, waiting, mine):
             if asking := self._asking(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
@@ -80,26 +81,25 @@ class Waiters:
         yield self._refusals.absent(work, check)
         yield self._refusals.refusal(work, check, chosen)
 
-    def _waiting(self, now: datetime) -> Iterator[Waiting]:
-        """The gangs that hold the manager's quota and have no share, or are giving back those that they had; and elastic jobs that
-        want more than they have. But for those that were planned last without finding room, and keep none either."""
-        placed = {
-            (place.workload_uid, place.attempt): place for place in map(self._manager.place, self._manager.placements)
-        }
-        for raw in self._manager.workloads:
-            if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
-                continue  # most of them, and to read one whole takes time
-            work = aged(self._manager, self._manager.work(raw))
+    def _waiting(self, mine: Turn, now: datetime) -> Iterator[Waiting]:
+        """The gangs whose turn comes before `mine`, that hold the manager's quota and have no share, or are giving back those that they
+        had; and elastic jobs that want more than they have. But for those that were planned last without finding room, and keep none
+        either."""
+        placed = {(place.workload_uid, place.attempt): place for place in self._manager.placed()}
+        policies = dict[str, Chosen | None]()  # by check
+        for theirs, work in self._turns.before(mine):
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
+            if check not in policies:
+                policies[check], _ = self._policies.policy(check)
             of = current.uid if current and not current.withdrawing else ""
-            looked = self._seen.looked(of, work, self._policies.policy(check)[0], now)
-            if not gangorder.takes_part(Waiting(work, looked), now):
+            looked = self._seen.looked(of, work, policies[check], now)
+            if looked and not gangorder.starves(work, now):
                 continue  # most of the others, in a crowd: nobody asks whether they wait
             grows = gangorder.grows(work, check, current)
             waits = gangorder.waits(work, check, current) and not self._goes_on(work)
             if (grows or waits) and not self._shares.leaving(work):
-                yield Waiting(work, looked, current, grows=grows, turn=turn(self._manager, work))
+                yield Waiting(work, looked, current, grows=grows, turn=theirs)
 
     def _goes_on(self, work: Workload) -> bool:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
@@ -177,7 +177,8 @@ class Planning:
                 return rounds.complete(me.request, kept)
         ahead = await self._waiters.before(work, now)
         involved = rounds.involved(me, ahead)
-        steps = [*map(_owed, self._snapshot.owed(work, now, kept or ())), *(_before(*one, now) for one in ahead)]
+        owed = enumerate(self._snapshot.owed(work, now, kept or ()))
+        steps = [*(_owed(number, *one) for number, one in owed), *(_before(*one, now) for one in ahead)]
         made = rounds.planned(me, await self._steps.after(self._snapshot.fleet(involved, {}), steps))
         if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
             freed = await self._freed.after(self._snapshot.fleet(involved, trees), steps)
@@ -185,12 +186,11 @@ class Planning:
         return made
 
 
-def _owed(one: tuple[Request, Sequence[Share]]) -> Step:
+def _owed(number: int, request: Request, shares: Sequence[Share]) -> Step:
     """Somebody has a share that its cluster does not count yet."""
-    request, shares = one
-    return Step(one, lambda left: rounds.deducted(request, shares, left))
+    return Step(number, (request, shares), lambda left: rounds.deducted(request, shares, left))
 
 
 def _before(one: Waiting, asking: Asking, now: datetime) -> Step:
     """Somebody whose turn comes first takes what it can."""
-    return Step(rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))
+    return Step(one.key, rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))

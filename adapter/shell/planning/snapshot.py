@@ -18,7 +18,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
-from adapter.planning.request import Candidate, Group, Request
+from adapter.planning.request import Candidate, Group, Request, asks
 from adapter.planning.rounds import Asking
 from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
@@ -66,7 +66,8 @@ class Snapshot:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         role = groupworkload.role(podset.name)
-        return Group(podset.name, role, podset.count, spec, podrequests.pod_requests(spec), zone)
+        asked = podrequests.pod_requests(spec)
+        return Group(podset.name, role, podset.count, spec, asked, zone, alike=asks(spec, asked))
 
     def least(self, work: Workload) -> Mapping[str, int] | None:
         """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""
@@ -126,8 +127,9 @@ class Snapshot:
 
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
-        for raw in self._manager.placements:
-            place = self._manager.place(raw)
+        for place in self._manager.placed():
+            if not place.shares:
+                continue  # as of a whole crowd that waits
             work = self._shares.workload_of(place) if snapshot.promised(place) else None
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place

@@ -1,13 +1,15 @@
 """What is left of the clusters after one gang after the other, found once for all plans that go the same way?
 
 Whoever is planned finds the clusters less what others are promised, and less what those before it take or keep: in a crowd, the same
-for each but for the last step. So each plan leaves behind what it found after every step, and the next one takes it up for as far as
-its own steps are the same, on the very same figures. It reads no store and decides nothing: what a step does is for planning/rounds.py
-to say, and a step that is not the same one is done anew, with all that follow.
+for each but for a few steps. So each plan leaves behind what it found at every step, and the next one takes it up wherever it comes to
+the same step on the very same figures. Most of those before it find no room and change nothing, so it makes no difference to the steps
+behind one of these when it is gone. It reads no store and decides nothing: what a step does is for planning/rounds.py to say, and a step
+that is not the same one is done anew, with all that stand on what it leaves.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from adapter.planning.request import Candidate
@@ -19,33 +21,40 @@ MOST = 1_000
 
 
 class Step(NamedTuple):
-    """One deduction: `facts` are all that its outcome hangs on, but for what was left before it."""
+    """One deduction: `of` tells whose it is, `facts` are all that its outcome hangs on, but for what was left before it."""
 
+    of: Hashable
     facts: object
     do: Callable[[Left], Left]
 
 
+class _Done(NamedTuple):
+    before: Left  # the very object: two that are alike are not asked whether they are
+    facts: object
+    after: Left
+
+
 class Steps:
-    """Goes through deductions; it remembers those of one plan, the last, and of these the first ones."""
+    """Goes through deductions, and remembers them: those of the last plan first."""
 
     def __init__(self) -> None:
-        self._fleet: Sequence[Candidate] = ()
-        self._done: Sequence[tuple[object, Left]] = ()
+        self._ground = Left(())
+        self._done: Mapping[Hashable, _Done] = {}
         self.count = 0  # of steps that were done, and not taken up: for whoever measures
 
     async def after(self, fleet: Sequence[Candidate], steps: Sequence[Step]) -> Left:
         """What is left of the clusters after these steps. It pauses after each that is done: others plan beside it, for jobs that are
         not submitted yet."""
-        known = self._done if fleet == self._fleet else ()
-        left, done = Left(fleet), list[tuple[object, Left]]()
-        for at, step in enumerate(steps):
-            if at < len(known) and known[at][0] == step.facts:
-                left = known[at][1]
-            else:
-                known, left = (), step.do(left)
+        same = self._ground.fleet == fleet
+        ground, known = (self._ground, self._done) if same else (Left(fleet), {})
+        left, done = ground, dict[Hashable, _Done]()
+        for step in steps:
+            one = known.get(step.of)
+            if one is None or one.before is not left or one.facts != step.facts:
+                one = _Done(left, step.facts, step.do(left))
                 self.count += 1
                 await asyncio.sleep(0)
-            if at < MOST:
-                done.append((step.facts, left))
-        self._fleet, self._done = fleet, done
+            left, done[step.of] = one.after, one
+        others = ((of, one) for of, one in known.items() if of not in done)
+        self._ground, self._done = ground, dict(islice(chain(done.items(), others), MOST))
         return left

@@ -205,14 +205,18 @@ async def test_a_cluster_joins(both: Both) -> None:
         "worker cluster: serviceaccount/rayspan-worker created",
     ]
     assert "worker cluster: rolebinding/rayspan-worker-tenant in research created" in lines
-    *_, secret, cluster, token, connected, policy, tries = lines
+    *_, secret, cluster, token, connected, queue, policy, tries = lines
     assert (secret, cluster) == ("manager cluster: secret/east created", "manager cluster: workercluster/east created")
     assert token.startswith("The token ends ")
     again = " ".join(["kubectl rayspan rotate east", *both.logins])
     assert token.endswith(f" UTC, in 90 days. Renew it before, by `{again}`.")
     assert connected == "WorkerCluster east is connected."
+    assert queue.startswith(
+        "Next: In the manager, namespace research has no LocalQueue whose ClusterQueue lists our AdmissionCheck"
+    )
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
-    assert tries.startswith("Next: `kubectl rayspan preflight --worker-cluster east -n research` tries ")
+    here = f"--worker-cluster east -n research --kubeconfig {both.files[0]}"
+    assert tries.startswith(f"Next: `kubectl rayspan preflight {here}` tries whether pods ")
     found = both.kubeconfig()
     assert found["clusters"][0]["cluster"] == {"server": URL}
     assert found["users"][0]["user"] == {"token": both.worker.tokens[0]}

@@ -56,6 +56,13 @@ Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in
     )
 
 
+def test_what_stands_above_it_already_is_not_said_again() -> None:
+    answer = _answer(workers=40)
+    above = f"Waits: {answer['sentence']} It starts by itself as soon as there is room."
+    assert plantable.render(answer, above).endswith("it is cordoned\n\nDoes not fit, as said above.\n")
+    assert plantable.render(answer, "Waits: 3 jobs are ahead.") == plantable.render(answer)
+
+
 def test_a_refusal_has_no_columns() -> None:
     answer = asyncio.run(
         Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)

@@ -33,6 +33,8 @@ def test_it_is_read_without_them(error: ApiError) -> None:
     for kind in KINDS:
         followed(manager, kind, error)
     assert (manager.synced, manager.lost) == (True, "")
+    followed(manager, KINDS[0])
+    assert not manager.synced, "it may be read now, and nothing of it was"
 
 
 def test_a_gate_that_cannot_be_read_any_more_is_none() -> None:

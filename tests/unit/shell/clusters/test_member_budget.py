@@ -77,5 +77,5 @@ def test_nothing_that_was_read_of_a_forgotten_cluster_is_kept() -> None:
     assert east.tree and east.nodes.count and east.queues and east.namespace_labels
     for row in east._rows:
         row.store.forget()
-    east._forget()
+    east._emptied()
     assert not (east.nodes.count or east.queues or east.namespace_labels) and not east.synced

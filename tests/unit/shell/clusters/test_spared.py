@@ -49,6 +49,14 @@ def test_a_worker_cluster_whose_pods_are_left_out_is_seen_and_then_out_of_sight_
     assert (told, member.seen.is_set(), member.why_silent) == (["east"], True, "")
 
 
+def test_one_that_stands_by_again_lacks_no_pods() -> None:
+    member, _ = _spared()
+    member.complete()
+    assert not member.synced
+    member.spare()
+    assert member.synced
+
+
 def test_what_is_in_the_way_of_pods_that_are_left_out_is_in_nobodys_way() -> None:
     member, _ = _spared()
     member._followed(_late(member), REFUSED)

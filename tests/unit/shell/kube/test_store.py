@@ -74,6 +74,26 @@ def test_what_is_read_of_an_object_is_read_once_for_as_long_as_it_is_held(heard:
     assert read[3:] == ["a4", "a1"]
 
 
+def test_what_is_read_of_all_is_read_of_those_alone_that_changed(heard: Heard) -> None:
+    store, read = heard.store, list[str]()
+
+    def text(raw: Raw) -> str:
+        read.append(raw["text"])
+        return f"read {raw['text']}"
+
+    store.replace([thing("a"), thing("b"), thing("c")])
+    assert list(store.readings(text).values()) == ["read a1", "read b1", "read c1"] == [f"read {one}" for one in read]
+    store.put(thing("b", 2))
+    store.remove(thing("c", 2))
+    store.put(thing("d", 2))
+    assert list(store.readings(text).values()) == ["read a1", "read b2", "read d2"] and read[3:] == ["b2", "d2"]
+    assert set(store.readings(key_of).values()) == set(store.readings(text)), "others read something else of them"
+    store.forget()
+    assert not store.readings(text)
+    store.replace([thing("a", 9)])
+    assert list(store.readings(text).values()) == ["read a9"]
+
+
 def test_what_cannot_be_read_is_tried_each_time(heard: Heard) -> None:
     heard.store.replace([thing("a")])
     for _ in range(2):
@@ -405,6 +425,7 @@ STEPS = st.lists(st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), max_size=12)
 def test_index_and_changes_tell_the_same_as_the_objects(steps: list[dict[str, Any] | list[dict[str, Any]]]) -> None:
     heard = Heard()
     for step in steps:
+        assert heard.store.readings(_text) == {key_of(raw): raw["text"] for raw in heard.store}
         if isinstance(step, list):
             heard.store.replace(step)
             assert {key_of(raw) for raw in heard.store} == {key_of(raw) for raw in step}
@@ -418,6 +439,11 @@ def test_index_and_changes_tell_the_same_as_the_objects(steps: list[dict[str, An
         assert heard.store.count(value) == Counter(raw["text"][1:] for raw in heard.store.group(value))
     balance = sum((after is not None) - (before is not None) for before, after in heard.changes)
     assert balance == len(heard.store)
+    assert heard.store.readings(_text) == {key_of(raw): raw["text"] for raw in heard.store}
+
+
+def _text(raw: Raw) -> str:
+    return str(raw["text"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["write", "delete", "list", "late"]), st.sampled_from("abc"))))

@@ -24,12 +24,14 @@ class Plans:
 
     async def after(self, words: str, fleet: Sequence[Candidate] = (EAST,)) -> str:
         """What is left after some steps: the way that was gone."""
-        steps = [Step(word, functools.partial(self._do, word)) for word in words.split()]
+        steps = [Step(word, word, functools.partial(self._do, word)) for word in words.split()]
         left = await self.steps.after(fleet, steps)
         return " ".join(one.name for one in left.fleet)
 
     def _do(self, word: str, left: Left) -> Left:
         self.done.append(word)
+        if word.startswith("-"):
+            return left
         return replace(left, fleet=[*left.fleet, absent(word, "")])
 
 
@@ -68,3 +70,25 @@ async def test_plans_that_are_made_side_by_side_do_not_mix() -> None:
     plans = Plans()
     assert list(await asyncio.gather(plans.after("a b c"), plans.after("x y c"))) == ["east a b c", "east x y c"]
     assert await plans.after("x y c d") == "east x y c d"
+
+
+async def test_who_changes_nothing_may_come_and_go() -> None:
+    plans = Plans()
+    await plans.after("-a -b c -d e")
+    assert await plans.after("-b c e") == await plans.after("-d -b -x c e") == "east c e"
+    assert plans.done == ["-a", "-b", "c", "-d", "e", "-d", "-x"]
+
+
+async def test_a_plan_of_whom_nobody_is_before_leaves_what_others_found() -> None:
+    plans = Plans()
+    await plans.after("-a b")
+    assert await plans.after("") == "east" and await plans.after("-a b") == "east b"
+    assert plans.done == ["-a", "b"]
+
+
+async def test_one_of_whom_other_facts_count_is_asked_again() -> None:
+    steps, fleet = Steps(), [EAST]
+    for facts in (1, 1, 2):
+        left = await steps.after(fleet, [Step("a", facts, lambda left: left), Step("b", 0, lambda left: left)])
+        assert left.fleet == fleet
+    assert steps.count == 3

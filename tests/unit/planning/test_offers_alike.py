@@ -1,0 +1,157 @@
+"""What one plan found of a cluster is taken up by the plan of the next gang that asks alike, and by no other one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.objects.specs import PodMapping
+from adapter.planning import offers, planner
+from adapter.planning.offers import Offers
+from adapter.planning.request import Candidate, Group, Request, asks
+from adapter.quota import nodes, tree
+from adapter.quota.nodes import Node
+from adapter.quota.tree import Demand, Line, Survey, build
+from adapter.rewrite.trial import Tried
+from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
+
+Raw = dict[str, Any]
+TOLERANT: Raw = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
+CPU = {"cpu": 1000, "pods": 1}
+
+
+def cluster(name: str, *cores: int, **queue: Any) -> Candidate:
+    """A cluster whose queue has so many cores in each of its flavors; the second takes only pods that tolerate it."""
+    flavors = [make_flavor("open"), make_flavor("gpu", nodeTaints=[{"key": "gpu", "effect": "NoSchedule"}])]
+    rows = [
+        {"name": flavor["metadata"]["name"], "resources": [{"name": "cpu", "nominalQuota": str(amount)}]}
+        for flavor, amount in zip(flavors, cores, strict=False)
+    ]
+    raw = make_cluster_queue(0, resourceGroups=[{"coveredResources": ["cpu"], "flavors": rows}], **queue)
+    where = {(NAMESPACE, QUEUE): ("team-a", "")}
+    return Candidate(name, "", build([raw], [], flavors), where, {NAMESPACE: {}}, zone=name)
+
+
+def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> Group:
+    asked = {"cpu": cores * 1000, "pods": 1}
+    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=asks(spec or {}, asked))
+
+
+def gang(*groups: Group, **policy: Any) -> Request:
+    return Request(NAMESPACE, QUEUE, groups, **policy)
+
+
+def unlike(request: Request) -> Request:
+    """The same gang, of which nobody knows whom it is like."""
+    return replace(request, groups=tuple(replace(one, alike="") for one in request.groups))
+
+
+@pytest.fixture
+def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+    """The lines that were surveyed, one after the other."""
+    found, survey = list[Line](), tree.survey
+
+    def noted(demand: Demand, line: Line) -> Survey:
+        found.append(line)
+        return survey(demand, line)
+
+    monkeypatch.setattr(tree, "survey", noted)
+    return found
+
+
+def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[Line]) -> None:
+    fleet = [cluster("east", 3), cluster("west", 2)]
+    first = planner.plan(gang(group(9), minimum=1), fleet)
+    asked = len(surveyed)
+    assert asked and planner.plan(gang(group(9)), fleet) == first and len(surveyed) == asked
+    assert planner.plan(unlike(gang(group(9))), fleet) == first and len(surveyed) > asked
+
+
+REFUSED = {"east": Tried(refused="no")}
+HELD = {"east": Tried(held={"spec": TOLERANT}, request={"cpu": 3000, "pods": 1})}
+SMALL = nodes.indexed([Node({}, (), {"cpu": 2000, "pods": 9})])
+
+
+@pytest.mark.parametrize(
+    ("now", "asked"),
+    [
+        pytest.param({}, gang(group(3)), id="another count"),
+        pytest.param({}, gang(group(4, cores=2)), id="larger pods"),
+        pytest.param({}, gang(group(4, spec=TOLERANT)), id="another flavor"),
+        pytest.param({}, gang(group(4, zone="west")), id="another zone"),
+        pytest.param({}, gang(replace(group(4, zone="west"), name="others")), id="another name, which is told"),
+        pytest.param({}, gang(group(4), group(1, name="more")), id="one more group"),
+        pytest.param({}, gang(replace(group(4), tried=REFUSED)), id="it refuses the pods"),
+        pytest.param({}, gang(replace(group(4), tried=HELD)), id="it makes something else of the pods"),
+        pytest.param({}, replace(gang(group(4)), queue="other"), id="another queue"),
+        pytest.param({}, replace(gang(group(4)), namespace="other"), id="another namespace"),
+        pytest.param({"zone": "north"}, gang(group(4, zone="east")), id="the cluster's zone"),
+        pytest.param({"nodes": SMALL}, gang(group(4)), id="its nodes"),
+        pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether they grow"),
+        pytest.param(
+            {"pods": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="what it gives pods"
+        ),
+        pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
+        pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),
+        pytest.param({"tree": cluster("east", 1).tree}, gang(group(4)), id="its quota"),
+    ],
+)
+def test_what_differs_is_found_anew(now: Raw, asked: Request) -> None:
+    selector = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+    east = cluster("east", 3, 5, namespaceSelector=selector)
+    east = replace(
+        east,
+        queues={**east.queues, (NAMESPACE, "other"): ("gone", ""), ("other", QUEUE): ("team-a", "")},
+        namespaces={**east.namespaces, "other": {"tier": "c"}},
+    )
+    before = replace(east, nodes=now.get("nodes") if now.get("can_grow") else None)
+    for known in (group(4), group(9), group(4, zone="east"), group(4, zone="west")):
+        planner.plan(gang(known), [before])
+    fleet = [replace(east, **now)]
+    assert planner.plan(asked, fleet) == planner.plan(unlike(asked), fleet)
+
+
+@pytest.mark.parametrize("field", ["nodeSelector", "affinity", "tolerations"])
+def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
+    assert asks({field: [1], "containers": []}, CPU) == asks({field: [1]}, dict(CPU)) != asks({}, CPU)
+
+
+def test_of_many_kinds_of_gangs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_ALIKE", 3)
+    east = cluster("east", 4)
+    for count in range(1, 9):
+        planner.plan(gang(group(count)), [east])
+        assert len(east.tree.found) <= 3
+
+
+def test_of_many_states_none_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_LINES", 5)
+    east, both = cluster("east", 90), gang(group(9), group(9, name="more"))
+    for count in range(40):
+        asked = Offers(both)
+        line = asked.charge(east, asked.line(east), both.groups[0], count % 9 + 1)
+        asked.of(east, line, both.groups[1])
+        (found,) = east.tree.found.values()
+        assert len(found.charged) + len(found.surveys) <= 5 + 3
+
+
+SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1, max_size=3)
+ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=2), min_size=1, max_size=3)
+
+
+@given(st.lists(SHAPES, min_size=2, max_size=4), ROOMS, st.sampled_from(["FillInOrder", "Spread", "AvailableCapacity"]))
+def test_a_plan_is_the_same_whoever_asked_before(
+    gangs: Sequence[Sequence[tuple[int, int, bool]]], rooms: Sequence[Sequence[int]], strategy: Any
+) -> None:
+    fleet = [cluster(f"c{at}", *cores, cohortName="all") for at, cores in enumerate(rooms)]
+    for shapes in (*gangs, *gangs):
+        groups = [group(n, cores, f"g{at}", TOLERANT if any_ else {}) for at, (n, cores, any_) in enumerate(shapes)]
+        request = gang(*groups, strategy=strategy)
+        made = planner.plan(request, fleet)
+        assert made == planner.plan(unlike(request), fleet)
+        assert planner.keep(request, fleet) == planner.keep(unlike(request), fleet)
+        left, alone = (planner.charged(one, fleet, made.shares) for one in (request, unlike(request)))
+        assert planner.plan(request, left) == planner.plan(unlike(request), alone)
