@@ -49,6 +49,7 @@ LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
+BURSTS := $(if $(ALL),test-bursts)
 STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1284109)
 
 .PHONY: test
@@ -103,13 +104,13 @@ lane-together:
 	+@$(PART) test-together
 
 lane-ray: lane-together
-	+@$(IN_TURN) test-e2e test-chaos
+	+@$(IN_TURN) test-e2e test-chaos $(BURSTS)
 
 lane-alone: lane-together
 	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
 
 lane-rest:
-	+@$(IN_TURN) test-e2e test-chaos test-alone
+	+@$(IN_TURN) test-e2e test-chaos $(BURSTS) test-alone
 
 lane-unit:
 	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 5 >$(GROUP); exec nice -n 19 "$$@"' - $(PART) test-unit $(LOGGED)
@@ -146,6 +147,11 @@ test-e2e: $(VENV)/.ready ## Test what a user sees, with real Ray
 test-chaos: $(VENV)/.ready ## Let faults strike running gangs, with outages of up to 20 s
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.chaos $(STRIKES) --longest 20
+
+.PHONY: test-bursts
+test-bursts: $(VENV)/.ready # As `make bursts`, but for how long a worker waits without room
+	@$(LAB) up --fake-nodes 2
+	@$(RUN) -m hack.trials.bursts --wait 30
 
 .PHONY: compatibility
 compatibility: $(VENV)/.ready ## Put every sample of KubeRay to real API servers, and write docs/compatibility.md and the golden pods anew
@@ -203,7 +209,7 @@ libraries: $(VENV)/.ready ## Run Ray's Data, Tune and Train over two clusters, o
 	@$(RUN) -m pytest e2e/test_libraries.py -s
 
 .PHONY: islands
-islands: $(VENV)/.ready ## Run twenty Ray workers on two islands of ten: does the head see all of them? Not for two processors
+islands: $(VENV)/.ready ## Run twenty Ray workers on two islands of ten: does the head see all of them?
 	@$(LAB) up
 	@$(RUN) -m pytest e2e/test_islands.py -s
 

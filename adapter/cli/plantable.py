@@ -57,7 +57,8 @@ def _why(one: Mapping[str, Any]) -> str:
 
 
 def _verdict(answer: Answer, above: str) -> str:
-    why = ", as said above." if answer["sentence"] in above else f": {answer['sentence']}"
+    said = str(answer["sentence"])
+    why = ", as said above." if said and f" {said} " in f" {above} " else f": {said}"
     lines = [f"{'Fits' if answer['fits'] else 'Does not fit'}{why}"]
     if "pricePerHour" in answer:
         without = " and ".join(answer.get("withoutPrice", ()))

@@ -5,6 +5,8 @@ cluster adds on its own side is not guessed here: LimitRange defaults, sidecars 
 resource transformations and device claims count once its Kueue has reserved them.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -51,6 +53,12 @@ def as_text(amount: int, resource: str) -> str:
         if binary.endswith("i"):
             return binary
     return _scaled(amount, 1000, ("", "k", "M", "G", "T", "P", "E"))
+
+
+def alike(spec: Mapping[str, Any], request: Resources) -> str:
+    """All that a cluster's quota and its nodes read of a pod, what it asks of quota among it, as a short text to compare."""
+    read = [request, *map(spec.get, ("nodeSelector", "affinity", "tolerations"))]
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -3,39 +3,42 @@
 Quota and nodes together: what its Kueue would admit, and of that no more than its nodes can hold. Nothing here chooses.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from adapter.objects.podrequests import UNLIMITED
 from adapter.objects.raw import quoted
-from adapter.planning.request import Candidate, Group, Offer, Request, pod_spec_in, queue_name, refused, request_in
+from adapter.planning.request import (
+    Candidate,
+    Group,
+    Offer,
+    Request,
+    alike_in,
+    pod_spec_in,
+    queue_name,
+    refused,
+    request_in,
+)
 from adapter.quota import nodes, tree
 from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
 
-# Kinds of gangs of which answers are kept beside one state of a cluster's quota, some kilobytes each: in a crowd many ask alike, for
-# their users run the same again and again. Of more kinds than that each is found anew, as if nobody had asked before.
-MOST_ALIKE = 50
-# States of its quota that are kept of one of these: its own one, and those that come of dividing a gang. Few do, and then it begins anew.
-MOST_LINES = 200
+AnswerT = TypeVar("AnswerT")
+
+# Answers that are kept beside a cluster's quota, of gangs of all kinds: some 20 for a kind of one worker group, with a handful of sizes, and 200
+# bytes to 1 kB each. In a crowd many ask alike, for their users run the same again and again. When so many are kept, those of other kinds are
+# found anew each time, as if nobody had asked before: to make room for them would help nobody, where more kinds take turns than there is room for.
+# Those that are kept may come to twice as many, for other sizes of their gangs.
+MOST_ANSWERS = 300
 
 
-@dataclass(slots=True, eq=False)
-class _Found:
-    """What one candidate offers gangs that ask alike, as far as that was asked; of a line, by the line."""
+class _Found(NamedTuple):
+    """What one candidate offers gangs that ask alike, as far as that was asked."""
 
     facts: tuple[Any, ...]  # what it hangs on, beside the candidate's quota
-    request: Request  # holds the objects that its key names by their ids
     line: Line  # the candidate's quota as it stands
-    demands: dict[str, Demand] = field(default_factory=dict)
-    evers: dict[str, int] = field(default_factory=dict)
-    nodes: dict[tuple[str, tuple[str, ...]], tuple[int, str]] = field(default_factory=dict)
-    surveys: dict[tuple[Line, str], Survey] = field(default_factory=dict)
-    offers: dict[tuple[Line, str, bool], Offer] = field(default_factory=dict)
-    charged: dict[tuple[Line, str, int, bool], Line] = field(default_factory=dict)
-    emptied: dict[Line, Line] = field(default_factory=dict)
-    looks: dict[tuple[Line, bool], Any] = field(default_factory=dict)
+    answers: dict[Hashable, Any]
 
 
 class Offers:
@@ -47,30 +50,39 @@ class Offers:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        groups = [(g.name, g.role, g.count, g.zone, g.alike) for g in request.groups]
-        known = all(group.alike for group in request.groups)
-        self._alike: Hashable = (request.namespace, request.queue, *groups) if known else None
         self._found: dict[str, _Found] = {}
 
     def _of(self, candidate: Candidate) -> _Found:
         if candidate.name not in self._found:
-            self._found[candidate.name] = self._remembered(candidate) if self._alike else self._anew(candidate)
+            self._found[candidate.name] = self._remembered(candidate)
         return self._found[candidate.name]
 
     def _remembered(self, candidate: Candidate) -> _Found:
-        """What others that ask alike have found on the very same quota, if all else is the same, too."""
-        key = self._alike, *(id(group.tried.get(candidate.name)) for group in self.request.groups)
-        kept = candidate.tree.found
+        """What others that ask alike have found on the very same quota, if all else is the same, too. Of quota that others were promised a
+        part of nothing is kept: there are as many states of that as gangs."""
+        asked, kept = [alike_in(candidate, group) for group in self.request.groups], candidate.tree.found
+        line = tree.line(candidate.tree, queue_name(self.request, candidate))
+        anew = _Found(_facts(self.request, candidate), line, {})
+        if kept is None or not all(asked):
+            return anew
+        groups = ((g.name, g.role, g.zone, alike) for g, alike in zip(self.request.groups, asked, strict=True))
+        key = self.request.namespace, self.request.queue, *groups
         found: _Found | None = kept.get(key)
-        if found is None or found.facts != _facts(candidate) or len(found.surveys) + len(found.charged) > MOST_LINES:
-            found = kept[key] = self._anew(candidate)
-            if len(kept) > MOST_ALIKE:
-                del kept[next(iter(kept))]
+        many = sum(len(one.answers) for one in kept.values())
+        if found is None or found.facts != anew.facts or many > 2 * MOST_ANSWERS:
+            kept.pop(key, None)
+            found = anew
+            if many <= MOST_ANSWERS:
+                kept[key] = found
         return found
 
-    def _anew(self, candidate: Candidate) -> _Found:
-        line = tree.line(candidate.tree, queue_name(self.request, candidate))
-        return _Found(_facts(candidate), self.request, line)
+    def once(self, candidate: Candidate, question: Hashable, find: Callable[[], AnswerT]) -> AnswerT:
+        """The answer to a question about a candidate, which is asked once; it hangs on the question, the quota and the gang's kind."""
+        known = self._of(candidate).answers
+        if question not in known:
+            known[question] = find()
+        answer: AnswerT = known[question]
+        return answer
 
     def reclaiming(self) -> "Offers":
         """The same for a gang that takes back what others borrowed; what both ask alike is not asked again."""
@@ -84,14 +96,7 @@ class Offers:
 
     def emptied(self, candidate: Candidate, line: Line) -> Line:
         """A line of the candidate as if nothing at all were in use."""
-        known = self._of(candidate).emptied
-        if line not in known:
-            known[line] = tree.emptied(line)
-        return known[line]
-
-    def looks(self, candidate: Candidate) -> dict[tuple[Line, bool], Any]:
-        """Where is kept what was found of the whole gang, by line and whether it takes back what others borrowed: see strategy.py."""
-        return self._of(candidate).looks
+        return self.once(candidate, ("emptied", line), lambda: tree.emptied(line))
 
     def of(self, candidate: Candidate, line: Line, group: Group) -> Offer:
         """Say how many pods of a group, up to all, the candidate could take, were its quota as in `line`."""
@@ -120,11 +125,12 @@ class Offers:
 
     def charge(self, candidate: Candidate, line: Line, group: Group, count: int, *, preempts: bool = False) -> Line:
         """The line once `count` pods of the group are reserved there; who `preempts` may find no room before."""
-        key, known = (line, group.name, count, preempts), self._of(candidate).charged
-        if key not in known:
+
+        def charged() -> Line:
             flavors = self.flavors(candidate, line, group, count, preempts=preempts)
-            known[key] = tree.reserve(line, flavors, request_in(candidate, group), count)
-        return known[key]
+            return tree.reserve(line, flavors, request_in(candidate, group), count)
+
+        return self.once(candidate, ("charged", line, group.name, count, preempts), charged)
 
     def admits(self, candidate: Candidate, line: Line, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
@@ -138,11 +144,11 @@ class Offers:
         return True
 
     def _offer(self, candidate: Candidate, line: Line, group: Group, reclaims: bool) -> Offer:
-        key, known = (line, group.name, reclaims), self._of(candidate).offers
-        if key not in known:
+        def offer() -> Offer:
             found = self._with_taken_back if reclaims else self._free
-            known[key] = Offer() if _elsewhere(candidate, group) else found(candidate, line, group)
-        return known[key]
+            return Offer() if _elsewhere(candidate, group) else found(candidate, line, group)
+
+        return self.once(candidate, ("offer", line, group.name, group.count, reclaims), offer)
 
     def _free(self, candidate: Candidate, line: Line, group: Group) -> Offer:
         survey = self._survey(candidate, line, group)
@@ -162,43 +168,42 @@ class Offers:
         return free._replace(total=total, now=now, taken_back=total - free.total)
 
     def _survey(self, candidate: Candidate, line: Line, group: Group) -> Survey:
-        key, known = (line, group.name), self._of(candidate).surveys
-        if key not in known:
-            known[key] = tree.survey(self._demand(candidate, group), line)
-        return known[key]
+        def survey() -> Survey:
+            return tree.survey(self._demand(candidate, group), line)
+
+        return self.once(candidate, ("survey", line, group.name), survey)
 
     def _demand(self, candidate: Candidate, group: Group) -> Demand:
-        known = self._of(candidate).demands
-        if group.name not in known:
+        def demand() -> Demand:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
             asked, spec = request_in(candidate, group), pod_spec_in(candidate, group)
-            known[group.name] = tree.ask(candidate.tree, queue, asked, spec, labels)
-        return known[group.name]
+            return tree.ask(candidate.tree, queue, asked, spec, labels)
+
+        return self.once(candidate, ("demand", group.name), demand)
 
     def _ever(self, candidate: Candidate, survey: Survey, group: Group) -> int:
         """How many would fit were nothing in use: the same on all of a candidate's lines."""
-        known = self._of(candidate).evers
-        if group.name not in known:
-            known[group.name] = survey.ever()
-        return known[group.name]
+        return self.once(candidate, ("ever", group.name), survey.ever)
 
     def _held(self, candidate: Candidate, group: Group, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
-        if candidate.nodes is None or not fit.flavors:
+        there = candidate.nodes
+        if there is None or not fit.flavors:
             return UNLIMITED, ""
-        key, known = (group.name, tuple(dict.fromkeys(fit.flavors.values()))), self._of(candidate).nodes
-        if key not in known:
-            flavors = [candidate.tree.flavors[name] for name in key[-1]]
-            known[key] = nodes.hold(
-                candidate.nodes, pod_spec_in(candidate, group), request_in(candidate, group), flavors, group.count
-            )
-        return known[key]
+        names = tuple(dict.fromkeys(fit.flavors.values()))
+
+        def held() -> tuple[int, str]:
+            flavors, spec = [candidate.tree.flavors[name] for name in names], pod_spec_in(candidate, group)
+            return nodes.hold(there, spec, request_in(candidate, group), flavors, group.count)
+
+        return self.once(candidate, ("nodes", group.name, group.count, names), held)
 
 
-def _facts(candidate: Candidate) -> tuple[Any, ...]:
-    """All of it that an offer hangs on but its quota."""
+def _facts(request: Request, candidate: Candidate) -> tuple[Any, ...]:
+    """All of it that an offer hangs on but its quota. Of its queues and namespaces the gang's own: of others it may have thousands, read
+    anew at each of their events."""
     here = candidate.zone, candidate.nodes, candidate.can_grow, candidate.pods
-    return *here, candidate.queues, candidate.namespaces
+    return *here, queue_name(request, candidate), candidate.namespaces.get(request.namespace)
 
 
 def _elsewhere(candidate: Candidate, group: Group) -> str:

@@ -3,7 +3,6 @@
 A candidate that cannot take part has a reason instead of an offer; nothing here chooses between those that can.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,14 +39,7 @@ class Group:
     tried: Mapping[str, Tried] = field(
         default_factory=dict
     )  # by cluster: what that makes of such a pod, where it was asked
-    alike: str = (
-        ""  # what such a pod asks (`asks`), where that was found: groups of which it is the same are offered the same
-    )
-
-
-def asks(pod_spec: Raw, request: Resources) -> str:
-    """All that a cluster's quota and its nodes read of a pod, as a text to compare."""
-    return json.dumps([request, *map(pod_spec.get, ("nodeSelector", "affinity", "tolerations"))], sort_keys=True)
+    alike: str = ""  # all that quota and nodes read of such a pod (podrequests.alike), empty where nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +133,19 @@ def request_in(candidate: Candidate, group: Group) -> Resources:
     """What one pod of a group asks of quota there."""
     held = _held(candidate, group)
     return held.request if held else group.request
+
+
+def alike_in(candidate: Candidate, group: Group) -> str:
+    """What tells two groups apart there but for their names, zones and counts: those of which it is the same are offered the same. Empty
+    where nobody says."""
+    found = group.tried.get(candidate.name)
+    if found is None or not group.alike:
+        return group.alike
+    if found.refused:
+        return f"refused: {found.refused}"
+    if found.held:  # and so nothing is mapped there any more
+        return f"held: {found.alike}" if found.alike else ""
+    return group.alike
 
 
 def _held(candidate: Candidate, group: Group) -> Tried | None:

@@ -30,13 +30,10 @@ class Look(NamedTuple):  # many are made for each plan
 def look(offers: Offers, one: Candidate, line: Line) -> Look:
     """Ask a candidate for the whole gang, were its quota as in `line`: group by group as they stand, or as Kueue goes through
     them if only so all of them fit."""
-    known, key = offers.looks(one), (line, offers.request.reclaims)
-    if key not in known:
-        _, *found = _look(
-            offers, one, line
-        )  # not the candidate: its tree holds what is known, and neither would ever go
-        known[key] = found
-    return Look(one, *known[key])
+    request = offers.request
+    question = "look", line, request.reclaims, *(group.count for group in request.groups)
+    # Not the candidate: its tree holds the answer, and neither would ever go.
+    return Look(one, *offers.once(one, question, lambda: _look(offers, one, line)[1:]))
 
 
 def _look(offers: Offers, one: Candidate, line: Line) -> Look:

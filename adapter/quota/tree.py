@@ -37,8 +37,8 @@ class Tree:
     flavors: Mapping[str, Flavor]
     forest: Forest
     read: Mapping[str, clusterqueue.Read] = field(default_factory=dict)  # what it was built from
-    # What was found on it by whoever plans (planning/offers.py): it is kept here, for it goes with the tree.
-    found: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    # What was found on it by whoever plans (planning/offers.py): it is kept here, for it goes with the tree. None where nothing is.
+    found: dict[Hashable, Any] | None = field(default=None, repr=False)
 
 
 def build(
@@ -52,7 +52,7 @@ def build(
     known = clusterqueue.read_flavors(flavors)
     same = before.read if before is not None and before.flavors == known else {}
     queues, forest, read = clusterqueue.read_queues(cluster_queues, cohorts, known, same)
-    return Tree(queues, known, forest, read)
+    return Tree(queues, known, forest, read, found={})
 
 
 def ask(tree: Tree, queue: str, request: Resources, pod_spec: Raw, namespace: Labels | None) -> Demand:

@@ -16,7 +16,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.placement import share_name
-from adapter.objects.podrequests import Resources, pod_requests
+from adapter.objects.podrequests import Resources, alike, pod_requests
 from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, Raw, bounded, meta
 from adapter.objects.selectors import tolerates
 from adapter.rewrite import groupworkload, rewriter
@@ -54,6 +54,7 @@ class Tried:
 
     held: Mapping[str, Any] = field(default_factory=dict)  # the template of such a pod, as its share is to hold it
     request: Resources = field(default_factory=dict)  # and what it asks of quota
+    alike: str = ""  # all that quota and nodes read of it (podrequests.alike)
     refused: str = ""
     unknown: str = ""
     until: datetime = _ALWAYS  # when it counts no more
@@ -91,7 +92,8 @@ def taken(answer: Raw, template: Raw, target: Target) -> Tried:
     """Read the pod that the cluster would run."""
     try:
         held = groupworkload.template(template, target, seen=answer["spec"])
-        return Tried(held=held, request=_counted(held["spec"]))
+        request = _counted(held["spec"])
+        return Tried(held=held, request=request, alike=alike(held["spec"], request))
     except UNREADABLE as error:
         return Tried(unknown=f"its answer cannot be read: {type(error).__name__}")
 

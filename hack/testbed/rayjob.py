@@ -37,14 +37,16 @@ class Job:
         self.fleet, self.name, self.workers, self._apart, self._sample = fleet, name, workers, apart, sample
         self.manager = fleet.manager
 
-    def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None) -> None:
-        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, and
-        `change` may do to its RayCluster's spec what it likes."""
+    def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None, words: str = "") -> None:
+        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, `words` end its
+        command line, and `change` may do to its RayCluster's spec what it likes."""
         objects = list(yaml.safe_load_all(self._sample.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
         spec = rayjob["spec"]
-        spec["entrypoint"] = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
+        spec["entrypoint"] = (
+            f"{spec['entrypoint'].replace('--workers 4', f'--workers {self.workers}')} {words}".rstrip()
+        )
         group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
         group["replicas"] = group["minReplicas"] = self.workers
         if not spec["rayClusterSpec"].get("enableInTreeAutoscaling"):

@@ -29,7 +29,14 @@ from adapter.shell.kube import kubeconfig
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.pages import listed
-from adapter.shell.kube.resources import CONFIG_MAPS, DISPATCH_POLICIES, NAMESPACES, SECRETS, WORKER_CLUSTERS
+from adapter.shell.kube.resources import (
+    CONFIG_MAPS,
+    DISPATCH_POLICIES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    SECRETS,
+    WORKER_CLUSTERS,
+)
 
 # A controller that runs connects within two seconds; after an upgrade its new leader needs ten.
 PATIENCE_SECONDS = 30.0
@@ -150,7 +157,7 @@ async def _usable(given: argparse.Namespace, both: Sides, token: Token, namespac
     failures = [] if silent else await _failures(both, token, namespaces)
     for sentence in [*([silent] if silent else ()), *(one.message for one in failures)]:
         print(f"Failure: {sentence}", flush=True)
-    for sentence in await _next(given, both, namespaces):
+    for sentence in await _next(given, both, namespaces, looked=not silent):
         print(f"Next: {sentence}")
     return NOT_YET if silent or failures else DONE
 
@@ -197,16 +204,22 @@ async def _looked(both: Sides, client: Client, namespace: str) -> list[Finding]:
     return judge.judge([side], Asked(namespace, queues, ""))
 
 
-async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str]) -> list[str]:
+async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str], *, looked: bool) -> list[str]:
     name = both.one.name
     with asking(MANAGER):
         policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], name)
-        unasked = [one for one in namespaces if not await run.queues(both.manager, one)]
+        unasked = [one for one in namespaces if looked and await _queueless(both.manager, one)]
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
     preflight = sides.to_manager(given, "preflight", "--worker-cluster", name, "-n", namespaces[0])
     tries = f"`{preflight}` tries whether pods of both clusters reach each other."
     return [*map(_without_queue, unasked), sends if policies else none, tries]
+
+
+async def _queueless(manager: Client, namespace: str) -> bool:
+    """Whether no queue of a namespace asks our check; not where that may not be read."""
+    readable = await inspection.listed(manager, LOCAL_QUEUES, namespace) is not None
+    return readable and not await run.queues(manager, namespace)
 
 
 def _without_queue(namespace: str) -> str:

@@ -61,7 +61,7 @@ class Store:
         self._objects: dict[Key, Raw] = {}
         self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
         # What was read of all of them, and of which it is to be read again: by who goes through all.
-        self._all: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, None]]] = {}
+        self._all: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, bool]]] = {}
         self._held: dict[Key, Holder] = {}  # of which parts they are
         self._parts, self._own = Parts(), 0  # what they have in common, and the weight of what they have not
         self._gone: dict[Key, tuple[int, float]] = {}  # version of the deletion, and when we heard of it; oldest first
@@ -114,12 +114,12 @@ class Store:
         """The same of all that are held, not to be changed: for whoever goes through thousands again and again. Only those that have
         changed since are looked at."""
         if read not in self._all:
-            self._all[read] = {}, dict.fromkeys(self._objects)
+            self._all[read] = {}, dict.fromkeys(self._objects, True)
         found, stale = self._all[read]
-        for key in stale:
-            if (raw := self._objects.get(key)) is None:
+        for key, anew in stale.items():
+            if anew:  # it stands where it came last, as in the store
                 found.pop(key, None)
-            else:
+            if (raw := self._objects.get(key)) is not None:
                 found[key] = self.reading(raw, read)
         stale.clear()
         return found
@@ -265,10 +265,19 @@ class Store:
         else:
             self._objects[key] = raw
         self._readings.pop(key, None)
-        for _, stale in self._all.values():
-            stale[key] = None
+        self._age(key, anew=raw is None or before is None)
         self.changes += 1
         return before
+
+    def _age(self, key: Key, *, anew: bool) -> None:
+        """Note for whoever goes through all that an object is another one. Who has not done so for long begins from the start: what is noted
+        for him would not end, for names come and go."""
+        for read, (_, stale) in list(self._all.items()):
+            if anew:
+                stale.pop(key, None)
+            stale[key] = anew or stale.get(key, False)
+            if len(stale) > 2 * len(self._objects) + PIECE:
+                del self._all[read]
 
     def _share(self, key: Key, raw: Raw, known: Holder | None) -> Raw:
         """Another state of an object, of parts that others have as well: those of the state before are let go after that."""

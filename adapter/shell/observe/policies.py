@@ -21,7 +21,7 @@ class Policies:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._read_at: tuple[object, ...] = ()  # as of which changes the following was read
+        self.read_at: tuple[object, ...] = ()  # as of which changes the following was read
         self._read: dict[str, tuple[Chosen | None, str]] = {}  # by check
         self._ours: tuple[int, frozenset[str]] = (-1, frozenset())  # and as of which change of them
 
@@ -73,8 +73,8 @@ class Policies:
         manager = self._manager
         stores = manager.checks, manager.policies, manager.worker_clusters, manager.multikueue_configs
         at = (*(store.changes for store in stores), manager.multikueue_configs.synced)
-        if at != self._read_at:
-            self._read_at, self._read = at, {}
+        if at != self.read_at:
+            self.read_at, self._read = at, {}
         if check not in self._read:
             self._read[check] = self._policy(check)
         return self._read[check]

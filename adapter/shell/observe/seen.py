@@ -26,7 +26,7 @@ class Seen:
 
     def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, memory: Memory) -> None:
         self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
-        self._as_of = -1  # the version of room for which the following was found
+        self._as_of: object = None  # the version of room, and of policies, for which the following was found
         # By namespace, LocalQueue and policy as it was read, which is held, so that no other one has its id: as many as queues, and not
         # as many as gangs. To go by the names of a hundred clusters would take longer than all else that a plan asks of one that waits.
         self._since: dict[object, tuple[Chosen | None, int]] = {}
@@ -46,9 +46,9 @@ class Seen:
     def _last(self, work: Workload | None, chosen: Chosen | None) -> int:
         """The version of the last change that a plan of a gang would read, were there nobody else. What trees its queue stands in
         changes with the version, too: that is news for all."""
-        version = self._fleet.room.version
-        if version != self._as_of:
-            self._as_of, self._since = version, {}
+        as_of = self._fleet.room.version, self._policies.read_at
+        if as_of != self._as_of:
+            self._as_of, self._since = as_of, {}
         about = (work.namespace, work.queue, id(chosen)) if work and chosen else ("", "", 0)
         if about not in self._since:
             trees = self._trees(work.namespace, work.queue, chosen.clusters) if work and chosen else []

@@ -193,4 +193,4 @@ def _owed(number: int, request: Request, shares: Sequence[Share]) -> Step:
 
 def _before(one: Waiting, asking: Asking, now: datetime) -> Step:
     """Somebody whose turn comes first takes what it can."""
-    return Step(one.key, rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))
+    return Step(one.work.uid, rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))

@@ -18,7 +18,7 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import snapshot
-from adapter.planning.request import Candidate, Group, Request, asks
+from adapter.planning.request import Candidate, Group, Request
 from adapter.planning.rounds import Asking
 from adapter.planning.snapshot import Held
 from adapter.preflight import reachable
@@ -58,16 +58,18 @@ class Snapshot:
 
     def _group(self, work: Workload, podset: PodSet, zone: str) -> Group:
         kept, flavors = self._manager.beside(work), self._targets.flavors((podset,))
-        group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset))
+        held = self._manager.holds(work)  # what somebody only asks about leaves nothing behind
+        group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset, known=held))
         tried = self._trials.of(work, podset)
         return replace(group, tried=tried, zone=group.zone or zone) if tried or zone else group
 
-    def _untried(self, podset: PodSet) -> Group:
+    def _untried(self, podset: PodSet, *, known: bool) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         role = groupworkload.role(podset.name)
         asked = podrequests.pod_requests(spec)
-        return Group(podset.name, role, podset.count, spec, asked, zone, alike=asks(spec, asked))
+        alike = podrequests.alike(spec, asked) if known else ""
+        return Group(podset.name, role, podset.count, spec, asked, zone, alike=alike)
 
     def least(self, work: Workload) -> Mapping[str, int] | None:
         """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""

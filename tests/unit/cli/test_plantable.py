@@ -61,6 +61,8 @@ def test_what_stands_above_it_already_is_not_said_again() -> None:
     above = f"Waits: {answer['sentence']} It starts by itself as soon as there is room."
     assert plantable.render(answer, above).endswith("it is cordoned\n\nDoes not fit, as said above.\n")
     assert plantable.render(answer, "Waits: 3 jobs are ahead.") == plantable.render(answer)
+    assert plantable.render({**answer, "sentence": ""}).endswith("Does not fit: \n")
+    assert plantable.render({**answer, "sentence": "1 of 1."}, "Waits: 11 of 1.").endswith("Does not fit: 1 of 1.\n")
 
 
 def test_a_refusal_has_no_columns() -> None:

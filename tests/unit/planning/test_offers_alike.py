@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.podrequests import alike
 from adapter.objects.specs import PodMapping
 from adapter.planning import offers, planner
 from adapter.planning.offers import Offers
-from adapter.planning.request import Candidate, Group, Request, asks
+from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import nodes, tree
 from adapter.quota.nodes import Node
 from adapter.quota.tree import Demand, Line, Survey, build
@@ -37,7 +38,7 @@ def cluster(name: str, *cores: int, **queue: Any) -> Candidate:
 
 def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> Group:
     asked = {"cpu": cores * 1000, "pods": 1}
-    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=asks(spec or {}, asked))
+    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=alike(spec or {}, asked))
 
 
 def gang(*groups: Group, **policy: Any) -> Request:
@@ -67,11 +68,14 @@ def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[Line]) -> N
     first = planner.plan(gang(group(9), minimum=1), fleet)
     asked = len(surveyed)
     assert asked and planner.plan(gang(group(9)), fleet) == first and len(surveyed) == asked
+    planner.plan(gang(group(7)), fleet)
+    assert len(surveyed) == asked, "nor is quota surveyed for another count"
     assert planner.plan(unlike(gang(group(9))), fleet) == first and len(surveyed) > asked
 
 
 REFUSED = {"east": Tried(refused="no")}
-HELD = {"east": Tried(held={"spec": TOLERANT}, request={"cpu": 3000, "pods": 1})}
+LARGER = {"cpu": 3000, "pods": 1}
+HELD = {"east": Tried(held={"spec": TOLERANT}, request=LARGER, alike=alike(TOLERANT, LARGER))}
 SMALL = nodes.indexed([Node({}, (), {"cpu": 2000, "pods": 9})])
 
 
@@ -114,28 +118,83 @@ def test_what_differs_is_found_anew(now: Raw, asked: Request) -> None:
     assert planner.plan(asked, fleet) == planner.plan(unlike(asked), fleet)
 
 
+@pytest.mark.parametrize(
+    "east", [cluster("east", 3, 5), replace(cluster("east", 9, 9), nodes=SMALL)], ids=["", "nodes"]
+)
+def test_another_size_is_another_question(east: Candidate) -> None:
+    for count in (1, 9, 4, 2, 5, 3, 6, 12, 1):
+        asked = gang(group(count, spec=TOLERANT))
+        known, anew = Offers(asked), Offers(unlike(asked))
+        assert known.of(east, known.line(east), asked.groups[0]) == anew.of(east, anew.line(east), asked.groups[0])
+        assert planner.plan(asked, [east]) == planner.plan(unlike(asked), [east])
+
+
 @pytest.mark.parametrize("field", ["nodeSelector", "affinity", "tolerations"])
 def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
-    assert asks({field: [1], "containers": []}, CPU) == asks({field: [1]}, dict(CPU)) != asks({}, CPU)
+    assert alike({field: [1], "containers": []}, CPU) == alike({field: [1]}, dict(CPU)) != alike({}, CPU)
 
 
-def test_of_many_kinds_of_gangs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offers, "MOST_ALIKE", 3)
-    east = cluster("east", 4)
-    for count in range(1, 9):
+def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_ANSWERS", 60)
+    east = cluster("east", 90)
+    for count in range(1, 400):
+        planner.plan(gang(group(count, cores=count % 7 + 1), group(count, name="more")), [east])
+        assert sum(len(one.answers) for one in kept(east).values()) <= 2 * 60 + 40, "what one plan asks is kept whole"
+
+
+def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
+    monkeypatch: pytest.MonkeyPatch, surveyed: list[Line]
+) -> None:
+    monkeypatch.setattr(offers, "MOST_ANSWERS", 20)
+    fleet = [cluster("east", 4)]
+    found = list[int]()
+    for _ in range(3):
+        surveyed.clear()
+        for cores in range(1, 9):
+            planner.plan(gang(group(1, cores)), fleet)
+        found.append(len(surveyed))
+    assert 0 < found[1] == found[2] < found[0]
+
+
+def test_one_kind_of_many_sizes_does_not_keep_others_out_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_ANSWERS", 60)
+    east, kinds = cluster("east", 900), list[int]()
+    for count in range(1, 100):
         planner.plan(gang(group(count)), [east])
-        assert len(east.tree.found) <= 3
+        planner.plan(gang(group(1, cores=2)), [east])
+        kinds.append(len(kept(east)))
+    assert {1, 2} == set(kinds[1:])
 
 
-def test_of_many_states_none_is_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offers, "MOST_LINES", 5)
-    east, both = cluster("east", 90), gang(group(9), group(9, name="more"))
-    for count in range(40):
-        asked = Offers(both)
-        line = asked.charge(east, asked.line(east), both.groups[0], count % 9 + 1)
-        asked.of(east, line, both.groups[1])
-        (found,) = east.tree.found.values()
-        assert len(found.charged) + len(found.surveys) <= 5 + 3
+def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: list[Line]) -> None:
+    east, asked = cluster("east", 4), gang(group(1))
+    planner.plan(asked, [east])
+    before = len(surveyed)
+    queues = {**east.queues, (NAMESPACE, "other"): ("team-b", ""), ("other", QUEUE): ("team-a", "")}
+    planner.plan(asked, [replace(east, queues=queues, namespaces={**east.namespaces, "other": {}})])
+    assert len(surveyed) == before
+
+
+def test_what_a_cluster_makes_of_pods_is_no_word_for_pods_as_they_are() -> None:
+    """Its mapping is for those as they are: what it has made of others it has mapped already."""
+    mapped = PodMapping(node_selector={"pool": "none"})
+    east = replace(cluster("east", 4), pods=mapped, nodes=SMALL)
+    held = Tried(held={"spec": {}}, request=CPU, alike=alike({}, CPU))
+    tried = gang(replace(group(2), tried={"east": held}))
+    assert planner.plan(tried, [east]).shares and not planner.plan(gang(group(2)), [east]).shares
+
+
+def test_of_quota_that_others_were_promised_nothing_is_kept() -> None:
+    """There are as many states of it as gangs."""
+    east, asked = cluster("east", 4), gang(group(1))
+    (left,) = planner.charged(asked, [east], planner.plan(asked, [east]).shares)
+    assert left.tree is not east.tree and left.tree.found is None
+    assert planner.plan(asked, [left]) == planner.plan(unlike(asked), [left])
+
+
+def kept(one: Candidate) -> dict[Any, Any]:
+    assert one.tree.found is not None
+    return one.tree.found
 
 
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1, max_size=3)

@@ -66,8 +66,8 @@ def cluster(name: str, given: Tree, *, nodes: int | None = None) -> Candidate:
     return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 
-def gang(count: int) -> Request:
-    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),))
+def gang(count: int, **policy: Any) -> Request:
+    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),), **policy)
 
 
 def test_what_is_free_elsewhere_goes_before_what_must_be_taken_back() -> None:
@@ -79,6 +79,11 @@ def test_only_the_share_that_needs_it_preempts() -> None:
     made = plan(gang(4), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by taking back quota that others borrowed."
+
+
+def test_a_cluster_that_takes_back_enough_holds_a_gang_that_must_be_together() -> None:
+    made = plan(gang(2, gang="SameCluster"), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(1))])
+    assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True)]
 
 
 @pytest.mark.parametrize(("nodes", "want"), [(2, {"east": 2}), (1, {})])

@@ -123,3 +123,12 @@ def test_a_long_queue_lets_others_run_between_its_gangs() -> None:
         return await others(asyncio.create_task(sight.planning.body(Plan(workload(me), None, ()), builders.START)))
 
     assert asyncio.run(both()) >= 2 * len(queue)
+
+
+def test_those_before_are_planned_once_for_all_that_come_after_them() -> None:
+    sight = Sight({"east": 9})
+    first, second, *last = (gang(f"g{number}", 4, created=600 * number) for number in range(5))
+    fill(sight.manager.workloads, first, second, *last)
+    for me in (*last, last[0], second, last[-1]):
+        plan(sight, me)
+    assert sight.planning._steps.count == 4, "each of the first four, for the last one"
