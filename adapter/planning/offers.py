@@ -61,20 +61,22 @@ class Offers:
         """What others that ask alike have found on the very same quota, if all else is the same, too. Of quota that others were promised a
         part of nothing is kept: there are as many states of that as gangs."""
         asked, kept = [alike_in(candidate, group) for group in self.request.groups], candidate.tree.found
-        line = tree.line(candidate.tree, queue_name(self.request, candidate))
-        anew = _Found(_facts(self.request, candidate), line, {})
+        facts = _facts(self.request, candidate)
         if kept is None or not all(asked):
-            return anew
+            return self._anew(candidate, facts)
         groups = ((g.name, g.role, g.zone, alike) for g, alike in zip(self.request.groups, asked, strict=True))
         key = self.request.namespace, self.request.queue, *groups
         found: _Found | None = kept.get(key)
-        many = sum(len(one.answers) for one in kept.values())
-        if found is None or found.facts != anew.facts or many > 2 * MOST_ANSWERS:
+        many = sum([len(one.answers) for one in kept.values()])
+        if found is None or found.facts != facts or many > 2 * MOST_ANSWERS:
             kept.pop(key, None)
-            found = anew
+            found = self._anew(candidate, facts)
             if many <= MOST_ANSWERS:
                 kept[key] = found
         return found
+
+    def _anew(self, candidate: Candidate, facts: tuple[Any, ...]) -> _Found:
+        return _Found(facts, tree.line(candidate.tree, queue_name(self.request, candidate)), {})
 
     def once(self, candidate: Candidate, question: Hashable, find: Callable[[], AnswerT]) -> AnswerT:
         """The answer to a question about a candidate, which is asked once; it hangs on the question, the quota and the gang's kind."""
