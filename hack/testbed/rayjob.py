@@ -44,9 +44,8 @@ class Job:
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
         spec = rayjob["spec"]
-        spec["entrypoint"] = (
-            f"{spec['entrypoint'].replace('--workers 4', f'--workers {self.workers}')} {words}".rstrip()
-        )
+        entrypoint = spec["entrypoint"].replace("--workers 4", f"--workers {self.workers}")
+        spec["entrypoint"] = f"{entrypoint} {words}".rstrip()
         group = spec["rayClusterSpec"]["workerGroupSpecs"][0]
         group["replicas"] = group["minReplicas"] = self.workers
         if not spec["rayClusterSpec"].get("enableInTreeAutoscaling"):

@@ -191,13 +191,16 @@ class Manager(Cluster):
 
     def beside(self, work: Workload) -> Same:
         """Where answers about this version of a Workload are kept. Of one that is not in its store, nothing is."""
-        raw = self.workloads.get((work.namespace, work.name))
-        return self.workloads.reading(raw, Same) if raw is not None and self.holds(work) else Same()
+        raw = self._held(work)
+        return self.workloads.reading(raw, Same) if raw is not None else Same()
 
     def holds(self, work: Workload) -> bool:
         """Whether it is a Workload of its store, as it stands there: not one before, nor one that somebody only asks about."""
+        return self._held(work) is not None
+
+    def _held(self, work: Workload) -> Raw | None:
         raw = self.workloads.get((work.namespace, work.name))
-        return raw is not None and self.work(raw).podsets is work.podsets
+        return raw if raw is not None and self.work(raw).podsets is work.podsets else None
 
     def gang(self, key: Key) -> Raw | None:
         """The Workload that stands for a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
