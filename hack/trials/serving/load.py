@@ -16,12 +16,22 @@ from hack.testbed.clusters import wait
 from hack.testbed.rayservice import RayService
 
 # Each request by a connection of its own, so that kube-proxy chooses anew; a line for each second, when the last of its requests has ended.
-# What is asked for in a second is asked for, whatever became of those before.
+# What is asked for in a second is asked for, whatever became of those before. And each from a port of its own: where a connection was led
+# that nobody answered, the kernel remembers for two minutes (nf_conntrack_tcp_timeout_syn_sent), and leads the next one from the same port
+# there, too, whatever the slices say by then. One address that opens 50 a second comes upon such ports, many addresses hardly ever.
 _PROGRAM = """
-import asyncio, collections, json, sys, time
+import asyncio, collections, itertools, json, socket, sys, time
 import aiohttp
 
 URL, RATE, TIMEOUT = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+ports = itertools.cycle(range(10000, 60000))
+
+def from_next_port(address):
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.bind(("", next(ports)))
+    return made
 
 def traced():
     trace = aiohttp.TraceConfig()
@@ -65,8 +75,8 @@ async def rest(one):
 
 async def main():
     timeout, ends = aiohttp.ClientTimeout(total=TIMEOUT), set()
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True), timeout=timeout,
-                                     trace_configs=[traced()]) as session:
+    connector = aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=from_next_port)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=[traced()]) as session:
         at = int(time.time()) + 1
         while True:
             one = second(session, at)
