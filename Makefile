@@ -49,8 +49,8 @@ LONG_SHARE := $(if $(ALL),$(SHARE),1)
 PICK := not byhand$(if $(ALL),$(if $(filter 1,$(SHARE)), and not brief), and not long)
 PACE := $(if $(ALL),real,quick)
 PROFILE := $(if $(ALL),drawn,short)
-BURSTS := $(if $(ALL),test-bursts)
-STRIKES := $(if $(ALL),--n 15,--n 15 --seed 1284109)
+TRIALS := $(if $(ALL),test-bursts upgrade)
+STRIKES := $(if $(ALL),--n 15 --serve,--n 15 --seed 1284109)
 
 .PHONY: test
 test: ## Prove each promise of the README once, on real clusters made here
@@ -104,13 +104,13 @@ lane-together:
 	+@$(PART) test-together
 
 lane-ray: lane-together
-	+@$(IN_TURN) test-e2e test-chaos $(BURSTS)
+	+@$(IN_TURN) test-e2e test-chaos $(TRIALS)
 
 lane-alone: lane-together
 	+@RAYSPAN_LAB=$(NEXT_LAB) $(PART) test-alone $(LOGGED)
 
 lane-rest:
-	+@$(IN_TURN) test-e2e test-chaos $(BURSTS) test-alone
+	+@$(IN_TURN) test-e2e test-chaos $(TRIALS) test-alone
 
 lane-unit:
 	+@setsid sh -c '[ ! -w $(GROUP) ] || echo 5 >$(GROUP); exec nice -n 19 "$$@"' - $(PART) test-unit $(LOGGED)
@@ -194,9 +194,9 @@ soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the
 
 .PHONY: chaos
 chaos: N ?= 50
-chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs: nothing is lost, doubled or left behind
+chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs, and BESIDE=serve or BESIDE=ray one with real Ray, too
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW)
+	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(BESIDE),--$(BESIDE))
 
 .PHONY: mutants
 mutants: $(VENV)/.ready ## Break the product in each of the ways of hack/mutants, or in N=3 that are drawn: a test must go red each time
@@ -230,10 +230,12 @@ serving: $(VENV)/.ready ## Ask a RayService 50 times a second while it is upgrad
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.serving
 
-SINCE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
+# The release before this one. Before there is one, a commit that passed all tests; and where that is not there, in a clone of the last
+# commits alone, this one: then all there is to see is that another leader goes on.
+SINCE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse --quiet --verify d74b14b6^{commit} || git rev-parse HEAD)
 
 .PHONY: upgrade
-upgrade: $(VENV)/.ready ## Start gangs under the controller of SINCE=COMMIT, install this checkout over it, and see that all go on
+upgrade: $(VENV)/.ready ## Start gangs under the last release's controller, or that of SINCE=COMMIT, install this checkout over it: all go on
 	@$(LAB) up --fake-nodes 2
 	@$(RUN) -m hack.trials.upgrade --since "$(SINCE)"
 
