@@ -116,6 +116,6 @@ What sets the oldest version that can work, found by reading what Rayspan uses. 
 | Kubernetes in a worker cluster | 1.29 | Kueue asks for it, from 0.14 to 0.19. Rayspan itself uses nothing newer there: pods, ConfigMaps, Secrets, Services, Leases and EndpointSlices of their stable versions. |
 | KubeRay in a worker cluster | none | It is not needed there. |
 | Kueue in the manager | 0.15 | `kueue.x-k8s.io/v1beta2`, as in a worker cluster. |
-| Kubernetes in the manager | 1.36, or 1.31 with [the webhook](admission.md#the-gate-before-kubernetes-136) | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. |
+| Kubernetes in the manager | 1.36, or 1.31 with [the webhook](admission.md#the-gate-before-kubernetes-136) | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. The chart asks for 1.34, the oldest that was run. |
 | KubeRay in the manager | 1.5 for zones by label | A worker group has `labels` since 1.5; only [zones by Ray's own label](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is used is older. |
 """

@@ -16,6 +16,7 @@ import yaml
 
 from adapter import __main__ as command
 from adapter import __version__, cli, membership
+from adapter.cli.verbs import program
 from adapter.cli.verbs.parser import parser
 from hack.lab.base.paths import REPO
 from tests.unit.apiserver import kubeconfig
@@ -43,7 +44,7 @@ VERBS = (
 )
 
 
-HIDDEN = ("controller", "admission", "admission-certificate")
+HIDDEN = tuple(program.HIDDEN)
 
 
 def _loaded(*words: str, said: str = "") -> list[str]:
