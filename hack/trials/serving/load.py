@@ -20,17 +20,23 @@ from hack.testbed.rayservice import RayService
 # that nobody answered, the kernel remembers for two minutes (nf_conntrack_tcp_timeout_syn_sent), and leads the next one from the same port
 # there, too, whatever the slices say by then. One address that opens 50 a second comes upon such ports, many addresses hardly ever.
 _PROGRAM = """
-import asyncio, collections, itertools, json, socket, sys, time
+import asyncio, collections, itertools, json, random, socket, sys, time
 import aiohttp
 
 URL, RATE, TIMEOUT = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-ports = itertools.cycle(range(10000, 60000))
+first = random.randrange(10000, 60000)  # so that two that ask from one address do not begin at the same port
+ports = itertools.cycle([*range(first, 60000), *range(10000, first)])
 
 def from_next_port(address):
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
-    made.bind(("", next(ports)))
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(("", next(ports)))
+    except OSError:
+        made.close()
+        raise
     return made
 
 def traced():
