@@ -27,6 +27,9 @@ SHORTEST: Final = timedelta(minutes=10)
 LONGEST: Final = timedelta(seconds=2**32)
 # `join` again keeps a token that lasts as long as this: whoever does so is to have time for what comes next.
 LEFT: Final = timedelta(hours=1)
+# What a worker cluster's administrator adds to the account (kustomize/overlays/worker-logs and worker-exec); what is left of it would be
+# the next account's of that name.
+REACH_ROLES: Final = (names.LOGS_ROLE, names.EXEC_ROLE)
 HIDDEN: Final = "TOKEN"  # what stands for a token where people read
 
 
@@ -177,11 +180,16 @@ def ends(raw: Raw | None) -> datetime | None:
     return moment(annotation(raw or {}, names.TOKEN_ENDS_ANNOTATION))
 
 
-def kept(one: Membership, standing: Raw | None, there: Address, now: datetime) -> Token | None:
-    """The token that a Secret holds already, if nothing about that is to be changed."""
-    text, last = held(standing), ends(standing)
+def kept(one: Membership, found: Found, there: Address, now: datetime) -> Token | None:
+    """The token that a Secret holds already, if nothing about that is to be changed.
+
+    None is kept where the account was not there before: the token is that of one that was deleted, which an API server may take for some
+    seconds more (k8s:staging/src/k8s.io/apiserver/pkg/authentication/token/cache).
+    """
+    text, last = held(found.secret), ends(found.secret)
     token = token_in(text)
-    same = bool(token) and text == kubeconfig(there, token) and _leads_to(standing) == one.worker
+    same = bool(token) and text == kubeconfig(there, token) and _leads_to(found.secret) == one.worker
+    same &= found.account is not None
     return Token(token, last, kept=True) if same and last and last - now >= LEFT else None
 
 
@@ -237,11 +245,11 @@ def others(one: Membership, account: Raw | None) -> list[str]:
 
 
 def opens(binding: Raw) -> bool:
-    """Whether a RoleBinding does nothing but open its namespace to the account."""
+    """Whether a RoleBinding does nothing but open its namespace to the account: to run workers, to read their logs, or to enter them."""
     role, subjects = binding.get("roleRef") or {}, binding.get("subjects") or []
     account = {"kind": "ServiceAccount", "namespace": names.SYSTEM_NAMESPACE, "name": names.WORKER_ACCOUNT}
     only = len(subjects) == 1 and account.items() <= dict(subjects[0]).items()
-    return only and (role.get("kind"), role.get("name")) == ("ClusterRole", names.TENANT_ROLE)
+    return only and role.get("kind") == "ClusterRole" and role.get("name") in (names.TENANT_ROLE, *REACH_ROLES)
 
 
 def out_of_reach(there: Address, *, asked: bool) -> str:

@@ -15,10 +15,25 @@ from adapter import names
 from hack.lab.base.paths import REPO
 from hack.testbed import progress
 from hack.testbed.clusters import Cluster, Clusters, program, wait
-from hack.testbed.rayjob import NAMESPACE, QUEUE, SAMPLE, Job
+from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, QUEUE, SAMPLE, Job
 from hack.testbed.stage import added
 
 ENDLESS = "import ray, signal\nray.init()\nsignal.pause()\n"  # it goes on until its job is deleted
+WORDS = "no room left in the cache, says the worker"
+CRASHES = f"""
+import os, signal
+import ray
+
+@ray.remote(max_retries=0)
+def crashes():
+    with open("/proc/1/fd/1", "w") as log:  # where the container's first process prints to
+        print({WORDS!r}, file=log, flush=True)
+    os.kill(os.getppid(), signal.SIGKILL)  # the raylet, without which the container ends
+
+ray.init(logging_level="ERROR")
+crashes.remote()
+signal.pause()
+"""
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
@@ -60,6 +75,19 @@ def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done
     assert done.stdout.endswith("Fits: 2 of 4 workers to east, 2 to west.\n"), done.stdout
     assert not job.status() and not job.placement()
+
+
+@pytest.mark.long
+def test_last_words_of_a_crashed_worker(pair: Job) -> None:
+    """Ray's node is killed under a task; its container ends with what it had printed, which is in the manager's pod, too."""
+    pair.submit(CRASHES)
+    wait(lambda: _last_words(pair), JOB_SECONDS, "a worker's last words", pair.dump)
+
+
+def _last_words(job: Job) -> bool:
+    statuses = (one for pod in job.pods() for one in pod["status"].get("containerStatuses") or ())
+    ends = ((one.get(state) or {}).get("terminated") or {} for one in statuses for state in ("state", "lastState"))
+    return any(WORDS in str(end.get("message")) and end["exitCode"] for end in ends)
 
 
 @pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py; of logs test_access.py there asks for more

@@ -13,6 +13,7 @@ import pytest
 from adapter import names
 from hack.testbed import quotas, rayservice
 from hack.testbed.clusters import Clusters, wait
+from hack.testbed.rayjob import NAMESPACE
 from hack.testbed.rayservice import SECONDS, RayService
 
 # What KubeRay and Kueue do with its RayClusters, without Ray: tests/integration/test_serving.py.
@@ -48,12 +49,20 @@ def test_it_answers_from_every_worker_cluster(service: RayService) -> None:
 
 
 def test_the_same_manifest_again_changes_nothing(service: RayService) -> None:
-    before = [one["metadata"]["uid"] for one in service.ray_clusters()]
+    before = _standing(service)
     service.apply("one")
     with rayservice.asked(service) as asker:
         asker.wait("it answers for ten seconds", lambda said: len(said) >= 50)
         assert not asker.failed()
-    assert [one["metadata"]["uid"] for one in service.ray_clusters()] == before
+    assert _standing(service) == before
+
+
+def _standing(service: RayService) -> list[tuple[str, int]]:
+    """Who is there, by uid, and how often its spec was written: RayClusters, and their pods in the manager. (The RayService's own spec
+    kubectl does write: KubeRay puts in defaults, which the manifest has not.)"""
+    pods = service.fleet.manager.items("pods", NAMESPACE, names.RAY_NODE_TYPE_LABEL)
+    there = (one["metadata"] for one in [*service.ray_clusters(), *pods])
+    return sorted((one["uid"], one.get("generation", 0)) for one in there)
 
 
 def test_requests_go_straight_to_the_workers_without_the_head(service: RayService) -> None:

@@ -15,7 +15,6 @@ from adapter import names
 from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, condition, is_true, key_of, meta, quoted, turned, uid_of
 from adapter.objects.rayjob import LONGEST_NAME
 from adapter.objects.workerpod import is_preassigned, share_key, slot_of
-from adapter.objects.workload import Job
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -44,13 +43,11 @@ _MOST_PARTS = 64
 _WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
-def status_patch(
-    local: Raw, remote: Raw, cluster: str, note: str = "", job: Job | None = None
-) -> dict[str, Any] | None:
+def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
     """Give the JSON merge-patch for the manager pod's status subresource, or None when nothing would change; `note` is what is to
-    be said of a copy that runs, `job` whom its user looks for.
+    be said of a copy that runs.
 
-    Where the copy is comes with what is written anyway, and is never a reason to write: the job's name may come and go with its Workload.
+    Where the copy is comes with what is written anyway, and is never a reason to write.
 
     The pod's uid is in it as a precondition: for a namesake the API server answers 422, `metadata.uid: field is
     immutable`. A pod that is being deleted or is over gets none: podgc and KubeRay write the last word there
@@ -72,7 +69,7 @@ def status_patch(
     )
     if not _patch(local, wanted):
         return None
-    text = _with_place(said, _place(local, remote, cluster, job))
+    text = _with_place(said, _place(local, remote, cluster))
     return _patch(local, wanted | {"conditions": _conditions(local, remote, text)})
 
 
@@ -158,18 +155,14 @@ def _with_place(said: str, place: str) -> str:
     return f"{said.removesuffix('.')}{place}" if place else said
 
 
-def _place(local: Raw, remote: Raw, cluster: str, job: Job | None) -> str:
+def _place(local: Raw, remote: Raw, cluster: str) -> str:
     """Where a copy is and what to type to see more of it; nothing while it has no node, for then there is nothing to see."""
     namespace, name = key_of(local)
     node = quoted((remote.get("spec") or {}).get("nodeName") or "", LONGEST_NAME)
     if not node:
         return ""
-    asks = (
-        f"; who has no access there: `kubectl rayspan where -n {namespace} {job.kind.lower()}/{job.name}`"
-        if job
-        else ""
-    )
-    return f"{_THERE}{namespace}/{name} on node {node}; its log: `kubectl --context {cluster} -n {namespace} logs {name}`{asks}"
+    log = f"`kubectl --context {cluster} -n {namespace} logs {name}`"
+    return f"{_THERE}{namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl rayspan logs -n {namespace} {name}`"
 
 
 def _foreign(local: Raw, found: Sequence[Raw]) -> Iterator[Raw]:

@@ -47,7 +47,7 @@ def mirrored(
 ) -> list[Action]:
     """Say of the pod what its copy says, if that is news, and what it asks for beyond its share (`more`); of one that just starts only
     when it does, or takes its time, which is more while others are made (`busy`)."""
-    patch = mirror.status_patch(pod, remote, cluster, more, job)
+    patch = mirror.status_patch(pod, remote, cluster, more)
     if not patch:
         return []
     said, left = _told(job, remote, cluster), _starting(remote, now, SETTLES_IN_A_CROWD if busy else SETTLES_IN)

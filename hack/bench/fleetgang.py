@@ -205,7 +205,7 @@ class Gang:
         )  # fmt: skip
         told = {"uid": f"copy-{UID}", "creationTimestamp": timestamp(SINCE)}
         copy = ran({**body, "metadata": {**body["metadata"], **told}})
-        patch = mirror.status_patch(pod, copy, cluster, "", self.job)
+        patch = mirror.status_patch(pod, copy, cluster)
         assert patch is not None
         return merged(pod, patch), copy
 

@@ -48,7 +48,9 @@ def test_workers_are_gated_and_mirrored(stage: Stage, running: Controller) -> No
         copy = copies[pod["metadata"]["name"]]
         assert pod["status"]["podIP"] == copy["status"]["podIP"]
         assert pod["status"]["phase"] == "Running"
-        assert condition(pod, names.DISPATCHED_CONDITION)["status"] == "True"
+        told, name = condition(pod, names.DISPATCHED_CONDITION), pod["metadata"]["name"]
+        assert told["status"] == "True" and f"on node {copy['spec']['nodeName']}; its log:" in told["message"]
+        assert f"`kubectl --context east -n {stage.name} logs {name}`" in told["message"]
     heads = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}=head")
     assert all(names.PLACEMENT_LABEL not in head["metadata"]["labels"] for head in heads)
 

@@ -4,6 +4,8 @@ By the commands as processes, as an administrator gives them. West leaves the la
 is what it was.
 """
 
+import base64
+import json
 import re
 import subprocess
 import sys
@@ -106,9 +108,20 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
     assert membership.renewed(first, membership.token_in(second)) == second != first
     for number, text in enumerate((first, second)):
         assert ACCOUNT in whoami(text, tmp_path / str(number)), "both tokens are good"
-    wait(lambda: connected(stage), 30, "it is connected by the new one", running.tail)
+    wait(lambda: asks_by(stage, second), 30, "the controller asks by the new one", running.tail)
+    assert connected(stage)
     wait(lambda: stage.running(1), 30, "its worker still runs", running.tail)
 
+    west(stage).kubectl("delete", "serviceaccount", names.WORKER_ACCOUNT, "-n", names.SYSTEM_NAMESPACE)
+    rayspan(stage, "join", NAME, "-n", stage.name)
+    third = install.worker_kubeconfig(stage.manager, NAME)
+    assert third != second, (
+        "the token of an account that was deleted is not kept, however long an API server takes it for good"
+    )
+    wait(lambda: asks_by(stage, third), 30, "the controller asks by the third one", running.tail)
+
+    for overlay in ("worker-logs", "worker-exec"):
+        west(stage).kubectl("apply", "-k", REPO / "kustomize" / "overlays" / overlay)
     said = rayspan(stage, "leave", NAME, "--timeout", "5s", code=3)
     assert f"RayCluster {stage.name}/pi: 1 worker left" in said
     assert connected(stage) and west(stage).get("serviceaccounts", names.WORKER_ACCOUNT, names.SYSTEM_NAMESPACE)
@@ -125,6 +138,14 @@ def test_a_wrong_cluster_keeps_its_account(stage: Stage) -> None:
         said = rayspan(stage, verb, "east", code=2)
         assert "has joined as west" in said or "east is another cluster than the one that you named" in said
     assert standing(stage) == before
+
+
+def asks_by(stage: Stage, kubeconfig: str) -> bool:
+    """Whether the controller asked west's API server by this token, of which it notes an identity with each request; kubectl did, too."""
+    claims = membership.token_in(kubeconfig).split(".")[1]
+    known = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
+    lines = west(stage).kubeconfig.with_name("audit.log").read_text(errors="replace").splitlines()
+    return any(f'"JTI={known}"' in line and '"userAgent":"rayspan/' in line for line in lines)
 
 
 def standing(stage: Stage) -> dict[str, str]:
@@ -158,6 +179,8 @@ def left(stage: Stage, name: str) -> list[str]:
         "Namespace": worker.get("namespaces", names.SYSTEM_NAMESPACE),
         "ClusterRole": worker.get("clusterroles", names.WORKER_ACCOUNT),
         "the tenants' ClusterRole": worker.get("clusterroles", names.TENANT_ROLE),
+        "what lets it read logs": worker.get("clusterroles", names.LOGS_ROLE),
+        "what lets it run commands": worker.get("clusterroles", names.EXEC_ROLE),
         "ClusterRoleBinding": worker.get("clusterrolebindings", names.WORKER_ACCOUNT),
         "RoleBindings": [one for one in worker.items("rolebindings") if membership.opens(one)],
     }

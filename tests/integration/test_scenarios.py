@@ -197,7 +197,7 @@ def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_four_of_six(stage: Stage, running: Controller) -> None:
-    """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending."""
+    """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending until they have room."""
     stage.build({"east": 2, "west": 1}, policy={"gang": "BestEffort", "minWorkers": 4})
     written = Written(stage)
     stage.ray_cluster("one", workers=6)
@@ -209,6 +209,10 @@ def test_four_of_six(stage: Stage, running: Controller) -> None:
     wait(lambda: stage.running(4), 90, "four run", running.tail)
     assert stage.placement("one")["status"]["workers"] == "4 of 6"
     assert len(stage.workers()) == 6 and sum(map(len, stage.remote().values())) == 4
+    kept = {pod["metadata"]["uid"] for pod in stage.workers()}
+    stage.set_quota(stage.fleet.workers["west"], 4)
+    wait(lambda: stage.running(6), 90, "all six run", running.tail)
+    assert {pod["metadata"]["uid"] for pod in stage.workers()} == kept, "nobody was made anew"
 
 
 @pytest.mark.long

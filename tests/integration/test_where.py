@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.lab.base.progress import LabError
 from hack.testbed import progress
-from hack.testbed.clusters import condition, wait
+from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage, ray_cluster
@@ -73,6 +75,40 @@ def test_a_gang_that_runs_is_shown_to_who_may_view_its_namespace(
     }
     written = {name: stage.manager.get("workerclusters", name)["spec"].get("zone") or name for name in ("east", "west")}
     assert zones == {"manager": None, **written}
+
+
+@pytest.mark.long
+def test_who_may_create_rayclusters_there_submits_one_and_deletes_it(
+    stage: Stage, running: Controller, scientist: Path
+) -> None:
+    """As docs/joining.md gives a team its rights: `edit` is not enough, and Kueue's own role is."""
+    mine, made = (
+        replace(stage.manager, kubeconfig=scientist),
+        yaml.safe_dump(ray_cluster("mine", stage.name, {"workers": 2})),
+    )
+    _bound(stage, "edit")
+    with pytest.raises(LabError, match="cannot create resource"):
+        mine.apply(made)
+    _bound(stage, "kueue-raycluster-editor-role")
+    wait(lambda: _may(mine, "create", "rayclusters.ray.io"), 30, "the right is there")
+    mine.apply(made)
+    wait(lambda: _ask(scientist, "why", "mine").returncode == RUNS, 120, "it runs", lambda: _told(stage, running))
+    assert "Placed: 2 of 2 workers" in _ask(scientist, "where", "mine").stdout
+    mine.kubectl("-n", stage.name, "delete", "raycluster", "mine", "--wait=false")
+    wait(lambda: not stage.leftovers(), 60, "nothing is left", running.tail)
+
+
+def _may(user: Cluster, *words: str) -> bool:
+    try:
+        user.kubectl("auth", "can-i", *words, "--quiet")
+    except LabError:
+        return False
+    return True
+
+
+def _bound(stage: Stage, role: str) -> None:
+    account = f"--serviceaccount={stage.name}:{USER}"
+    stage.manager.kubectl("-n", stage.name, "create", "rolebinding", role, f"--clusterrole={role}", account)
 
 
 @pytest.mark.long

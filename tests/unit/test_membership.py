@@ -118,8 +118,12 @@ def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
     ],
 )
 def test_a_token_is_kept_while_nothing_is_to_be_changed(standing: Raw | None, kept: bool) -> None:
-    token = membership.kept(EAST, standing, THERE, NOW)
+    token = membership.kept(EAST, Found(secret=standing, account=signed()), THERE, NOW)
     assert (token.value if token else None) == ("swordfish" if kept else None)
+
+
+def test_the_token_of_an_account_that_was_deleted_is_not_kept() -> None:
+    assert membership.kept(EAST, Found(secret=held()), THERE, NOW) is None
 
 
 # --- what must not be mixed up -----------------------------------------------------------------------------------------
@@ -210,6 +214,8 @@ def binding(**other: Any) -> Raw:
         (binding(subjects=None), False),
         (binding(subjects=[*binding()["subjects"], {"kind": "User", "name": "jane"}]), False),
         (binding(subjects=[{"kind": "ServiceAccount", "namespace": "kueue-system", "name": "multikueue"}]), False),
+        (binding(roleRef={"kind": "ClusterRole", "name": "rayspan-worker-logs"}), True),
+        (binding(roleRef={"kind": "ClusterRole", "name": "rayspan-worker-exec"}), True),
         (binding(roleRef={"kind": "ClusterRole", "name": "view"}), False),
         (binding(roleRef={"kind": "Role", "name": "rayspan-worker-tenant"}), False),
     ],

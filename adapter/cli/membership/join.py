@@ -108,7 +108,7 @@ async def hand_over(both: Sides, there: Address, namespaces: Sequence[str], life
     with asking(WORKER):
         for body in made:
             await account.apply(both.worker, f"{WORKER} cluster", body, tell)
-    kept = membership.kept(both.one, both.found.secret, there, datetime.now(UTC))
+    kept = membership.kept(both.one, both.found, there, datetime.now(UTC))
     token = kept if kept and await _accepted(both, kept) else await sides.minted(both, lifetime)
     body = membership.secret(both.one, membership.kubeconfig(there, token.value), token.ends)
     with asking(MANAGER):
@@ -224,8 +224,8 @@ async def _queueless(manager: Client, namespace: str) -> bool:
 
 def _without_queue(namespace: str) -> str:
     return (
-        f"In the manager, namespace {namespace} has no LocalQueue whose ClusterQueue lists our AdmissionCheck, so no queue of the worker cluster "
-        "was looked at: create one, of the same name in both, and join again."
+        f"In the manager, namespace {namespace} has no LocalQueue yet whose ClusterQueue lists our AdmissionCheck, so no queue of the worker "
+        "cluster was looked at: create one, of the same name in both."
     )
 
 

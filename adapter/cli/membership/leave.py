@@ -19,6 +19,7 @@ from adapter.membership import Unusable
 from adapter.objects.raw import Raw, key_of, uid_of
 from adapter.shell.kube.pages import listed
 from adapter.shell.kube.resources import (
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISPATCH_POLICIES,
@@ -85,8 +86,12 @@ async def _made(both: Sides) -> list[Raw]:
         return []
     with asking(WORKER):
         bindings = [one for one in (await listed(both.worker, ROLE_BINDINGS.path()))[0] if membership.opens(one)]
+        added = [
+            role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
+        ]
     last = [one for one in reversed(account.account()) if one["kind"] != "Namespace" or not await _shared(both)]
-    return [*({**one, "kind": "RoleBinding"} for one in bindings), *last]
+    kinds = (("RoleBinding", bindings), ("ClusterRole", added))
+    return [*({**one, "kind": kind} for kind, found in kinds for one in found), *last]
 
 
 async def _shared(both: Sides) -> bool:

@@ -140,10 +140,12 @@ class _Followed:
             return (), False
         except Unread:
             raise  # whether it was deleted is not known
-        except Unusable:
+        except Unusable as error:
             if self._open or self._done:
                 return (), True  # it was deleted meanwhile
-            raise
+            raise Unusable(
+                f"{error} There is no pod of that name either; `kubectl get pods` lists those there are."
+            ) from None
         over = all(str(job.status.get("jobDeploymentStatus")) in ("Complete", "Failed") for job in found.jobs)
         return found.jobs, over
 

@@ -309,7 +309,11 @@ def _is_refusal(error: Exception) -> bool:
 
 def _sentence(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
-        renew = f"run `kubectl rayspan rotate {name}`" if spec.source.kube_config else "renew the Secret"
+        renew = (
+            f"run `kubectl rayspan rotate {name}` with --worker-context"
+            if spec.source.kube_config
+            else "renew the Secret"
+        )
         return f"it does not accept the kubeconfig's token or certificate, which may have ended; {renew}"
     if isinstance(error, ApiError) and error.status == 403:
         bind = "" if spec.source.kube_config else " and bind its ClusterRoles to that account"

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.raw import condition as condition_of
-from adapter.objects.workload import Job
 from adapter.worker.mirror import MIRRORED, failed_patch, may_restart, status_patch
 
 Raw = dict[str, Any]
@@ -285,10 +284,9 @@ def test_what_a_container_waits_for_is_bounded_as_well() -> None:
 
 # --- where it is ------------------------------------------------------------------------------------------------------------
 
-JOB = Job("ray.io/v1", "RayJob", "team-a", "train", "job-uid")
 OOM = container("terminated", exitCode=137, reason="OOMKilled")
 LOG = "pod team-a/w on node n1; its log: `kubectl --context east -n team-a logs w`"
-WHERE = "; who has no access there: `kubectl rayspan where -n team-a rayjob/train`"
+LOGS = "; who has no access there: `kubectl rayspan logs -n team-a w`"
 KILLED = "Container ray-worker of a worker in east was killed for want of memory (OOMKilled); raise its memory limit"
 
 
@@ -300,25 +298,24 @@ def of_team(local: Raw) -> Raw:
     return {**local, "metadata": {**local["metadata"], "namespace": "team-a"}}
 
 
-def told(local: Raw, remote: Raw, job: Job | None = JOB, note: str = "") -> str | None:
+def told(local: Raw, remote: Raw, note: str = "") -> str | None:
     """What the condition says after one look, None where nothing is written."""
-    patch = status_patch(of_team(local), remote, "east", note, job)
+    patch = status_patch(of_team(local), remote, "east", note)
     return str(condition_of(patch, "rayspan.dev/Dispatched")["message"]) if patch else None
 
 
 @pytest.mark.parametrize(
-    ("remote", "note", "job", "want"),
+    ("remote", "note", "want"),
     [
-        pytest.param(on_node(RUNNING), "", JOB, f"runs in worker cluster east; there it is {LOG}{WHERE}", id="it runs"),
-        pytest.param(on_node(RUNNING), "", None, f"runs in worker cluster east; there it is {LOG}", id="of no known job"),
-        pytest.param(on_node(RUNNING), "It asks for more.", JOB, f"It asks for more; there it is {LOG}{WHERE}", id="with a note"),
-        pytest.param(on_node(remote_pod(containerStatuses=[OOM])), "", JOB, f"{KILLED}; there it is {LOG}{WHERE}", id="it crashed"),
-        pytest.param(remote_pod(containerStatuses=[OOM]), "", JOB, f"{KILLED}.", id="without a node there is no log"),
-        pytest.param(remote_pod(), "", JOB, "runs in worker cluster east", id="it just came"),
+        pytest.param(on_node(RUNNING), "", f"runs in worker cluster east; there it is {LOG}{LOGS}", id="it runs"),
+        pytest.param(on_node(RUNNING), "It asks for more.", f"It asks for more; there it is {LOG}{LOGS}", id="with a note"),
+        pytest.param(on_node(remote_pod(containerStatuses=[OOM])), "", f"{KILLED}; there it is {LOG}{LOGS}", id="it crashed"),
+        pytest.param(remote_pod(containerStatuses=[OOM]), "", f"{KILLED}.", id="without a node there is no log"),
+        pytest.param(remote_pod(), "", "runs in worker cluster east", id="it just came"),
     ],
 )  # fmt: skip
-def test_it_says_where_it_is_and_what_to_type(remote: Raw, note: str, job: Job | None, want: str) -> None:
-    assert told(local_pod(), remote, job, note) == want
+def test_it_says_where_it_is_and_what_to_type(remote: Raw, note: str, want: str) -> None:
+    assert told(local_pod(), remote, note) == want
 
 
 @pytest.mark.parametrize("field", ["reason", "message"])
@@ -382,7 +379,7 @@ def test_a_trouble_of_any_length_makes_no_longer_condition_than_an_object_holds(
 
 
 def test_where_it_is_is_no_reason_to_write() -> None:
-    """After an upgrade, say, or when the Workload of its job is gone; it comes with the next thing that is news."""
+    """After an upgrade, say; it comes with the next thing that is news."""
     bare = patched(local_pod(), status_patch(local_pod(), RUNNING, "east"))
     assert told(bare, on_node(RUNNING)) is None
     assert told(bare, on_node({**RUNNING, "status": {**RUNNING["status"], "podIP": "10.12.0.10"}})) is not None
@@ -474,12 +471,10 @@ def test_no_history_makes_a_patch_that_the_api_server_refuses(local: Raw, histor
 
 
 def writes(local: Raw, history: list[tuple[Raw, bool]], *, placed: bool) -> int:
-    """How many patches a history of copies costs, each with whether its job is known then."""
+    """How many patches a history of copies costs, each with whether its node is known then."""
     many = 0
     for remote, known in history:
-        patch = status_patch(
-            local, on_node(remote) if placed else remote, "east", "", JOB if known and placed else None
-        )
+        patch = status_patch(local, on_node(remote) if known and placed else remote, "east")
         local, many = patched(local, patch), many + (patch is not None)
     return many
 
