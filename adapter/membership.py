@@ -30,6 +30,9 @@ LEFT: Final = timedelta(hours=1)
 # What a worker cluster's administrator adds to the account (kustomize/overlays/worker-logs and worker-exec); what is left of it would be
 # the next account's of that name.
 REACH_ROLES: Final = (names.LOGS_ROLE, names.EXEC_ROLE)
+# Said beforehand of a token that ends: whoever renews by hand, and is away for a week, still has a working week for it. Of 90 days it is
+# the last sixth; what lasts no longer than this is renewed by a job, and its day is said all the time.
+NOTICE: Final = timedelta(days=14)
 HIDDEN: Final = "TOKEN"  # what stands for a token where people read
 
 
@@ -178,6 +181,22 @@ def token_in(text: str) -> str:
 def ends(raw: Raw | None) -> datetime | None:
     """When the token in a Secret ends, None where that is not known."""
     return moment(annotation(raw or {}, names.TOKEN_ENDS_ANNOTATION))
+
+
+def secret_of(cluster: Raw) -> str:
+    """The Secret of ours that a WorkerCluster names for its kubeconfig, empty where it names none."""
+    try:
+        return str(cluster["spec"]["source"]["kubeConfig"]["secretRef"]["name"])
+    except UNREADABLE:
+        return ""
+
+
+def notice(name: str, end: datetime | None, now: datetime) -> str:
+    """That the token of a WorkerCluster ends soon, a sentence with the day (UTC), which is another one once a day at most; empty while
+    there is time, or where nothing is known."""
+    if end is None or end - now >= NOTICE:
+        return ""
+    return f"Its token ends on {end:%Y-%m-%d}: renew it by `kubectl rayspan rotate {name}`."
 
 
 def kept(one: Membership, found: Found, there: Address, now: datetime) -> Token | None:

@@ -61,15 +61,16 @@ def cluster_status(
     lack: str = "",
     uid: str = "",
     unclaimed: str = "",
+    expiring: str = "",
     unguarded: bool = False,
     cut_off: str = "",
 ) -> Patch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, whether it is ready, for how many workers quota is held there, and who
     it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read. `unguarded`: work goes on there
     although it is `unclaimed`."""
-    told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed)
+    told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed, expiring=expiring)
     after = {**cluster, "status": {**(cluster.get("status") or {}), **_fields(told)}}
-    ready = _readiness(after, of_cluster(after, cut_off, unguarded=unguarded), now)
+    ready = _readiness(after, of_cluster(after, cut_off, unguarded=unguarded, expiring=expiring), now)
     both = {**ready, "status": {**_fields(told), **_fields(ready)}} if ready else told
     patch = _with(cluster, both, "workers", workers)
     if uid in ("", recorded(cluster)):
@@ -84,17 +85,27 @@ def policy_status(policy: Raw, written: Written, now: datetime) -> Patch | None:
 
 
 def cluster_condition(
-    cluster: Raw, problem: str, reason: str, steady: bool, now: datetime, *, lack: str = "", unclaimed: str = ""
+    cluster: Raw,
+    problem: str,
+    reason: str,
+    steady: bool,
+    now: datetime,
+    *,
+    lack: str = "",
+    unclaimed: str = "",
+    expiring: str = "",
 ) -> Patch | None:
     """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
 
     The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`), also where
     that was said and nobody was there to take note: between two leaders, or while there was none.
-    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why no claim to it is held, a part of one.
+    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why no claim to it is held, a part of one;
+    `expiring` that its token ends soon, a sentence.
     """
     if not problem:
         well = "Its API server answers and its queues are read."
-        text = lack or (f"{well} But {unclaimed}." if unclaimed else well)
+        seen = lack or (f"{well} But {unclaimed}." if unclaimed else well)
+        text = f"{seen} {expiring}".rstrip()
         because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else WELL
         patch = _patch(cluster, names.CONNECTED, "True", because, text, now)
         return _with(cluster, patch, "lostSince", None) if steady else patch

@@ -30,11 +30,11 @@ class Readiness:
     message: str
 
 
-def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False) -> Readiness | None:
+def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring: str = "") -> Readiness | None:
     """Say whether workers may go to a WorkerCluster and work there, None while nobody has said whether it is connected.
 
     The conditions are taken in this order: what cannot be seen cannot be judged further. `cut_off` is why workers there would not reach
-    the others, a sentence. `unguarded`: no claim to it can be held, and work goes on without.
+    the others, a sentence. `unguarded`: no claim to it can be held, and work goes on without. `expiring` is that its token ends soon, a sentence.
     """
     connected = condition(cluster, names.CONNECTED)
     if not connected:
@@ -54,7 +54,7 @@ def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False) -> Readin
         return Readiness("True", CORDONED, "It is cordoned: no new workers go there.")
     if unclaimed:
         return Readiness("True", *told)
-    return Readiness("True", READY, "New workers may go there.")
+    return Readiness("True", READY, f"New workers may go there. {expiring}".rstrip())
 
 
 def of_policy(policy: Raw, written: Written) -> Readiness:

@@ -257,6 +257,41 @@ def test_when_a_token_ends(left: timedelta, said: str) -> None:
     assert membership.when(NOW + left, NOW) == said
 
 
+@pytest.mark.parametrize(
+    ("left", "day"),
+    [
+        (None, ""),
+        (timedelta(days=14), ""),
+        (timedelta(days=14, seconds=-1), "2026-12-07"),
+        (timedelta(hours=1), "2026-11-23"),
+        (timedelta(days=-3), "2026-11-20"),  # it is over, and nobody has met it yet
+    ],
+)
+def test_a_token_that_ends_soon_is_told_of_with_its_day(left: timedelta | None, day: str) -> None:
+    said = membership.notice("east", None if left is None else NOW + left, NOW)
+    assert said == (f"Its token ends on {day}: renew it by `kubectl rayspan rotate east`." if day else "")
+
+
+def test_a_notice_is_the_same_all_day() -> None:
+    ends = NOW + timedelta(days=9)
+    assert len({membership.notice("east", ends, NOW + timedelta(minutes=30 * step)) for step in range(400)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        (cluster(kubeConfig={"secretRef": {"name": "hers"}}), "hers"),
+        (cluster(multiKueueClusterRef={"name": "east"}), ""),
+        (cluster(clusterProfileRef={"name": "east"}), ""),
+        (cluster(kubeConfig={"secretRef": ["east"]}), ""),
+        ({"spec": "east"}, ""),
+        ({}, ""),
+    ],
+)
+def test_which_secret_of_ours_a_cluster_names(raw: Raw, named: str) -> None:
+    assert membership.secret_of(raw) == named
+
+
 def test_which_policies_name_the_cluster() -> None:
     policies = [
         {"metadata": {"name": "b"}, "spec": {"clusters": {"names": ["west", "east"]}}},

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from adapter import membership, names
 from adapter.objects import raycluster, slim
@@ -176,6 +177,10 @@ class Manager(Cluster):
         """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
         queue = self.local_queues.get(key) or {}
         return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
+
+    def token_end(self, cluster: Raw) -> datetime | None:
+        """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours says it."""
+        return membership.ends(self.secrets.get((names.SYSTEM_NAMESPACE, membership.secret_of(cluster))))
 
     def work(self, raw: Raw) -> Workload:
         """Read a Workload of its store, once for each of its versions."""

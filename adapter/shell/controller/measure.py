@@ -37,16 +37,23 @@ class Census(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """The names without the numbers: the registry asks before there is a loop."""
-        return [_pods(), _placements(), _reasons(), _tasks()]
+        return [_pods(), _placements(), _reasons(), _token_ends(), _tasks()]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _counted(_pods(), self._read(self._manager.pods, self._where))
         yield _counted(_placements(), self._read(self._manager.placements, _state))
         yield _counted(_reasons(), self._read(self._manager.worker_clusters, _reason))
+        yield self._ends(_token_ends())
         yield _counted(_tasks(), map(_coroutine, asyncio.all_tasks()))
 
     def _read(self, objects: Iterable[Raw], read: Callable[[Raw], _Labels]) -> Iterator[_Labels]:
         return (found for _, found in each("census", objects, read))
+
+    def _ends(self, family: GaugeMetricFamily) -> GaugeMetricFamily:
+        for cluster, end in each("census", self._manager.worker_clusters, self._manager.token_end):
+            if end:
+                family.add_metric([key_of(cluster)[1]], end.timestamp())
+        return family
 
     def _where(self, pod: Raw) -> _Labels:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
@@ -75,6 +82,11 @@ def _placements() -> GaugeMetricFamily:
 def _reasons() -> GaugeMetricFamily:
     text = "1 with the reason that each WorkerCluster's condition Connected has, whatever its status is."
     return GaugeMetricFamily("rayspan_cluster_reason", text, labels=["cluster", "reason"])
+
+
+def _token_ends() -> GaugeMetricFamily:
+    text = "Unix time in seconds at which the token ends by which a worker cluster is reached; none where no Secret of ours says it."
+    return GaugeMetricFamily("rayspan_cluster_token_expiry_timestamp_seconds", text, labels=["cluster"])
 
 
 def _counted(family: GaugeMetricFamily, found: Iterable[_Labels]) -> GaugeMetricFamily:

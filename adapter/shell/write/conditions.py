@@ -3,7 +3,7 @@
 import logging
 from datetime import UTC, datetime, timedelta
 
-from adapter import names
+from adapter import membership, names
 from adapter.admission import conditions, gate
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
@@ -66,16 +66,18 @@ class Conditions:
         lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
         uid = member.identity.uid if member and not problem else ""
         unclaimed = member.unclaimed if member and not problem else ""
+        now = datetime.now(UTC)
         patch = conditions.cluster_status(
             raw,
             problem,
             reason,
             steady,
             workers,
-            datetime.now(UTC),
+            now,
             lack=lack,
             uid=uid,
             unclaimed=unclaimed,
+            expiring=membership.notice(name, self._manager.token_end(raw), now),
             unguarded=bool(member and member.unguarded),
             cut_off=cut_off(raw),
         )

@@ -242,3 +242,29 @@ def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
     )
     assert (found["status"], found["reason"]) == ("True", "NotClaimed")
     assert found["message"] == "Its API server answers and its queues are read. But no claim can be held."
+
+
+_ENDS = "Its token ends on 2027-02-25: renew it by `kubectl rayspan rotate east`."
+_WELL = "Its API server answers and its queues are read."
+
+
+@pytest.mark.parametrize(
+    ("problem", "lack", "unclaimed", "connected", "ready"),
+    [
+        pytest.param("", "", "", f"{_WELL} {_ENDS}", f"New workers may go there. {_ENDS}", id="well"),
+        pytest.param("", "No new workers.", "", f"No new workers. {_ENDS}", f"No new workers. {_ENDS}", id="none go there"),
+        pytest.param("", "", "no claim", *[f"{_WELL} But no claim. {_ENDS}"] * 2, id="no claim"),
+        pytest.param("no route.", "", "", "no route.", "no route.", id="out of sight, which comes first"),
+    ],
+)  # fmt: skip
+def test_a_token_that_ends_soon_is_told_beside_the_rest_and_once(
+    problem: str, lack: str, unclaimed: str, connected: str, ready: str
+) -> None:
+    def look(raw: Raw, seconds: float) -> Raw | None:
+        return conditions.cluster_status(
+            raw, problem, "Unreachable", True, 0, at(seconds), lack=lack, unclaimed=unclaimed, expiring=_ENDS
+        )
+
+    told = after(make_worker_cluster(), look(make_worker_cluster(), 5))
+    assert [one["message"] for one in told["status"]["conditions"]] == [connected, ready]
+    assert look(told, 3600) is None

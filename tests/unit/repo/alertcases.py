@@ -30,6 +30,7 @@ def _buckets(metric: str, labels: str, **counts: str) -> Series:
 
 _LOST, _ORPHANS = "rayspan_workers_lost_total", "rayspan_orphans_deleted_total"
 _REQUESTS, _WAITING = "rayspan_api_requests_total", 'rayspan_placements{state="Waiting"}'
+_TOKEN = "rayspan_cluster_token_expiry_timestamp_seconds"
 _WEST = {"cluster": "west"}
 _DISPATCH = ("rayspan_dispatch_duration_seconds", 'cluster="west",stage="created"')
 _DAY = 1440
@@ -47,6 +48,18 @@ CASES: Mapping[str, Case] = {
             'rayspan_cluster_connected{cluster="east"}': "1x15",
         },
         silent={'rayspan_cluster_connected{cluster="west"}': "0x7 1 0x7"},  # it comes and goes
+        labels=_WEST,
+    ),
+    "RayspanTokenEnds": Case(  # promtool's clock begins at 0
+        f"{2 * _DAY}m",
+        fires={
+            f'{_TOKEN}{{cluster="west"}}': f"{14 * 86400}x600 {15 * 86400}x{3 * _DAY}",  # 13 days are left; a job has stopped
+            f'{_TOKEN}{{cluster="east"}}': f"{90 * 86400}x{3 * _DAY}",
+        },
+        silent={
+            f'{_TOKEN}{{cluster="west"}}': f"{17 * 86400}x{3 * _DAY}",
+            f'{_TOKEN}{{cluster="east"}}': f"{2 * 86400}x{_DAY} {3 * 86400}x{2 * _DAY}",  # of two days, and renewed daily
+        },
         labels=_WEST,
     ),
     "RayspanClaimHeldByAnother": Case(

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from adapter import names
+from adapter import membership, names
 from adapter.admission import conditions
 from adapter.cli.verbs.parser import parser
 from adapter.shell import metrics
@@ -37,7 +37,7 @@ _BOARD = json.loads((_FOLDER / "dashboard.json").read_text())
 # Of each target, by whom Prometheus asks it; and of the buckets of a histogram.
 _TARGET, _BUCKET = {"job", "instance"}, "le"
 _WORDS = {
-    "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "histogram_quantile",
+    "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "changes", "time", "histogram_quantile",
 }  # fmt: skip
 _STATES = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
 _VALUES = {
@@ -149,6 +149,11 @@ def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> No
 
 def test_what_most_people_ask_for_has_an_alert() -> None:
     assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFails", "RayspanWorkersLost", "RayspanClaimHeldByAnother"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
+
+
+def test_the_alert_on_a_token_comes_when_its_condition_says_it() -> None:
+    (rule,) = (rule for rule in _ALERTS if rule["alert"] == "RayspanTokenEnds")
+    assert f" - time() < {membership.NOTICE.days} * 86400 " in rule["expr"]
 
 
 def test_each_alert_is_tried_by_series_that_are_served() -> None:

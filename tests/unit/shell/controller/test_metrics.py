@@ -338,6 +338,58 @@ async def test_each_worker_cluster_has_the_reason_of_its_connection() -> None:
     }  # fmt: skip
 
 
+_JOINED = make_worker_cluster("east")["spec"]["source"]
+
+
+def _secret(name: str, ends: object) -> Raw:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": names.SYSTEM_NAMESPACE,
+            "annotations": {names.TOKEN_ENDS_ANNOTATION: ends},
+        }
+    }
+
+
+async def ends_now(home: Any) -> dict[tuple[str, ...], float]:
+    return await told_now(home, "rayspan_cluster_token_expiry_timestamp_seconds")
+
+
+@pytest.mark.parametrize(
+    ("source", "secret", "told"),
+    [
+        pytest.param(_JOINED, _secret("east", "2027-02-25T00:00:00Z"), {("east",): 1803513600}, id="joined"),
+        pytest.param(_JOINED, None, {}, id="no Secret"),
+        pytest.param(_JOINED, {"metadata": {"name": "east", "namespace": names.SYSTEM_NAMESPACE}}, {}, id="by hand"),
+        pytest.param(_JOINED, _secret("east", "in spring"), {}, id="no time"),
+        pytest.param(_JOINED, _secret("east", "0001-01-01T00:00:00+14:00"), {}, id="before all time"),
+        pytest.param(_JOINED, _secret("east", ["2027-02-25T00:00:00Z"]), {}, id="no text"),
+        pytest.param(_JOINED, _secret("west", "2027-02-25T00:00:00Z"), {}, id="another Secret"),
+        pytest.param({"kubeConfig": ["x"]}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="an odd spec"),
+        pytest.param({"multiKueueClusterRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="MultiKueue's"),
+        pytest.param({"clusterProfileRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="a profile's"),
+    ],
+)  # fmt: skip
+async def test_it_is_told_when_the_token_of_a_cluster_ends_where_that_is_known(
+    source: Raw, secret: Raw | None, told: dict[tuple[str], float]
+) -> None:
+    home, faults = stores.Sight({}).manager, value("rayspan_task_failures_total", {"task": "census"})
+    stores.fill(home.worker_clusters, make_worker_cluster("east", source=source))
+    stores.fill(home.secrets, *([secret] if secret else []))
+    assert await ends_now(home) == told
+    assert value("rayspan_task_failures_total", {"task": "census"}) == faults
+
+
+async def test_a_renewed_token_ends_later_and_a_cluster_that_goes_takes_its_time_with_it() -> None:
+    home, found = stores.Sight({}).manager, list[dict[tuple[str, ...], float]]()
+    stores.fill(home.worker_clusters, make_worker_cluster("east"))
+    for ends in ("2027-02-25T00:00:00Z", "2027-02-26T00:00:00Z"):
+        stores.fill(home.secrets, _secret("east", ends))
+        found.append(await ends_now(home))
+    stores.fill(home.worker_clusters)
+    assert [*found, await ends_now(home)] == [{("east",): 1803513600}, {("east",): 1803600000}, {}]
+
+
 def _named(raw: Raw, name: str) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
 

@@ -1,5 +1,6 @@
 """What do the metrics know of a worker cluster once it was looked at?"""
 
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -7,6 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from adapter import names
+from adapter.objects.raw import timestamp
 from adapter.shell.write.conditions import Conditions
 from tests.unit import builders, stores
 
@@ -57,3 +59,26 @@ async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict
     await writer.cluster("unclaimed")
     told = {one["type"]: (one["status"], one["reason"]) for one in written[0]["status"]["conditions"]}
     assert told == {names.CONNECTED: ("True", names.NOT_CLAIMED), names.READY: (ready, names.NOT_CLAIMED)}
+
+
+@pytest.mark.parametrize(("days", "told"), [(13, True), (15, False)])
+async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: int, told: bool) -> None:
+    sight, written = stores.Sight({"ending": 4}), list[Raw]()
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster("ending")])
+    ends = datetime.now(UTC) + timedelta(days=days)
+    signs = {names.TOKEN_ENDS_ANNOTATION: timestamp(ends)}
+    sight.manager.secrets.replace(
+        [{"metadata": {"name": "ending", "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}}]
+    )
+
+    async def merge(_: str, patch: Raw) -> Raw:
+        written.append(patch)
+        return {}
+
+    sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
+    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.members, reconcile=_nothing)
+    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
+    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    await writer.cluster("ending")
+    sentence = f"Its token ends on {ends:%Y-%m-%d}: renew it by `kubectl rayspan rotate ending`."
+    assert [sentence in one["message"] for one in written[0]["status"]["conditions"]] == [told, told]
