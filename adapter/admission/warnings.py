@@ -15,9 +15,9 @@ from adapter.admission import queuelayout, refusal
 from adapter.admission.policy import Chosen, Written, policy, resolve
 from adapter.admission.readiness import none_chosen, of_policy
 from adapter.objects import admissioncheck, rayjob, rayservice, specs
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, key_of, label, quoted
-from adapter.objects.rayjob import Asked, Unusable
-from adapter.objects.workload import workload
+from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, Raw, key_of, label, quoted
+from adapter.objects.rayjob import Asked, Look
+from adapter.objects.workload import PodSet, Workload, workload
 
 # An API server passes 4096 characters on, of all webhooks together, and cuts each to 256 where there are more
 # (k8s:apiserver/pkg/endpoints/filters/warning.go): so a quarter is left to others. More than 16 lines nobody reads before the file is mended.
@@ -57,11 +57,7 @@ def of_job(raw: Raw, seen: Seen, now: datetime) -> Said:
     if name not in ours:
         return _NOTHING
     job = rayservice.ray_cluster(raw) if raw.get("kind") == names.RAY_SERVICE else raw
-    try:
-        asked = rayjob.read(job, key_of(raw)[0])
-    except Unusable as error:
-        return Said((str(error),))
-    found = tuple(_counted(f"{_who(raw)}: {why}." for why in _of_dispatched(raw, asked, name, seen, now)))
+    found = _told(raw, rayjob.look(job, key_of(raw)[0]), name, seen, now)
     return Said(found, None if found else job)
 
 
@@ -157,8 +153,20 @@ def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
     return ""
 
 
-def _of_dispatched(raw: Raw, asked: Asked, queue: str, seen: Seen, now: datetime) -> Iterator[str]:
-    """What is wrong with a job in one of our queues, in fragments."""
+def _told(raw: Raw, found: Look, queue: str, seen: Seen, now: datetime) -> tuple[str, ...]:
+    """What is wrong with a job in one of our queues, each once: what keeps it from being read, and all that can be judged beside."""
+    said = dict.fromkeys(found.faults)
+    try:
+        for why in islice(_of_dispatched(raw, found.asked, queue, seen, now), _MOST_COUNTED):
+            said[f"{_who(raw)}: {why}."] = None
+    except (*UNREADABLE, RecursionError):
+        if not said:
+            raise
+    return tuple(said)[:_MOST_COUNTED]
+
+
+def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: datetime) -> Iterator[str]:
+    """What is wrong with it in fragments, beside what keeps it from being read; `asked` is None where nothing else of it can be judged."""
     cluster_queue = _cluster_queue(seen.local_queues[queue], seen)
     checks = admissioncheck.listed(cluster_queue)
     check = _our_checks(cluster_queue, seen)[0]
@@ -170,8 +178,14 @@ def _of_dispatched(raw: Raw, asked: Asked, queue: str, seen: Seen, now: datetime
         yield problem.rstrip(".")
     if raw.get("kind") == names.RAY_SERVICE and (why := refusal.of_service(raw)):
         yield why
-    work = workload(rayjob.workload(asked, queue, checks, _flavors(cluster_queue), 0, now))
-    podsets = [one for one in admissioncheck.covered(work, check, cluster_queue, asked.raw) if one.count]
+    if asked:
+        work = workload(rayjob.workload(asked, queue, checks, _flavors(cluster_queue), 0, now))
+        podsets = [one for one in admissioncheck.covered(work, check, cluster_queue, asked.raw) if one.count]
+        yield from _of_work(work, asked, podsets, chosen, seen)
+
+
+def _of_work(work: Workload, asked: Asked, podsets: list[PodSet], chosen: Chosen | None, seen: Seen) -> Iterator[str]:
+    """What its user must take out of it, and that a part of its workers would wait for ever."""
     clusters = [one for one in seen.written.clusters if chosen and key_of(one)[1] in chosen.clusters]
     yield from refusal.every(work, asked.raw, podsets, chosen, clusters)
     if chosen and chosen.policy.gang == "BestEffort" and (why := refusal.waits_for_all(asked.kind, asked.raw)):
@@ -202,10 +216,6 @@ def _considered(raw: Raw, written: Written) -> tuple[str, ...]:
 
 def _others(written: Written, name: str) -> list[Raw]:
     return [one for one in written.clusters if key_of(one)[1] != name]
-
-
-def _counted(fragments: Iterator[str]) -> Iterator[str]:
-    return islice(fragments, _MOST_COUNTED)
 
 
 OF_KIND: Mapping[str, Callable[[Raw, Written], list[str]]] = {

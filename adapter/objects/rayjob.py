@@ -3,14 +3,15 @@ queue and its podsets?
 
 Whoever writes one that is not submitted is no API server, so every field of that is checked before it is read; what is wrong is an
 `Unusable` with a sentence, and so are lines that it lacks and that Kueue asks for where KubeRay alone does not. What else the API
-server or Kueue's webhooks might refuse is for them to say. The resources that Kueue adds to the head for KubeRay's sidecars are left
+server or Kueue's webhooks might refuse is for them to say. A fault ends the reading of no more than nobody can judge then, so that all
+are told at once. The resources that Kueue adds to the head for KubeRay's sidecars are left
 out: the head never leaves the manager.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from adapter import names
 from adapter.objects import podrequests
@@ -22,10 +23,23 @@ LONGEST_NAME = 253  # of an object
 # Of a job for which a plan is asked. An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
 MOST_ASKED_BYTES = 2**20
 _MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
+_NUMBERS = {
+    "minReplicas": 0,
+    "maxReplicas": 0,
+    "replicas": 0,
+    "numOfHosts": 1,
+}  # of a worker group, each with its default
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Unusable(ValueError):
-    """Not a job for which a plan can be asked; the text is a sentence."""
+    """Not a job for which a plan can be asked; the text is a sentence, the first one of `every`."""
+
+    def __init__(self, first: str, *more: str) -> None:
+        super().__init__(first)
+        self.every = (first, *more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,14 @@ class Asked:
 
     def __str__(self) -> str:
         return f"{self.kind} {quoted(self.name, LONGEST_NAME)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A job as far as it can be read, and all that keeps it from being one for which a plan can be asked."""
+
+    asked: Asked | None  # without what has a fault; None where nothing of it can be judged, and then it has faults
+    faults: tuple[str, ...]  # sentences, in the order of the spec
 
 
 def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
@@ -97,11 +119,40 @@ def _zone(group: Raw) -> str:
 
 
 def read(raw: object, namespace: str) -> Asked:
-    """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with a sentence that names the field.
+    """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with sentences that name the field.
 
     `namespace` is where it would be submitted. Source: kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets,
     ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
     """
+    found = look(raw, namespace)
+    if found.faults or found.asked is None:
+        raise Unusable(*found.faults)
+    return found.asked
+
+
+def look(raw: object, namespace: str) -> Look:
+    """Read the same as far as it can be read, and say what cannot."""
+    faults: list[str] = []
+    asked = _tried(faults, None, _named, raw, namespace)
+    found = asked and _tried(faults, None, _podsets, asked, faults)
+    if not asked or not found:
+        return Look(None, tuple(faults))
+    podsets, sound = found
+    whole = _with_groups(asked, sound) if faults else asked.raw
+    return Look(replace(asked, podsets=tuple(podsets), raw=whole), tuple(faults))
+
+
+def _tried(faults: list[str], default: T, reader: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """What a reader finds; where that is a fault, the default, and the fault is noted."""
+    try:
+        return reader(*given, **named)
+    except Unusable as error:
+        faults.append(str(error))
+        return default
+
+
+def _named(raw: object, namespace: str) -> Asked:
+    """All that does not stand in its spec."""
     whole = raw if isinstance(raw, dict) else {}
     kind = whole.get("kind")
     if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
@@ -115,7 +166,7 @@ def read(raw: object, namespace: str) -> Asked:
     labels = _mapping(meta, "labels", f"{asked}: metadata")
     queue = _text(labels, names.QUEUE_LABEL, f"{asked}: metadata.labels")
     priority_class = _text(labels, names.PRIORITY_CLASS_LABEL, f"{asked}: metadata.labels")
-    return replace(asked, queue=queue, priority_class=priority_class, podsets=tuple(_podsets(asked)))
+    return replace(asked, queue=queue, priority_class=priority_class)
 
 
 def workload(
@@ -165,21 +216,37 @@ def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
     return None
 
 
-def _podsets(asked: Asked) -> list[PodSet]:
-    spec, where = _mapping(asked.raw, "spec", f"{asked}:"), f"{asked}: spec"
-    cluster = spec
-    if asked.kind == "RayJob":
-        _refuse_job(asked, spec)
-        cluster, where = _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
-    head = _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec")
+def _podsets(asked: Asked, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
+    """Its podsets, and its worker groups without what has a fault. Raises Unusable where it is not worth while to read on."""
+    cluster, where = _cluster_spec(asked, faults)
+    head = _tried(faults, {}, _head, cluster, where, faults)
     groups = _list(cluster, "workerGroupSpecs", where)
-    submitter = [names.SUBMITTER] if has_submitter(asked.kind, spec) else []
+    submitter = [names.SUBMITTER] if has_submitter(asked.kind, asked.raw.get("spec") or {}) else []
     _refuse_too_many(where, 1 + len(groups) + len(submitter))  # before any of them is read
-    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]") for index, group in enumerate(groups)]
-    podsets = [PodSet(names.HEAD, 1, head, frozenset()), *workers]
-    _refuse_twice(where, [*(podset.name for podset in podsets), *submitter])
-    _refuse_lacking(asked, where, cluster, groups)
-    return podsets
+    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]", faults) for index, group in enumerate(groups)]
+    podsets = [PodSet(names.HEAD, 1, head, frozenset()), *(podset for podset, _ in workers if podset)]
+    faults += _twice(where, [*(podset.name for podset in podsets), *submitter])
+    _tried(faults, None, _refuse_lacking, asked, where, cluster, groups)
+    return podsets, [sound for _, sound in workers]
+
+
+def _cluster_spec(asked: Asked, faults: list[str]) -> tuple[Raw, str]:
+    """The spec of its RayCluster, and where that stands."""
+    spec, where = _mapping(asked.raw, "spec", f"{asked}:"), f"{asked}: spec"
+    if asked.kind != "RayJob":
+        return spec, where
+    _tried(faults, None, _refuse_selector, asked, spec)
+    if not spec.get("rayClusterSpec"):
+        raise Unusable(f"{asked}: spec.rayClusterSpec is missing; say there which workers it wants.")
+    return _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
+
+
+def _with_groups(asked: Asked, groups: list[Raw]) -> Raw:
+    """The job with these worker groups."""
+    spec = asked.raw.get("spec") or {}
+    if asked.kind != "RayJob":
+        return {**asked.raw, "spec": {**spec, "workerGroupSpecs": groups}}
+    return {**asked.raw, "spec": {**spec, "rayClusterSpec": {**spec["rayClusterSpec"], "workerGroupSpecs": groups}}}
 
 
 def has_submitter(kind: str, spec: Raw) -> bool:
@@ -187,13 +254,11 @@ def has_submitter(kind: str, spec: Raw) -> bool:
     return kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
 
 
-def _refuse_job(asked: Asked, spec: Raw) -> None:
+def _refuse_selector(asked: Asked, spec: Raw) -> None:
     if spec.get("clusterSelector"):
         raise Unusable(
             f"{asked}: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job."
         )
-    if not spec.get("rayClusterSpec"):
-        raise Unusable(f"{asked}: spec.rayClusterSpec is missing; say there which workers it wants.")
 
 
 def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -> None:
@@ -204,9 +269,9 @@ def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -
     lacks = []
     if asked.kind == "RayJob" and asked.raw["spec"].get("shutdownAfterJobFinishes") is not True:
         lacks.append("shutdownAfterJobFinishes: true in spec")
-    of = [("headGroupSpec", cluster["headGroupSpec"])]
+    of = [("headGroupSpec", cluster.get("headGroupSpec"))]
     of += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
-    if bare := [name for name, group in of if group.get("rayStartParams") is None]:
+    if bare := [name for name, group in of if isinstance(group, dict) and group.get("rayStartParams") is None]:
         lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{asked}: ')}")
     if lacks:
         raise Unusable(
@@ -215,12 +280,12 @@ def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -
         )
 
 
-def _refuse_twice(where: str, podsets: list[str]) -> None:
+def _twice(where: str, podsets: list[str]) -> list[str]:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
-    if twice:
-        raise Unusable(
-            f"{where}.workerGroupSpecs: the name {quoted(twice[0])} is taken twice; give each group a name of its own."
-        )
+    return [
+        f"{where}.workerGroupSpecs: the name {quoted(name)} is taken twice; give each group a name of its own."
+        for name in twice
+    ]
 
 
 def _refuse_too_many(where: str, podsets: int) -> None:
@@ -231,23 +296,46 @@ def _refuse_too_many(where: str, podsets: int) -> None:
         )
 
 
-def _worker(group: object, where: str) -> PodSet:
-    """One worker group as Kueue counts it: replicas times hosts. Where KubeRay would count otherwise, the job is refused
-    (`admission.refusal`), which takes its numbers for checked.
+def _worker(group: object, where: str, faults: list[str]) -> tuple[PodSet | None, Raw]:
+    """One worker group as Kueue counts it: replicas times hosts; and the group without what has a fault. Where KubeRay would count
+    otherwise, the job is refused (`admission.refusal`), which takes its numbers for checked.
 
-    Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object.
+    Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object. One that cannot be counted has a worker: what
+    its template has is judged all the same.
     """
-    found = _checked(group, dict, where, "an object")
-    name = _text(found, "groupName", where)
+    if (found := _tried(faults, None, _checked, group, dict, where, "an object")) is None:
+        return None, {}
+    name = _tried(faults, "", _group_name, found, where) or where.rpartition(".")[2]
+    count = _count(found, where, faults)
+    sound = found if count is not None else {key: one for key, one in found.items() if key not in _NUMBERS}
+    if (template := _tried(faults, None, _worker_template, found, where, faults)) is None:
+        return None, sound
+    # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
+    return PodSet(name.lower(), 1 if count is None else count, template, frozenset()), sound
+
+
+def _group_name(group: Raw, where: str) -> str:
+    name = _text(group, "groupName", where)
     if not name:
         raise Unusable(f"{where}.groupName is missing; name the group.")
-    for limit in ("minReplicas", "maxReplicas"):
-        _number(found, limit, where, 0)
-    count = _number(found, "replicas", where, 0) * max(1, _number(found, "numOfHosts", where, 1))
+    return name
+
+
+def _count(group: Raw, where: str, faults: list[str]) -> int | None:
+    """For how many workers Kueue holds quota; None where one of its numbers has a fault."""
+    found = {key: _tried(faults, None, _number, group, key, where, default) for key, default in _NUMBERS.items()}
+    replicas, hosts = found["replicas"], found["numOfHosts"]
+    if replicas is None or hosts is None or None in found.values():
+        return None
+    count = replicas * max(1, hosts)
     if count > _MOST_PODS:
-        raise Unusable(f"{where}.replicas asks for {count} workers; nobody can count so many.")
-    # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
-    return PodSet(name.lower(), count, _zoned(_template(found, where), found, where), frozenset())
+        faults.append(f"{where}.replicas asks for {count} workers; nobody can count so many.")
+        return None
+    return count
+
+
+def _worker_template(group: Raw, where: str, faults: list[str]) -> Raw:
+    return _zoned(_template(group, where, faults), group, where)
 
 
 def _zoned(template: Raw, group: Raw, where: str) -> Raw:
@@ -260,11 +348,15 @@ def _zoned(template: Raw, group: Raw, where: str) -> Raw:
     return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _template(group: Raw, where: str) -> Raw:
+def _head(cluster: Raw, where: str, faults: list[str]) -> Raw:
+    return _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec", faults)
+
+
+def _template(group: Raw, where: str, faults: list[str]) -> Raw:
     template = _mapping(group, "template", where)
     spec = _mapping(template, "spec", f"{where}.template")
     if not _list(spec, "containers", f"{where}.template.spec"):
-        raise Unusable(f"{where}.template.spec.containers is empty; name Ray's container.")
+        faults.append(f"{where}.template.spec.containers is empty; name Ray's container.")
     try:
         podrequests.pod_requests(spec)
     except UNREADABLE as error:
