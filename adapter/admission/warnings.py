@@ -66,7 +66,7 @@ def of_worker_cluster(raw: Raw, written: Written) -> list[str]:
     try:
         specs.worker_cluster(raw)
     except specs.Invalid as error:
-        return [str(error)]
+        return list(error.every)
     name = key_of(raw)[1]
     now = Written(written.policies, [*_others(written, name), raw], written.configs)
     if written.policies and not any(name in _considered(found, now) for found in written.policies.values()):
@@ -78,9 +78,24 @@ def of_worker_cluster(raw: Raw, written: Written) -> list[str]:
 
 
 def of_dispatch_policy(raw: Raw, written: Written) -> list[str]:
-    """Speak of a DispatchPolicy: what its condition Ready will say, unless that it is ready."""
+    """Speak of a DispatchPolicy: what its condition Ready will say, unless that it is ready; and all else that keeps it from being read."""
+    try:
+        specs.dispatch_policy(raw)
+    except specs.Invalid as error:
+        return [*error.every, *_of_clusters(raw, written)]
     found = of_policy(raw, written)
     return [] if found.status == "True" else [found.message]
+
+
+def _of_clusters(raw: Raw, written: Written) -> list[str]:
+    """What is wrong with the clusters of a policy whose spec has other faults; nothing where they have one themselves."""
+    spec = raw.get("spec")
+    bare = {**raw, "spec": {"clusters": spec.get("clusters") if isinstance(spec, dict) else None}}
+    try:
+        specs.dispatch_policy(bare)
+    except specs.Invalid:
+        return []
+    return of_dispatch_policy(bare, written)
 
 
 def of_plan(raw: Raw, answer: Mapping[str, object]) -> list[str]:

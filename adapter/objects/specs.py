@@ -1,8 +1,8 @@
 """What people write to us, checked: the specs of WorkerCluster and DispatchPolicy.
 
 The API server has validated them by the CRDs' schemas before we read them; these models are the second reader, which
-must survive objects written under an older or newer schema. A spec that does not parse is an `Invalid` with a sentence,
-never an exception in a loop. Status shapes are ours alone and stand where they are computed.
+must survive objects written under an older or newer schema. A spec that does not parse is an `Invalid` with a sentence for each of
+its faults, never an exception in a loop. Status shapes are ours alone and stand where they are computed.
 """
 
 import ipaddress
@@ -11,9 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from adapter import names
 
@@ -24,6 +34,7 @@ _HOST_AND_PORT = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:(?P<port>[1-9][0-9]{0,4}))?"
 )
 _LAST_PORT = 65535
+_MOST_TOLD = 100  # more faults than that have one cause
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -116,12 +127,13 @@ class Head(_Spec):
                 f"template {self.template!r} is no host name with an optional port, made of {{service}}, {{namespace}} and "
                 "{cluster}, such as {service}.{namespace}.ray.example.com:6379"
             )
+        wrong = []
         if read and int(read["port"] or 0) > _LAST_PORT:
-            raise ValueError(f"template {self.template!r} has a port above {_LAST_PORT}")
+            wrong.append(f"a port above {_LAST_PORT}")
         if self.template and not _OF_ONE_HEAD.search(self.template):
-            raise ValueError(
-                f"template {self.template!r} has neither {{service}} nor {{cluster}}: every head would have the same name"
-            )
+            wrong.append("neither {service} nor {cluster}: every head would have the same name")
+        if wrong:
+            raise ValueError(f"template {self.template!r} has {', and '.join(wrong)}")
         return self
 
 
@@ -187,9 +199,9 @@ class DispatchPolicy(_Spec):
     """The parameters of an AdmissionCheck: which clusters, who of them first, how much of a gang, for how long."""
 
     clusters: Clusters
-    strategy: Literal["FillInOrder", "AvailableCapacity", "Spread"] = "FillInOrder"
     gang: Literal["AllOrNothing", "SameCluster", "BestEffort"] = "AllOrNothing"
-    min_workers: int = Field(default=0, ge=0, alias="minWorkers")  # of a BestEffort gang
+    strategy: Literal["FillInOrder", "AvailableCapacity", "Spread"] = "FillInOrder"
+    min_workers: int = Field(default=0, ge=0, alias="minWorkers", validate_default=True)  # of a BestEffort gang
     # A cluster with room admits in under a second; one that must preempt first needs its victims' grace period, which
     # is 30 s by default. Longer would keep the other shares of the gang reserved and idle.
     reservation_timeout: Duration = Field(default=timedelta(seconds=30), alias="reservationTimeout")
@@ -208,17 +220,28 @@ class DispatchPolicy(_Spec):
         """What happens when a share of a running gang is lost: one that must be in one cluster lost all that it had."""
         return self.on_share_lost or ("Restart" if self.gang == "SameCluster" else "Replace")
 
-    @model_validator(mode="after")
-    def _agrees(self) -> Self:
-        if (self.gang == "BestEffort") != (self.min_workers > 0):
-            raise ValueError("gang BestEffort needs minWorkers of 1 or more, and no other gang has one")
-        if self.gang == "SameCluster" and self.strategy == "Spread":
+    # Of a field each, and not of the whole, which would be asked only where no field has a fault: `data` has those before it that have none.
+    @field_validator("strategy")
+    @classmethod
+    def _strategy_agrees(cls, strategy: str, info: ValidationInfo) -> str:
+        if strategy == "Spread" and info.data.get("gang") == "SameCluster":
             raise ValueError("strategy Spread and gang SameCluster contradict each other")
-        return self
+        return strategy
+
+    @field_validator("min_workers")
+    @classmethod
+    def _min_workers_agree(cls, least: int, info: ValidationInfo) -> int:
+        if "gang" in info.data and (info.data["gang"] == "BestEffort") != (least > 0):
+            raise ValueError("gang BestEffort needs minWorkers of 1 or more, and no other gang has one")
+        return least
 
 
 class Invalid(ValueError):
-    """An object that people wrote does not say what it must; the text is a sentence for them."""
+    """An object that people wrote does not say what it must; the text is a sentence for them, the first one of `every`."""
+
+    def __init__(self, first: str, *more: str) -> None:
+        super().__init__(first)
+        self.every = (first, *more)
 
 
 def worker_cluster(raw: Mapping[str, Any]) -> WorkerCluster:
@@ -235,9 +258,14 @@ def _parse(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
     try:
         return model.model_validate(raw.get("spec") or {})
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(["spec", *(str(part) for part in first["loc"])])
-        name = (raw.get("metadata") or {}).get("name")
-        said, found = first["msg"].removeprefix("Value error, "), repr(first["input"])
-        told = said if found in said else f"{said}, found {found}"
-        raise Invalid(f"{kind} {name}: {field}: {told}.") from None
+        whose = f"{kind} {(raw.get('metadata') or {}).get('name')}"
+        raise Invalid(*(f"{whose}: {_told(model, one)}." for one in islice(error.errors(), _MOST_TOLD))) from None
+
+
+def _told(model: type[_Spec], fault: Mapping[str, Any]) -> str:
+    """One fault in a fragment: field, what is wrong, what was found."""
+    where = [str(part) for part in fault["loc"]]
+    if where and where[0] in model.model_fields:  # so it is called where it is left out
+        where[0] = model.model_fields[where[0]].alias or where[0]
+    field, said, found = ".".join(["spec", *where]), fault["msg"].removeprefix("Value error, "), repr(fault["input"])
+    return f"{field}: {said}" if found in said else f"{field}: {said}, found {found}"

@@ -138,6 +138,57 @@ def test_what_else_is_in_the_way(raw: Raw, there: Seen, want: str) -> None:
     assert said.sentences[0].endswith(".") and not said.sentences[0].endswith("..")
 
 
+FAR = "worker group workers: spec.hostNetwork is true"
+FILES = "worker group workers: spec.volumes[data].hostPath is /data"
+LACKS = "lacks rayStartParams: {} in workerGroupSpecs[0] of spec"
+INDEXED = "spec.rayClusterSpec.workerGroupSpecs[0]"
+
+
+def worst(kind: str = "RayJob", **group: Any) -> Raw:
+    """A job whose workers can be nowhere else, and that Kueue would not let in."""
+    made = make_group(4, template=make_template("1", **BAD)) | {"rayStartParams": None} | group
+    return service(made) if kind == "RayService" else job(made, kind=kind)
+
+
+def upgraded() -> Raw:
+    made: dict[str, Any] = {**worst("RayService")}
+    return {**made, "spec": {**made["spec"], "upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade"}}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "want"),
+    [
+        pytest.param(worst(), [LACKS, FAR, FILES], id="lines that it lacks"),
+        pytest.param(worst("RayCluster"), [LACKS, FAR, FILES], id="the same of a RayCluster"),
+        pytest.param(worst("RayService"), [LACKS, FAR, FILES], id="the same of a RayService"),
+        pytest.param(upgraded(), [LACKS, "spec.upgradeStrategy.type is", FAR, FILES], id="what is wrong with a RayService beside"),
+        pytest.param(worst(replicas=-1, maxReplicas=-2), [f"{INDEXED}.maxReplicas is -2", f"{INDEXED}.replicas is -1", LACKS, FAR, FILES], id="numbers that are none, each once"),
+        pytest.param(worst(groupName=""), [f"{INDEXED}.groupName is missing", LACKS, "worker group workergroupspecs[0]: spec.hostNetwork", "worker group workergroupspecs[0]: spec.volumes"], id="a group without a name"),
+        pytest.param(worst(template={"spec": {"containers": [], "hostNetwork": True}}), [f"{INDEXED}.template.spec.containers is empty", LACKS, FAR, "have no resources.requests"], id="a template without a container"),
+        pytest.param(worst(template=make_template("much", hostNetwork=True)), [f"{INDEXED}.template.spec: its containers' resources cannot be read", LACKS], id="a template that cannot be judged"),
+        pytest.param(job(make_group(1, cpu="much"), make_group(1, name="b", template=make_template("1", hostNetwork=True))), [f"{INDEXED}.template.spec: its containers' resources cannot be read", "worker group b: spec.hostNetwork"], id="and the group beside it"),
+        pytest.param(job(make_group(1, name="a", template=make_template("1", hostNetwork=True)), make_group(1, name="A", template=make_template("1", hostNetwork=True))), ["the name a is taken twice", "worker group a: spec.hostNetwork"], id="groups of one name"),
+        pytest.param(job("x", make_group(1, name="b", template=make_template("1", hostNetwork=True))), [f"{INDEXED} is 'x': it must be an object", "worker group b: spec.hostNetwork"], id="no group"),  # type: ignore[arg-type]
+        pytest.param({**job(make_group(1, template=make_template("1", hostNetwork=True)), clusterSelector={"a": "b"})}, ["spec.clusterSelector names a RayCluster", FAR], id="a cluster that is there, and one of its own"),
+        pytest.param(job(rayClusterSpec={"workerGroupSpecs": [], "tlsOptions": {}}), ["spec.rayClusterSpec.headGroupSpec.template.spec.containers is empty", "spec.rayClusterSpec.tlsOptions is set"], id="no head"),
+        pytest.param(job(rayClusterSpec={"headGroupSpec": {"template": make_template("1")}, "workerGroupSpecs": [], "tlsOptions": "odd"}), ["lacks rayStartParams: {} in headGroupSpec"], id="what cannot be judged takes nothing away"),
+        pytest.param(job(*(make_group(1, name=f"g{n}", template=make_template("1", hostNetwork=True)) for n in range(500))), ["502 podsets with head and submitter, Kueue takes 18 at most"], id="out of all proportion"),
+    ],
+)  # fmt: skip
+def test_a_fault_hides_nothing(raw: Raw, want: list[str]) -> None:
+    before = copy.deepcopy(raw)
+    said = warnings.of_job(raw, seen(), NOW)
+    assert len(said.sentences) == len(want), said.sentences
+    assert [one for one, part in zip(said.sentences, want, strict=True) if part not in one] == []
+    assert said.to_plan is None and raw == before
+    assert all(one.endswith(".") and not one.endswith("..") for one in said.sentences)
+
+
+def test_faults_of_both_sorts_are_not_counted_on_for_ever() -> None:
+    labels = {f"rayspan.dev/{n}": "" for n in range(5_000)}
+    assert len(warnings.of_job(worst(labels=labels), seen(), NOW).sentences) == 100
+
+
 def test_two_checks_that_exclude_each_other_are_told() -> None:
     there = seen(other=make_check())
     there.cluster_queues["all"]["spec"]["admissionChecksStrategy"]["admissionChecks"].append({"name": "other"})
@@ -187,7 +238,15 @@ def test_nothing_is_changed() -> None:
     [
         (make_policy(clusters=["east"]), []),
         (make_policy(clusters=["west"]), ["DispatchPolicy default: spec.clusters.names has WorkerCluster west, which does not exist; join it (`kubectl rayspan join`), or take it out."]),
-        (make_policy(clusters=["east"], gang="BestEffort"), ["DispatchPolicy default: spec: gang BestEffort needs minWorkers of 1 or more, and no other gang has one, found"]),
+        (make_policy(clusters=["east"], gang="BestEffort"), ["DispatchPolicy default: spec.minWorkers: gang BestEffort needs minWorkers of 1 or more, and no other gang has one, found 0."]),
+        (make_policy(clusters=["west"], gang="BestEffort", strategy="Random"), [
+            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', found 'Random'.",
+            "DispatchPolicy default: spec.minWorkers: gang BestEffort needs minWorkers of 1 or more, and no other gang has one, found 0.",
+            "DispatchPolicy default: spec.clusters.names has WorkerCluster west, which does not exist; join it",
+        ]),
+        (make_policy(clusters=["east"], gang="BestEffort", strategy="Random"), ["DispatchPolicy default: spec.strategy: ", "DispatchPolicy default: spec.minWorkers: "]),
+        (make_policy(strategy="Random", clusters=[]), ["DispatchPolicy default: spec.clusters: must set exactly one", "DispatchPolicy default: spec.strategy: "]),
+        ({**make_policy(), "spec": "odd"}, ["DispatchPolicy default: spec: Input should be a valid dictionary"]),
     ],
 )  # fmt: skip
 def test_a_policy_says_what_its_condition_will_say(raw: Raw, want: list[str]) -> None:
@@ -218,11 +277,11 @@ def test_a_cluster_that_no_policy_considers(raw: Raw, policies: list[Raw], want:
 
 def test_a_cluster_that_cannot_be_read_says_why() -> None:
     raw = make_worker_cluster("north")
-    raw["spec"]["source"] = {}
-    (said,) = warnings.OF_KIND["WorkerCluster"](raw, WRITTEN)
-    assert said.startswith(
-        "WorkerCluster north: spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef"
-    )
+    raw["spec"] |= {"source": {}, "maxUnavailable": 0}
+    assert warnings.OF_KIND["WorkerCluster"](raw, WRITTEN) == [
+        "WorkerCluster north: spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef, found {}.",
+        "WorkerCluster north: spec.maxUnavailable: Input should be greater than or equal to 1, found 0.",
+    ]
 
 
 # --- the plan, and how much is said ----------------------------------------------------------------------------------

@@ -172,12 +172,12 @@ def test_a_field_of_another_version_is_passed_over() -> None:
         ),
         pytest.param(
             make.make_policy(gang="BestEffort"),
-            ["DispatchPolicy default: ", "spec: ", "BestEffort needs minWorkers"],
+            ["DispatchPolicy default: ", "spec.minWorkers: ", "BestEffort needs minWorkers", "found 0."],
             id="a part of unknown size",
         ),
         pytest.param(
             make.make_policy(gang="SameCluster", strategy="Spread"),
-            ["DispatchPolicy default: ", "spec: ", "contradict each other"],
+            ["DispatchPolicy default: ", "spec.strategy: ", "contradict each other, found 'Spread'."],
             id="together and apart",
         ),
         pytest.param(
@@ -239,11 +239,56 @@ def test_a_worker_cluster_that_says_nonsense_is_told_where(raw: Raw, parts: list
 
 
 def test_a_sentence_names_one_thing_at_a_time() -> None:
-    """Two mistakes are told one after the other: a condition's message is one line."""
+    """Of two mistakes the text has the first: a condition's message is one line."""
     with pytest.raises(specs.Invalid) as error:
         specs.dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
     assert str(error.value).count("spec.") == 1
     assert "\n" not in str(error.value)
+
+
+NO_DURATION = "spec.reservationTimeout: 'soon' is not a duration such as 30s, 5m or 1h30m."
+NEEDS = "gang BestEffort needs minWorkers of 1 or more, and no other gang has one"
+NO_STRATEGY = "spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', found 'Random'."
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"reservationTimeout": "soon"}, [NO_DURATION], id="one"),
+        pytest.param({"strategy": "Random", "clusters": [], "reservationTimeout": "soon"}, ["spec.clusters: must set exactly one of names, selector and multiKueueConfigRef, found {'names': []}.", NO_STRATEGY, NO_DURATION], id="three, in the order of the fields"),
+        pytest.param({"gang": "BestEffort", "strategy": "Random"}, [NO_STRATEGY, f"spec.minWorkers: {NEEDS}, found 0."], id="two fields disagree, and a third has a fault"),
+        pytest.param({"gang": "SameCluster", "strategy": "Spread", "minWorkers": 2}, ["spec.strategy: strategy Spread and gang SameCluster contradict each other, found 'Spread'.", f"spec.minWorkers: {NEEDS}, found 2."], id="two pairs disagree"),
+        pytest.param({"gang": "Most", "strategy": "Spread", "minWorkers": 2}, ["spec.gang: Input should be 'AllOrNothing', 'SameCluster' or 'BestEffort', found 'Most'."], id="nothing is compared with what cannot be read"),
+        pytest.param({"clusters": [1, "east", 2]}, ["spec.clusters.names.0: Input should be a valid string, found 1.", "spec.clusters.names.2: Input should be a valid string, found 2."], id="two of a list"),
+    ],
+)  # fmt: skip
+def test_all_faults_of_a_policy_are_kept(spec: Raw, want: list[str]) -> None:
+    with pytest.raises(specs.Invalid) as error:
+        specs.dispatch_policy(make.make_policy(**spec))
+    assert error.value.every == tuple(f"DispatchPolicy default: {one}" for one in want)
+    assert str(error.value) == error.value.every[0]
+
+
+def test_all_faults_of_a_worker_cluster_are_kept() -> None:
+    with pytest.raises(specs.Invalid) as error:
+        specs.worker_cluster(
+            make.make_worker_cluster(
+                source={}, head={"address": "Static", "template": "ray:65536"}, maxUnavailable=0, podCIDRs=["x"]
+            )
+        )
+    found = [one.removeprefix("WorkerCluster east: ").partition(", found ")[0] for one in error.value.every]
+    assert found == [
+        "spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef",
+        "spec.head: template 'ray:65536' has a port above 65535, and neither {service} nor {cluster}: every head would have the same name",
+        "spec.maxUnavailable: Input should be greater than or equal to 1",
+        "spec.podCIDRs.0: 'x' is not a range of addresses such as 10.1.0.0/16 or fd00:1::/48.",
+    ]
+
+
+def test_faults_beyond_count_are_not_all_kept() -> None:
+    with pytest.raises(specs.Invalid) as error:
+        specs.dispatch_policy(make.make_policy(clusters=range(5_000)))
+    assert len(error.value.every) == 100
 
 
 def test_specs_cannot_be_changed_in_place() -> None:
