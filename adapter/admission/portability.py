@@ -40,18 +40,13 @@ def reasons(template: Raw, *, account_given: bool = False) -> Iterator[str]:
     yield from (f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec))
 
 
-def of_marks(template: Raw, own: str = "") -> str:
-    """Say the same of what only we put on pods, and a template must not bring along; empty when there is nothing of it.
+def marks(template: Raw, own: str = "") -> Iterator[str]:
+    """Say the same of all of what only we put on pods, and a template must not bring along.
 
     A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
     what our check adds to it. A running job that was written to a file and submitted anew has some. Kueue leaves what our check
     added in the templates of an elastic job: there they name its `own` Placement, and say the truth.
     """
-    return next(marks(template, own), "")
-
-
-def marks(template: Raw, own: str = "") -> Iterator[str]:
-    """Say the same of all of them."""
     found, spec = template.get("metadata") or {}, template.get("spec") or {}
     left = own and (found.get("labels") or {}).get(names.PLACEMENT_LABEL) == own
     free = (*_OF_USERS, names.PLACEMENT_LABEL, names.LOCK_NODE_SELECTOR) if left else _OF_USERS

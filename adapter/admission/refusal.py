@@ -7,6 +7,7 @@ and not seen here. A field of a KubeRay that is newer than the manager's is not 
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
 from adapter import names
 from adapter.admission import portability
@@ -16,6 +17,7 @@ from adapter.objects.placement import placement_name
 from adapter.objects.raw import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
 
+MOST_COUNTED = 100  # of all that is told of one object: more faults than that have one cause, and each costs time
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
 _CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
@@ -47,7 +49,7 @@ def every(
 ) -> Iterator[str]:
     """Say in fragments all that its user must take out of a job, the first one as `of_workload` says it; of a kind that is dispatched."""
     assert work.job is not None
-    yield from _job_reasons(work.job.kind, job)
+    yield from job_reasons(work.job.kind, job)
     if why := _fixed(work, job):
         yield why
     given = _account_given(chosen, clusters)
@@ -55,6 +57,16 @@ def every(
     for podset in podsets:
         for why in _of_group(podset, given, own, zones.get(podset.name, "")):
             yield f"worker group {quoted(podset.name)}: {why}"
+
+
+def others(
+    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> list[str]:
+    """Say in sentences what else is to be taken out of a job, beside what `of_workload` says: for a job that is not submitted."""
+    assert work.job is not None
+    last = _needs_all(work.job.kind, job, chosen).rstrip(".")
+    found = chain(every(work, job, podsets, chosen, clusters), [last] if last else [])
+    return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, MOST_COUNTED)]
 
 
 def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]:
@@ -175,10 +187,11 @@ def of_job(kind: str, job: Raw) -> str:
     Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
     "Jobs whose workers must stay together".
     """
-    return next(_job_reasons(kind, job), "")
+    return next(job_reasons(kind, job), "")
 
 
-def _job_reasons(kind: str, job: Raw) -> Iterator[str]:
+def job_reasons(kind: str, job: Raw) -> Iterator[str]:
+    """Say the same of all that is in the way."""
     where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
     spec = job.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}

@@ -23,7 +23,6 @@ from adapter.objects.workload import PodSet, Workload, workload
 # (k8s:apiserver/pkg/endpoints/filters/warning.go): so a quarter is left to others. More than 16 lines nobody reads before the file is mended.
 MOST_CHARACTERS = 3_072
 MOST_SENTENCES = 16
-_MOST_COUNTED = 100  # more faults than that have one cause, and each costs time
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +171,12 @@ def _told(raw: Raw, found: Look, queue: str, seen: Seen, now: datetime) -> tuple
     """What is wrong with a job in one of our queues, each once: what keeps it from being read, and all that can be judged beside."""
     said = dict.fromkeys(found.faults)
     try:
-        for why in islice(_of_dispatched(raw, found.asked, queue, seen, now), _MOST_COUNTED):
+        for why in islice(_of_dispatched(raw, found.asked, queue, seen, now), refusal.MOST_COUNTED):
             said[f"{_who(raw)}: {why}."] = None
     except (*UNREADABLE, RecursionError):
         if not said:
             raise
-    return tuple(said)[:_MOST_COUNTED]
+    return tuple(said)[: refusal.MOST_COUNTED]
 
 
 def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: datetime) -> Iterator[str]:

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import yaml
@@ -32,11 +33,11 @@ _SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # nobody connects
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A worker pod, or a worker template as a pod; `why` says that it cannot go."""
+    """A worker pod, or a worker template as a pod; `why` says all that keeps it from going."""
 
     where: str
     pod: Raw
-    why: str = ""
+    why: tuple[str, ...] = ()
     template: bool = False
 
 
@@ -56,11 +57,11 @@ def main(given: argparse.Namespace) -> int:
             )
         shown = [_shown(one, given.head, cluster, spec) for one in found if not one.why]
     except (Unusable, specs.Invalid) as error:
-        return complain(str(error), USAGE)
+        return complain(" ".join(error.every), USAGE)
     print("".join(shown), end="")
     refused = [one for one in found if one.why]
     for one in refused:
-        print(f"{one.where}: {one.why}.", file=sys.stderr)
+        print(*(f"{one.where}: {why}." for why in one.why), sep="\n", file=sys.stderr)
     return REFUSED if refused else DONE
 
 
@@ -84,15 +85,23 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            why = portability.of_template(bare, account_given=account_given) or portability.of_pod(raw)
-            yield Found(where, raw, why)
+            why = chain(portability.reasons(bare, account_given=account_given), _said(portability.of_pod(raw)))
+            yield Found(where, raw, _bounded(why))
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
         elif kind == names.RAY_SERVICE:
             found = rayservice.ray_cluster(raw)
-            yield from _templates(found, where, account_given, refusal.of_service(raw))
+            yield from _templates(found, where, account_given, _said(refusal.of_service(raw)))
     except (*UNREADABLE, RecursionError):
         raise _unreadable(where) from None
+
+
+def _said(why: str) -> tuple[str, ...]:
+    return (why,) if why else ()
+
+
+def _bounded(why: Iterator[str]) -> tuple[str, ...]:
+    return tuple(islice(why, refusal.MOST_COUNTED))
 
 
 def _unscheduled(pod: Raw) -> dict[str, Any]:
@@ -101,14 +110,16 @@ def _unscheduled(pod: Raw) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key != "nodeName"}
 
 
-def _templates(raw: Raw, where: str, account_given: bool, above: str = "") -> Iterator[Found]:
+def _templates(raw: Raw, where: str, account_given: bool, above: tuple[str, ...] = ()) -> Iterator[Found]:
     """The workers of a job; `above` is what is wrong with what makes it."""
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = above or refusal.of_job(raw["kind"], raw)
+    beside = _bounded(chain(above, refusal.job_reasons(raw["kind"], raw)))
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = beside or portability.of_template(template, account_given=account_given) or portability.of_marks(template)
+        why = _bounded(
+            chain(beside, portability.reasons(template, account_given=account_given), portability.marks(template))
+        )
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
         )

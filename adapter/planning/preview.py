@@ -36,9 +36,9 @@ class Row:
     ever: int  # if nothing were in use
 
 
-def refused(about: Mapping[str, Any], sentence: str) -> Answer:
-    """No cluster was asked: the sentence says why the job would not get so far."""
-    return {**about, "fits": False, "sentence": sentence, "clusters": []}
+def refused(about: Mapping[str, Any], sentence: str, others: Sequence[str] = ()) -> Answer:
+    """No cluster was asked: the sentence says why the job would not get so far, and `others` what else is in its way."""
+    return {**about, "fits": False, "sentence": sentence, "clusters": [], **({"notes": [*others]} if others else {})}
 
 
 def local(about: Mapping[str, Any]) -> Answer:

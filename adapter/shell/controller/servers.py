@@ -21,6 +21,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from adapter import __version__, names
+from adapter.objects.raw import bounded
 from adapter.objects.rayjob import MOST_ASKED_BYTES, Unusable
 from adapter.shell import guard
 from adapter.shell.certificate import REREAD_SECONDS, Certificate
@@ -113,7 +114,7 @@ class _Desk:
             answer = await preview.answer(question.get("object"), question["namespace"], datetime.now(UTC))
             return web.json_response(answer)
         except Unusable as error:
-            return _problem(422, names.UNUSABLE_REASON, str(error))
+            return _problem(422, names.UNUSABLE_REASON, bounded(" ".join(error.every)))
         except Exception:  # a question must cost nobody else anything
             log.exception("a plan that was asked for")
             return _problem(

@@ -40,6 +40,11 @@ class Refusals:
             lambda: refusal.of_workload(work, raw, check, podsets, chosen, clusters),
         )
 
+    def others(self, raw: Raw, work: Workload, check: str, chosen: Chosen | None) -> list[str]:
+        """What keeps the workers of such a job from being made beside that, a sentence each."""
+        podsets, clusters = self._policies.remote_podsets(work, check), self._policies.clusters(chosen)
+        return refusal.others(work, raw, podsets, chosen, clusters)
+
     def absent(self, work: Workload, check: str) -> str:
         """Which Secret or ConfigMap its workers need and the manager does not have, empty when it has all."""
         return refusal.not_yet(work, self._sources.absent(work, self._policies.remote_podsets(work, check)))

@@ -73,7 +73,9 @@ class Preview:
             )
         about = _about(asked, queue, cluster_queue, check, self._policies.policy_name(check))
         chosen, problem = self._policies.policy(check)
-        why = self._refusal(asked, work, check, chosen) or problem or self._stopped(asked, work, queue)
+        if why := self._refusal(asked, work, check, chosen):
+            return preview.refused(about, why, self._refusals.others(asked.raw, work, check, chosen))
+        why = problem or self._stopped(asked, work, queue)
         if why or chosen is None:
             return preview.refused(about, why)
         if not self._policies.remote_podsets(work, check):

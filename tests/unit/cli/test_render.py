@@ -189,6 +189,25 @@ def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
     assert "spec.tlsOptions is set: " in capsys.readouterr().err
 
 
+def test_all_that_keeps_a_worker_here_is_said(render: Any, tmp_path: Path, capsys: Capture) -> None:
+    bad = make_group(1)
+    bad["template"]["spec"] |= {"hostNetwork": True, "nodeName": "n"}
+    bad["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
+    assert render([make_ray_job(bad, kind="RayCluster", tlsOptions={"enabled": True})]) == 3
+    told = [line.partition("worker group workers: ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.split()[0] for line in told] == [
+        "spec.tlsOptions",
+        "spec.hostNetwork",
+        "spec.nodeName",
+        "metadata.labels",
+    ]
+    raw = builders.make_worker_cluster(source={}, maxUnavailable=0)
+    (tmp_path / "wc.yaml").write_text(yaml.safe_dump({"kind": "WorkerCluster", **raw}))
+    assert render([worker()], "--worker-cluster", tmp_path / "wc.yaml") == 2
+    said = capsys.readouterr().err
+    assert "WorkerCluster east: spec.source: " in said and "WorkerCluster east: spec.maxUnavailable: " in said
+
+
 def service(**spec: Any) -> Raw:
     """The RayService whose RayCluster is that of the sample."""
     cluster = make_ray_job(make_group(1), kind="RayCluster")["spec"]

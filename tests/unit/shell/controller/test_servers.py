@@ -87,6 +87,13 @@ async def test_it_tells_its_version_before_it_can_plan() -> None:
             "RayJob train: metadata.labels has no kueue.x-k8s.io/queue-name; name a LocalQueue of namespace demo.",
             id="no queue",
         ),
+        pytest.param(
+            question(clusterSelector={"a": "b"}, rayClusterSpec={"headGroupSpec": {"rayStartParams": {}}}),
+            422,
+            "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job. "
+            "RayJob train: spec.rayClusterSpec.headGroupSpec.template.spec.containers is empty; name Ray's container.",
+            id="two faults",
+        ),
     ],
 )
 async def test_what_is_no_question_gets_a_sentence(body: bytes, status: int, message: str) -> None:

@@ -270,6 +270,17 @@ def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:
     assert plantable.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
 
 
+def test_what_else_is_refused_is_noted() -> None:
+    volumes = [{"name": "data", "hostPath": {"path": "/data"}}]
+    group = make_group(1) | {"template": make_template("1", hostNetwork=True, volumes=volumes)}
+    answer = asked(Sight({"east": 9}, gang="BestEffort", minWorkers=1), make_ray_job(group))
+    assert [one.partition(": the ")[0].partition(" starts")[0] for one in answer["notes"]] == [
+        "RayJob train: worker group workers: spec.volumes[data].hostPath is /data",
+        "RayJob train: its spec.submissionMode K8sJobMode",
+    ]
+    assert plantable.render(answer).endswith("\n".join([answer["sentence"], *answer["notes"], ""]))
+
+
 def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
     sight = Sight({"east": 9}, gang="BestEffort", minWorkers=2)
     assert (
@@ -282,7 +293,7 @@ def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
 def test_what_stops_all_jobs_stops_this_one() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.policies, make_policy(gang="BestEffort"))
-    assert asked(sight, make_ray_job())["sentence"].startswith("DispatchPolicy default: spec: ")
+    assert asked(sight, make_ray_job())["sentence"].startswith("DispatchPolicy default: spec.minWorkers: ")
     fill(sight.manager.policies)
     assert "names DispatchPolicy default, which does not exist" in asked(sight, make_ray_job())["sentence"]
     sight = Sight({"east": 9})
