@@ -105,8 +105,9 @@ def of_plan(raw: Raw, answer: Mapping[str, object]) -> list[str]:
     return [f"{_who(raw)} {'fits now' if fits else 'does not fit now'}: {sentence}"]
 
 
-def bounded(sentences: Sequence[str], *, more: str = "kubectl rayspan plan -f FILE") -> list[str]:
-    """As many of the sentences as an API server passes on whole, each on one line; and how many were left out, with where to read them."""
+def bounded(sentences: Sequence[str], kind: str) -> list[str]:
+    """As many of the sentences on an object as an API server passes on whole, each on one line; and how many were left out, with where to
+    read them."""
     said: list[str] = []
     left = MOST_CHARACTERS
     for sentence in sentences[:MOST_SENTENCES]:
@@ -116,6 +117,7 @@ def bounded(sentences: Sequence[str], *, more: str = "kubectl rayspan plan -f FI
         said.append(line)
         left -= len(line)
     missing = len(sentences) - len(said)
+    more = "apply it again when these are mended" if kind in OF_KIND else "kubectl rayspan plan -f FILE"
     return [*said, f"and {missing} more: {more}"] if missing else said
 
 

@@ -313,12 +313,17 @@ def test_the_plan_in_a_sentence(answer: Raw, want: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_is_bounded(sentences: list[str], want: list[str]) -> None:
-    said = warnings.bounded(sentences)
+    said = warnings.bounded(sentences, "RayJob")
     assert said == want
     assert sum(map(len, said)) < 4096
 
 
+def test_what_an_admin_is_not_told_comes_at_the_next_apply() -> None:
+    """No plan is made of a policy."""
+    assert warnings.bounded(["a."] * 17, "DispatchPolicy")[16:] == ["and 1 more: apply it again when these are mended"]
+
+
 def test_one_sentence_is_not_longer_than_one_is_elsewhere() -> None:
-    (said,) = warnings.bounded(["x" * 10_000])
+    (said,) = warnings.bounded(["x" * 10_000], "RayJob")
     assert len(said) == LONGEST_OF_ONE + 1
     assert NAMESPACE == "demo"
