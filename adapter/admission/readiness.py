@@ -46,12 +46,18 @@ def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring:
     if told[0] != names.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
         return Readiness("False", *told)
     if cut_off:
-        return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
+        return Readiness(
+            "False", str(condition(cluster, names.REACHABLE).get("reason") or ""), f"{cut_off} {expiring}".rstrip()
+        )
     spec = cluster.get("spec") or {}
     if spec.get("draining"):
-        return Readiness("True", DRAINING, "It is drained: its workers are moved away, and no new ones go there.")
+        return Readiness(
+            "True",
+            DRAINING,
+            f"It is drained: its workers are moved away, and no new ones go there. {expiring}".rstrip(),
+        )
     if spec.get("cordoned"):
-        return Readiness("True", CORDONED, "It is cordoned: no new workers go there.")
+        return Readiness("True", CORDONED, f"It is cordoned: no new workers go there. {expiring}".rstrip())
     if unclaimed:
         return Readiness("True", *told)
     return Readiness("True", READY, f"New workers may go there. {expiring}".rstrip())

@@ -105,7 +105,7 @@ def of_plan(raw: Raw, answer: Mapping[str, object]) -> list[str]:
     return [f"{_who(raw)} {'fits now' if fits else 'does not fit now'}: {sentence}"]
 
 
-def bounded(sentences: Sequence[str], kind: str) -> list[str]:
+def bounded(sentences: Sequence[str]) -> list[str]:
     """As many of the sentences on an object as an API server passes on whole, each on one line; and how many were left out, with where to
     read them."""
     said: list[str] = []
@@ -117,8 +117,7 @@ def bounded(sentences: Sequence[str], kind: str) -> list[str]:
         said.append(line)
         left -= len(line)
     missing = len(sentences) - len(said)
-    more = "apply it again when these are mended" if kind in OF_KIND else "kubectl rayspan plan -f FILE"
-    return [*said, f"and {missing} more: {more}"] if missing else said
+    return [*said, f"and {missing} more: apply it again when these are mended"] if missing else said
 
 
 def _who(raw: Raw) -> str:

@@ -62,7 +62,7 @@ def _course(fleet: Clusters, stage: Stage) -> list[str]:
         begun, earlier = time.monotonic(), _images(stage.manager)
         install.on_lab()
         if _images(stage.manager) == earlier:
-            print("Both commits make the same image, so nothing was upgraded.", flush=True)
+            print("NO UPGRADE WAS TRIED: both commits make the same image.", flush=True)
         wrong = _well(stage, _SIZES)
         print(f"all is well {time.monotonic() - begun:.0f} s after the upgrade began", flush=True)
         wrong += [f"{name} was restarted" for name, uid in before.items() if _uids(stage).get(name) != uid]

@@ -141,11 +141,13 @@ def test_a_wrong_cluster_keeps_its_account(stage: Stage) -> None:
 
 
 def asks_by(stage: Stage, kubeconfig: str) -> bool:
-    """Whether the controller asked west's API server by this token, of which it notes an identity with each request; kubectl did, too."""
+    """Whether the controller follows west by this token, of which west's API server notes an identity with each request; kubectl and
+    `join` asked by it, too, and follow nothing."""
     claims = membership.token_in(kubeconfig).split(".")[1]
     known = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
     lines = west(stage).kubeconfig.with_name("audit.log").read_text(errors="replace").splitlines()
-    return any(f'"JTI={known}"' in line and '"userAgent":"rayspan/' in line for line in lines)
+    signs = f'"JTI={known}"', '"userAgent":"rayspan/', '"verb":"watch"'
+    return any(all(sign in line for sign in signs) for line in lines)
 
 
 def standing(stage: Stage) -> dict[str, str]:

@@ -87,6 +87,7 @@ def test_who_may_create_rayclusters_there_submits_one_and_deletes_it(
         yaml.safe_dump(ray_cluster("mine", stage.name, {"workers": 2})),
     )
     _bound(stage, "edit")
+    wait(lambda: _may(mine, "create", "configmaps"), 30, "that right is there")
     with pytest.raises(LabError, match="cannot create resource"):
         mine.apply(made)
     _bound(stage, "kueue-raycluster-editor-role")

@@ -269,7 +269,9 @@ def test_when_a_token_ends(left: timedelta, said: str) -> None:
 )
 def test_a_token_that_ends_soon_is_told_of_with_its_day(left: timedelta | None, day: str) -> None:
     said = membership.notice("east", None if left is None else NOW + left, NOW)
-    assert said == (f"Its token ends on {day}: renew it by `kubectl rayspan rotate east`." if day else "")
+    assert said == (
+        f"Its token ends on {day}: renew it by `kubectl rayspan rotate east --worker-context CONTEXT`." if day else ""
+    )
 
 
 def test_a_notice_is_the_same_all_day() -> None:

@@ -2,8 +2,9 @@
 
 First its workers leave, as in a drain; nothing is deleted before the last one is gone. Then go the WorkerCluster and the Secret, and last
 the account of the worker cluster with all that it was given. It asks nobody for a yes, as no verb of kubectl does: what may be lost, the
-workers, is waited for, and all else is made again by `join`. It may be stopped, or die, at any point: the same command goes on. Exit code
-0: nothing is left; 3: it is not empty yet, and nothing was deleted; 2: the command line is wrong; 1: anything else.
+workers, is waited for; all else is made again by `join`, and the right to logs and commands by who gave it. It may be stopped, or die, at
+any point: the same command goes on. Exit code 0: nothing is left; 3: it is not empty yet, and nothing was deleted; 2: the command line is
+wrong; 1: anything else.
 """
 
 import argparse

@@ -143,6 +143,8 @@ class _Followed:
         except Unusable as error:
             if self._open or self._done:
                 return (), True  # it was deleted meanwhile
+            if _names_job(self._given.what):
+                raise
             raise Unusable(
                 f"{error} There is no pod of that name either; `kubectl get pods` lists those there are."
             ) from None

@@ -37,7 +37,7 @@ class Adviser:
         if not self._known.sure:
             return []
         try:
-            return warnings.bounded(await self._found(raw), str(raw.get("kind")))
+            return warnings.bounded(await self._found(raw))
         except (
             *UNREADABLE,
             RecursionError,

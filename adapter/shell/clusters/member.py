@@ -310,7 +310,7 @@ def _is_refusal(error: Exception) -> bool:
 def _sentence(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
         renew = (
-            f"run `kubectl rayspan rotate {name}` with --worker-context"
+            f"run `kubectl rayspan rotate {name} --worker-context CONTEXT`"
             if spec.source.kube_config
             else "renew the Secret"
         )

@@ -244,7 +244,7 @@ def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
     assert found["message"] == "Its API server answers and its queues are read. But no claim can be held."
 
 
-_ENDS = "Its token ends on 2027-02-25: renew it by `kubectl rayspan rotate east`."
+_ENDS = "Its token ends on 2027-02-25: renew it by `kubectl rayspan rotate east --worker-context CONTEXT`."
 _WELL = "Its API server answers and its queues are read."
 
 

@@ -62,7 +62,7 @@ def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"kubeConfig": {"secretRef": {"name": "east"}}}, "run `kubectl rayspan rotate east` with --worker-context"),
+        ({"kubeConfig": {"secretRef": {"name": "east"}}}, "run `kubectl rayspan rotate east --worker-context CONTEXT`"),
         ({"multiKueueClusterRef": {"name": "east"}}, "renew the Secret"),
         ({"clusterProfileRef": {"name": "east"}}, "renew the Secret"),
     ],

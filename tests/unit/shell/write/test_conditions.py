@@ -80,5 +80,7 @@ async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: i
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
     writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
     await writer.cluster("ending")
-    sentence = f"Its token ends on {ends:%Y-%m-%d}: renew it by `kubectl rayspan rotate ending`."
+    sentence = (
+        f"Its token ends on {ends:%Y-%m-%d}: renew it by `kubectl rayspan rotate ending --worker-context CONTEXT`."
+    )
     assert [sentence in one["message"] for one in written[0]["status"]["conditions"]] == [told, told]
