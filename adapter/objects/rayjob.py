@@ -309,7 +309,7 @@ def _worker(group: object, where: str, faults: list[str]) -> tuple[PodSet | None
     count = _count(found, where, faults)
     sound = found if count is not None else {key: one for key, one in found.items() if key not in _NUMBERS}
     if (template := _tried(faults, None, _worker_template, found, where, faults)) is None:
-        return None, sound
+        return None, {key: one for key, one in sound.items() if key != "labels"}  # whose zone the template is to have
     # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
     return PodSet(name.lower(), 1 if count is None else count, template, frozenset()), sound
 
