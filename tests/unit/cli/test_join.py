@@ -212,7 +212,7 @@ async def test_a_cluster_joins(both: Both) -> None:
     assert token.endswith(f" UTC, in 90 days. Renew it before, by `{again}`.")
     assert connected == "WorkerCluster east is connected."
     assert queue.startswith(
-        "Next: In the manager, namespace research has no LocalQueue whose ClusterQueue lists our AdmissionCheck"
+        "Next: In the manager, namespace research has no LocalQueue yet whose ClusterQueue lists our AdmissionCheck"
     )
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
     here = f"--worker-cluster east -n research --kubeconfig {both.files[0]}"
