@@ -196,7 +196,12 @@ def notice(name: str, end: datetime | None, now: datetime) -> str:
     there is time, or where nothing is known."""
     if end is None or end - now >= NOTICE:
         return ""
-    return f"Its token ends on {end:%Y-%m-%d}: renew it by `kubectl rayspan rotate {name} --worker-context CONTEXT`."
+    return f"Its token ends on {end:%Y-%m-%d}: renew it by {renewal(name)}."
+
+
+def renewal(name: str) -> str:
+    """What to type for a fresh token of a WorkerCluster that has joined."""
+    return f"`kubectl rayspan rotate {name} --worker-context CONTEXT`"
 
 
 def kept(one: Membership, found: Found, there: Address, now: datetime) -> Token | None:

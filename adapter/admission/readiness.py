@@ -6,7 +6,7 @@ said on each of them: a link that comes and goes would else be told on every pol
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adapter import names
 from adapter.admission.policy import Chosen, Written, usable
@@ -45,22 +45,22 @@ def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring:
     unclaimed = unguarded and told[0] == names.NOT_CLAIMED
     if told[0] != names.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
         return Readiness("False", *told)
+    found = _of_seen(cluster, cut_off)
+    if unclaimed and found.reason == READY:
+        return Readiness("True", *told)
+    return replace(found, message=f"{found.message} {expiring}".rstrip())  # what Connected says has it already
+
+
+def _of_seen(cluster: Raw, cut_off: str) -> Readiness:
+    """The same of one that is seen, and to which new workers would be sent."""
     if cut_off:
-        return Readiness(
-            "False", str(condition(cluster, names.REACHABLE).get("reason") or ""), f"{cut_off} {expiring}".rstrip()
-        )
+        return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
     spec = cluster.get("spec") or {}
     if spec.get("draining"):
-        return Readiness(
-            "True",
-            DRAINING,
-            f"It is drained: its workers are moved away, and no new ones go there. {expiring}".rstrip(),
-        )
+        return Readiness("True", DRAINING, "It is drained: its workers are moved away, and no new ones go there.")
     if spec.get("cordoned"):
-        return Readiness("True", CORDONED, f"It is cordoned: no new workers go there. {expiring}".rstrip())
-    if unclaimed:
-        return Readiness("True", *told)
-    return Readiness("True", READY, f"New workers may go there. {expiring}".rstrip())
+        return Readiness("True", CORDONED, "It is cordoned: no new workers go there.")
+    return Readiness("True", READY, "New workers may go there.")
 
 
 def of_policy(policy: Raw, written: Written) -> Readiness:

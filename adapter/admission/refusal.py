@@ -12,12 +12,11 @@ from itertools import chain, islice
 from adapter import names
 from adapter.admission import portability
 from adapter.admission.policy import Chosen
-from adapter.objects import raycluster, rayjob
+from adapter.objects import raycluster, rayjob, specs
 from adapter.objects.placement import placement_name
 from adapter.objects.raw import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
 
-MOST_COUNTED = 100  # of all that is told of one object: more faults than that have one cause, and each costs time
 AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
 _CHANGED = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
@@ -66,7 +65,7 @@ def others(
     assert work.job is not None
     last = _needs_all(work.job.kind, job, chosen).rstrip(".")
     found = chain(every(work, job, podsets, chosen, clusters), [last] if last else [])
-    return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, MOST_COUNTED)]
+    return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, specs.MOST_TOLD)]
 
 
 def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]:

@@ -172,12 +172,12 @@ def _told(raw: Raw, found: Look, queue: str, seen: Seen, now: datetime) -> tuple
     """What is wrong with a job in one of our queues, each once: what keeps it from being read, and all that can be judged beside."""
     said = dict.fromkeys(found.faults)
     try:
-        for why in islice(_of_dispatched(raw, found.asked, queue, seen, now), refusal.MOST_COUNTED):
+        for why in islice(_of_dispatched(raw, found.asked, queue, seen, now), specs.MOST_TOLD):
             said[f"{_who(raw)}: {why}."] = None
     except (*UNREADABLE, RecursionError):
         if not said:
             raise
-    return tuple(said)[: refusal.MOST_COUNTED]
+    return tuple(said)[: specs.MOST_TOLD]
 
 
 def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: datetime) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _said(why: str) -> tuple[str, ...]:
 
 
 def _bounded(why: Iterator[str]) -> tuple[str, ...]:
-    return tuple(islice(why, refusal.MOST_COUNTED))
+    return tuple(islice(why, specs.MOST_TOLD))
 
 
 def _unscheduled(pod: Raw) -> dict[str, Any]:

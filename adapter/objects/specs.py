@@ -34,7 +34,7 @@ _HOST_AND_PORT = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:(?P<port>[1-9][0-9]{0,4}))?"
 )
 _LAST_PORT = 65535
-_MOST_TOLD = 100  # more faults than that have one cause
+MOST_TOLD = 100  # of all that is told of one object: more faults than that have one cause, and each costs time
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -259,7 +259,7 @@ def _parse(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
         return model.model_validate(raw.get("spec") or {})
     except ValidationError as error:
         whose = f"{kind} {(raw.get('metadata') or {}).get('name')}"
-        raise Invalid(*(f"{whose}: {_told(model, one)}." for one in islice(error.errors(), _MOST_TOLD))) from None
+        raise Invalid(*(f"{whose}: {_told(model, one)}." for one in islice(error.errors(), MOST_TOLD))) from None
 
 
 def _told(model: type[_Spec], fault: Mapping[str, Any]) -> str:

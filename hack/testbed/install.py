@@ -176,14 +176,20 @@ def hand_over(manager: Cluster, name: str, kubeconfig: str) -> None:
 
 def _renew(manager: Cluster, image: str) -> None:
     """Restart the controller if a pod of it runs another image than this one."""
-    running = (
-        status.get("imageID")
-        for pod in manager.items("pods", names.SYSTEM_NAMESPACE, PODS)
-        if "deletionTimestamp" not in pod["metadata"]
-        for status in pod["status"].get("containerStatuses") or ()
-    )
-    if any(found and found != image for found in running):
+    if running(manager) - {image}:
         manager.kubectl("-n", names.SYSTEM_NAMESPACE, "rollout", "restart", f"deployment/{CONTROLLER}")
+
+
+def running(manager: Cluster) -> set[str]:
+    """The ids of the images that the controller's pods run, without those that end."""
+    pods = manager.items("pods", names.SYSTEM_NAMESPACE, PODS)
+    there = (pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
+    return {
+        status["imageID"]
+        for pod in there
+        for status in pod["status"].get("containerStatuses") or ()
+        if status.get("imageID")
+    }
 
 
 def _await(cluster: Cluster, applied: Iterable[str]) -> None:

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from adapter import names
 from hack.lab.base import sidebyside
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError, step, told
 from hack.testbed import deployment, install
-from hack.testbed.clusters import Cluster, Clusters, wait
+from hack.testbed.clusters import Clusters, wait
 from hack.testbed.stage import Stage
 from hack.trials.chaos import invariants, snapshot
 from hack.trials.sampler import CopySampler
@@ -59,9 +58,9 @@ def _course(fleet: Clusters, stage: Stage) -> list[str]:
     before = _uids(stage)
     sampler = CopySampler([fleet.workers[name] for name in stage.clusters], stage.name)
     with sampler:
-        begun, earlier = time.monotonic(), _images(stage.manager)
+        begun, earlier = time.monotonic(), install.running(stage.manager)
         install.on_lab()
-        if _images(stage.manager) == earlier:
+        if install.running(stage.manager) == earlier:
             print("NO UPGRADE WAS TRIED: both commits make the same image.", flush=True)
         wrong = _well(stage, _SIZES)
         print(f"all is well {time.monotonic() - begun:.0f} s after the upgrade began", flush=True)
@@ -103,13 +102,6 @@ def _well(stage: Stage, sizes: dict[str, int]) -> list[str]:
         if not found or time.monotonic() > deadline:
             return [f"{one.kind}: {one.text}" for one in found]
         time.sleep(0.2)
-
-
-def _images(manager: Cluster) -> set[str]:
-    """The images of the controllers that run."""
-    pods = manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)
-    there = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    return {status["imageID"] for pod in there for status in pod["status"].get("containerStatuses") or ()}
 
 
 def _uids(stage: Stage) -> dict[str, str]:

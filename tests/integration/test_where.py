@@ -33,8 +33,7 @@ def scientist(stage: Stage, tmp_path: Path) -> Path:
     manager = stage.manager
     stage.build({"east": 2, "west": 2})
     manager.kubectl("-n", stage.name, "create", "serviceaccount", USER)
-    account = f"--serviceaccount={stage.name}:{USER}"
-    manager.kubectl("-n", stage.name, "create", "rolebinding", USER, "--clusterrole=view", account)
+    _bound(stage, "view")
     token = manager.kubectl("-n", stage.name, "create", "token", USER).strip()
     config = json.loads(manager.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
     config["users"][0]["user"] = {"token": token}
@@ -82,10 +81,8 @@ def test_who_may_create_rayclusters_there_submits_one_and_deletes_it(
     stage: Stage, running: Controller, scientist: Path
 ) -> None:
     """As docs/joining.md gives a team its rights: `edit` is not enough, and Kueue's own role is."""
-    mine, made = (
-        replace(stage.manager, kubeconfig=scientist),
-        yaml.safe_dump(ray_cluster("mine", stage.name, {"workers": 2})),
-    )
+    mine = replace(stage.manager, kubeconfig=scientist)
+    made = yaml.safe_dump(ray_cluster("mine", stage.name, {"workers": 2}))
     _bound(stage, "edit")
     wait(lambda: _may(mine, "create", "configmaps"), 30, "that right is there")
     with pytest.raises(LabError, match="cannot create resource"):

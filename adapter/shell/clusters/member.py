@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from adapter import names
+from adapter import membership, names
 from adapter.admission.conditions import STEADY_AFTER
 from adapter.admission.identity import Known
 from adapter.objects import slim
@@ -309,11 +309,7 @@ def _is_refusal(error: Exception) -> bool:
 
 def _sentence(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
-        renew = (
-            f"run `kubectl rayspan rotate {name} --worker-context CONTEXT`"
-            if spec.source.kube_config
-            else "renew the Secret"
-        )
+        renew = f"run {membership.renewal(name)}" if spec.source.kube_config else "renew the Secret"
         return f"it does not accept the kubeconfig's token or certificate, which may have ended; {renew}"
     if isinstance(error, ApiError) and error.status == 403:
         bind = "" if spec.source.kube_config else " and bind its ClusterRoles to that account"

@@ -44,9 +44,17 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
     ],
 )
 async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict[str, str], ready: str) -> None:
-    sight, written = stores.Sight({"unclaimed": 4}), list[Raw]()
+    sight = stores.Sight({"unclaimed": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("unclaimed")])
     sight.members["unclaimed"].claim = cast(Any, SimpleNamespace(**claim))
+    written = await _written(sight, "unclaimed")
+    told = {one["type"]: (one["status"], one["reason"]) for one in written[0]["status"]["conditions"]}
+    assert told == {names.CONNECTED: ("True", names.NOT_CLAIMED), names.READY: (ready, names.NOT_CLAIMED)}
+
+
+async def _written(sight: stores.Sight, name: str) -> list[Raw]:
+    """What is written of a WorkerCluster's status after one look."""
+    written = list[Raw]()
 
     async def merge(_: str, patch: Raw) -> Raw:
         written.append(patch)
@@ -56,30 +64,20 @@ async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict
     fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.members, reconcile=_nothing)
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
     writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
-    await writer.cluster("unclaimed")
-    told = {one["type"]: (one["status"], one["reason"]) for one in written[0]["status"]["conditions"]}
-    assert told == {names.CONNECTED: ("True", names.NOT_CLAIMED), names.READY: (ready, names.NOT_CLAIMED)}
+    await writer.cluster(name)
+    return written
 
 
 @pytest.mark.parametrize(("days", "told"), [(13, True), (15, False)])
 async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: int, told: bool) -> None:
-    sight, written = stores.Sight({"ending": 4}), list[Raw]()
+    sight = stores.Sight({"ending": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("ending")])
     ends = datetime.now(UTC) + timedelta(days=days)
     signs = {names.TOKEN_ENDS_ANNOTATION: timestamp(ends)}
     sight.manager.secrets.replace(
         [{"metadata": {"name": "ending", "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}}]
     )
-
-    async def merge(_: str, patch: Raw) -> Raw:
-        written.append(patch)
-        return {}
-
-    sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
-    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.members, reconcile=_nothing)
-    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
-    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
-    await writer.cluster("ending")
+    written = await _written(sight, "ending")
     sentence = (
         f"Its token ends on {ends:%Y-%m-%d}: renew it by `kubectl rayspan rotate ending --worker-context CONTEXT`."
     )
