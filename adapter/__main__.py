@@ -4,7 +4,7 @@ import os
 import sys
 
 from adapter.cli import completion
-from adapter.cli.verbs.parser import parser
+from adapter.cli.commands.parser import parser
 
 _INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
 _UNREAD = (

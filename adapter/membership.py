@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from adapter import names
-from adapter.objects.raw import UNREADABLE, Raw, annotation, key_of, meta, moment, timestamp
+from adapter.objects.unstructured import UNREADABLE, Raw, annotation, key_of, meta, moment, timestamp
 
 # A quarter of a year, which is what people renew certificates by who do it by hand: rarely enough to be done, and a kubeconfig
 # that was stolen unseen is worth nothing a season later.

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import Raw, key_of, meta, moment, uid_of
+from adapter.objects.unstructured import Raw, key_of, meta, moment, uid_of
 
 LOG, EXEC, PORT_FORWARD = "log", "exec", "portforward"
 SUBRESOURCES: Final = (LOG, EXEC, PORT_FORWARD)

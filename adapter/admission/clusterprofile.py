@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import UNREADABLE, Raw, quoted
+from adapter.objects.unstructured import UNREADABLE, Raw, quoted
 
 FIELD = "spec.source.clusterProfileRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"

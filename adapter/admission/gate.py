@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, meta, moment
+from adapter.objects.unstructured import Raw, meta, moment
 
 _SELECTOR = {"matchExpressions": [{"key": names.PLACEMENT_LABEL, "operator": "Exists"}]}
 _RULE = {"apiGroups": "", "apiVersions": "v1", "operations": "CREATE", "resources": "pods"}  # what one rule must reach

@@ -7,7 +7,7 @@ rights there than we do, and each of us tells of its own trouble.
 from adapter import names
 from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
-from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.unstructured import UNREADABLE, Raw
 
 FIELD = "spec.source.multiKueueClusterRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"

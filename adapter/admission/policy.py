@@ -11,8 +11,8 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects import specs as api
-from adapter.objects.raw import UNREADABLE, Raw, key_of, meta
 from adapter.objects.selectors import selects
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of, meta
 
 
 def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:

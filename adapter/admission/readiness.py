@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from adapter import names
 from adapter.admission.policy import Chosen, Written, usable
 from adapter.objects import specs
-from adapter.objects.raw import Raw, condition, key_of
+from adapter.objects.unstructured import Raw, condition, key_of
 
 READY = names.READY  # the reason of what is ready, too
 CORDONED = "Cordoned"  # reasons of a WorkerCluster that is ready all the same,

@@ -11,12 +11,12 @@ from datetime import datetime
 from itertools import islice
 
 from adapter import names
-from adapter.admission import queuelayout, refusal
+from adapter.admission import job_validation, queue_layout
 from adapter.admission.policy import Chosen, Written, policy, resolve
 from adapter.admission.readiness import none_chosen, of_policy
 from adapter.objects import admissioncheck, rayjob, rayservice, specs
-from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, Raw, key_of, label, quoted
 from adapter.objects.rayjob import Asked, Look
+from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw, key_of, label, quoted
 from adapter.objects.workload import PodSet, Workload, workload
 
 # An API server passes 4096 characters on, of all webhooks together, and cuts each to 256 where there are more
@@ -186,12 +186,12 @@ def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: d
     checks = admissioncheck.listed(cluster_queue)
     check = _our_checks(cluster_queue, seen)[0]
     controllers = {name: admissioncheck.controller(seen.checks.get(name) or {}) for name in checks}
-    if rival := queuelayout.rivals(f"ClusterQueue {key_of(cluster_queue)[1]}", controllers):
+    if rival := queue_layout.rivals(f"ClusterQueue {key_of(cluster_queue)[1]}", controllers):
         yield rival.rstrip(".")
     chosen, problem = _policy(seen.checks[check], seen.written)
     if problem:
         yield problem.rstrip(".")
-    if raw.get("kind") == names.RAY_SERVICE and (why := refusal.of_service(raw)):
+    if raw.get("kind") == names.RAY_SERVICE and (why := job_validation.of_service(raw)):
         yield why
     if asked:
         work = workload(rayjob.workload(asked, queue, checks, _flavors(cluster_queue), 0, now))
@@ -202,8 +202,8 @@ def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: d
 def _of_work(work: Workload, asked: Asked, podsets: list[PodSet], chosen: Chosen | None, seen: Seen) -> Iterator[str]:
     """What its user must take out of it, and that a part of its workers would wait for ever."""
     clusters = [one for one in seen.written.clusters if chosen and key_of(one)[1] in chosen.clusters]
-    yield from refusal.every(work, asked.raw, podsets, chosen, clusters)
-    if chosen and chosen.policy.gang == "BestEffort" and (why := refusal.waits_for_all(asked.kind, asked.raw)):
+    yield from job_validation.every(work, asked.raw, podsets, chosen, clusters)
+    if chosen and chosen.policy.gang == "BestEffort" and (why := job_validation.waits_for_all(asked.kind, asked.raw)):
         yield why.rstrip(".")
 
 

@@ -9,9 +9,9 @@ import logging
 import signal
 import sys
 
-from adapter.shell import guard, logs
-from adapter.shell.access import certificate, server, sweep
-from adapter.shell.controller import servers
+from adapter.shell import log_formatters, supervise
+from adapter.shell.access import access_server, grant_sweep, self_signed
+from adapter.shell.controller import http_servers
 from adapter.shell.kube.client import Client
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def main(port: int, health_port: int, *, log_format: str = "text") -> int:
     """Run the access server; returns the exit code."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logs.FORMATS[log_format])
+    handler.setFormatter(log_formatters.FORMATS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
     return asyncio.run(_run(port, health_port))
@@ -30,15 +30,15 @@ async def _run(port: int, health_port: int) -> int:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(guard.unawaited)
+    loop.set_exception_handler(supervise.unawaited)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     manager = await Client.local()
     serving = []
     try:
-        serving.append(await server.serve(manager, await certificate.own(), port))
-        serving.append(await servers.serve_health(lambda: "", health_port))
-        await guard.guarded("sweep", lambda: sweep.run(manager))
-    except certificate.NoCertificate as error:
+        serving.append(await access_server.serve(manager, await self_signed.own(), port))
+        serving.append(await http_servers.serve_health(lambda: "", health_port))
+        await supervise.guarded("sweep", lambda: grant_sweep.run(manager))
+    except self_signed.NoCertificate as error:
         log.error("there is no certificate to serve with: %s", error)
         return 1
     except asyncio.CancelledError:

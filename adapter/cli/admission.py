@@ -8,13 +8,13 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.shell import guard, logs
-from adapter.shell.admission import certificate, webhooks
-from adapter.shell.admission.adviser import Adviser
-from adapter.shell.admission.known import Known
-from adapter.shell.admission.server import Server
+from adapter.shell import log_formatters, supervise
+from adapter.shell.admission import webhook_certificate, webhooks
+from adapter.shell.admission.admission_server import Server
+from adapter.shell.admission.object_warnings import Adviser
+from adapter.shell.admission.warning_cache import Known
 from adapter.shell.certificate import Certificate, NoCertificate
-from adapter.shell.controller import servers
+from adapter.shell.controller import http_servers
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 log = logging.getLogger(__name__)
@@ -32,16 +32,16 @@ def main(port: int, health_port: int, folder: Path, *, log_format: str = "text")
 
 
 async def _run(server: Server, health_port: int) -> int:
-    asyncio.get_running_loop().set_exception_handler(guard.unawaited)
+    asyncio.get_running_loop().set_exception_handler(supervise.unawaited)
     async with AsyncExitStack() as cleanup:
         client = await Client.local()
         cleanup.push_async_callback(client.close)
-        health = await servers.serve_health(
+        health = await http_servers.serve_health(
             lambda: "" if server.listens else "the webhooks are not served yet", health_port
         )
         cleanup.push_async_callback(health.cleanup)
         known = Known(client)
-        following = asyncio.create_task(guard.guarded("queues and clusters", known.run, broke=known.broken))
+        following = asyncio.create_task(supervise.guarded("queues and clusters", known.run, broke=known.broken))
         cleanup.callback(following.cancel)
         await webhooks.serve(server, Adviser(known, client))  # it hears SIGTERM itself
     return 0
@@ -56,7 +56,7 @@ def make_certificate(*, log_format: str = "text") -> int:
 async def _make_certificate() -> int:
     client = await Client.local()
     try:
-        await certificate.ensure(client)
+        await webhook_certificate.ensure(client)
     except (ApiError, Unreachable) as error:
         log.error("the certificate cannot be put in its place: %s", error)
         return 1
@@ -67,5 +67,5 @@ async def _make_certificate() -> int:
 
 def _log(log_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logs.FORMATS[log_format])
+    handler.setFormatter(log_formatters.FORMATS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -9,14 +9,14 @@ import asyncio
 from datetime import UTC, datetime
 
 from adapter import names
-from adapter.cli import common, policies
+from adapter.cli import common, policy_objects
 from adapter.cli.common import DONE, TROUBLE, as_lines
-from adapter.cli.look import Look
-from adapter.objects.raw import Raw
+from adapter.cli.manager_reader import Look
+from adapter.diagnosis import dispatch_check
+from adapter.diagnosis.job_document import Document
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LEASES, WORKER_CLUSTERS
-from adapter.whereabouts import dispatching
-from adapter.whereabouts.document import Document
 
 STOPPED = 3
 # A leader renews its Lease every two seconds; one that is late by as much again is seen.
@@ -38,8 +38,8 @@ async def _looked(client: Client) -> Document:
     look = Look(client)
     clusters = await look.all(WORKER_CLUSTERS)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
-    found = await policies.written(look, clusters)
-    return dispatching.document(queues, checks, found, await _leaderless(look), look.unread, look.lacks)
+    found = await policy_objects.written(look, clusters)
+    return dispatch_check.document(queues, checks, found, await _leaderless(look), look.unread, look.lacks)
 
 
 async def _leaderless(look: Look) -> str:
@@ -48,12 +48,12 @@ async def _leaderless(look: Look) -> str:
     A Lease that seems old is looked at for a while: it is renewed by a clock that need not agree with this machine's.
     """
     first = await _lease(look)
-    said = dispatching.leaderless(first, datetime.now(UTC))
+    said = dispatch_check.leaderless(first, datetime.now(UTC))
     if LEASES.plural in look.unread or not said:
         return ""
-    for _ in range(LOOKS if dispatching.is_held(first) else 0):
+    for _ in range(LOOKS if dispatch_check.is_held(first) else 0):
         await asyncio.sleep(PAUSE_SECONDS)
-        if dispatching.is_renewed(first, await _lease(look)):
+        if dispatch_check.is_renewed(first, await _lease(look)):
             return ""
     return said
 

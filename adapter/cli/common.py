@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from adapter.diagnosis.job_document import Document
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
-from adapter.whereabouts.document import Document
 
 T = TypeVar("T")
 Row = Sequence[str]

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from adapter.cli.verbs.options import FILE
+from adapter.cli.commands.options import FILE
 
 ASK: Final = "__complete"  # the word after the program's name by which a shell asks
 _FILES, _NO_FILES = ":0", ":4"  # as cobra numbers them, by which kubectl reads what its plugins answer

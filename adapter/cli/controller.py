@@ -11,12 +11,12 @@ from pathlib import Path
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter.shell import guard, heap, logs
+from adapter.shell import gc_tuning, log_formatters, supervise
 from adapter.shell.certificate import Certificate, NoCertificate
-from adapter.shell.controller import servers
+from adapter.shell.controller import http_servers
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease, Lost
-from adapter.shell.controller.measure import Census
+from adapter.shell.controller.measurements import Census
 from adapter.shell.kube.client import Client
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def main(
 ) -> int:
     """Run the controller; returns the exit code. `metrics`: over TLS, with the certificate in that folder, on that port."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logs.FORMATS[log_format])
+    handler.setFormatter(log_formatters.FORMATS[log_format])
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
     try:
         secured = (Certificate(metrics[0]), metrics[1]) if metrics else None
@@ -47,21 +47,21 @@ async def _run(port: int, plan_port: int, leader_elect: bool, secured: tuple[Cer
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(guard.unawaited)
+    loop.set_exception_handler(supervise.unawaited)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     election = await Client.local()
     lease = Lease(election, _name()) if leader_elect else None
     client = await Client.local(lease.may_write) if lease else await Client.local()
-    heap.rarely()
-    engine = Engine(client, lease, heap.settled)
+    gc_tuning.rarely()
+    engine = Engine(client, lease, gc_tuning.settled)
     REGISTRY.register(Census(engine.manager))
     serving = [
         # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await servers.serve_health(lambda: engine.manager.unready, port, metrics=not secured),
-        await servers.serve_plans(lambda: engine.preview, plan_port),
+        await http_servers.serve_health(lambda: engine.manager.unready, port, metrics=not secured),
+        await http_servers.serve_plans(lambda: engine.preview, plan_port),
     ]
     if secured:
-        serving.append(await servers.serve_metrics(*secured))
+        serving.append(await http_servers.serve_metrics(*secured))
     code = 0
     try:
         await engine.run()

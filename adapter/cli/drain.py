@@ -13,10 +13,10 @@ import sys
 from adapter import names
 from adapter.cli import common, cordon
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.gang.drain import Stay, document, news, stays, total
-from adapter.objects.raw import Key, Raw, condition, meta, uid_of
+from adapter.gang.drain_order import Stay, document, news, stays, total
+from adapter.objects.unstructured import Key, Raw, condition, meta, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.kube.pages import listed
+from adapter.shell.kube.pagination import listed
 from adapter.shell.kube.resources import PLACEMENTS, PODS, WORKER_CLUSTERS
 
 # Between two looks at four small lists. A worker takes ten times as long to leave, and a person sees no delay.

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.cli import common, plantable
+from adapter.cli import common, plan_table
 from adapter.cli.common import TROUBLE, USAGE, complain
-from adapter.cli.plantable import Answer
+from adapter.cli.plan_table import Answer
 from adapter.objects import rayservice
-from adapter.objects.raw import UNREADABLE
 from adapter.objects.rayjob import MOST_ASKED_BYTES, Unusable
+from adapter.objects.unstructured import UNREADABLE
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.userfile import default_namespace
+from adapter.shell.kube.user_kubeconfig import default_namespace
 
 FITS, DOES_NOT_FIT = 0, 3
 
@@ -69,10 +69,10 @@ def _job(text: str) -> dict[str, Any]:
 
 
 def _of_service(service: dict[str, Any]) -> dict[str, Any]:
-    from adapter.admission import refusal  # it brings pydantic
+    from adapter.admission import job_validation  # it brings pydantic
 
     try:
-        why = refusal.of_service(service)
+        why = job_validation.of_service(service)
     except UNREADABLE:
         raise Unusable(
             "The RayService cannot be read; `kubectl apply --dry-run=server` says what is wrong with it."
@@ -130,4 +130,4 @@ def explained(error: ApiError) -> str:
 
 
 def _printed(answer: Answer, output: str) -> str:
-    return plantable.render(answer) if output == "table" else common.written(answer, output)
+    return plan_table.render(answer) if output == "table" else common.written(answer, output)

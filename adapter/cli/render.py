@@ -14,15 +14,15 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.admission import portability, refusal
+from adapter.admission import job_validation, pod_validation
 from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
-from adapter.cli.poddiff import changes
+from adapter.cli.pod_diff import changes
 from adapter.objects import rayservice, specs
-from adapter.objects.raw import UNREADABLE, Raw, label, meta
 from adapter.objects.rayjob import Unusable
-from adapter.rewrite import groupworkload, rewriter, stripping
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.objects.unstructured import UNREADABLE, Raw, label, meta
+from adapter.rewrite import group_workload, rewriter, stripping
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 
 REFUSED = 3
@@ -85,13 +85,13 @@ def _read(raw: Raw, account_given: bool) -> Iterator[Found]:
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
             bare = {**raw, "spec": _unscheduled(raw)}
-            why = chain(portability.reasons(bare, account_given=account_given), _said(portability.of_pod(raw)))
+            why = chain(pod_validation.reasons(bare, account_given=account_given), _said(pod_validation.of_pod(raw)))
             yield Found(where, raw, _bounded(why))
         elif kind in names.RAY_KINDS:
             yield from _templates(raw, where, account_given)
         elif kind == names.RAY_SERVICE:
             found = rayservice.ray_cluster(raw)
-            yield from _templates(found, where, account_given, _said(refusal.of_service(raw)))
+            yield from _templates(found, where, account_given, _said(job_validation.of_service(raw)))
     except (*UNREADABLE, RecursionError):
         raise _unreadable(where) from None
 
@@ -114,11 +114,11 @@ def _templates(raw: Raw, where: str, account_given: bool, above: tuple[str, ...]
     """The workers of a job; `above` is what is wrong with what makes it."""
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = _bounded(chain(above, refusal.job_reasons(raw["kind"], raw)))
+    beside = _bounded(chain(above, job_validation.job_reasons(raw["kind"], raw)))
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
         why = _bounded(
-            chain(beside, portability.reasons(template, account_given=account_given), portability.marks(template))
+            chain(beside, pod_validation.reasons(template, account_given=account_given), pod_validation.marks(template))
         )
         yield Found(
             f"{where}: worker group {group.get('groupName')}", _as_pod(raw, group, template), why, template=True
@@ -147,7 +147,7 @@ def _as_pod(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
 def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> str:
     try:
         group = label(one.pod, names.RAY_GCS_GROUP_LABEL)
-        role = groupworkload.role(group)
+        role = group_workload.role(group)
         target = _target(one.pod, cluster, spec)
         slot = f"{cluster}/{target.round}/{role}/0"
         copy = rewriter.remote_pod(
@@ -158,7 +158,7 @@ def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> st
             total=1,
             slot=slot,
             anchor_uid=_NOBODY,
-            pod_group=groupworkload.name(target),
+            pod_group=group_workload.name(target),
             pull_secrets=(one.pod["spec"].get("imagePullSecrets") or ()) if one.template else (),
         )
         comments = [f"{one.where} in worker cluster {cluster}"]

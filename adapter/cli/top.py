@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter import names
-from adapter.cli import common, plan, policies
+from adapter.cli import common, plan, policy_objects
 from adapter.cli.common import DONE, Row, as_lines, columns
-from adapter.cli.look import Look
-from adapter.objects.raw import key_of
-from adapter.objects.workerpod import is_preassigned
+from adapter.cli.manager_reader import Look
+from adapter.diagnosis import dispatch_check, fleet_summary
+from adapter.diagnosis.job_document import Document
+from adapter.objects.unstructured import key_of
+from adapter.objects.worker_pod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
@@ -23,8 +25,6 @@ from adapter.shell.kube.resources import (
     PODS,
     WORKER_CLUSTERS,
 )
-from adapter.whereabouts import dispatching, fleet
-from adapter.whereabouts.document import Document
 
 # Each LocalQueue costs the controller a plan, and most lead to the same few ClusterQueues in the worker clusters.
 MOST_ASKED = 16
@@ -44,14 +44,14 @@ async def _fleet(client: Client) -> Document:
     clusters = await look.all(WORKER_CLUSTERS)
     pods = await look.all(PODS, labelSelector=names.PLACEMENT_LABEL)
     queues, checks = await look.all(CLUSTER_QUEUES), await look.all(ADMISSION_CHECKS)
-    written = await policies.written(look, clusters)
+    written = await policy_objects.written(look, clusters)
     stopped = (
-        "" if look.unread else dispatching.stopped(queues, checks, written)
+        "" if look.unread else dispatch_check.stopped(queues, checks, written)
     )  # else what may not be read would be taken for missing
     # Most have it written in them where they are, and then no plan is read.
     placements = await look.all(PLACEMENTS) if any(map(is_preassigned, pods)) else []
-    plans, notes = await _plans(client, look, fleet.dispatched(queues, checks))
-    found = fleet.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
+    plans, notes = await _plans(client, look, fleet_summary.dispatched(queues, checks))
+    found = fleet_summary.document(clusters, pods, placements, plans, [*look.unread.values(), *notes], stopped)
     return {**found, "unread": sorted(look.unread.keys() - look.lacks)}
 
 
@@ -64,7 +64,7 @@ async def _plans(
     plans: list[Mapping[str, Any]] = []
     notes: list[str] = []
     for namespace, name, queue in asked[:MOST_ASKED]:
-        answer, why = await _plan(client, namespace, fleet.sample(namespace, name, queues[queue]))
+        answer, why = await _plan(client, namespace, fleet_summary.sample(namespace, name, queues[queue]))
         if why:
             notes.append(f"Quota is not shown: {why}")
         if answer is None:  # it would be the same for all others

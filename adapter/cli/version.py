@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from adapter import __version__, names
 from adapter.cli import common, plan
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, quoted
+from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, quoted
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin

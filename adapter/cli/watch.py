@@ -14,13 +14,13 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from adapter.cli import jobfacts, ofservice, watchlines, wheretable
+from adapter.cli import job_reader, rayservice_report, watch_lines, where_table
 from adapter.cli.common import DONE, TROUBLE, complain
-from adapter.cli.jobfacts import Asked, Unread
-from adapter.cli.look import Look
+from adapter.cli.job_reader import Asked, Unread
+from adapter.cli.manager_reader import Look
+from adapter.diagnosis.job_document import Document, document
 from adapter.objects.rayjob import Unusable
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.whereabouts.document import Document, document
 
 # Between two looks, which are about eight small reads each. A worker takes longer to start, and a hundred people who watch shall not be
 # what an API server is busy with.
@@ -37,7 +37,7 @@ def main(given: argparse.Namespace) -> int:
             return complain(str(refused), TROUBLE)
 
     try:
-        return jobfacts.attempt(given, tell)
+        return job_reader.attempt(given, tell)
     except KeyboardInterrupt:
         return complain("No longer watching; the job goes on.", TROUBLE)
 
@@ -46,8 +46,8 @@ class _Watch:
     """One job that is watched, by its uid: another one of its name is not it."""
 
     def __init__(self, client: Client, given: argparse.Namespace, asked: Asked) -> None:
-        self._client, self._namespace = client, jobfacts.namespace(given)
-        self._which, self._uid = jobfacts.identity(asked)
+        self._client, self._namespace = client, job_reader.namespace(given)
+        self._which, self._uid = job_reader.identity(asked)
         self._screen = _Programs() if given.output == "json" else _Terminal() if sys.stdout.isatty() else _Lines()
         self._silent = False
 
@@ -56,7 +56,7 @@ class _Watch:
         while True:
             found = [document(facts) for facts in asked.jobs]
             self._screen.show(asked, found)
-            code = watchlines.ended(asked, found)
+            code = watch_lines.ended(asked, found)
             if code is not None:
                 return code
             again = await self._again()
@@ -69,7 +69,7 @@ class _Watch:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
-                found = await jobfacts.read(Look(self._client), self._namespace, self._which)
+                found = await job_reader.read(Look(self._client), self._namespace, self._which)
             except Unread:
                 raise
             except Unusable:
@@ -82,10 +82,10 @@ class _Watch:
                 self._silent = True
             else:
                 self._silent = False
-                return found if jobfacts.identity(found)[1] == self._uid else None
+                return found if job_reader.identity(found)[1] == self._uid else None
 
     def _gone(self) -> int:
-        if watchlines.ends_by_itself(self._which):
+        if watch_lines.ends_by_itself(self._which):
             return complain(f"{self._which} is gone, and how it ended was not seen.", TROUBLE)
         self._screen.note(f"{self._which} was deleted.")
         return DONE
@@ -101,7 +101,7 @@ class _Lines:
     def show(self, asked: Asked, found: Sequence[Document]) -> None:
         """Show what is so now."""
         seconds = (datetime.now(UTC) - self._begun).total_seconds()
-        lines = watchlines.lines(asked, found)
+        lines = watch_lines.lines(asked, found)
         for line in lines:
             if line not in self._last:
                 print(f"{seconds:4.0f} s  {line}", flush=True)
@@ -122,9 +122,9 @@ class _Terminal:
     def show(self, asked: Asked, found: Sequence[Document]) -> None:
         """Draw what is so now."""
         now, size = datetime.now(UTC), shutil.get_terminal_size()
-        tree = ofservice.rendered(asked, [wheretable.render(one, now) for one in found]).splitlines()
+        tree = rayservice_report.rendered(asked, [where_table.render(one, now) for one in found]).splitlines()
         room = size.lines - 3  # below it two lines, and the one that the cursor is in: who fills the last one scrolls
-        lines = tree if len(tree) <= room else watchlines.lines(asked, found)[:room]
+        lines = tree if len(tree) <= room else watch_lines.lines(asked, found)[:room]
         picture = [*lines, "", f"{(now - self._begun).total_seconds():.0f} s; Ctrl-C stops the watching, not the job."]
         up = f"\033[{self._height}F" if self._height else ""
         # A line that is wrapped would spoil the count of lines.
@@ -146,7 +146,7 @@ class _Programs:
 
     def show(self, asked: Asked, found: Sequence[Document]) -> None:
         """Print it if it is news."""
-        now = ofservice.document(asked, found)
+        now = rayservice_report.document(asked, found)
         if now != self._last:
             print(json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **now}), flush=True)
         self._last = now

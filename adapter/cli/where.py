@@ -6,11 +6,11 @@ Exit code 0: it is shown; 2: there is no such job; 1: the manager cannot be aske
 import argparse
 from datetime import UTC, datetime
 
-from adapter.cli import common, jobfacts, ofservice, wheretable
+from adapter.cli import common, job_reader, rayservice_report, where_table
 from adapter.cli.common import DONE
-from adapter.cli.jobfacts import Asked
+from adapter.cli.job_reader import Asked
+from adapter.diagnosis.job_document import document
 from adapter.shell.kube.client import Client
-from adapter.whereabouts.document import document
 
 
 def main(given: argparse.Namespace) -> int:
@@ -19,9 +19,9 @@ def main(given: argparse.Namespace) -> int:
     async def tell(_: Client, asked: Asked) -> int:
         found, now = [document(facts) for facts in asked.jobs], datetime.now(UTC)
         if given.output == "table":
-            print(ofservice.rendered(asked, [wheretable.render(one, now) for one in found]), end="")
+            print(rayservice_report.rendered(asked, [where_table.render(one, now) for one in found]), end="")
         else:
-            print(common.written(ofservice.document(asked, found), given.output), end="")
+            print(common.written(rayservice_report.document(asked, found), given.output), end="")
         return DONE
 
-    return jobfacts.attempt(given, tell)
+    return job_reader.attempt(given, tell)

@@ -7,16 +7,16 @@ manager cannot be asked. Of a RayService it is that of its RayCluster which is w
 import argparse
 from typing import Any
 
-from adapter.cli import common, jobfacts, ofservice, plan, plantable
+from adapter.cli import common, job_reader, plan, plan_table, rayservice_report
 from adapter.cli.common import as_lines, columns
-from adapter.cli.jobfacts import Asked
-from adapter.cli.plantable import Answer
-from adapter.cli.wheretable import verdict
+from adapter.cli.job_reader import Asked
+from adapter.cli.plan_table import Answer
+from adapter.cli.where_table import verdict
+from adapter.diagnosis.blocker import EXIT_CODES, Link
+from adapter.diagnosis.explain import walk
+from adapter.diagnosis.job_document import Document, document
+from adapter.diagnosis.job_facts import Facts
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.whereabouts.document import Document, document
-from adapter.whereabouts.facts import Facts
-from adapter.whereabouts.link import EXIT_CODES, Link
-from adapter.whereabouts.walk import walk
 
 
 def main(given: argparse.Namespace) -> int:
@@ -26,12 +26,12 @@ def main(given: argparse.Namespace) -> int:
         links = [walk(facts) for facts in asked.jobs]
         found = [await _told(client, facts, link) for facts, link in zip(asked.jobs, links, strict=True)]
         if given.output == "table":
-            print(ofservice.rendered(asked, list(map(render, found))), end="")
+            print(rayservice_report.rendered(asked, list(map(render, found))), end="")
         else:
-            print(common.written(ofservice.document(asked, found), given.output), end="")
+            print(common.written(rayservice_report.document(asked, found), given.output), end="")
         return max((link.exit_code for link in links), default=EXIT_CODES["Waits"])
 
-    return jobfacts.attempt(given, tell)
+    return job_reader.attempt(given, tell)
 
 
 async def _told(client: Client, facts: Facts, link: Link) -> Document:
@@ -68,6 +68,6 @@ def render(found: Document) -> str:
 
 def _plan(answer: Answer, above: str) -> str:
     try:
-        return plantable.render(answer, above)
+        return plan_table.render(answer, above)
     except (KeyError, TypeError):  # an answer of another version's
         return as_lines(["The controller's plan cannot be shown: it is of another version; try -o json."])

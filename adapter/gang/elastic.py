@@ -3,7 +3,7 @@
 Kueue lets an elastic job run on while one Workload follows another (docs/upstream.md, "Elastic jobs"): the new one holds quota for
 all of its workers and asks our check anew, and the old one is finished. So what runs is never asked again whether it may. The check
 is answered at once, the Placement is pointed to the new Workload, and what it lacks is planned beside what stands (running.py), as
-much as fits, worker by worker (growing.py). The first start, and every start after an eviction, is that of any other gang: all or
+much as fits, worker by worker (scale_up.py). The first start, and every start after an eviction, is that of any other gang: all or
 nothing.
 """
 
@@ -13,12 +13,12 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, say
-from adapter.gang import reserving, status
-from adapter.gang.deadlines import SOON, excluded
-from adapter.gang.facts import Gang
+from adapter.gang import messages, reserve
+from adapter.gang.gang_facts import Gang
+from adapter.gang.timeouts import SOON, excluded
 from adapter.objects import rayjob
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
-from adapter.objects.raw import Raw, is_true, label
+from adapter.objects.unstructured import Raw, is_true, label
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -32,7 +32,7 @@ def go_on(gang: Gang, work: Workload, current: Placement | None) -> list[Action]
         return actions
     ours = current is not None or _dispatched(gang, work)
     # The same on every slice: what Kueue gives pods that come later is read from the last one.
-    updates = reserving.locks(gang, placement_name(work)) if ours else ()
+    updates = reserve.locks(gang, placement_name(work)) if ours else ()
     text = GOES_ON if ours else NOT_OURS
     done = SetCheck(work, gang.check, names.CHECK_READY, text, updates)
     return [*actions, *_told(gang, work), done, LookAgain(SOON)]
@@ -79,20 +79,20 @@ def vacate(work: Workload, place: Placement, now: datetime) -> list[Action]:
     """Give up all that an elastic job's Placement wants, with the manager's quota; its name and its rounds are for the next attempt."""
     if place.shares:
         return [Repoint(place, work, place.wanted, vacant=True)]
-    return status.record(place, status.vacant(place, now))
+    return messages.record(place, messages.vacant(place, now))
 
 
 def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     """Plan one anew that wants fewer workers than it was planned for before it ever ran: Kueue changes its Workload in place then."""
     if current.shares:
         why = f"The job wants {sum(gang.wanted.values())} workers now, and not {current.wanted}"
-        return [Record(current, status.withdrawing(current, {}, why, now, now))]
+        return [Record(current, messages.withdrawing(current, {}, why, now, now))]
     return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
 
 def told(gang: Gang, current: Placement, lacking: Mapping[str, int]) -> str:
     """How many workers of one that runs have a place, and what the others wait for, `lacking` by worker group."""
-    wanted, where, missing = sum(gang.wanted.values()), status.where(current), sum(lacking.values())
+    wanted, where, missing = sum(gang.wanted.values()), messages.where(current), sum(lacking.values())
     if not missing:
         return f"All workers have a place: {where}." if where else "No worker of this job is to run elsewhere now."
     have = f"{wanted - missing} of {wanted} workers have a place{where and f': {where}'}"

@@ -13,25 +13,25 @@ look finds the same state and takes the same step.
 
 The clauses stand in order, most terminal first; the first that applies decides:
 
-     1. its Workload or its job is gone: the shares go                           lifecycle.py, releasing.py (their pods first)
+     1. its Workload or its job is gone: the shares go                           lifecycle.py, cleanup.py (their pods first)
      2. it is finished: the shares go, the Placement stays as a record           lifecycle.py
-     3. it holds no quota, or is not ours: nothing may stand for it              lifecycle.py, waiting.py (back into the queue)
+     3. it holds no quota, or is not ours: nothing may stand for it              lifecycle.py, requeue.py (back into the queue)
         (of an elastic job, of which one Workload follows another: elastic.py says what stays, and what is answered at once)
      4. leftovers of earlier attempts and rounds go before anything new          lifecycle.py
      5. Kueue has yet to act on what we said                                     lifecycle.py
      6. it can never work: refused, with the reason                              lifecycle.py
      7. nothing of it is to run elsewhere: let it go                             lifecycle.py
-     8. it cannot be planned now: it waits, and holds nothing                    lifecycle.py, waiting.py (gives way)
+     8. it cannot be planned now: it waits, and holds nothing                    lifecycle.py, requeue.py (gives way)
      9. there is no round, or the last one is withdrawn: plan                    lifecycle.py
-    10. nothing fitted: look again when room changes, and give way               lifecycle.py, waiting.py (gives way)
-    11. shares of the round that do not stand are asked for                      reserving.py
-    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), unstarted.py,
-                                                                                 growing.py (who comes by itself)
-    13. the round is not admitted in time: withdrawn as a whole                  reserving.py
+    10. nothing fitted: look again when room changes, and give way               lifecycle.py, requeue.py (gives way)
+    11. shares of the round that do not stand are asked for                      reserve.py
+    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), start_timeout.py,
+                                                                                 scale_up.py (who comes by itself)
+    13. the round is not admitted in time: withdrawn as a whole                  reserve.py
 
-Before a plan is made, and before a share is asked for, its clusters are asked what a copy would be there (trying.py).
-How long each thing is waited for is in deadlines.py. This file neither plans (planning/planner.py) nor words the sentences that
-people read (status.py).
+Before a plan is made, and before a share is asked for, its clusters are asked what a copy would be there (dry_run.py).
+How long each thing is waited for is in timeouts.py. This file neither plans (planning/planner.py) nor words the sentences that
+people read (messages.py).
 """
 
 from collections.abc import Iterable
@@ -40,9 +40,9 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, SetCheck, say
-from adapter.gang import elastic, releasing, reserving, running, status, trying, waiting
-from adapter.gang.deadlines import ABSENT_AGAIN, RESYNC, excluded
-from adapter.gang.facts import Gang
+from adapter.gang import cleanup, dry_run, elastic, messages, requeue, reserve, running
+from adapter.gang.gang_facts import Gang
+from adapter.gang.timeouts import ABSENT_AGAIN, RESYNC, excluded
 from adapter.objects.placement import Placement, placement_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Job, Workload
@@ -50,12 +50,12 @@ from adapter.objects.workload import Job, Workload
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
     """Say what to do next for a gang: actions on one cluster in their order, those on different ones side by side."""
-    return trying.first(gang, _decide(gang, now))
+    return dry_run.first(gang, _decide(gang, now))
 
 
 def _decide(gang: Gang, now: datetime) -> list[Action]:
-    work, leftovers = gang.workload, releasing.unwanted(gang)
-    going = releasing.release(gang, leftovers)
+    work, leftovers = gang.workload, cleanup.unwanted(gang)
+    going = cleanup.release(gang, leftovers)
     # 1. The Workload is gone, or its job is: its Placement goes with it by garbage collection, the shares are ours to remove.
     #    The job's own deletion counts, for the garbage collector may take seconds to come to its Workload.
     if work is None or work.deleted or gang.job_gone:
@@ -71,7 +71,7 @@ def _decide(gang: Gang, now: datetime) -> list[Action]:
     if work.holds_quota and not gang.check and current and current.placed_round:
         return []
     if not work.holds_quota or not gang.check:
-        return going + _unheld(gang, work, now) + waiting.rejoin(work, now)
+        return going + _unheld(gang, work, now) + requeue.rejoin(work, now)
     # 4. Leftovers of earlier attempts and rounds go first; what cannot be seen now is removed when it can, what a cluster will
     #    not have removed holds up nobody, and workers that still end do so for a moment only.
     going = [
@@ -79,9 +79,9 @@ def _decide(gang: Gang, now: datetime) -> list[Action]:
         *_kept(gang, work.job, leftovers),
         *going,
     ]
-    if not gang.runs and (left := releasing.hold_up(gang, work, leftovers, now)):
+    if not gang.runs and (left := cleanup.hold_up(gang, work, leftovers, now)):
         return going + _awaited(gang, work, leftovers) + [LookAgain(left)]
-    if still := releasing.told(gang, leftovers):
+    if still := cleanup.told(gang, leftovers):
         going += say(work.job, "StillEnding", still)
     # What a running gang lost elsewhere need not wait until the last leftover is gone.
     wanted = replace(gang, reservations=tuple(r for r in gang.reservations if r not in leftovers))
@@ -108,28 +108,28 @@ def _held_up(gang: Gang, work: Workload, current: Placement | None, now: datetim
         text = gang.refusal
         return [
             *say(work.job, "Refused", text, warning=True),
-            status.check(gang, work, names.CHECK_REJECTED, text),
+            messages.check(gang, work, names.CHECK_REJECTED, text),
         ]
     # 7. Nothing of it is to run elsewhere: it is not for us to hold it up.
     if not gang.remote_podsets:
-        text, updates = "No worker of this job is to run elsewhere.", reserving.locks(gang, placement_name(work))
+        text, updates = "No worker of this job is to run elsewhere.", reserve.locks(gang, placement_name(work))
         return [SetCheck(work, gang.check, names.CHECK_READY, text, updates)]
     # 8. What cannot be planned waits, with the reason on the Workload and on the job, and holds nothing meanwhile.
     stuck = gang.problem or gang.absent
     if stuck and current and current.shares and not current.withdrawing:
-        return [Record(current, status.withdrawing(current, {}, stuck, now, now))]
+        return [Record(current, messages.withdrawing(current, {}, stuck, now, now))]
     if gang.problem:
         said = say(work.job, "CannotDispatch", gang.problem, warning=True)
-        return [*said, *status.pending(gang, work, gang.problem), LookAgain(RESYNC)]
+        return [*said, *messages.pending(gang, work, gang.problem), LookAgain(RESYNC)]
     return _without(gang, work, now) if gang.absent else []
 
 
 def _without(gang: Gang, work: Workload, now: datetime) -> list[Action]:
     """An object that its workers need is not there: unlike a problem of the queue, it is this gang's alone, so it gives way."""
-    if given := waiting.give_way(gang, work, gang.absent, now):
+    if given := requeue.give_way(gang, work, gang.absent, now):
         return given
     said = say(work.job, "CannotDispatch", gang.absent, warning=True)
-    return [*said, *status.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
+    return [*said, *messages.pending(gang, work, gang.absent), LookAgain(ABSENT_AGAIN)]
 
 
 def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool, now: datetime) -> list[Action]:
@@ -145,10 +145,10 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
         return elastic.resized(gang, work, current, now)
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:
-        return waiting.wait(gang, work, current, now)
+        return requeue.wait(gang, work, current, now)
     if ready:
         return running.decide(gang, work, current, now)
-    return reserving.ask(gang, work, current, current.shares, ready, now)
+    return reserve.ask(gang, work, current, current.shares, ready, now)
 
 
 def _unheld(gang: Gang, work: Workload, now: datetime) -> list[Action]:
@@ -172,13 +172,13 @@ def _kept(gang: Gang, job: Job | None, leftovers: Iterable[Reservation]) -> list
 
 def _awaited(gang: Gang, work: Workload, leftovers: Iterable[Reservation]) -> list[Action]:
     """Say on the check what is waited for, unless Kueue has yet to act on what it says."""
-    text = releasing.told(gang, leftovers)
-    return status.pending(gang, work, text) if text and work.checks[gang.check].state == names.CHECK_PENDING else []
+    text = cleanup.told(gang, leftovers)
+    return messages.pending(gang, work, text) if text and work.checks[gang.check].state == names.CHECK_PENDING else []
 
 
 def _end(gang: Gang, now: datetime) -> list[Action]:
     actions: list[Action] = []
     for place in gang.placements:
-        still = releasing.told(gang, (found for found in gang.reservations if found.placement == place.name))
-        actions += status.record(place, status.ended(place, now, still))
+        still = cleanup.told(gang, (found for found in gang.reservations if found.placement == place.name))
+        actions += messages.record(place, messages.ended(place, now, still))
     return actions

@@ -2,8 +2,8 @@
 
 The job runs on: what is left of the gang stays where it is, and only the workers that lost their place are planned anew,
 in a further round of the same Placement, there or elsewhere. Or the whole gang starts again, if its policy says so.
-Whether a single worker lives is not asked here (worker/dispatch.py), how a round is asked for and given up is reserving.py's, and how
-workers come one by one growing.py's.
+Whether a single worker lives is not asked here (worker/dispatch.py), how a round is asked for and given up is reserve.py's, and how
+workers come one by one scale_up.py's.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, LookAgain, Plan, Record, say
-from adapter.gang import elastic, growing, status, unstarted
-from adapter.gang.deadlines import RESYNC, SOON, excluded, excluded_for, may_fit
-from adapter.gang.facts import Gang
-from adapter.gang.growing import Asked
-from adapter.gang.reserving import ask, blocked, why_not
-from adapter.gang.unstarted import Unstarted
+from adapter.gang import elastic, messages, scale_up, start_timeout
+from adapter.gang.gang_facts import Gang
+from adapter.gang.reserve import ask, blocked, why_not
+from adapter.gang.scale_up import Asked
+from adapter.gang.start_timeout import Unstarted
+from adapter.gang.timeouts import RESYNC, SOON, excluded, excluded_for, may_fit
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
@@ -29,32 +29,32 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
     # An elastic job may have started with no worker elsewhere, and so with no round.
     seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
-    coming = growing.coming(gang, seen)
+    coming = scale_up.coming(gang, seen)
     gone = _lost(gang, seen, coming)
     # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
     missed = {share: text for share, text in gone.items() if not seen.job or seen.key_of(share) in gang.here}
     refused, why = _refused(gang, seen, gone), _why(missed)
-    late = growing.late(gang, seen, coming, now)
-    told = [*(say(work.job, "ShareLost", why, warning=True) if why else []), *growing.told(work, late)]
+    late = scale_up.late(gang, seen, coming, now)
+    told = [*(say(work.job, "ShareLost", why, warning=True) if why else []), *scale_up.told(work, late)]
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
     if gang.on_share_lost == "Restart" and any(not share.single for share in missed if share not in refused):
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
-        return [*told, status.check(gang, work, names.CHECK_RETRY, text)]
+        return [*told, messages.check(gang, work, names.CHECK_RETRY, text)]
     left = [share for share in (*_held(seen, coming), *coming) if share not in gone and share not in late]
-    bad = unstarted.found(gang, seen, now)
+    bad = start_timeout.found(gang, seen, now)
     spared = set(_spare(gang, seen, left, bad))
     if gone or spared or late or current.withdrawing:
         again = now + excluded_for(current)
         live = (
             *excluded(current, now, gang.start_timeout),
             *(Exclusion(share.cluster, again, gone[share]) for share in refused),
-            *growing.left_out(current, late, now),
+            *scale_up.left_out(current, late, now),
         )
         kept = tuple(share for share in left if share not in spared)
         return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused) + bool(late))]
     asked = _asked(seen)
     if asked and current.job and not any(elastic.lacking(gang, _places_of_groups(gang, seen, left, bad)).values()):
-        return [Record(current, status.withdrawing(current, {}, "Nobody needs it any more", now, now))]
+        return [Record(current, messages.withdrawing(current, {}, "Nobody needs it any more", now, now))]
     if asked:
         # It is placed when those who come by themselves are, too: who is of a placed round and has no quota counts as lost.
         return ask(gang, work, current, [*asked, *coming], True, now)
@@ -91,12 +91,12 @@ def _whole(
     waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
     waits = waits and not elastic.full(seen)
     # Before any plan: where room comes and goes all the time, there is one at each look.
-    asks = growing.ask(gang, work, current, coming, now)
+    asks = scale_up.ask(gang, work, current, coming, now)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
         return [*asks, *_plan(gang, work, current, live, seen.live, bad)]
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
-    ended = unstarted.ended(gang, bad, now)
-    recorded = status.record(current, _status(gang, seen, coming, lacking, now))
+    ended = start_timeout.ended(gang, bad, now)
+    recorded = messages.record(current, _status(gang, seen, coming, lacking, now))
     ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
     looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
     looks += [bad.due - now] if bad.due else []
@@ -122,9 +122,9 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted
     empty = [share for share in kept if current.key_of(share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     if current.job:
-        others = [one for one in empty if one.cluster not in gang.draining and not unstarted.awaited(gang, one)]
+        others = [one for one in empty if one.cluster not in gang.draining and not start_timeout.awaited(gang, one)]
         return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
-    room = 0 if unstarted.away(gang) else _places(gang, current, kept, bad) - current.wanted
+    room = 0 if start_timeout.away(gang) else _places(gang, current, kept, bad) - current.wanted
     more = []
     for share in reversed([share for share in empty if share not in drained]):
         if share.workers <= room:
@@ -197,12 +197,12 @@ def _status(
 ) -> dict[str, object]:
     """The Placement's status while no round is asked for."""
     if coming:
-        body = status.reserving(current, blocked(gang, coming), now)
+        body = messages.reserving(current, blocked(gang, coming), now)
     elif found := _blocked(gang, current):
-        body = status.running(current, found, gang.silent, now)
+        body = messages.running(current, found, gang.silent, now)
     else:
-        body = status.placed(current, now, elastic.told(gang, current, lacking) if current.job else "")
-    return {**body, "placedRound": growing.placed_round(current, coming)} if current.job else body
+        body = messages.placed(current, now, elastic.told(gang, current, lacking) if current.job else "")
+    return {**body, "placedRound": scale_up.placed_round(current, coming)} if current.job else body
 
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:

@@ -1,13 +1,13 @@
 """Which AdmissionChecks does a ClusterQueue list, for which of its flavors, and which of them are ours to answer?
 
-What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in admission/queuelayout.py.
+What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in admission/queue_layout.py.
 """
 
 from collections.abc import Iterable
 
 from adapter import names
 from adapter.objects import rayjob
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
 
 

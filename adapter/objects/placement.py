@@ -2,7 +2,7 @@
 
 A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Both ways
 stand here, the reading (`placement`) and the writing (`manifest`), and what is written is read back the same. Nothing here
-decides anything: plans are made in planning/, and the sentences of a status in gang/status.py.
+decides anything: plans are made in planning/, and the sentences of a status in gang/messages.py.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
+from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
 from adapter.objects.workload import Job, Workload, chain_name
 
 # What the schema of a Placement allows: some fifty kilobytes, which are read at each event and written at each step, and in which

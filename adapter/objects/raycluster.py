@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import Raw, controller_uid, label, meta, uid_of
+from adapter.objects.unstructured import Raw, controller_uid, label, meta, uid_of
 from adapter.objects.workload import Job
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines

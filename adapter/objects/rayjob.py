@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
 from adapter import names
-from adapter.objects import podrequests
-from adapter.objects.raw import UNREADABLE, Raw, annotation, quoted, timestamp
+from adapter.objects import pod_requests
+from adapter.objects.unstructured import UNREADABLE, Raw, annotation, quoted, timestamp
 from adapter.objects.workload import PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
@@ -358,7 +358,7 @@ def _template(group: Raw, where: str, faults: list[str]) -> Raw:
     if not _list(spec, "containers", f"{where}.template.spec"):
         faults.append(f"{where}.template.spec.containers is empty; name Ray's container.")
     try:
-        podrequests.pod_requests(spec)
+        pod_requests.pod_requests(spec)
     except UNREADABLE as error:
         raise Unusable(f"{where}.template.spec: its containers' resources cannot be read: {error}.") from None
     return template

@@ -7,7 +7,7 @@ where KubeRay adds some letters. Whoever wrote the RayService is no API server: 
 
 from typing import Any
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 
 
 def ray_cluster(service: Raw) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.objects.raw import Raw, quoted
+from adapter.objects.unstructured import Raw, quoted
 
 SECRET, CONFIG_MAP = "Secret", "ConfigMap"
 

@@ -1,7 +1,7 @@
 """What does a worker cluster say of a group Workload of ours, which holds the quota of a share there?
 
 Read tolerantly from the object alone; what only the store of that cluster knows (`stranded`, `ray_labels`) is added by who
-reads it. How such a Workload is made is not asked here (rewrite/groupworkload.py), nor what follows from its state.
+reads it. How such a Workload is made is not asked here (rewrite/group_workload.py), nor what follows from its state.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, condition, is_true, key_of, label, meta, number, true_since, uid_of
+from adapter.objects.unstructured import (
+    Raw,
+    annotation,
+    condition,
+    is_true,
+    key_of,
+    label,
+    meta,
+    number,
+    true_since,
+    uid_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The comparisons of the Kubernetes API alone, on plain labels and taints; what fo
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 
 Labels = Mapping[str, str]
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Literal
 
 from adapter import names
-from adapter.objects.raw import (
+from adapter.objects.unstructured import (
     Key,
     Raw,
     annotation,

@@ -8,9 +8,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from adapter.objects.podrequests import UNLIMITED
-from adapter.objects.raw import quoted
-from adapter.planning.request import (
+from adapter.objects.pod_requests import UNLIMITED
+from adapter.objects.unstructured import quoted
+from adapter.planning.plan_request import (
     Candidate,
     Group,
     Offer,
@@ -21,7 +21,7 @@ from adapter.planning.request import (
     refused,
     request_in,
 )
-from adapter.quota import nodes, tree
+from adapter.quota import node_capacity, tree
 from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
 
 AnswerT = TypeVar("AnswerT")
@@ -196,7 +196,7 @@ class Offers:
 
         def held() -> tuple[int, str]:
             flavors, spec = [candidate.tree.flavors[name] for name in names], pod_spec_in(candidate, group)
-            return nodes.hold(there, spec, request_in(candidate, group), flavors, group.count)
+            return node_capacity.hold(there, spec, request_in(candidate, group), flavors, group.count)
 
         return self.once(candidate, ("nodes", group.name, group.count, names), held)
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from adapter.objects.placement import GroupShare, Share, Verdict
-from adapter.planning import strategy, verdict
+from adapter.planning import explanation, strategy
+from adapter.planning.explanation import NOT_NEEDED
 from adapter.planning.offers import Offers
-from adapter.planning.request import (
+from adapter.planning.plan_request import (
     MOST_WORKERS,
     Candidate,
     Group,
@@ -24,7 +25,6 @@ from adapter.planning.request import (
     refused,
 )
 from adapter.planning.strategy import Look, allot
-from adapter.planning.verdict import NOT_NEEDED
 from adapter.quota import tree
 from adapter.quota.tree import Line
 
@@ -64,7 +64,9 @@ def outranking(request: Request, among: Sequence[Candidate], freed: Sequence[Can
     if not shares:
         return made
     preempting = [share.cluster for share in shares if share.preempts]
-    return replace(made, shares=shares, sentence=verdict.placed(request, made.verdicts, preempting, verdict.PREEMPTING))
+    return replace(
+        made, shares=shares, sentence=explanation.placed(request, made.verdicts, preempting, explanation.PREEMPTING)
+    )
 
 
 def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
@@ -81,13 +83,13 @@ def _plan(offers: Offers, plain: Offers, among: Sequence[Candidate]) -> Plan:
             refused(one, group) for one in among for group in request.groups
         )  # which may be over in a minute
         never = bool(among) and not (problems or refusals) and most < request.needed
-        return Plan((), tuple(found), verdict.shortfall(request, fit, found, most if never else None), never)
+        return Plan((), tuple(found), explanation.shortfall(request, fit, found, most if never else None), never)
     found = _chosen(request, _verdicts(among, problems, looks), counts)
     shares = tuple(_share(request, name, groups) for name, groups in counts.items() if groups)
     if request.reclaims:
         seen = {look.candidate.name: look.candidate for look in looks}
         shares = tuple(replace(s, preempts=_preempts(plain, s, seen[s.cluster])) for s in shares)
-    told = verdict.placed(request, found, [s.cluster for s in shares if s.preempts])
+    told = explanation.placed(request, found, [s.cluster for s in shares if s.preempts])
     return Plan(shares, tuple(found), told, untried=_untried(request, shares))
 
 

@@ -1,7 +1,7 @@
 """What is planned for a gang in its turn: on what is left by those before it, and what of that becomes its next round?
 
 Those whose turn comes first are planned before it, each by its own policy, so that no two gangs are promised the same room.
-Who they are is said in gangorder.py, what the clusters have in snapshot.py, and how one gang is placed in planner.py.
+Who they are is said in ordering.py, what the clusters have in capacity.py, and how one gang is placed in planner.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from datetime import datetime
 from adapter import actions
 from adapter.admission.policy import Chosen
 from adapter.objects.placement import MOST_SHARES, Exclusion, Placement, Share, counted, placement_name
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
-from adapter.planning import gangorder, planner
-from adapter.planning.apart import apart, numbered
-from adapter.planning.gangorder import Waiting
+from adapter.planning import ordering, planner
+from adapter.planning.ordering import Waiting
+from adapter.planning.plan_request import Candidate, Request, growth, near, rest, stays
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Request, growth, near, rest, stays
+from adapter.planning.split_shares import apart, numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,12 @@ def deducted(request: Request, shares: Sequence[Share], left: Left) -> Left:
 
 def hangs_on(one: Waiting, asking: Asking, now: datetime) -> object:
     """All that `after` reads but for what is left: alike it gives alike."""
-    return asking, one.looked, gangorder.holds_until(one, now), one.work.job
+    return asking, one.looked, ordering.holds_until(one, now), one.work.job
 
 
 def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
     """What is left once one more of those whose turn comes first has taken what it can, or keeps what it could use."""
-    until = gangorder.holds_until(one, now)
+    until = ordering.holds_until(one, now)
     theirs = _offered(asking, left.fleet)
     shares = () if one.looked else planner.plan(asking.request, theirs).shares
     holds = left.holds

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from adapter.planning.offers import Offers
-from adapter.planning.request import MOST_WORKERS, Candidate, Group, Offer, Request, Strategy
+from adapter.planning.plan_request import MOST_WORKERS, Candidate, Group, Offer, Request, Strategy
 from adapter.quota.tree import Line
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names, programs
-from adapter.objects.raw import UNREADABLE, Raw, condition, meta, moment
+from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, moment
 
 # Ray's nodes dial each other on ports that they choose themselves: workers from 10002 on, other processes anywhere above. A firewall
 # that lets in a list of well-known ports keeps them apart, and so the probe takes one that nobody lists.

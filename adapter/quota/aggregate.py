@@ -11,8 +11,8 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import admissioncheck, specs
-from adapter.objects.podrequests import CPU, UNLIMITED, as_text, quantity
-from adapter.objects.raw import UNREADABLE, Key, Raw, annotation, key_of, uid_of
+from adapter.objects.pod_requests import CPU, UNLIMITED, as_text, quantity
+from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.quota.clusterqueue import leads_to
 
 Operation = dict[str, Any]  # of a JSON patch

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.podrequests import quantity
-from adapter.objects.raw import UNREADABLE, Raw
-from adapter.quota import cohort, flavor
+from adapter.objects.pod_requests import quantity
+from adapter.objects.unstructured import UNREADABLE, Raw
+from adapter.quota import cohort, resource_flavor
 from adapter.quota.cohort import Cell, Forest, Key, Member, Quota
-from adapter.quota.flavor import Flavor
+from adapter.quota.resource_flavor import Flavor
 
 QUEUE: Final = "ClusterQueue"
 COHORT: Final = "Cohort"
@@ -47,7 +47,7 @@ def read_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
     flavors = {}
     for name, raw in _named(objects):
         try:
-            flavors[name] = flavor.read(name, raw)
+            flavors[name] = resource_flavor.read(name, raw)
         except UNREADABLE as error:
             flavors[name] = Flavor(name, fault=f"ResourceFlavor {name} cannot be read ({error})")
     return flavors

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adapter.objects.podrequests import UNLIMITED
+from adapter.objects.pod_requests import UNLIMITED
 
 Cell = tuple[str, str]  # flavor, resource
 Key = tuple[str, str]  # kind, name: a ClusterQueue and a Cohort may share their name

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter.objects.podrequests import PODS, UNLIMITED, Resources, as_text
-from adapter.objects.raw import UNREADABLE, Raw, quoted
+from adapter.objects.pod_requests import PODS, UNLIMITED, Resources, as_text
 from adapter.objects.selectors import Labels, selects
-from adapter.quota import cohort, flavor
+from adapter.objects.unstructured import UNREADABLE, Raw, quoted
+from adapter.quota import cohort, resource_flavor
 from adapter.quota.clusterqueue import Group, Queue
 from adapter.quota.cohort import Cell, Line
-from adapter.quota.flavor import Flavor
+from adapter.quota.resource_flavor import Flavor
 
 _LONGEST_LIST = 200  # characters of what a job asks for, and a queue does not know
 
@@ -75,7 +75,7 @@ def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str,
 
 def _choice(queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> Choice:
     try:
-        refusal = flavor.refusal(of, pod_spec, queue.topology_only)
+        refusal = resource_flavor.refusal(of, pod_spec, queue.topology_only)
     except UNREADABLE as error:
         refusal = f"flavor {of.name} or the pod's scheduling rules cannot be read ({error})"
     return Choice(of.name, {(of.name, resource): need for resource, need in needs.items()}, refusal)

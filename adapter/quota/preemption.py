@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from adapter import names
-from adapter.objects.podrequests import as_text, quantity
-from adapter.objects.raw import Raw, is_true, key_of
+from adapter.objects.pod_requests import as_text, quantity
+from adapter.objects.unstructured import Raw, is_true, key_of
 
 # Those by which a Workload may preempt one of lower priority in its own ClusterQueue. The second would also preempt newer ones of
 # the same priority: not reckoned with, since a gang must not lose its place to one that merely waits longer.

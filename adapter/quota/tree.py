@@ -14,14 +14,14 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.objects.podrequests import PODS, UNLIMITED, Resources
-from adapter.objects.raw import Raw
+from adapter.objects.pod_requests import PODS, UNLIMITED, Resources
 from adapter.objects.selectors import Labels
+from adapter.objects.unstructured import Raw
 from adapter.quota import clusterqueue, cohort, flavorassigner
 from adapter.quota.clusterqueue import QUEUE, Queue, leads_to
 from adapter.quota.cohort import Forest, Line, emptied
-from adapter.quota.flavor import Flavor
 from adapter.quota.flavorassigner import Demand, Fit, Shortfall, Survey, survey
+from adapter.quota.resource_flavor import Flavor
 
 __all__ = [
     "Demand", "Fit", "Line", "Resources", "Shortfall", "Survey", "Tree",

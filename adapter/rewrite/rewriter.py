@@ -10,9 +10,18 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import references
-from adapter.objects.raw import Raw, meta, uid_of
-from adapter.rewrite import affinity, copies, downwardapi, groupworkload, lastwords, prestop, stripping, zone
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.objects.unstructured import Raw, meta, uid_of
+from adapter.rewrite import (
+    affinity,
+    copied_objects,
+    downward_api,
+    group_workload,
+    pre_stop,
+    stripping,
+    termination_message,
+    zone,
+)
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.stripping import literal
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
@@ -54,7 +63,7 @@ def remote_pod(
         names.SLOT_ANNOTATION: slot,
         **head.notes(),
         **_group_annotations(target, role, total),
-        **groupworkload.annotations(pod_group),
+        **group_workload.annotations(pod_group),
     }
     metadata = {
         **kept,
@@ -63,7 +72,9 @@ def remote_pod(
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    spec = references.renamed(_with(pull_secrets, _spec(pod, head, target)), lambda one: copies.name(one, anchor_uid))
+    spec = references.renamed(
+        _with(pull_secrets, _spec(pod, head, target)), lambda one: copied_objects.name(one, anchor_uid)
+    )
     return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -106,13 +117,13 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
 def _spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
     spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
     if spec.get("volumes"):
-        spec["volumes"] = downwardapi.volumes(spec["volumes"])
+        spec["volumes"] = downward_api.volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [lastwords.with_log(_container(one, pod, head)) for one in spec[kind] or ()]
+            spec[kind] = [termination_message.with_log(_container(one, pod, head)) for one in spec[kind] or ()]
     if ray := spec.get("containers"):
         placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
-        spec["containers"] = [prestop.with_hook(placed, spec), *ray[1:]]
+        spec["containers"] = [pre_stop.with_hook(placed, spec), *ray[1:]]
     return spec
 
 

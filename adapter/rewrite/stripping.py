@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from adapter import names
-from adapter.objects.raw import Raw, meta
-from adapter.rewrite import affinity, podmapping
+from adapter.objects.unstructured import Raw, meta
+from adapter.rewrite import affinity, pod_mapping
 from adapter.rewrite.target import Target
 
 METADATA = frozenset({
@@ -89,7 +89,7 @@ def spec(found: Raw, target: Target) -> dict[str, Any]:
     placed = {"nodeSelector": selector, "tolerations": tolerations, **affinity.spec(found, ours)}
     for key in ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
         kept = _set(kept, key, placed.get(key))
-    return dict(podmapping.spec(kept, target.pods))
+    return dict(pod_mapping.spec(kept, target.pods))
 
 
 def without_token(found: Raw) -> dict[str, Any]:

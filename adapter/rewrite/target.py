@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from adapter import names
 from adapter.objects.placement import share_name
-from adapter.objects.raw import Raw
 from adapter.objects.specs import NOTHING, Head, PodMapping, WorkerCluster
+from adapter.objects.unstructured import Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

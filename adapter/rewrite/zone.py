@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.rewrite.target import Target
 
 ZONE_ENV = "RAY_NODE_ZONE"

@@ -1,7 +1,7 @@
 """What can be counted from outside: Prometheus metrics of the controller, each with what it is good for.
 
 Labels take few values: a registered worker cluster (empty: the manager, or none yet), a kind, a stage; never a pod or a job.
-What is told of the present moment is in shell/controller/measure.py; docs/metrics.md lists all of them, with alerts.
+What is told of the present moment is in shell/controller/measurements.py; docs/metrics.md lists all of them, with alerts.
 """
 
 import contextlib

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.actions import Action, AssignSlot, DeletePod, LookAgain, say
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Raw, key_of, meta, uid_of
-from adapter.objects.workerpod import (
+from adapter.objects.unstructured import Raw, key_of, meta, uid_of
+from adapter.objects.worker_pod import (
     dispatched,
     ended,
     is_preassigned,
@@ -26,8 +26,8 @@ from adapter.objects.workerpod import (
     wants_slot,
 )  # fmt: skip
 from adapter.objects.workload import Job
-from adapter.worker import create, report
-from adapter.worker.facts import Worker
+from adapter.worker import create_pod, report
+from adapter.worker.worker_facts import Worker
 
 # Why a copy goes, where nothing stands for it; the metrics know these apart.
 POD_GONE = "its pod in the manager cluster is gone"
@@ -97,7 +97,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if (own is None or ended(own)) and _starts_again(worker, pod, placement):
         return []
     if own:
-        kept = create.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
+        kept = create_pod.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
         beyond = report.beyond(own, worker.reservations.get((cluster, number)), slot, cluster)
         mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond, busy=worker.busy)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
@@ -106,7 +106,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if worker.made or dispatched(pod):
         return report.gone(pod, cluster, now)
     # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
-    return create.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
+    return create_pod.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:

@@ -1,6 +1,6 @@
 """What does the manager's pod say of its copy: as it starts and runs, is out of sight, hangs, or is gone?
 
-Only the pod's status is written, and only what is news in it (mirror.py has the patches). A pod that is said to have failed is
+Only the pod's status is written, and only what is news in it (status_mirror.py has the patches). A pod that is said to have failed is
 replaced by KubeRay. What is made or deleted in the worker clusters is decided elsewhere (dispatch.py).
 """
 
@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.actions import Action, LookAgain, PatchStatus, say
-from adapter.objects.raw import Raw, condition, meta, moment, timestamp
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import dispatched, role_of
+from adapter.objects.unstructured import Raw, condition, meta, moment, timestamp
+from adapter.objects.worker_pod import dispatched, role_of
 from adapter.objects.workload import Job
-from adapter.rewrite import groupworkload
-from adapter.worker import mirror
-from adapter.worker.silence import Silence
+from adapter.rewrite import group_workload
+from adapter.worker import status_mirror
+from adapter.worker.cluster_loss import Silence
 
 # A copy whose image is at hand runs within a second or two, in a large gang within five, and then one write says all; before
 # that there is nothing in it that anybody waits for. The write that is spared is half of all writes to the manager.
@@ -35,7 +35,7 @@ def beyond(remote: Raw, found: Reservation | None, slot: str, cluster: str) -> s
     held = found.templates.get(role) if found else None
     if not found or not held:
         return ""
-    more = groupworkload.excess(remote.get("spec") or {}, held, found.usage.get(role), found.counts.get(role, 0))
+    more = group_workload.excess(remote.get("spec") or {}, held, found.usage.get(role), found.counts.get(role, 0))
     return more and (
         f"A worker in {cluster} runs with more than its share there holds, {more}: something adds to pods there that did not when it "
         "was tried, or that takes no dry runs. Write what it adds into the worker group's template, or have it take dry runs."
@@ -47,7 +47,7 @@ def mirrored(
 ) -> list[Action]:
     """Say of the pod what its copy says, if that is news, and what it asks for beyond its share (`more`); of one that just starts only
     when it does, or takes its time, which is more while others are made (`busy`)."""
-    patch = mirror.status_patch(pod, remote, cluster, more)
+    patch = status_mirror.status_patch(pod, remote, cluster, more)
     if not patch:
         return []
     said, left = _told(job, remote, cluster), _starting(remote, now, SETTLES_IN_A_CROWD if busy else SETTLES_IN)
@@ -68,7 +68,7 @@ def _starting(remote: Raw, now: datetime, within: timedelta) -> timedelta:
 
 
 def _told(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
-    text = mirror.trouble(remote, cluster)
+    text = status_mirror.trouble(remote, cluster)
     return say(job, "WorkerTrouble", text, warning=True) if text else []
 
 
@@ -83,7 +83,7 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
     if late and not silence.alive:
         return _failed(pod, names.WORKER_LOST, f"Given up: worker cluster {cluster} {silence.why}.", now)
     known = silence.since is not None and dispatched(pod)
-    patch = mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
+    patch = status_mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
     unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
     unknown += say(job, "HeadNotAsked", silence.late, warning=True) if silence.late else []
     return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
@@ -119,5 +119,5 @@ def _why(pod: Raw) -> str:
 
 
 def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
-    patch = mirror.failed_patch(pod, reason=reason, message=text, now=timestamp(now))
+    patch = status_mirror.failed_patch(pod, reason=reason, message=text, now=timestamp(now))
     return [PatchStatus(pod, patch)] if patch else []

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapter import names
-from adapter.objects.raw import moment
+from adapter.objects.unstructured import moment
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.deployment import Deployment
 from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, Job

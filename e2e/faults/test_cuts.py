@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapter import names
-from adapter.objects.raw import moment
-from adapter.worker.headturns import ASK_SECONDS
+from adapter.objects.unstructured import moment
+from adapter.worker.head_polling import ASK_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter import names
-from adapter.objects.raw import moment
+from adapter.objects.unstructured import moment
 from adapter.worker.report import STUCK_AFTER
 from hack.lab.base.lab import Cluster, Lab
 from hack.lab.cluster import addons, node, processes

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from adapter import names
-from adapter.objects.raw import Raw, is_true, label, meta
+from adapter.objects.unstructured import Raw, is_true, label, meta
 from adapter.shell.kube.resources import PODS, WORKLOADS
 from hack.bench import timeline
 from hack.lab.cluster.addons import KUBERAY

@@ -15,16 +15,16 @@ from typing import Any, cast
 
 from prometheus_client import REGISTRY
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.shell.controller import wiring
-from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import GANG, QueueKey
-from adapter.shell.controller.looks import Looks
+from adapter.shell.controller.enqueue import GANG, QueueKey
+from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.reconciler import Looks
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.losses import Losses
-from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.proxies import Proxies
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.proxy_health import Proxies
 from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.transient_state import Memory
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
 from hack.bench import crowdinput, promises

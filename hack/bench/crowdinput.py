@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import Raw, timestamp
-from adapter.shell.clusters.cluster import CONNECTION, PROBE
+from adapter.objects.unstructured import Raw, timestamp
+from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource

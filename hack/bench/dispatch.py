@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import backlog, promises, report, timeline
 from hack.bench.backlog import PATIENCE

@@ -8,8 +8,8 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.objects.raw import Raw, key_of, label, timestamp, uid_of
-from adapter.objects.workerpod import ended
+from adapter.objects.unstructured import Raw, key_of, label, timestamp, uid_of
+from adapter.objects.worker_pod import ended
 from adapter.shell.kube import resources
 from hack.bench import fleetinput
 from hack.bench.fleetapi import Cluster

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.objects.raw import Key, Raw, key_of, timestamp
+from adapter.objects.unstructured import Key, Raw, key_of, timestamp
 from adapter.shell.kube.resources import Resource
 from hack.bench.memoryapi import merged
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import uvloop
 
-from adapter import leaderelection, names
-from adapter.objects.raw import Raw, key_of, label, uid_of
+from adapter import leader_election, names
+from adapter.objects.unstructured import Raw, key_of, label, uid_of
 from adapter.shell.kube import resources
 from adapter.shell.kube.resources import Resource
 from hack.bench import promises
@@ -139,7 +139,7 @@ async def _killed(asked: argparse.Namespace) -> dict[str, Value]:
             raise LabError("All copies were on their way when the leader was killed; take more workers.")
         copies = sum(len(world.workers(gang, name)) for name in world.size.names)
     gap = max(later - sooner for sooner, later in pairwise(made[pods // 2 - 1 :]))
-    return {"gap_s": gap - leaderelection.LEASE_SECONDS, "doubled": len(made) - pods, "copies": copies}
+    return {"gap_s": gap - leader_election.LEASE_SECONDS, "doubled": len(made) - pods, "copies": copies}
 
 
 async def _freed(asked: argparse.Namespace) -> dict[str, Value]:

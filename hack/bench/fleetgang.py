@@ -10,15 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from adapter import names
-from adapter.objects import specs, workerpod
+from adapter.objects import specs, worker_pod
 from adapter.objects.placement import GroupShare, Placement, Share, manifest, placement, placement_name, share_name
-from adapter.objects.raw import Raw, timestamp
+from adapter.objects.unstructured import Raw, timestamp
 from adapter.objects.workload import Job, Workload, workload
-from adapter.rewrite import groupworkload, rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import group_workload, rewriter
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube import resources
-from adapter.worker import mirror
+from adapter.worker import status_mirror
 from hack.bench.fleetpod import INDEX, POD, SINCE, SLOT, UID, golden, named, ran, written
 from hack.bench.memoryapi import merged
 
@@ -35,7 +35,7 @@ class Gang:
         counts = {name: each + (place < more) for place, name in enumerate(clusters)}
         self.counts = {name: count for name, count in counts.items() if count}
         self.job = Job(names.RAY_API_VERSION, "RayJob", NAMESPACE, f"job-{number}", f"job-uid-{number}")
-        self.role = groupworkload.role(GROUP)
+        self.role = group_workload.role(GROUP)
 
     @cached_property
     def work(self) -> Workload:
@@ -124,7 +124,7 @@ class Gang:
         target = self._target(cluster)
         template = self.workload["spec"]["podSets"][1]["template"]
         groups = [(GROUP, self.counts[cluster], template)]
-        made = groupworkload.group_workload(target, NAMESPACE, groups, self._anchor(cluster))
+        made = group_workload.group_workload(target, NAMESPACE, groups, self._anchor(cluster))
         told = {**about(target.share), "uid": f"share-{cluster}-{self.number}"}
         status = {
             "conditions": self.workload["status"]["conditions"],
@@ -170,7 +170,7 @@ class Gang:
     @cached_property
     def slots(self) -> Raw:
         """The annotation of its template by which its pods come with their slots."""
-        listed = workerpod.listed(placement(self.placement), GROUP.lower()) if self._listed else ""
+        listed = worker_pod.listed(placement(self.placement), GROUP.lower()) if self._listed else ""
         return {names.SLOTS_ANNOTATION: listed} if listed else {}
 
     def _pod(self) -> Raw:
@@ -205,7 +205,7 @@ class Gang:
         )  # fmt: skip
         told = {"uid": f"copy-{UID}", "creationTimestamp": timestamp(SINCE)}
         copy = ran({**body, "metadata": {**body["metadata"], **told}})
-        patch = mirror.status_patch(pod, copy, cluster)
+        patch = status_mirror.status_patch(pod, copy, cluster)
         assert patch is not None
         return merged(pod, patch), copy
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.membership import identity
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube import resources
 from hack.bench import plannerinput
 from hack.bench.fleetapi import Cluster

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import yaml
 
-from adapter.objects.raw import Raw, timestamp
+from adapter.objects.unstructured import Raw, timestamp
 
 SINCE = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)  # of all that has stood for long
 POD, UID, SLOT, INDEX = "POD-TO-BE-NAMED", "UID-TO-BE-GIVEN", "SLOT-TO-BE-TAKEN", "4711471147"

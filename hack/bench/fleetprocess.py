@@ -19,8 +19,8 @@ from pathlib import Path
 import uvloop
 from prometheus_client import REGISTRY
 
-from adapter import leaderelection
-from adapter.shell import heap
+from adapter import leader_election
+from adapter.shell import gc_tuning
 from adapter.shell.controller import engine
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
@@ -123,8 +123,8 @@ async def _run(at: Path) -> None:
     async with await asyncio.start_unix_server(tell, at), asyncio.TaskGroup() as tasks:
         lease = Lease(await Client.local(), str(os.getpid()))
         tasks.create_task(meter.run())
-        heap.rarely()
-        running = Engine(await Client.local(lease.may_write), lease, heap.settled)
+        gc_tuning.rarely()
+        running = Engine(await Client.local(lease.may_write), lease, gc_tuning.settled)
         tasks.create_task(running.run())
 
 
@@ -139,7 +139,7 @@ def main() -> None:
 def _calm() -> None:
     vars(engine)["RESYNC_SECONDS"] = 3600.0  # it comes when it is asked for
     # Nobody else leads here, and on a busy machine a process may not run for long.
-    vars(leaderelection).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
+    vars(leader_election).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
     vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
 
 

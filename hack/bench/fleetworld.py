@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from adapter import names
-from adapter.objects.raw import Raw, is_true, key_of, label
+from adapter.objects.unstructured import Raw, is_true, key_of, label
 from adapter.shell.kube import resources
 from hack.bench import fleetinput, fleetpod
 from hack.bench.fleetapi import Cluster, Servers

@@ -33,14 +33,14 @@ from adapter import names
 from adapter.objects import specs
 from adapter.objects.placement import Placement
 from adapter.objects.placement import placement as read_placement
-from adapter.objects.raw import Raw, annotation, key_of, label, uid_of
 from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.unstructured import Raw, annotation, key_of, label, uid_of
 from adapter.rewrite import rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS
-from adapter.worker import mirror
+from adapter.worker import status_mirror
 from hack.testbed import install
 from hack.testbed.stage import QUEUE, Stage
 
@@ -172,7 +172,7 @@ async def _mirror(
         async for copy in _copies(server, work):
             name = copy["metadata"]["name"]
             if name in left and (copy.get("status") or {}).get("phase") == "Running":
-                patch = mirror.status_patch(left.pop(name), copy, cluster)
+                patch = status_mirror.status_patch(left.pop(name), copy, cluster)
                 path = PODS.path(work["namespace"], name, "status")
                 tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
                 count -= 1

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 
 _versions = itertools.count(1_000)
 

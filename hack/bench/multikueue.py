@@ -15,7 +15,7 @@ from functools import partial
 import yaml
 
 from adapter import names
-from adapter.objects.raw import Raw, is_true
+from adapter.objects.unstructured import Raw, is_true
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import PODS, Resource
 from hack.bench import backlog, promises

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from adapter.planning.plan_request import Candidate, Request
 from adapter.planning.planner import charged, keep, plan
-from adapter.planning.request import Candidate, Request
 from adapter.quota import tree
 from hack.bench import plannerinput, promises
 from hack.bench.plannerinput import Fleet, Size

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from adapter.objects.placement import GroupShare, Share
-from adapter.objects.raw import Raw
-from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import nodes, tree
-from adapter.quota.nodes import Nodes
+from adapter.objects.unstructured import Raw
+from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.quota import node_capacity, tree
+from adapter.quota.node_capacity import Nodes
 
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")
@@ -49,7 +49,7 @@ class Fleet:
 def make(size: Size) -> Fleet:
     """Build it; most of the time goes into the trees."""
     trees = [tree.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
-    there = nodes.read(node(number) for number in range(size.nodes))
+    there = node_capacity.read(node(number) for number in range(size.nodes))
     candidates = [_candidate(size, number, trees[number % len(trees)], there) for number in range(size.clusters)]
     return Fleet(size, candidates, _gang(0, size.pods, size.groups), [_in_flight(size, n) for n in range(size.gangs)])
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import promises, timeline
 from hack.bench.promises import Found

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import yaml
 
-from adapter.objects.raw import Raw
 from adapter.objects.specs import NOTHING, PodMapping
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from hack.bench import promises
 from hack.bench.promises import Found, Row

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.raw import Raw, is_true, label, meta
-from adapter.objects.workerpod import slot_of
+from adapter.objects.unstructured import Raw, is_true, label, meta
+from adapter.objects.worker_pod import slot_of
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.testbed.figures import percentile
 from hack.testbed.recorder import Change

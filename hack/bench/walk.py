@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.bench import promises, report, timeline
 from hack.bench.promises import Found

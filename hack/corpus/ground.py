@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import key_of
+from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import NAMESPACES, RAY_CLUSTERS, Resource
 from hack.corpus import reduce

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapter import names
-from adapter.admission import portability, refusal
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.admission import job_validation, pod_validation
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION
@@ -86,7 +86,7 @@ def finding(seen: Seen) -> Finding:
     """Say what becomes of a sample: of its worker groups the one that is worst off decides."""
     outcome, reason, group = _of_pods(seen)
     kind = seen.sample.body["kind"]
-    if kind == names.RAY_SERVICE and (said := refusal.of_service(seen.sample.body)):
+    if kind == names.RAY_SERVICE and (said := job_validation.of_service(seen.sample.body)):
         outcome, reason, group = REFUSED, said, ""
     return Finding(seen.sample, outcome, reason, group, seen.kueue)
 
@@ -94,17 +94,17 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
-    if said := refusal.of_job("RayCluster", seen.cluster):
+    if said := job_validation.of_job("RayCluster", seen.cluster):
         return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
-        if why := portability.of_template(group["template"]):
+        if why := pod_validation.of_template(group["template"]):
             return REFUSED, why, name
     for name in groups:
         if why := _fault(seen, name):
             return BROKEN, why, name
     for name in groups:
-        if why := portability.of_template(rewritten(seen.pods[name])):
+        if why := pod_validation.of_template(rewritten(seen.pods[name])):
             return STUCK, f"{why} (KubeRay adds it to the pod, so it is not seen before)", name
     return DISPATCHED, "", ""
 

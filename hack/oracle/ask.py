@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from adapter import names
-from adapter.objects.raw import key_of
+from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from hack.oracle import draw, judge, predict
@@ -89,7 +89,7 @@ async def settled(client: Client, done: Callable[[Seen], bool], patience: float)
 
 
 def workload(name: str, question: draw.Question, counts: Counts) -> Raw:
-    """A group Workload without pods, as `adapter.rewrite.groupworkload` makes them, one podset for each count."""
+    """A group Workload without pods, as `adapter.rewrite.group_workload` makes them, one podset for each count."""
     podsets = [
         {"name": f"podset-{number}", "count": count, "template": {"spec": spec}}
         for number, (spec, count) in enumerate(zip(question.specs, counts, strict=True))

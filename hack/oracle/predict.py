@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from adapter.objects import podrequests
+from adapter.objects import pod_requests
 from adapter.objects.placement import GroupShare, Share
-from adapter.objects.raw import key_of
+from adapter.objects.unstructured import key_of
 from adapter.planning.offers import Offers
+from adapter.planning.plan_request import Candidate, Group, Offer, Request
 from adapter.planning.planner import charged
-from adapter.planning.request import Candidate, Group, Offer, Request
 from adapter.quota import clusterqueue
 from adapter.quota.tree import build, leads_to
 from hack.oracle.draw import Question
@@ -82,7 +82,7 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, Seen]:
     more = (*before, most + 1, *(1,) * (len(question.specs) - len(given)))
     ours = Forecast(
         fits=(*before, last) if last else None,
-        more=None if most == podrequests.UNLIMITED or (before and _second_try(seen, queue, question, more)) else more,
+        more=None if most == pod_requests.UNLIMITED or (before and _second_try(seen, queue, question, more)) else more,
         flavors=tuple(one.flavors for one in given) if last else (),
         borrows=any(one.borrows for one in given),
         most=most,
@@ -95,7 +95,7 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, Seen]:
 
 def gang(question: Question, spec: Raw, count: int) -> Request:
     """So many pods of one podset, as the planner is asked for them."""
-    group = Group("podset", "podset", count, spec, podrequests.pod_requests(spec))
+    group = Group("podset", "podset", count, spec, pod_requests.pod_requests(spec))
     return Request(question.namespace, question.queue, (group,))
 
 
@@ -108,7 +108,7 @@ def admitted(seen: Seen, asked: Request) -> Seen:
 
 def _give(seen: Seen, question: Question, spec: Raw, share: float) -> _Given:
     """Give a podset its share of all that fits."""
-    room, reason, _ = _asked(seen, gang(question, spec, podrequests.UNLIMITED))
+    room, reason, _ = _asked(seen, gang(question, spec, pod_requests.UNLIMITED))
     asked = gang(question, spec, _part(room.total, share))
     exact, _, flavors = _asked(seen, asked)
     return _Given(room, reason, asked.workers, flavors, exact.nominal < asked.workers, admitted(seen, asked))
@@ -129,8 +129,8 @@ def _told(groups: Sequence[clusterqueue.Group], question: Question) -> bool:
     """Kueue names every flavor where it tries once: for one podset, all of whose resources are in the one group that there is."""
     if len(question.specs) > 1 or len(groups) > 1:
         return False
-    asked = {resource for resource, need in podrequests.pod_requests(question.specs[0]).items() if need}
-    return asked <= {podrequests.PODS, *groups[0].resources}
+    asked = {resource for resource, need in pod_requests.pod_requests(question.specs[0]).items() if need}
+    return asked <= {pod_requests.PODS, *groups[0].resources}
 
 
 def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> bool:
@@ -160,6 +160,6 @@ def _each_flavor(group: clusterqueue.Group) -> list[clusterqueue.Group]:
 
 
 def _part(most: int, share: float) -> int:
-    if most == podrequests.UNLIMITED:
+    if most == pod_requests.UNLIMITED:
         return _PLENTY
     return math.ceil(most * share) or min(most, 1)

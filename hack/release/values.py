@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from adapter.cli.verbs.program import LOG_FORMATS
+from adapter.cli.commands.program_commands import LOG_FORMATS
 from hack.release import overlays
 from hack.release.overlays import Part, Raw
 

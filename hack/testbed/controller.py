@@ -29,12 +29,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from adapter import names
 from adapter.actions import Action
 from adapter.cli import controller
-from adapter.objects.raw import Raw
 from adapter.objects.references import Reference
-from adapter.shell.clusters.member import Member
+from adapter.objects.unstructured import Raw
+from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
-from adapter.shell.write import gangs
+from adapter.shell.write import gang_writer
 from adapter.shell.write.copies import Copier, Written
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import Aggregator
@@ -50,7 +50,7 @@ _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _PATIENCE = 10.0  # seconds for an answer of its own
 _FAULT = re.compile(
     r" failed( at .*)? by [A-Z]\w+( \(\d+ more like it since it was told last\))?:$"
-)  # adapter/shell/guard.py
+)  # adapter/shell/supervise.py
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([__name__])
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
@@ -249,7 +249,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
 def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     """What makes PodGroups, dying right after the one that was named."""
-    ensure = gangs.ensure
+    ensure = gang_writer.ensure
 
     async def mortal(client: Client, body: Raw) -> None:
         await ensure(client, body)
@@ -285,7 +285,7 @@ def _run(words: Words, kubeconfig: Path, log: Path) -> None:
 def main(words: Words) -> int:
     """Run the controller at its pace, mortal if asked."""
     death = _Death(words.kind, words.count, words.namespace)
-    vars(gangs).update(ensure=_mortal_group(death))
+    vars(gang_writer).update(ensure=_mortal_group(death))
     vars(wiring).update(_mortal(death))
     paces.keep(words.pace)
     return controller.main(words.port, words.port + 1, verbose=False, leader_elect=words.elect)

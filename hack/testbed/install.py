@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from adapter import membership, names
-from adapter.cli.membership import join, sides
+from adapter.cli.membership import clients, join
 from hack.lab.base import lab as definition
 from hack.lab.base import lock
 from hack.lab.base.paths import REPO, STATE
@@ -155,10 +155,10 @@ async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
     logins = {"kubeconfig": str(manager.kubeconfig), "worker_kubeconfig": str(cluster.kubeconfig)}
     given = argparse.Namespace(name=name, context="", worker_context="", **logins)
     try:
-        async with sides.logged_in(given) as both:
+        async with clients.logged_in(given) as both:
             there = await join.address(both, "")
             await join.hand_over(both, there, ["default"], membership.LIFETIME, lambda _: None)
-    except (sides.Trouble, membership.Unusable) as trouble:
+    except (clients.Trouble, membership.Unusable) as trouble:
         raise LabError(f"{name} cannot be handed over to the manager: {trouble}") from trouble
 
 

@@ -12,13 +12,13 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
-from adapter.admission import claim
-from adapter.gang import anchors, deadlines
+from adapter.admission import cluster_claim
+from adapter.gang import orphan_anchors, timeouts
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
-from adapter.shell.observe import memory
+from adapter.shell.observe import transient_state
 from adapter.shell.write import copies
-from adapter.worker import headturns
+from adapter.worker import head_polling
 
 SHIPPED, REAL, QUICK = PACES = ("shipped", "real", "quick")
 HASTY = "hasty"
@@ -28,8 +28,8 @@ _Waits = Mapping[ModuleType, Mapping[str, Any]]
 
 _NO_NETS: _Waits = {
     engine: {"RESYNC_SECONDS": _HOUR.total_seconds()},
-    deadlines: {"RESYNC": _HOUR},
-    memory: {"SURE_FOR": _HOUR},
+    timeouts: {"RESYNC": _HOUR},
+    transient_state: {"SURE_FOR": _HOUR},
 }
 _SHORT: _Waits = {
     # A link that is cut shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.
@@ -37,18 +37,18 @@ _SHORT: _Waits = {
     client: {"TIMEOUT_SECONDS": 3.0},
     # A source is read again in 12 s in place of 120, and looked for every 3 s.
     copies: {"PAUSE_SECONDS": 3.0, "AGAIN_SECONDS": 12.0},
-    headturns: {"ASK_SECONDS": 2.0},
+    head_polling: {"ASK_SECONDS": 2.0},
     # Longer than it takes from an anchor to the share that is written after it.
-    anchors: {"SETTLED": timedelta(seconds=5)},
+    orphan_anchors: {"SETTLED": timedelta(seconds=5)},
     # All by a third: their order is what keeps two from writing.
-    claim: {
+    cluster_claim: {
         "RENEW_SECONDS": 3.5,
         "DEADLINE_SECONDS": 13.5,
         "ABANDONED_SECONDS": 20,
         "HANDED_OVER_SECONDS": 17.0,
     },
     # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it gives way.
-    deadlines: {
+    timeouts: {
         "EXCLUDED_FIRST": timedelta(seconds=5),
         "EXCLUDED_FOR": timedelta(seconds=15),
         "YIELD_AFTER": timedelta(seconds=4.5),

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.reflector import Following, follow
 from adapter.shell.kube.resources import Resource

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.worker_pod import share_key, slot_of
 from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base import sidebyside

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.podrequests import UNLIMITED, as_text, pod_requests, quantity
-from adapter.objects.raw import Raw, annotation, is_true, label, meta, moment, uid_of
+from adapter.objects.pod_requests import UNLIMITED, as_text, pod_requests, quantity
+from adapter.objects.unstructured import Raw, annotation, is_true, label, meta, moment, uid_of
 
 Cell = tuple[str, str]  # flavor, resource
 Usage = Mapping[str, Mapping[Cell, int]]  # by ClusterQueue; millicores for cpu, whole units for all else

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from adapter import names
-from adapter.objects.raw import Raw, label, meta, moment, uid_of
+from adapter.objects.unstructured import Raw, label, meta, moment, uid_of
 from hack.testbed.clusters import Cluster
 from hack.trials import quotausage
 from hack.trials.outages import Outages

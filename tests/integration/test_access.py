@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from adapter import membership, names
-from adapter.access import grant, judge
+from adapter.access import grant, policy_check
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters, progress
@@ -67,7 +67,7 @@ def component(parked: clusters.Clusters) -> Iterator[clusters.Clusters]:
 def _judged_now(manager: Cluster) -> bool:
     """Whether a grant that is made now counts as judged: for some seconds after the component has come none does."""
     policy, binding = (manager.get(kind, names.ACCESS_POLICY) for kind in _POLICY)
-    return judge.problem(policy, binding, datetime.now(UTC)) is None
+    return policy_check.problem(policy, binding, datetime.now(UTC)) is None
 
 
 class Scene:

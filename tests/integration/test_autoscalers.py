@@ -11,7 +11,7 @@ import json
 import pytest
 
 from adapter import names
-from adapter.objects.raw import Raw, annotation, condition, label
+from adapter.objects.unstructured import Raw, annotation, condition, label
 from adapter.shell.kube.resources import PODS
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller

@@ -10,7 +10,7 @@ import yaml
 
 from adapter import names
 from adapter.objects.references import Reference, wanted
-from adapter.rewrite.copies import MOST_BYTES
+from adapter.rewrite.copied_objects import MOST_BYTES
 from hack.testbed.clusters import Cluster, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw

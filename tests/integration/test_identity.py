@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.admission import claim
-from adapter.admission.claim import Leadership
-from adapter.admission.identity import Known
-from adapter.shell.clusters.claim import Claim
+from adapter.admission import cluster_claim
+from adapter.admission.cluster_claim import Leadership
+from adapter.admission.cluster_identity import Known
+from adapter.shell.clusters.claim_holder import Claim
 from adapter.shell.clusters.identity import Identity
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.resources import CONFIG_MAPS
@@ -120,7 +120,7 @@ def test_a_cluster_that_stands_in_anothers_place_is_accepted_by_its_uid(
     )
 
 
-@pytest.mark.long  # cheaper: tests/unit/admission/test_identity.py
+@pytest.mark.long  # cheaper: tests/unit/admission/test_cluster_identity.py
 def test_one_cluster_is_not_registered_twice_by_mistake(stage: Stage, running: Controller, lead: Lead) -> None:
     manager, east = stage.manager, stage.fleet.workers["east"]
     lead(OWN, "east")
@@ -198,14 +198,14 @@ def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Con
     wait(lambda: stage.running(2), 30, "a new worker runs", second.tail)
 
     _register(stage, meant(west), secret="west")
-    own = claim.name(_manager_id(stage), OWN)
+    own = cluster_claim.name(_manager_id(stage), OWN)
     wait(lambda: _holder(_lease(west, own)) == _leader(stage), 30, "it claims what is registered", second.tail)
     stage.manager.delete("workercluster", OWN)
     wait(lambda: _holder(_lease(west, own)) == "", 30, "and gives it back", second.tail)
     assert _connected(stage.manager, "west")["status"] == "True"
 
 
-@pytest.mark.long  # cheaper: tests/unit/shell/clusters/test_claim.py
+@pytest.mark.long  # cheaper: tests/unit/shell/clusters/test_claim_holder.py
 def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Controller, Controller]) -> None:
     """One that knows, from a backup, who led then: it may not write while that one lives, and not at once when it is dead."""
     first, _ = pair
@@ -219,7 +219,7 @@ def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Control
     assert _holder(_claim(stage, east)) == _leader(stage), "whoever led last leads on paper"
 
 
-@pytest.mark.long  # cheaper: tests/unit/admission/test_claim.py
+@pytest.mark.long  # cheaper: tests/unit/admission/test_cluster_claim.py
 def test_a_claim_that_somebody_else_holds_is_told_of_and_taken_over_on_demand(
     stage: Stage, pair: tuple[Controller, Controller]
 ) -> None:
@@ -240,7 +240,7 @@ def test_a_claim_that_somebody_else_holds_is_told_of_and_taken_over_on_demand(
     manager.kubectl(*taken)
     try:
         # Who takes it waits for as long as a request of the other one may still be on its way.
-        patience = claim.HANDED_OVER_SECONDS + 30
+        patience = cluster_claim.HANDED_OVER_SECONDS + 30
         wait(lambda: _connected(manager, "east").get("status") == "True", patience, "it is taken over", first.tail)
         assert _holder(_claim(stage, east)) == _leader(stage)
         manager.delete("raycluster", "pi", stage.name, wait=False)
@@ -261,7 +261,7 @@ def _started(stage: Stage, first: Controller) -> Cluster:
 
 
 def _claim(stage: Stage, east: Cluster) -> Raw:
-    return _lease(east, claim.name(_manager_id(stage), "east"))
+    return _lease(east, cluster_claim.name(_manager_id(stage), "east"))
 
 
 def _lease(cluster: Cluster, name: str) -> Raw:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from adapter import membership, names
-from adapter.preflight.facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Rights
+from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Rights
 from hack.lab.base.paths import REPO
 from hack.testbed import install, progress
 from hack.testbed.clusters import Cluster, condition, wait

@@ -22,7 +22,7 @@ from hack.testbed.reader import Raw
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.long,
-]  # a process with a certificate: tests/unit/shell/controller/test_servers.py
+]  # a process with a certificate: tests/unit/shell/controller/test_http_servers.py
 
 OVERLAYS = REPO / "kustomize" / "overlays"
 SERVICE, SECRET = "rayspan-metrics", "rayspan-metrics-certificate"

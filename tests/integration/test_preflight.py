@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.preflight.facts import MANAGER
+from adapter.preflight.preflight_facts import MANAGER
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO

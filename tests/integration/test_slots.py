@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from adapter import names
-from adapter.objects.raw import annotation, label
-from adapter.objects.workerpod import is_preassigned, slot_of
+from adapter.objects.unstructured import annotation, label
+from adapter.objects.worker_pod import is_preassigned, slot_of
 from hack.lab.base import lab as definition
 from hack.testbed import audit
 from hack.testbed.clusters import Cluster, wait

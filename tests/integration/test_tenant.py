@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.raw import LONGEST
+from adapter.objects.unstructured import LONGEST
 from adapter.shell.kube.resources import WORKLOADS
 from hack.testbed import extremes, seed, sentence
 from hack.testbed.clusters import Cluster, condition, wait

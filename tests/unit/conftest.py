@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.shell import guard
+from adapter.shell import supervise
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, kubeconfig
 
@@ -45,7 +45,7 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None
 @pytest.fixture(autouse=True)
 def _nothing_told() -> None:
     """A fault is told once a minute: what one test met is news for the next one."""
-    guard._told.clear()
+    supervise._told.clear()
 
 
 @pytest.fixture

@@ -5,18 +5,18 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
-from adapter.shell.clusters.cluster import CONNECTION, PROBE
+from adapter.shell.clusters.capacity_versions import Room
+from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Listeners, Member
-from adapter.shell.clusters.room import Room
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
-from adapter.shell.observe.losses import Losses
-from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.proxies import Proxies
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.proxy_health import Proxies
 from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.transient_state import Memory
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer

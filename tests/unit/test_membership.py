@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from adapter import membership, names
-from adapter.cli.membership import account
+from adapter.cli.membership import membership_objects
 from adapter.membership import Address, Found, Membership, Unusable
 from adapter.shell.kube import kubeconfig
 from hack.lab.base.paths import REPO
@@ -40,15 +40,15 @@ def test_the_worker_side_is_what_the_overlay_installs() -> None:
     folder = REPO / "manifests/rbac"
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
-    made = membership.worker_side(EAST, account.account(), account.opening(), ["default"], None)
+    made = membership.worker_side(EAST, membership_objects.account(), membership_objects.opening(), ["default"], None)
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager}": "east"}
     assert made == installed
 
 
 def test_each_kind_of_object_has_a_place() -> None:
-    made = membership.worker_side(EAST, account.account(), account.opening(), ["a", "b"], None)
-    paths = [account.path_of(one) for one in [*made, held(), membership.worker_cluster("east")]]
+    made = membership.worker_side(EAST, membership_objects.account(), membership_objects.opening(), ["a", "b"], None)
+    paths = [membership_objects.path_of(one) for one in [*made, held(), membership.worker_cluster("east")]]
     assert len(set(paths)) == len(paths)
     assert paths[-4:-2] == [
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/rayspan-worker-tenant"
@@ -57,7 +57,9 @@ def test_each_kind_of_object_has_a_place() -> None:
 
 
 def test_what_other_managers_call_the_cluster_stays() -> None:
-    made = membership.worker_side(EAST, account.account(), account.opening(), [], signed(other="x", mmmmmmmmmm="old"))
+    made = membership.worker_side(
+        EAST, membership_objects.account(), membership_objects.opening(), [], signed(other="x", mmmmmmmmmm="old")
+    )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"]["annotations"] == signed(other="x", mmmmmmmmmm="east")["metadata"]["annotations"]
     assert membership.others(EAST, mine) == ["other"]

@@ -17,18 +17,18 @@ import yaml
 from adapter import membership, names
 from adapter.cli import common
 from adapter.cli.common import DONE
-from adapter.cli.membership import account, sides
-from adapter.cli.membership.account import Tell
-from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, asking
+from adapter.cli.membership import clients, membership_objects
+from adapter.cli.membership.clients import MANAGER, NOT_YET, WORKER, Sides, asking
+from adapter.cli.membership.membership_objects import Tell
 from adapter.cli.preflight import inspection, run
 from adapter.membership import Address, Token, Unusable
-from adapter.objects.raw import Raw, annotation, condition, meta
-from adapter.preflight import judge
-from adapter.preflight.facts import Asked, Finding
+from adapter.objects.unstructured import Raw, annotation, condition, meta
+from adapter.preflight import evaluation
+from adapter.preflight.preflight_facts import Asked, Finding
 from adapter.shell.kube import kubeconfig
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.pages import listed
+from adapter.shell.kube.pagination import listed
 from adapter.shell.kube.resources import (
     CONFIG_MAPS,
     DISPATCH_POLICIES,
@@ -47,11 +47,11 @@ _OLD_ACCOUNT = "kubernetes.io/service-account.name"
 
 def main(given: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return sides.attempt(given, _run(given))
+    return clients.attempt(given, _run(given))
 
 
 async def _run(given: argparse.Namespace) -> int:
-    async with sides.logged_in(given) as both:
+    async with clients.logged_in(given) as both:
         namespaces = list(dict.fromkeys(given.namespace)) or ["default"]
         there = await _may(both, given.server, namespaces)
         if given.output:
@@ -59,8 +59,10 @@ async def _run(given: argparse.Namespace) -> int:
             return DONE
         token = await hand_over(both, there, namespaces, given.expires, print)
         with asking(MANAGER):
-            await account.apply(both.manager, f"{MANAGER} cluster", membership.worker_cluster(given.name), print)
-        sides.tell_token(token, given)
+            await membership_objects.apply(
+                both.manager, f"{MANAGER} cluster", membership.worker_cluster(given.name), print
+            )
+        clients.tell_token(token, given)
         await _tell_of_old_token(both)
         return await _usable(given, both, token, namespaces)
 
@@ -104,15 +106,17 @@ async def address(both: Sides, server: str) -> Address:
 
 async def hand_over(both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta, tell: Tell) -> Token:
     """Make the account, and the manager's Secret with a kubeconfig of it; a token that lasts is kept."""
-    made = membership.worker_side(both.one, account.account(), account.opening(), namespaces, both.found.account)
+    made = membership.worker_side(
+        both.one, membership_objects.account(), membership_objects.opening(), namespaces, both.found.account
+    )
     with asking(WORKER):
         for body in made:
-            await account.apply(both.worker, f"{WORKER} cluster", body, tell)
+            await membership_objects.apply(both.worker, f"{WORKER} cluster", body, tell)
     kept = membership.kept(both.one, both.found, there, datetime.now(UTC))
-    token = kept if kept and await _accepted(both, kept) else await sides.minted(both, lifetime)
+    token = kept if kept and await _accepted(both, kept) else await clients.minted(both, lifetime)
     body = membership.secret(both.one, membership.kubeconfig(there, token.value), token.ends)
     with asking(MANAGER):
-        await account.apply(both.manager, f"{MANAGER} cluster", body, tell)
+        await membership_objects.apply(both.manager, f"{MANAGER} cluster", body, tell)
     return token
 
 
@@ -201,7 +205,7 @@ async def _looked(both: Sides, client: Client, namespace: str) -> list[Finding]:
     with asking(MANAGER):
         queues = await run.queues(both.manager, namespace)
     side = await inspection.worker(client, both.one.name, head, scheduler, namespace, queues)
-    return judge.judge([side], Asked(namespace, queues, ""))
+    return evaluation.judge([side], Asked(namespace, queues, ""))
 
 
 async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str], *, looked: bool) -> list[str]:
@@ -211,7 +215,7 @@ async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str
         unasked = [one for one in namespaces if looked and await _queueless(both.manager, one)]
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
-    preflight = sides.to_manager(given, "preflight", "--worker-cluster", name, "-n", namespaces[0])
+    preflight = clients.to_manager(given, "preflight", "--worker-cluster", name, "-n", namespaces[0])
     tries = f"`{preflight}` tries whether pods of both clusters reach each other."
     return [*map(_without_queue, unasked), sends if policies else none, tries]
 
@@ -233,7 +237,9 @@ def _without_queue(namespace: str) -> str:
 
 
 def _shown(both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta) -> str:
-    worker = membership.worker_side(both.one, account.account(), account.opening(), namespaces, both.found.account)
+    worker = membership.worker_side(
+        both.one, membership_objects.account(), membership_objects.opening(), namespaces, both.found.account
+    )
     text = membership.kubeconfig(there, membership.HIDDEN)
     secret = membership.secret(both.one, text, datetime.now(UTC) + lifetime)
     del secret["data"], secret["metadata"]["annotations"][names.TOKEN_ENDS_ANNOTATION]

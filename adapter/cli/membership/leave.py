@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from adapter import membership, names
 from adapter.cli import cordon, drain
 from adapter.cli.common import DONE, complain
-from adapter.cli.membership import account, sides
-from adapter.cli.membership.sides import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking
+from adapter.cli.membership import clients, membership_objects
+from adapter.cli.membership.clients import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking
 from adapter.membership import Unusable
-from adapter.objects.raw import Raw, key_of, uid_of
-from adapter.shell.kube.pages import listed
+from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.shell.kube.pagination import listed
 from adapter.shell.kube.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -57,11 +57,11 @@ _OF_ACCOUNT = {
 
 def main(given: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return sides.attempt(given, _run(given))
+    return clients.attempt(given, _run(given))
 
 
 async def _run(given: argparse.Namespace) -> int:
-    async with sides.logged_in(given) as both:
+    async with clients.logged_in(given) as both:
         why = membership.not_its_own(both.one, both.found)
         if why:
             raise Unusable(why)
@@ -90,7 +90,9 @@ async def _made(both: Sides) -> list[Raw]:
         added = [
             role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
         ]
-    last = [one for one in reversed(account.account()) if one["kind"] != "Namespace" or not await _shared(both)]
+    last = [
+        one for one in reversed(membership_objects.account()) if one["kind"] != "Namespace" or not await _shared(both)
+    ]
     kinds = (("RoleBinding", bindings), ("ClusterRole", added))
     return [*({**one, "kind": kind} for kind, found in kinds for one in found), *last]
 
@@ -111,7 +113,7 @@ def _announced(both: Sides, made: Sequence[Raw]) -> str:
     first = f"{name} leaves. When its last worker is gone, these are deleted:"
     manager = f"  in the manager cluster: workercluster/{name}, secret/{name}"
     worker = (
-        ", ".join(map(account.called, made))
+        ", ".join(map(membership_objects.called, made))
         or f"nothing, for other managers use its account; {name} is taken off its list"
     )
     return "\n".join([first, manager, f"  in the worker cluster: {worker}"])
@@ -167,7 +169,7 @@ async def _forgotten(both: Sides) -> None:
     """Delete what the manager has: first what the controller goes by, then the login."""
     with asking(MANAGER):
         for body in (membership.worker_cluster(both.one.name), _secret(both.one.name)):
-            await account.remove(both.manager, f"{MANAGER} cluster", body, _tell)
+            await membership_objects.remove(both.manager, f"{MANAGER} cluster", body, _tell)
 
 
 def _secret(name: str) -> Raw:
@@ -179,7 +181,7 @@ async def _removed(both: Sides, made: Sequence[Raw]) -> None:
         if not made:
             await _signed_off(both)
         for body in made:
-            await account.remove(both.worker, f"{WORKER} cluster", body, _tell)
+            await membership_objects.remove(both.worker, f"{WORKER} cluster", body, _tell)
         if any(body["kind"] == "Namespace" for body in made):
             await _gone(both)
         elif made:

@@ -9,25 +9,25 @@ from datetime import UTC, datetime
 
 from adapter import membership, names
 from adapter.cli.common import DONE
-from adapter.cli.membership import account, sides
-from adapter.cli.membership.sides import MANAGER, asking
+from adapter.cli.membership import clients, membership_objects
+from adapter.cli.membership.clients import MANAGER, asking
 from adapter.membership import Found, Membership, Unusable
 
 
 def main(given: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return sides.attempt(given, _run(given))
+    return clients.attempt(given, _run(given))
 
 
 async def _run(given: argparse.Namespace) -> int:
-    async with sides.logged_in(given) as both:
+    async with clients.logged_in(given) as both:
         _renewable(both.one, both.found)
-        token = await sides.minted(both, given.expires)
+        token = await clients.minted(both, given.expires)
         text = membership.renewed(membership.held(both.found.secret), token.value)
         with asking(MANAGER):
             body = membership.secret(both.one, text, token.ends)
-            await account.apply(both.manager, f"{MANAGER} cluster", body, print)
-        sides.tell_token(token, given)
+            await membership_objects.apply(both.manager, f"{MANAGER} cluster", body, print)
+        clients.tell_token(token, given)
         print(_before(both.found))
     return DONE
 

@@ -16,9 +16,9 @@ from adapter import names
 from adapter.cli import common
 from adapter.cli.common import DONE, TROUBLE, USAGE, complain
 from adapter.cli.preflight import run, table
-from adapter.objects.raw import Raw, key_of
-from adapter.preflight import judge, reachable
-from adapter.preflight.reachable import Reachability
+from adapter.objects.unstructured import Raw, key_of
+from adapter.preflight import evaluation, reachability
+from adapter.preflight.reachability import Reachability
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
@@ -50,22 +50,22 @@ async def _run(given: argparse.Namespace) -> int:
         asked = await run.asked(client, given)
         clusters = await run.clusters(client, given.worker_cluster)
         sides = await run.tried(client, clusters, asked, given.timeout.total_seconds())
-        findings = judge.judge(list(sides.values()), asked)
-        found = {name: reachable.reachable(name, sides, findings) for name in clusters}
+        findings = evaluation.judge(list(sides.values()), asked)
+        found = {name: reachability.reachable(name, sides, findings) for name in clusters}
         reached = {name: one for name, one in found.items() if one}
         _print(given.output, list(sides.values()), asked, findings, reached)
         for name, one in reached.items():
             await _write(client, clusters[name], one)
     finally:
         await client.close()
-    return DONE if judge.ready(findings) else NOT_READY
+    return DONE if evaluation.ready(findings) else NOT_READY
 
 
 async def _write(client: Client, raw: Raw, found: Reachability) -> None:
     name = key_of(raw)[1]
     try:
         path = WORKER_CLUSTERS.path(name=name, sub="status")
-        await client.apply(path, reachable.status(raw, found, datetime.now(UTC)), names.PREFLIGHT_MANAGER)
+        await client.apply(path, reachability.status(raw, found, datetime.now(UTC)), names.PREFLIGHT_MANAGER)
     except (ApiError, Unreachable) as error:
         complain(f"WorkerCluster {name}: its condition {names.REACHABLE} could not be written: {error}.", TROUBLE)
 

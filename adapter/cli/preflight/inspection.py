@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import yaml
 
 from adapter import names
-from adapter.objects.raw import Raw, key_of
-from adapter.preflight.facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Side, needed
+from adapter.objects.unstructured import Raw, key_of
+from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, Side, needed
 from adapter.quota import tree
-from adapter.shell.kube import pages, resources
+from adapter.shell.kube import pagination, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 
@@ -83,7 +83,7 @@ async def worker(client: Client, name: str, head: str, scheduler: str, namespace
 async def listed(client: Client, resource: Resource, namespace: str = "", **params: str) -> list[Raw] | None:
     """The objects of a kind; None where they may not be read, or the kind is not known there."""
     try:
-        return (await pages.listed(client, resource.path(namespace), **params))[0]
+        return (await pagination.listed(client, resource.path(namespace), **params))[0]
     except ApiError as error:
         if error.status == 403 or error.missing:
             return None

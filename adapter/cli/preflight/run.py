@@ -15,16 +15,16 @@ from adapter import names
 from adapter.cli import common
 from adapter.cli.common import complain
 from adapter.cli.preflight import inspection
-from adapter.cli.preflight.probes import Probes
+from adapter.cli.preflight.probe_pods import Probes
 from adapter.objects import specs
-from adapter.objects.raw import Raw, key_of
-from adapter.preflight import judge
-from adapter.preflight.facts import MANAGER, Asked, Side
+from adapter.objects.unstructured import Raw, key_of
+from adapter.preflight import evaluation
+from adapter.preflight.preflight_facts import MANAGER, Asked, Side
 from adapter.preflight.probe import Run
 from adapter.shell.clusters import logins
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.pages import listed
+from adapter.shell.kube.pagination import listed
 from adapter.shell.kube.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -33,7 +33,7 @@ from adapter.shell.kube.resources import (
     NAMESPACES,
     WORKER_CLUSTERS,
 )
-from adapter.shell.kube.userfile import default_namespace
+from adapter.shell.kube.user_kubeconfig import default_namespace
 
 
 class Unusable(ValueError):
@@ -62,7 +62,7 @@ async def queues(client: Client, namespace: str) -> list[str]:
         inspection.listed(client, CLUSTER_QUEUES),
         inspection.listed(client, ADMISSION_CHECKS),
     )
-    return judge.dispatching(local or (), clusters or (), checks or ())
+    return evaluation.dispatching(local or (), clusters or (), checks or ())
 
 
 async def _image(client: Client) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adapter.cli.common import columns
-from adapter.preflight import judge
-from adapter.preflight.facts import MANAGER, Asked, Finding, Side
+from adapter.preflight import evaluation
+from adapter.preflight.preflight_facts import MANAGER, Asked, Finding, Side
 from adapter.preflight.probe import Trip
-from adapter.preflight.reachable import Reachability
+from adapter.preflight.reachability import Reachability
 
 _CHECKS = ("API", "Rights", "Namespace", "Queue", "Image", "DNS", "PodNetwork")
 _WORST = ("failure", "warning", "ok")
@@ -35,7 +35,7 @@ def document(
 ) -> dict[str, Any]:
     """The same for programs; what was not tried is null."""
     return {
-        "ready": judge.ready(findings),
+        "ready": evaluation.ready(findings),
         "namespace": asked.namespace,
         "queues": list(asked.queues),
         "image": asked.image,

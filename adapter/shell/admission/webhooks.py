@@ -12,9 +12,9 @@ import kopf
 
 from adapter import names
 from adapter.admission import gate
-from adapter.shell import guard
-from adapter.shell.admission.adviser import Adviser
-from adapter.shell.admission.server import OBJECT, Server
+from adapter.shell import supervise
+from adapter.shell.admission.admission_server import OBJECT, Server
+from adapter.shell.admission.object_warnings import Adviser
 
 GATE_HANDLER, WARNINGS_HANDLER = names.GATE_PATH.strip("/"), names.WARNINGS_PATH.strip("/")
 _WARNED = (
@@ -28,7 +28,7 @@ async def serve(server: Server, adviser: Adviser) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
     logging.getLogger("kopf.objects").setLevel(
         logging.CRITICAL
-    )  # and of each fault what the exception says: shell/guard.py tells of these
+    )  # and of each fault what the exception says: shell/supervise.py tells of these
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
@@ -50,7 +50,7 @@ def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
         try:
             wanted = gate.gates(OBJECT.get())
         except Exception as error:
-            guard.failed("the gate", error)
+            supervise.failed("the gate", error)
             raise
         if wanted is not None:
             patch.spec["schedulingGates"] = wanted

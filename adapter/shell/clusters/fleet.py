@@ -9,18 +9,18 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from adapter.admission import identity
-from adapter.admission.claim import RENEW_SECONDS
-from adapter.admission.identity import Known
+from adapter.admission import cluster_identity
+from adapter.admission.cluster_claim import RENEW_SECONDS
+from adapter.admission.cluster_identity import Known
 from adapter.objects import specs
-from adapter.objects.raw import Raw
-from adapter.shell.clusters.claim import Claim, Election
+from adapter.objects.unstructured import Raw
+from adapter.shell.clusters.capacity_versions import Room
+from adapter.shell.clusters.claim_holder import Claim, Election
 from adapter.shell.clusters.logins import Login, Logins, unusable
-from adapter.shell.clusters.member import Listeners, Member
-from adapter.shell.clusters.room import Room
-from adapter.shell.guard import contained, failed, guarded
+from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.credentials import BadLogin
+from adapter.shell.supervise import contained, failed, guarded
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Fleet:
             await self._disengage(name, leaves=True)
             return
         try:
-            await self._match(name, cluster, logins, identity.known(cluster, everyone))
+            await self._match(name, cluster, logins, cluster_identity.known(cluster, everyone))
         except Exception as error:  # it can be seen no more, and must not count as if it could
             failed("fleet", error, name)
             self.problems[name] = (

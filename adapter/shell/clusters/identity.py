@@ -6,8 +6,8 @@ WorkerCluster, so nothing of ours is in a cluster that nobody could know again.
 """
 
 from adapter import names
-from adapter.admission import identity
-from adapter.admission.identity import Known, Refusal
+from adapter.admission import cluster_identity
+from adapter.admission.cluster_identity import Known, Refusal
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.kube.reflector import Stranger
 
@@ -29,7 +29,7 @@ class Identity:
         if not found:
             raise Unreachable(NO_NAMESPACE)
         self._found = found
-        self._refused = identity.refusal(self.known, found) or self._exchanged(found)
+        self._refused = cluster_identity.refusal(self.known, found) or self._exchanged(found)
         if self._refused.reason:
             raise Stranger(self._refused.reason, self._refused.why)
         self.uid, self._proved = found, True
@@ -46,7 +46,7 @@ class Identity:
 
     def holds(self, known: Known) -> bool:
         """Whether the connection can go on under what is on record now: its last answer is thought of as it was."""
-        return not self._found or bool(identity.refusal(known, self._found)) == bool(self._refused.reason)
+        return not self._found or bool(cluster_identity.refusal(known, self._found)) == bool(self._refused.reason)
 
     def fence(self) -> str:
         """Why nothing may be written there now, empty when it may."""

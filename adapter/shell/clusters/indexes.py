@@ -5,10 +5,10 @@ A key is one string; an object that lacks what it is made of stands under a key 
 
 from adapter import names
 from adapter.objects.placement import gang_of
-from adapter.objects.raw import Raw, annotation, key_of, label
-from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.unstructured import Raw, annotation, key_of, label
+from adapter.objects.worker_pod import share_key, slot_of
 from adapter.objects.workload import gang_key
-from adapter.worker.preassigned import in_doubt
+from adapter.worker.template_slots import in_doubt
 
 IN_DOUBT = "in doubt"  # no slot is called so
 

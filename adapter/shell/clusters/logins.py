@@ -2,7 +2,7 @@
 ClusterProfile and the token for it?
 
 Of Kueue's namespace, which holds Kueue's own keys too, only the Secrets are read that a WorkerCluster needs by way of its
-MultiKueueCluster, and of ClusterProfiles those that one names (named.py).
+MultiKueueCluster, and of ClusterProfiles those that one names (single_objects.py).
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from adapter import names
 from adapter.admission import clusterprofile, multikueue
 from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
-from adapter.objects.raw import Raw
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.named import Named, Needs, Place, Unread
+from adapter.objects.unstructured import Raw
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.single_objects import Named, Needs, Place, Unread
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.credentials import BadLogin

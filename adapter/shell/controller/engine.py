@@ -12,20 +12,20 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from adapter.leaderelection import RETRY_SECONDS
-from adapter.objects.raw import key_of, uid_of
+from adapter.leader_election import RETRY_SECONDS
+from adapter.objects.unstructured import key_of, uid_of
 from adapter.shell import metrics
-from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.controller import wiring
-from adapter.shell.controller.keys import CLUSTER, QueueKey
+from adapter.shell.controller.enqueue import CLUSTER, QueueKey
 from adapter.shell.controller.lease import Lease, Lost
 from adapter.shell.controller.wiring import Parts
 from adapter.shell.controller.workqueue import Postpone, WorkQueue
-from adapter.shell.guard import contained, guarded
 from adapter.shell.kube.client import Client
 from adapter.shell.planning.preview import Preview
+from adapter.shell.supervise import contained, guarded
 from adapter.shell.write import anchors
-from adapter.worker.preassigned import in_doubt
+from adapter.worker.template_slots import in_doubt
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from adapter import leaderelection, names
-from adapter.admission.claim import Leadership
-from adapter.leaderelection import Candidate, Put, StepDown, Wait
-from adapter.objects.raw import Raw
+from adapter import leader_election, names
+from adapter.admission.cluster_claim import Leadership
+from adapter.leader_election import Candidate, Put, StepDown, Wait
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import LEASES
 from adapter.shell.kube.store import version
@@ -45,7 +45,7 @@ class Lease:
 
     def may_write(self) -> bool:
         """Whether a write may be sent now, by this process's own clock."""
-        return leaderelection.may_write(self._me, self._now())
+        return leader_election.may_write(self._me, self._now())
 
     def leadership(self) -> Leadership:
         """This process among those who lead: who was before it, and how far the Lease was then and is now."""
@@ -59,10 +59,10 @@ class Lease:
 
     async def give_back(self) -> None:
         """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
-        self._me = leaderelection.resigned(self._me)
+        self._me = leader_election.resigned(self._me)
         try:
-            async with asyncio.timeout(leaderelection.REQUEST_SECONDS):
-                patch = leaderelection.giving_back(self._me, await self._client.find(_PATH), datetime.now(UTC))
+            async with asyncio.timeout(leader_election.REQUEST_SECONDS):
+                patch = leader_election.giving_back(self._me, await self._client.find(_PATH), datetime.now(UTC))
                 if patch:
                     await self._client.merge(_PATH, patch)
                     log.info("%s is given back", _WHICH)
@@ -73,27 +73,27 @@ class Lease:
         """Look at the Lease once and do what follows; returns the seconds until the next look."""
         move: Wait | StepDown
         try:
-            async with asyncio.timeout(leaderelection.patience(self._me, self._now())):
+            async with asyncio.timeout(leader_election.patience(self._me, self._now())):
                 move = await self._look()
         except (ApiError, Unreachable, TimeoutError) as trouble:
             self._tell(logging.WARNING, f"cannot be read or written ({_why(trouble)})")
-            move = leaderelection.missed(self._me, self._now(), _why(trouble))
+            move = leader_election.missed(self._me, self._now(), _why(trouble))
         if isinstance(move, StepDown):
             raise Lost(f"{_WHICH}: {move.why}")
         return move.seconds
 
     async def _look(self) -> Wait | StepDown:
-        if late := leaderelection.overdue(self._me, self._now()):
+        if late := leader_election.overdue(self._me, self._now()):
             return late
         lease = await self._client.find(_PATH)
-        self._me = leaderelection.saw(self._me, lease, self._now())
+        self._me = leader_election.saw(self._me, lease, self._now())
         self._heed(lease)
-        if leaderelection.near(self._me, lease, self._now()):
+        if leader_election.near(self._me, lease, self._now()):
             self.near.set()
-        move = leaderelection.decide(self._me, lease, self._now(), datetime.now(UTC))
+        move = leader_election.decide(self._me, lease, self._now(), datetime.now(UTC))
         if isinstance(move, Put):
             await self._put(move)
-            return Wait(leaderelection.RETRY_SECONDS)
+            return Wait(leader_election.RETRY_SECONDS)
         if isinstance(move, Wait):
             self._tell(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
         return move
@@ -103,7 +103,7 @@ class Lease:
         kept = await (
             self._client.create(_COLLECTION, move.body) if move.create else self._client.merge(_PATH, move.body)
         )
-        self._me = leaderelection.granted(self._me, sent)
+        self._me = leader_election.granted(self._me, sent)
         self._leadership = replace(self._leadership, version=version(kept))
         self._tell(logging.INFO, f"is held by this process, {self._me.name}", f" (before: {move.follows or 'nobody'})")
         self.held.set()
@@ -111,7 +111,7 @@ class Lease:
     def _heed(self, lease: Raw | None) -> None:
         """Remember who leads before this process does, as of the newest version that tells of it: a Lease that comes back from a backup
         tells of less."""
-        before, known = leaderelection.leader(lease), self._leadership
+        before, known = leader_election.leader(lease), self._leadership
         if lease is not None and before not in ("", self._me.name):
             until = max(version(lease), known.until if before == known.before else 0)
             self._leadership = replace(known, before=before, until=until)

@@ -1,22 +1,22 @@
 """What of an object does any decision read: which difference between two of its versions is news?
 
-The counters and times that move all the time are not. Whom the news wakes is for handlers.py.
+The counters and times that move all the time are not. Whom the news wakes is for event_handlers.py.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from adapter import names
-from adapter.objects import slim
-from adapter.objects.pendingworkload import in_vain, is_pending
+from adapter.objects import trim
+from adapter.objects.pending_workload import in_vain, is_pending
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
 from adapter.objects.reservation import reservation
-from adapter.objects.workerpod import dispatched, ended, in_place, leaving, slot_of, unheld
+from adapter.objects.unstructured import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
+from adapter.objects.worker_pod import dispatched, ended, in_place, leaving, slot_of, unheld
 from adapter.objects.workload import workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
-from adapter.shell.observe.pending import borrows
-from adapter.worker.mirror import plain
+from adapter.shell.observe.waiting_workloads import borrows
+from adapter.worker.status_mirror import plain
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -94,7 +94,7 @@ def as_told(before: Raw | None, after: Raw | None, told: Raw | None) -> bool:
     notes = {field: {**(had.get(field) or {}), **said[field]} for field in ("labels", "annotations") if field in said}
     metadata = {**had, **notes, "resourceVersion": meta(after).get("resourceVersion")}
     status = {**(before.get("status") or {}), **told["status"]}
-    wanted = slim.worker({**before, "metadata": metadata, "status": status})
+    wanted = trim.worker({**before, "metadata": metadata, "status": status})
     return bool(plain(wanted) == plain(after))
 
 

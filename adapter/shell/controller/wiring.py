@@ -6,40 +6,40 @@ It starts nothing and decides nothing: who runs when is for the engine.
 import asyncio
 from dataclasses import dataclass
 
-from adapter.shell.clusters.claim import Election
+from adapter.shell.clusters.claim_holder import Election
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import QueueKey
-from adapter.shell.controller.looks import Looks
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.controller.enqueue import QueueKey
+from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.reconciler import Looks
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.gangs import Gangs
-from adapter.shell.observe.losses import Losses
-from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.policies import Policies
-from adapter.shell.observe.proxies import Proxies
-from adapter.shell.observe.refusals import Refusals
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.dispatch_policies import Policies
+from adapter.shell.observe.dry_run_answers import Trials
+from adapter.shell.observe.gang_observer import Gangs
+from adapter.shell.observe.job_problems import Refusals
+from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.replan import Seen
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.seen import Seen
-from adapter.shell.observe.services import Services
+from adapter.shell.observe.service_observer import Services
 from adapter.shell.observe.slots import Claims, Slots
-from adapter.shell.observe.sources import Sources
+from adapter.shell.observe.source_objects import Sources
 from adapter.shell.observe.targets import Targets
-from adapter.shell.observe.trials import Trials
-from adapter.shell.observe.workers import Workers
+from adapter.shell.observe.transient_state import Memory
+from adapter.shell.observe.worker_observer import Workers
 from adapter.shell.planning.plans import Planning, Waiters
 from adapter.shell.planning.preview import Preview
 from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.copies import Copier
+from adapter.shell.write.dry_run_requests import Trier
+from adapter.shell.write.endpoint_slices import SliceWriter
 from adapter.shell.write.events import Announcer
 from adapter.shell.write.execute import Executor
-from adapter.shell.write.gangs import GangWriter
-from adapter.shell.write.pods import PodWriter
+from adapter.shell.write.gang_writer import GangWriter
+from adapter.shell.write.pod_writer import PodWriter
 from adapter.shell.write.quotas import Aggregator
-from adapter.shell.write.slices import SliceWriter
-from adapter.shell.write.trials import Trier
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from adapter.shell.guard import failed
+from adapter.shell.supervise import failed
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """How do we talk to one API server: verbs and raw dicts over one pool of connections?
 
 Who we are to it, the official client says (kubeconfig.py), which takes long to import; the user's own kubeconfig is read without it where that
-suffices (userfile.py).
+suffices (user_kubeconfig.py).
 
 Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
 servers send; so bodies are plain dicts. Nothing here retries, caches or interprets: a caller learns of every failure.
@@ -26,8 +26,8 @@ from aiohttp.connector import Connection
 
 from adapter import __version__
 from adapter.membership import Address
-from adapter.objects.raw import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
-from adapter.shell.kube import bodies, sent, userfile
+from adapter.objects.unstructured import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
+from adapter.shell.kube import encoding, response_limits, user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin, Credentials
 from adapter.shell.kube.resources import NAMESPACES, kind_of
 
@@ -79,7 +79,7 @@ class ApiError(Exception):
         return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
 
 
-LOST = (aiohttp.ClientError, TimeoutError, OSError, bodies.Unreadable)
+LOST = (aiohttp.ClientError, TimeoutError, OSError, response_limits.Unreadable)
 # When aiohttp's own timer for a whole exchange runs out before the headers come, it takes back two cancellations, for it stands in two
 # blocks. Who is cancelled from outside in that moment would never hear of it, and go on for ever. asyncio's takes back its own.
 _NO_TIMER = aiohttp.ClientTimeout(total=None)
@@ -124,7 +124,7 @@ class Client:
                 "Accept-Encoding": "gzip",
             },
             request_class=_fenced(self.fence),
-            auto_decompress=False,  # bodies.py counts what it unpacks
+            auto_decompress=False,  # response_limits.py counts what it unpacks
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[counting(cluster, login.address.server) if counted else unredirected()],
         )
@@ -147,7 +147,7 @@ class Client:
     @classmethod
     async def of_user(cls, file: str, context: str) -> "Client":
         """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin."""
-        if found := userfile.credentials(file, context):
+        if found := user_kubeconfig.credentials(file, context):
             return cls(found, counted=False)
         from adapter.shell.kube import kubeconfig
 
@@ -206,8 +206,8 @@ class Client:
         """A worker cluster, empty for the manager."""
         return self._cluster
 
-    async def get(self, path: str, most: int = bodies.OBJECT_BYTES, /, **params: str) -> Body:
-        """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pages.py` reads a whole list."""
+    async def get(self, path: str, most: int = response_limits.OBJECT_BYTES, /, **params: str) -> Body:
+        """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pagination.py` reads a whole list."""
         return await self._send("GET", path, params=params, most=most)
 
     async def find(self, path: str) -> Body | None:
@@ -271,10 +271,10 @@ class Client:
         body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
         text: bool = False,
-        most: int = bodies.OBJECT_BYTES,
+        most: int = response_limits.OBJECT_BYTES,
     ) -> Body:
         headers = {**await self._login.headers(), "Content-Type": kind}
-        data = None if body is None else sent.text(body)
+        data = None if body is None else encoding.text(body)
         how: dict[str, Any] = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
         try:
             async with (
@@ -305,13 +305,13 @@ class Client:
                 answer = await self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how)
             async with answer:
                 if answer.status != 200 or answer.content_type != "application/json":
-                    await _read(answer, bodies.OBJECT_BYTES, self._large)
+                    await _read(answer, response_limits.OBJECT_BYTES, self._large)
                     raise Unreachable(NO_API_SERVER)
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
-                    raise bodies.Unreadable("packs what it tells as it happens, which was not asked for")
+                    raise response_limits.Unreadable("packs what it tells as it happens, which was not asked for")
                 with self._watching(path):
-                    yield bodies.lines(answer)
-        except bodies.Excess as error:
+                    yield response_limits.lines(answer)
+        except response_limits.Excess as error:
             raise TooLarge(f"it {error}") from None
         except LOST as error:
             raise Unreachable(why(error)) from None
@@ -364,8 +364,8 @@ async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *
     if answer.status >= 300:
         raise await refusal(answer)
     try:
-        said = await bodies.whole(answer, bodies.WORD_BYTES if text else most, turn)
-    except bodies.Excess as error:
+        said = await response_limits.whole(answer, response_limits.WORD_BYTES if text else most, turn)
+    except response_limits.Excess as error:
         raise TooLarge(f"it {error}") from None
     body = _object(said) if answer.content_type == "application/json" else {}
     if not body and not (text and said.strip() == b"ok"):
@@ -376,8 +376,8 @@ async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *
 async def refusal(answer: aiohttp.ClientResponse) -> ApiError:
     """What it says beside its status, as far as that can be read."""
     try:
-        body = _object(await bodies.whole(answer, bodies.WORD_BYTES))
-    except bodies.Unreadable:
+        body = _object(await response_limits.whole(answer, response_limits.WORD_BYTES))
+    except response_limits.Unreadable:
         body = {}
     return ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
 
@@ -393,7 +393,7 @@ def _object(said: bytearray) -> Body:
 def why(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, bodies.Unreadable):
+    if isinstance(error, response_limits.Unreadable):
         return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"

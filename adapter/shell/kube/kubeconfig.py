@@ -17,7 +17,7 @@ from kubernetes.aio import config as kube_config
 from yarl import URL
 
 from adapter.membership import Address
-from adapter.objects.raw import bounded
+from adapter.objects.unstructured import bounded
 from adapter.shell.kube.credentials import BadLogin, Credentials
 
 Body = dict[str, Any]

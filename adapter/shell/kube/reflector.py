@@ -24,14 +24,14 @@ from typing import Any
 
 import orjson
 
-from adapter.objects.raw import UNREADABLE, Raw
+from adapter.objects.unstructured import UNREADABLE, Raw
 from adapter.shell import metrics
-from adapter.shell.kube import pages
-from adapter.shell.kube.budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
+from adapter.shell.kube import pagination
 from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable, Unusable
+from adapter.shell.kube.memory_budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Listing, Store, number
-from adapter.shell.pace import Bucket
+from adapter.shell.rate_limit import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ async def _compare(what: Following) -> None:
 async def _list(what: Following) -> str:
     taking = _Taking(what)
     try:
-        await pages.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
+        await pagination.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
         return await taking.end()
     except BaseException:  # also where the following of this kind is given up
         what.room.take(what.store.weight)  # what was held of the list goes with it

@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from adapter.objects import shape, slim
-from adapter.objects.raw import UNREADABLE, Key, Raw, key_of, meta
-from adapter.shell.kube import weight
-from adapter.shell.kube.alike import Holder, Parts
+from adapter.objects import trim, well_formed
+from adapter.objects.unstructured import UNREADABLE, Key, Raw, key_of, meta
+from adapter.shell.kube import object_size
+from adapter.shell.kube.interning import Holder, Parts
 
 Changed = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
@@ -51,7 +51,7 @@ class Store:
         index: Callable[[Raw], str] | None = None,
         counted: Callable[[Raw], str] | None = None,
         finds: Callable[[Raw], Collection[str]] = lambda _: (),
-        slims: Callable[[Raw], Raw] = slim.bare,
+        slims: Callable[[Raw], Raw] = trim.bare,
     ) -> None:
         """`slims` drops of an object what nobody reads."""
         self.synced = False
@@ -199,7 +199,7 @@ class Store:
 
     def _kept(self, raw: Raw) -> Raw:
         """The object as it is kept; raises Odd for what is none, so that all that is reckoned of it later can be reckoned."""
-        if why := shape.odd(raw):
+        if why := well_formed.odd(raw):
             raise Odd(why)
         try:
             kept = self._slims(raw)
@@ -230,7 +230,7 @@ class Store:
 
     def remove(self, raw: Raw) -> str:
         """Take a deletion; that of an earlier object of the same name is ignored. Returns why it says nothing, if it is no object."""
-        if why := shape.odd(raw):
+        if why := well_formed.odd(raw):
             return why
         key = key_of(raw)
         self.newest = max(self.newest, version(raw))
@@ -349,7 +349,7 @@ class Listing:
                 self._take(self._store._kept(raw))
             except Odd as why:
                 self.refused, self.first = self.refused + 1, self.first or str(why)
-                self._idle += weight.of(raw)
+                self._idle += object_size.of(raw)
         if self._store.synced and self._holds > HELD:
             self._settle()
 
@@ -357,7 +357,7 @@ class Listing:
         key = key_of(kept)
         known = self._store.get(key)
         if key in self._seen:  # an API server names each object once
-            self._idle += weight.of(kept)
+            self._idle += object_size.of(kept)
         elif known is not None and known == kept:
             self._seen.add(key_of(known))  # nothing of what came is kept
         else:

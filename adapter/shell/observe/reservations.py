@@ -9,14 +9,14 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects.placement import Placement, share_name
-from adapter.objects.raw import Key, Raw, key_of, label
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import share_key, slot_of
+from adapter.objects.unstructured import Key, Raw, key_of, label
+from adapter.objects.worker_pod import share_key, slot_of
 from adapter.objects.workload import Workload, there
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
-from adapter.shell.guard import each
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.supervise import each
 
 
 class Shares:

@@ -18,13 +18,13 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, AssignSlot
-from adapter.gang import drain
-from adapter.gang.drain import Gathered
+from adapter.gang import drain_order
+from adapter.gang.drain_order import Gathered
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
-from adapter.objects.raw import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.reservation import Reservation
-from adapter.objects.workerpod import (
+from adapter.objects.unstructured import Key, Raw, key_of, label, true_since, uid_of
+from adapter.objects.worker_pod import (
     dispatched,
     ended,
     gone,
@@ -38,11 +38,11 @@ from adapter.objects.workerpod import (
 from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
-from adapter.shell.observe.memory import Memory
-from adapter.worker import preassigned
-from adapter.worker.preassigned import Ground
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.observe.transient_state import Memory
+from adapter.worker import template_slots
+from adapter.worker.template_slots import Ground
 
 ShareKey = tuple[str, int]  # cluster and round
 
@@ -111,12 +111,12 @@ class Slots:
         counts, about = self._counts(_group(place)), self._claims.slots(_group(place), but=None)
 
         def is_own(pod: Raw) -> bool:
-            if not preassigned.in_doubt(pod):
+            if not template_slots.in_doubt(pod):
                 return True
             slot = slot_of(pod)
             alone = slot not in about and sum(count.get(slot, 0) for count in counts) <= 1  # which it is mostly
             shared = not alone and self.shared(pod)
-            return preassigned.is_own(place, pod, self._ground(pod, seen.get(share_key(slot)[0]), shared, draining))
+            return template_slots.is_own(place, pod, self._ground(pod, seen.get(share_key(slot)[0]), shared, draining))
 
         return [pod if is_own(pod) else without_slot(pod) for pod in pods]
 
@@ -135,7 +135,7 @@ class Slots:
     def may_be_sent(self, pod: Raw) -> bool:
         """Whether somebody, this process or one that led before, may have sent a pod's copy anywhere."""
         memory = self._memory
-        return preassigned.may_be_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
+        return template_slots.may_be_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
 
     def _counts(self, group: str) -> list[Mapping[str, int]]:
         members = self._fleet.members().values()
@@ -158,7 +158,7 @@ class Slots:
         """Whether all others that have a pod's slot only came with it, and are to have another one: one that was written goes before.
         Else each would wait for the other one, where no slot is free but this."""
         group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
-        if preassigned.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
+        if template_slots.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
             return False
         held = sum(count.get(slot, 0) for count in self._counts(group))
         others = [one for one in self._manager.pods.having(group, slot) if uid_of(one) != uid]
@@ -239,7 +239,7 @@ class Slots:
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
         if not draining:  # most of the time, and then a large gang is not gathered
             return ()
-        return drain.movers(self._gather(place, standing), draining)
+        return drain_order.movers(self._gather(place, standing), draining)
 
     def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""

@@ -5,14 +5,14 @@ Read from the WorkerCluster and from the flavors of the manager. How a pod is re
 
 from collections.abc import Iterable, Mapping
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, Workload
-from adapter.rewrite.groupworkload import template
+from adapter.rewrite.group_workload import template
 from adapter.rewrite.target import Target
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
 
-_NOTHING: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (shell/kube/same.py)
+_NOTHING: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (shell/kube/memo.py)
 
 
 class Targets:

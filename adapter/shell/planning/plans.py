@@ -13,24 +13,24 @@ from typing import Any, NamedTuple
 
 from adapter import actions
 from adapter.admission.policy import Chosen, start_timeout
-from adapter.gang.deadlines import excluded
+from adapter.gang.timeouts import excluded
 from adapter.objects.placement import Exclusion, Share, manifest
 from adapter.objects.workload import Workload, runs
-from adapter.planning import gangorder, rounds
-from adapter.planning.gangorder import Turn, Waiting
+from adapter.planning import ordering, rounds
+from adapter.planning.ordering import Turn, Waiting
+from adapter.planning.plan_request import Request
 from adapter.planning.planner import Plan
-from adapter.planning.request import Request
 from adapter.planning.rounds import Asking, Made
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.observe.memory import BACK_WITHIN, Memory
-from adapter.shell.observe.policies import Policies
-from adapter.shell.observe.refusals import Refusals
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.observe.dispatch_policies import Policies
+from adapter.shell.observe.job_problems import Refusals
+from adapter.shell.observe.planning_order import Turns, aged, turn
+from adapter.shell.observe.replan import Seen
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.seen import Seen
-from adapter.shell.observe.turns import Turns, aged, turn
+from adapter.shell.observe.transient_state import BACK_WITHIN, Memory
+from adapter.shell.planning.deductions import Step, Steps
 from adapter.shell.planning.snapshot import Snapshot
-from adapter.shell.planning.steps import Step, Steps
 
 
 class Waiters:
@@ -54,9 +54,9 @@ class Waiters:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
         me = aged(self._manager, me)
         mine = turn(self._manager, me)
-        waiting = (one for one in (*self._waiting(mine, now), *self._aside(now)) if gangorder.takes_part(one, now))
+        waiting = (one for one in (*self._waiting(mine, now), *self._aside(now)) if ordering.takes_part(one, now))
         found = []
-        for one in gangorder.before(me, waiting, mine):
+        for one in ordering.before(me, waiting, mine):
             if asking := self._asking(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
@@ -94,10 +94,10 @@ class Waiters:
                 policies[check], _ = self._policies.policy(check)
             of = current.uid if current and not current.withdrawing else ""
             looked = self._seen.looked(of, work, policies[check], now)
-            if looked and not gangorder.starves(work, now):
+            if looked and not ordering.starves(work, now):
                 continue  # most of the others, in a crowd: nobody asks whether they wait
-            grows = gangorder.grows(work, check, current)
-            waits = gangorder.waits(work, check, current) and not self._goes_on(work)
+            grows = ordering.grows(work, check, current)
+            waits = ordering.waits(work, check, current) and not self._goes_on(work)
             if (grows or waits) and not self._shares.leaving(work):
                 yield Waiting(work, looked, current, grows=grows, turn=theirs)
 
@@ -110,7 +110,7 @@ class Waiters:
             raw = self._manager.gang(work.gang_key)
             current = self._manager.work(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := gangorder.aside(aged(self._manager, work), since + BACK_WITHIN, current, check, now):
+            if found := ordering.aside(aged(self._manager, work), since + BACK_WITHIN, current, check, now):
                 yield found
 
 

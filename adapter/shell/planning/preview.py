@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
+from adapter.admission.job_validation import AGAIN
 from adapter.admission.policy import Chosen
-from adapter.admission.refusal import AGAIN
 from adapter.objects import rayjob
 from adapter.objects.admissioncheck import listed
-from adapter.objects.raw import UNREADABLE, Raw, key_of, quoted
 from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of, quoted
 from adapter.objects.workload import Workload, workload
-from adapter.planning import preview
-from adapter.planning.preview import Answer
+from adapter.planning import plan_document
+from adapter.planning.plan_document import Answer
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.observe.policies import Policies
-from adapter.shell.observe.refusals import Refusals
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.observe.dispatch_policies import Policies
+from adapter.shell.observe.job_problems import Refusals
 from adapter.shell.planning.plans import Planning
 
 log = logging.getLogger(__name__)
@@ -74,19 +74,19 @@ class Preview:
         about = _about(asked, queue, cluster_queue, check, self._policies.policy_name(check))
         chosen, problem = self._policies.policy(check)
         if why := self._refusal(asked, work, check, chosen):
-            return preview.refused(about, why, self._refusals.others(asked.raw, work, check, chosen))
+            return plan_document.refused(about, why, self._refusals.others(asked.raw, work, check, chosen))
         why = problem or self._stopped(asked, work, queue)
         if why or chosen is None:
-            return preview.refused(about, why)
+            return plan_document.refused(about, why)
         if not self._policies.remote_podsets(work, check):
-            return preview.local(about)
+            return plan_document.local(about)
         made = await self._planned(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _notes(asked, cluster_queue, priority)}
 
     async def _planned(self, about: Raw, work: Workload, check: str, chosen: Chosen, now: datetime) -> Answer:
         found = await self._planning.plan(work, check, chosen, (), now)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.members().items()}
-        return preview.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
+        return plan_document.planned(about, found.request, found.fleet, found.plan, prices, more=found.more)
 
     def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""

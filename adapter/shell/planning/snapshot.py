@@ -11,28 +11,28 @@ from functools import partial
 
 from adapter import names
 from adapter.admission.policy import Chosen
-from adapter.objects import podrequests, rayjob
+from adapter.objects import pod_requests, rayjob
 from adapter.objects.placement import Exclusion, Placement, Share
-from adapter.objects.raw import UNREADABLE, Raw, annotation
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
+from adapter.objects.unstructured import UNREADABLE, Raw, annotation
 from adapter.objects.workload import PodSet, Workload
-from adapter.planning import snapshot
-from adapter.planning.request import Candidate, Group, Request
+from adapter.planning import capacity
+from adapter.planning.capacity import Held
+from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.rounds import Asking
-from adapter.planning.snapshot import Held
-from adapter.preflight import reachable
+from adapter.preflight import reachability
 from adapter.quota import preemption, tree
-from adapter.rewrite import groupworkload
+from adapter.rewrite import group_workload
 from adapter.rewrite.target import capped
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
-from adapter.shell.guard import each
-from adapter.shell.observe.policies import Policies
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.observe.dispatch_policies import Policies
+from adapter.shell.observe.dry_run_answers import Trials
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.targets import Targets
-from adapter.shell.observe.trials import Trials
+from adapter.shell.supervise import each
 
 
 class Snapshot:
@@ -66,9 +66,9 @@ class Snapshot:
     def _untried(self, podset: PodSet, *, known: bool) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
-        role = groupworkload.role(podset.name)
-        asked = podrequests.pod_requests(spec)
-        alike = podrequests.alike(spec, asked) if known else ""
+        role = group_workload.role(podset.name)
+        asked = pod_requests.pod_requests(spec)
+        alike = pod_requests.alike(spec, asked) if known else ""
         return Group(podset.name, role, podset.count, spec, asked, zone, alike=alike)
 
     def least(self, work: Workload) -> Mapping[str, int] | None:
@@ -85,7 +85,7 @@ class Snapshot:
         if not chosen.policy.require_reachable:
             return {}
         found = {name: self._manager.worker_clusters.named(name) or {} for name in chosen.clusters}
-        return {name: reachable.unproven(raw) for name, raw in found.items()}
+        return {name: reachability.unproven(raw) for name, raw in found.items()}
 
     def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them; `priority` is the
@@ -109,22 +109,22 @@ class Snapshot:
     def fleet(self, clusters: Iterable[str], trees: Mapping[str, tree.Tree]) -> list[Candidate]:
         """The clusters as they stand; `trees`: quotas to be reckoned with instead of those of these clusters."""
         members, silent = self._fleet.members(), self._fleet.silent()
-        return snapshot.left(
+        return capacity.left(
             (_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
         )
 
     def settles(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
-        held = (held for _, place in self._in_flight() for _, held in self._held(place, snapshot.promised(place)))
-        return snapshot.settles(held, now)
+        held = (held for _, place in self._in_flight() for _, held in self._held(place, capacity.promised(place)))
+        return capacity.settles(held, now)
 
     def owed(
         self, me: Workload, now: datetime, kept: Sequence[Share] = ()
     ) -> Iterator[tuple[Request, Sequence[Share]]]:
         """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._in_flight():
-            shares = snapshot.promised(place) if work.gang_key != me.gang_key else kept
-            if uncounted := snapshot.uncounted(self._held(place, shares), now):
+            shares = capacity.promised(place) if work.gang_key != me.gang_key else kept
+            if uncounted := capacity.uncounted(self._held(place, shares), now):
                 yield self.request(work, self._policies.check_of(work)), uncounted
 
     def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
@@ -132,7 +132,7 @@ class Snapshot:
         for place in self._manager.placed():
             if not place.shares:
                 continue  # as of a whole crowd that waits
-            work = self._shares.workload_of(place) if snapshot.promised(place) else None
+            work = self._shares.workload_of(place) if capacity.promised(place) else None
             if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
                 yield work, place
 
@@ -145,9 +145,9 @@ class Snapshot:
 def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
     """A cluster as it stands; `silent` says why it cannot be seen, empty when it can."""
     spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
-    problem = snapshot.problem(name, silent, spec, unmirrored)
+    problem = capacity.problem(name, silent, spec, unmirrored)
     if member is None or problem:
-        return snapshot.absent(name, problem)
+        return capacity.absent(name, problem)
     return Candidate(
         name=name,
         problem="",

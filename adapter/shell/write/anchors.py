@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from adapter import names
-from adapter.gang import anchors
-from adapter.objects import slim
+from adapter.gang import orphan_anchors
+from adapter.objects import trim
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, key_of, label, meta, uid_of
+from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.indexes import by_reserved_workload
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
-from adapter.shell.guard import each, failed
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.kube.pages import listed
+from adapter.shell.kube.pagination import listed
 from adapter.shell.kube.resources import CONFIG_MAPS
+from adapter.shell.supervise import each, failed
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ async def run(seen: Callable[[], Mapping[str, Member]], manager: Manager, manage
         if not manager.lost:
             turns = {member: turns.get(member, -1) + 1 for member in seen().values()}
             await asyncio.gather(
-                *(_sweep(one, manager, manager_id) for one, turn in turns.items() if anchors.due(turn))
+                *(_sweep(one, manager, manager_id) for one, turn in turns.items() if orphan_anchors.due(turn))
             )
-        await asyncio.sleep(anchors.SETTLED.total_seconds())
+        await asyncio.sleep(orphan_anchors.SETTLED.total_seconds())
 
 
 async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
@@ -84,7 +84,7 @@ async def _namespace(member: Member, namespace: str, manager: Manager, manager_i
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
     ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
     room = member.aside(SWEPT_BYTES).room(CONFIG_MAPS.plural)
-    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), slim.frame, room, labelSelector=ours)
+    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), trim.frame, room, labelSelector=ours)
     _must_be_seen(member, manager)
     for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):
         if goes:
@@ -94,7 +94,7 @@ async def _namespace(member: Member, namespace: str, manager: Manager, manager_i
 def _forlorn(anchor: Raw, member: Member, manager: Manager) -> bool:
     if meta(anchor).get("ownerReferences"):
         return False  # a copy all the same, whose label somebody took
-    return not _stands(anchor, member, manager) and anchors.settled(anchor, datetime.now(UTC))
+    return not _stands(anchor, member, manager) and orphan_anchors.settled(anchor, datetime.now(UTC))
 
 
 async def _delete(anchor: Raw, member: Member) -> None:
@@ -112,4 +112,4 @@ def _must_be_seen(member: Member, manager: Manager) -> None:
 
 def _stands(anchor: Raw, member: Member, manager: Manager) -> bool:
     placements = manager.placements.group(by_reserved_workload(anchor))
-    return anchors.stands(anchor, member.name, member.workloads.get(key_of(anchor)), map(placement, placements))
+    return orphan_anchors.stands(anchor, member.name, member.workloads.get(key_of(anchor)), map(placement, placements))

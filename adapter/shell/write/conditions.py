@@ -4,21 +4,21 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from adapter import membership, names
-from adapter.admission import conditions, gate
-from adapter.admission.conditions import STEADY_AFTER
+from adapter.admission import condition_patches, gate
+from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
-from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.preflight.reachable import cut_off
+from adapter.preflight.reachability import cut_off
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import FIRST_LISTS
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.reflector import RESTORED
-from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.dispatch_policies import Policies
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.write.events import REPEATED_SECONDS, Announcer
 
@@ -56,8 +56,8 @@ class Conditions:
             return None  # a start is no failure
         problem = problem or (silent and f"worker cluster {name} {silent}.")
         member = self._fleet.members().get(name)
-        stranger = (member and member.stranger) or conditions.UNREACHABLE
-        reason = conditions.MISCONFIGURED if name in self._fleet.problems else stranger
+        stranger = (member and member.stranger) or condition_patches.UNREACHABLE
+        reason = condition_patches.MISCONFIGURED if name in self._fleet.problems else stranger
         metrics.know(name)
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         steady, workers = bool(member and member.steady), self._shares.workers_in(name)
@@ -67,7 +67,7 @@ class Conditions:
         uid = member.identity.uid if member and not problem else ""
         unclaimed = member.unclaimed if member and not problem else ""
         now = datetime.now(UTC)
-        patch = conditions.cluster_status(
+        patch = condition_patches.cluster_status(
             raw,
             problem,
             reason,
@@ -90,9 +90,13 @@ class Conditions:
             and member.restored_at
             and datetime.now(UTC) - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
         ):
-            await self._announcer.say(about, conditions.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True)
+            await self._announcer.say(
+                about, condition_patches.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True
+            )
         if problem or lack:
-            await self._announcer.say(about, conditions.NOT_MIRRORED if lack else reason, problem or lack, warning=True)
+            await self._announcer.say(
+                about, condition_patches.NOT_MIRRORED if lack else reason, problem or lack, warning=True
+            )
         elif unclaimed:
             await self._announcer.say(about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True)
         lost = (raw.get("status") or {}).get("lostSince")
@@ -105,7 +109,7 @@ class Conditions:
             return None
         seen, now = self._policies, datetime.now(UTC)
         gate_problem = seen.gate_problem(now)
-        patch = conditions.check_condition(raw, seen.written(), gate_problem, seen.layout_problems(name), now)
+        patch = condition_patches.check_condition(raw, seen.written(), gate_problem, seen.layout_problems(name), now)
         if patch:
             await self._say_of_check(raw, patch)
         return gate.TAKEN_UP_AFTER.total_seconds() if gate_problem else None
@@ -122,7 +126,7 @@ class Conditions:
     async def policy(self, name: str) -> None:
         """Tell whether jobs can be planned by a DispatchPolicy."""
         raw = self._manager.policies.named(name)
-        patch = conditions.policy_status(raw, self._policies.written(), datetime.now(UTC)) if raw else None
+        patch = condition_patches.policy_status(raw, self._policies.written(), datetime.now(UTC)) if raw else None
         if raw is None or patch is None:
             return
         try:

@@ -16,18 +16,18 @@ from itertools import zip_longest
 from typing import Any
 
 from adapter.names import POD_UID_LABEL
-from adapter.objects.raw import Raw, key_of, label, meta, uid_of
 from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, reservation
-from adapter.rewrite import copies, rewriter
-from adapter.rewrite.copies import Source
+from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
+from adapter.rewrite import copied_objects, rewriter
+from adapter.rewrite.copied_objects import Source
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import Member
-from adapter.shell.guard import contained, each, failed
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.sources import Absent, Sources, path
-from adapter.shell.observe.workers import Workers
+from adapter.shell.observe.source_objects import Absent, Sources, path
+from adapter.shell.observe.worker_observer import Workers
+from adapter.shell.supervise import contained, each, failed
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Copier:
         written = self._of(member, pod)
         async with written.lock:  # its siblings wait for the same objects
             member.must_be_seen()
-            if why := copies.too_much({*written.versions, *wanted}, written.held):
+            if why := copied_objects.too_much({*written.versions, *wanted}, written.held):
                 raise TooMuch(why)
             for reference, needed in wanted.items():
                 if reference in written.versions:
@@ -98,11 +98,11 @@ class Copier:
         before = written.versions.get(reference)
         if before == version and time.monotonic() < written.due[reference]:
             return
-        held = {**written.held, reference: copies.source({**found, "kind": reference.kind})}
-        if why := copies.too_much(held, held):
+        held = {**written.held, reference: copied_objects.source({**found, "kind": reference.kind})}
+        if why := copied_objects.too_much(held, held):
             raise TooMuch(why)
         try:
-            made = await _write(member, reference, copies.copy(reference, found, pod), stands=bool(before))
+            made = await _write(member, reference, copied_objects.copy(reference, found, pod), stands=bool(before))
         except ApiError as error:
             if before == version:  # one that somebody made immutable there, say: not at every look
                 written.due[reference] = time.monotonic() + AGAIN_SECONDS
@@ -165,7 +165,7 @@ class Copier:
             return
         share = found.setdefault(anchor_uid(remote), {})
         for reference in rewriter.referred(pod, self._workers.pull_secrets(pod)):
-            if len(share) < copies.MOST_OBJECTS:
+            if len(share) < copied_objects.MOST_OBJECTS:
                 share.setdefault(reference, remote)
 
     async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:

@@ -15,11 +15,11 @@ from typing import Any
 
 from adapter import names
 from adapter.actions import Say
-from adapter.objects.raw import bounded, quoted, timestamp
+from adapter.objects.unstructured import bounded, quoted, timestamp
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import EVENTS
-from adapter.shell.pace import Bucket
+from adapter.shell.rate_limit import Bucket
 
 log = logging.getLogger(__name__)
 

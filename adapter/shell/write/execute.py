@@ -29,11 +29,11 @@ from adapter.actions import (
     Vacate,
     Yield,
 )
+from adapter.shell.write.dry_run_requests import Trier
+from adapter.shell.write.endpoint_slices import SliceWriter
 from adapter.shell.write.events import Announcer
-from adapter.shell.write.gangs import GangWriter
-from adapter.shell.write.pods import PodWriter
-from adapter.shell.write.slices import SliceWriter
-from adapter.shell.write.trials import Trier
+from adapter.shell.write.gang_writer import GangWriter
+from adapter.shell.write.pod_writer import PodWriter
 
 
 class Executor:

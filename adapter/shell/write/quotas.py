@@ -8,15 +8,15 @@ import logging
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.raw import Key, Raw, key_of, uid_of
+from adapter.objects.unstructured import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Change, Worker
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.observe.policies import Policies
+from adapter.shell.observe.dispatch_policies import Policies
 from adapter.shell.write.events import Announcer
 
 log = logging.getLogger(__name__)

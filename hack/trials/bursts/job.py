@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.raw import Raw, label
+from adapter.objects.unstructured import Raw, label
 from hack.testbed.clusters import condition, wait
 from hack.testbed.reader import Unreachable
 from hack.testbed.stage import Stage

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.raw import Raw, label
+from adapter.objects.unstructured import Raw, label
 from adapter.objects.workload import active_slice
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS, WORKLOADS
 from hack.lab.base.progress import LabError

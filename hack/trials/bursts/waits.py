@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from adapter import names
-from adapter.objects.raw import label, meta
+from adapter.objects.unstructured import label, meta
 from adapter.shell.kube.resources import PODS
 from hack.testbed.figures import Value
 from hack.testbed.recorder import Change, Recorder

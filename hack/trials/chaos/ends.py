@@ -8,8 +8,8 @@ only as often as the trial did something that may cost a Lease. Whatever is beyo
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from adapter import leaderelection, names
-from adapter.objects.raw import Raw, meta, uid_of
+from adapter import leader_election, names
+from adapter.objects.unstructured import Raw, meta, uid_of
 from hack.lab.base.lab import MANAGER
 from hack.trials.chaos.draw import Fault
 
@@ -18,7 +18,7 @@ RESIGNED = f"stopped writing, and ending for a fresh start: Lease {names.LEASE} 
 _CODE = 1
 _BEFORE = "before the trial"
 # A leader that is stopped for less has time left: it renewed at most RETRY before, and may lose a whole attempt after.
-_PAUSE = leaderelection.RENEW_SECONDS - leaderelection.RETRY_SECONDS - leaderelection.REQUEST_SECONDS
+_PAUSE = leader_election.RENEW_SECONDS - leader_election.RETRY_SECONDS - leader_election.REQUEST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 import yaml
 
 from adapter import names
-from adapter.objects.raw import meta
+from adapter.objects.unstructured import meta
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.cluster import kwok, processes

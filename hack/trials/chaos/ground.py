@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from adapter import names
-from adapter.objects.raw import Raw, is_true
+from adapter.objects.unstructured import Raw, is_true
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError

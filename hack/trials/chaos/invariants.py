@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects.placement import Placement, placement
-from adapter.objects.podrequests import as_text, quantity
-from adapter.objects.raw import Raw, is_true, label, meta, uid_of
-from adapter.objects.workerpod import slot_of
+from adapter.objects.pod_requests import as_text, quantity
+from adapter.objects.unstructured import Raw, is_true, label, meta, uid_of
+from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import Workload, workload
 from hack.trials import quotausage
 from hack.trials.chaos.snapshot import Member, Snapshot

@@ -5,8 +5,8 @@ for a load that is filled first.
 from collections.abc import Callable, Sequence
 
 from adapter import names
-from adapter.objects.raw import label, meta
-from adapter.objects.workerpod import slot_of
+from adapter.objects.unstructured import label, meta
+from adapter.objects.worker_pod import slot_of
 from hack.testbed.reader import Raw
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.ground import Load

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import names
-from adapter.objects.raw import is_true, meta, uid_of
+from adapter.objects.unstructured import is_true, meta, uid_of
 from hack.lab.base import lab as definition
 from hack.lab.base import lock
 from hack.lab.base.lab import Lab

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from adapter import names
-from adapter.objects.raw import condition, label, meta, moment
+from adapter.objects.unstructured import condition, label, meta, moment
 from adapter.objects.workload import workload
 from hack.testbed.reader import Unreachable
 from hack.trials.chaos import invariants, sizes, snapshot

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from adapter import names
-from adapter.objects.raw import label, meta
+from adapter.objects.unstructured import label, meta
 from hack.testbed.reader import Raw
 from hack.trials.chaos import draw
 from hack.trials.chaos.draw import LARGEST, Fault

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from adapter import names
 from adapter.objects.placement import placement
-from adapter.objects.raw import is_true, label, meta, uid_of
-from adapter.objects.workerpod import slot_of
+from adapter.objects.unstructured import is_true, label, meta, uid_of
+from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import workload
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage

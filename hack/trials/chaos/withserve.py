@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from adapter import names
-from adapter.objects.raw import is_true, label, meta, uid_of
+from adapter.objects.unstructured import is_true, label, meta, uid_of
 from hack.lab.base.progress import LabError, step
 from hack.testbed import rayservice
 from hack.testbed.clusters import Clusters, wait

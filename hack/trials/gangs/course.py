@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from adapter import names
-from adapter.objects.raw import label
+from adapter.objects.unstructured import label
 from hack.testbed.clusters import condition, wait
 from hack.testbed.stage import Stage, ray_cluster
 from hack.trials.gangs.draw import Gang

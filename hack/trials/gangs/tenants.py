@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from hack.testbed.clusters import Cluster
 from hack.testbed.stage import Stage, local_queue, ray_cluster
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.admission.conditions import RESTORED
+from adapter.admission.condition_patches import RESTORED
 from adapter.shell.kube import reflector
 from hack.lab.base.lab import Lab
 from hack.testbed.clusters import Cluster, wait

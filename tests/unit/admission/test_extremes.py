@@ -5,13 +5,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from adapter.admission import portability, refusal
+from adapter.admission import job_validation, pod_validation
 from adapter.objects import rayjob
 from adapter.objects.placement import placement_name
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.workload import PodSet, Workload, workload
-from adapter.rewrite import copies, groupworkload, rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import copied_objects, group_workload, rewriter
+from adapter.rewrite.head_address import HeadAddress
 from hack.testbed import extremes, sentence
 from tests.unit import builders
 from tests.unit.bounded import soon
@@ -48,7 +48,7 @@ def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
             return
         work = queued(asked)
         groups = rayjob.worker_groups(work, job)
-        said = refusal.of_workload(work, job, CHECK, groups, None, ())
+        said = job_validation.of_workload(work, job, CHECK, groups, None, ())
     assert [one.name for one in groups] == [one.name for one in asked.podsets[1:]]
     assert not said or sentence.fault(said) == "", said
 
@@ -61,10 +61,10 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
         return
     work = queued(asked)
     with soon():
-        groups = [one for one in rayjob.worker_groups(work, job) if not portability.of_template(one.template)]
-        missing = dict.fromkeys(copies.wanted_by(groups), copies.MISSING)
-        never = refusal.of_sources(work, copies.refusal_of_groups(groups, missing))
-        said = never or refusal.not_yet(work, copies.absent_of_groups(NAMESPACE, groups, missing))
+        groups = [one for one in rayjob.worker_groups(work, job) if not pod_validation.of_template(one.template)]
+        missing = dict.fromkeys(copied_objects.wanted_by(groups), copied_objects.MISSING)
+        never = job_validation.of_sources(work, copied_objects.refusal_of_groups(groups, missing))
+        said = never or job_validation.not_yet(work, copied_objects.absent_of_groups(NAMESPACE, groups, missing))
     assert not said or sentence.fault(said) == "", said
 
 
@@ -73,18 +73,18 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
 def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
     asked = read(job)
     work = queued(asked) if asked else None
-    if asked is None or work is None or refusal.of_workload(work, job, CHECK, asked.podsets[1:], None, ()):
+    if asked is None or work is None or job_validation.of_workload(work, job, CHECK, asked.podsets[1:], None, ()):
         return
     assert len(placement_name(work)) <= 63
     for podset in asked.podsets[1:]:
         with soon():
-            share = groupworkload.group_workload(
+            share = group_workload.group_workload(
                 EAST, NAMESPACE, [(podset.name, podset.count, podset.template)], "a-uid"
             )
             made = remote(podset)
         (held,) = share["spec"]["podSets"]
         assert json.loads(json.dumps(made)) == made
-        assert groupworkload.excess(made["spec"], held["template"]) == "", "a pod asks for no more than is held for it"
+        assert group_workload.excess(made["spec"], held["template"]) == "", "a pod asks for no more than is held for it"
 
 
 def remote(podset: PodSet) -> Raw:
@@ -94,6 +94,6 @@ def remote(podset: PodSet) -> Raw:
     for field in ("labels", "annotations"):
         pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **(theirs.get(field) or {})}
     pod["spec"] = {**pod["spec"], **template["spec"]}
-    slot = f"east/1/{groupworkload.role(podset.name)}/0"
+    slot = f"east/1/{group_workload.role(podset.name)}/0"
     head = HeadAddress.of(pod, "10.11.0.12")
     return rewriter.remote_pod(pod, head=head, target=EAST, role="r", total=podset.count, slot=slot, anchor_uid="a-uid")

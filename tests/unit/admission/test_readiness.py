@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.admission import conditions, readiness
+from adapter.admission import condition_patches, readiness
 from adapter.admission.policy import Written
 from adapter.admission.readiness import Readiness
 from tests.unit.builders import at, make_condition, make_policy, make_worker_cluster, stamp
@@ -115,7 +115,7 @@ def test_of_a_cluster_in_which_no_claim_can_be_held_work_goes_on(
 
 def told(raw: Raw, problem: str = "", *, seconds: float = 5, workers: int = 0, cut_off: str = "") -> Raw | None:
     reason = "Unreachable" if problem else ""
-    return conditions.cluster_status(raw, problem, reason, not problem, workers, at(seconds), cut_off=cut_off)
+    return condition_patches.cluster_status(raw, problem, reason, not problem, workers, at(seconds), cut_off=cut_off)
 
 
 def after(raw: Raw, patch: Raw | None, *, drops: tuple[str, ...] = ()) -> Raw:
@@ -250,7 +250,7 @@ def test_of_a_policy(policy: Raw, written: Written, reason: str, sentence: str) 
 def test_a_policy_is_told_once_for_each_generation() -> None:
     raw = make_policy()
     raw = {**raw, "metadata": {**raw["metadata"], "uid": "u", "generation": 7, "resourceVersion": "17"}, "status": {}}
-    patch = conditions.policy_status(raw, BOTH, at(5))
+    patch = condition_patches.policy_status(raw, BOTH, at(5))
     entry = {
         "type": "Ready",
         "status": "True",
@@ -263,8 +263,8 @@ def test_a_policy_is_told_once_for_each_generation() -> None:
         "status": {"observedGeneration": 7, "conditions": [{**entry, "lastTransitionTime": stamp(5)}]},
     }
     first = after(raw, patch)
-    assert conditions.policy_status(first, BOTH, at(99)) is None
-    patch = conditions.policy_status({**first, "metadata": raw["metadata"] | {"generation": 8}}, BOTH, at(99))
+    assert condition_patches.policy_status(first, BOTH, at(99)) is None
+    patch = condition_patches.policy_status({**first, "metadata": raw["metadata"] | {"generation": 8}}, BOTH, at(99))
     assert patch and patch["status"]["observedGeneration"] == 8
-    patch = conditions.policy_status(first, Written(), at(99))
+    patch = condition_patches.policy_status(first, Written(), at(99))
     assert patch and patch["status"]["conditions"][0]["lastTransitionTime"] == stamp(99)

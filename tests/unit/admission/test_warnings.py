@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.admission import refusal, warnings
+from adapter.admission import job_validation, warnings
 from adapter.admission.policy import Written
 from adapter.admission.warnings import Said, Seen
-from adapter.objects.raw import LONGEST_OF_ONE, UNREADABLE, Raw
+from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw
 from adapter.objects.workload import workload
 from tests.unit.builders import (
     CHECK,
@@ -109,7 +109,7 @@ def test_the_first_is_what_the_check_will_say() -> None:
     template = raw["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]
     groups = [p for p in work.podsets if p.name != names.HEAD]
     podsets = [type(groups[0])(groups[0].name, 1, template, frozenset())]
-    assert refusal.of_workload(work, raw, CHECK, podsets, None, []) == f"{first} {refusal.AGAIN}"
+    assert job_validation.of_workload(work, raw, CHECK, podsets, None, []) == f"{first} {job_validation.AGAIN}"
 
 
 def test_a_job_that_may_go_is_planned() -> None:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from adapter import names
 from adapter.cli import check
-from adapter.objects.raw import microtime
+from adapter.objects.unstructured import microtime
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
 from tests.unit.verbs import run

@@ -16,8 +16,8 @@ import yaml
 
 from adapter import __main__ as command
 from adapter import __version__, cli, membership
-from adapter.cli.verbs import program
-from adapter.cli.verbs.parser import parser
+from adapter.cli.commands import program_commands
+from adapter.cli.commands.parser import parser
 from hack.lab.base.paths import REPO
 from tests.unit.apiserver import kubeconfig
 
@@ -44,7 +44,7 @@ VERBS = (
 )
 
 
-HIDDEN = tuple(program.HIDDEN)
+HIDDEN = tuple(program_commands.HIDDEN)
 
 
 def _loaded(*words: str, said: str = "") -> list[str]:
@@ -87,7 +87,7 @@ def test_no_library_is_imported_before_there_is_something_to_do(words: list[str]
     roots = {name.partition(".")[0] for name in loaded}
     assert roots - {*sys.stdlib_module_names} == {"adapter"}, "such as kubernetes, aiohttp, pydantic or YAML"
     assert roots & _SLOW == set()
-    own = {name for name in loaded if name.startswith("adapter") and not name.startswith("adapter.cli.verbs")}
+    own = {name for name in loaded if name.startswith("adapter") and not name.startswith("adapter.cli.commands")}
     assert own <= _LIGHT
 
 

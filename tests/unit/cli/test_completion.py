@@ -9,7 +9,7 @@ import pytest
 
 from adapter import __main__ as command
 from adapter.cli import completion
-from adapter.cli.verbs.parser import parser
+from adapter.cli.commands.parser import parser
 from hack.lab.base.paths import REPO
 from tests.unit.cli.test_commandline import VERBS
 

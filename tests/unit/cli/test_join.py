@@ -22,9 +22,9 @@ from aiohttp import web
 from adapter import __main__ as command
 from adapter import membership, names
 from adapter.cli import drain
-from adapter.cli.membership import account, join, leave, sides
+from adapter.cli.membership import clients, join, leave, membership_objects
 from adapter.membership import Address
-from adapter.objects.raw import timestamp
+from adapter.objects.unstructured import timestamp
 from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 
@@ -231,7 +231,7 @@ async def test_a_second_join_changes_nothing(both: Both) -> None:
     said, _ = await both.join()
     assert json.dumps([both.manager.objects, both.worker.objects]) == before and len(both.worker.tokens) == 1
     told = [line.rpartition(" ")[2] for line in said.splitlines() if line.startswith(("worker", "manager"))]
-    assert set(told) == {"unchanged"} and len(told) == len(account.account()) + 3
+    assert set(told) == {"unchanged"} and len(told) == len(membership_objects.account()) + 3
 
 
 async def test_another_namespace_is_opened_beside_the_first(both: Both) -> None:
@@ -254,14 +254,16 @@ async def test_what_is_only_shown_is_not_written(both: Both) -> None:
     assert both.writes() == 0
     shown = list(yaml.safe_load_all(said))
     assert [one["kind"] for one in shown[-2:]] == ["Secret", "WorkerCluster"]
-    assert len(shown) == len(account.account()) + 3
+    assert len(shown) == len(membership_objects.account()) + 3
     assert yaml.safe_load(shown[-2]["stringData"]["kubeconfig"])["users"][0]["user"] == {"token": "TOKEN"}
     assert "create token rayspan-worker --duration=720h" in said
     await both.join("--expires", "30d")
     made = {
-        account.called(one) for one in (*both.worker.objects.values(), *both.manager.objects.values()) if "kind" in one
+        membership_objects.called(one)
+        for one in (*both.worker.objects.values(), *both.manager.objects.values())
+        if "kind" in one
     }
-    assert {account.called(one) for one in shown} == made
+    assert {membership_objects.called(one) for one in shown} == made
 
 
 async def test_a_shorter_token_is_told(both: Both) -> None:
@@ -315,7 +317,7 @@ async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both
     both.worker.put(f"{CORE}/namespaces/kube-system/configmaps/kube-root-ca.crt", data={"ca.crt": "ITS OWN\n"})
     logins = {"kubeconfig": str(both.files[0]), "worker_kubeconfig": str(both.files[1])}
     given = argparse.Namespace(name="east", context="", worker_context="", **logins)
-    async with sides.logged_in(given) as found:
+    async with clients.logged_in(given) as found:
         mine = replace(found, here=replace(found.here, authority="MINE\n", tls_name="a", proxy="http://10.0.0.1:3128"))
         assert await join.address(mine, f"{URL}/") == Address(URL, "MINE\nITS OWN\n")
         assert await join.address(mine, "") == Address(both.worker.url, "MINE\n", "a")

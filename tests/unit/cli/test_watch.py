@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from adapter.cli import watch
-from adapter.whereabouts.facts import Facts
+from adapter.diagnosis.job_facts import Facts
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_workload
 from tests.unit.cli.test_where import answers, in_queue, of_service
+from tests.unit.diagnosis.jobs import make_facts, make_head, make_job, make_worker
 from tests.unit.stores import make_group, make_ray_job
 from tests.unit.verbs import run
-from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
 
 Raw = dict[str, Any]
 GONE = refuses(404, "NotFound")

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.cli import jobfacts, wheretable, why
-from adapter.whereabouts.document import document
-from adapter.whereabouts.facts import Facts
+from adapter.cli import job_reader, where_table, why
+from adapter.diagnosis.job_document import document
+from adapter.diagnosis.job_facts import Facts
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import (
@@ -29,9 +29,9 @@ from tests.unit.builders import (
     make_worker_cluster,
     make_workload,
 )
+from tests.unit.diagnosis.jobs import make_facts, make_head, make_job, make_worker
 from tests.unit.stores import Sight, make_group, make_ray_job
 from tests.unit.verbs import run
-from tests.unit.whereabouts.jobs import make_facts, make_head, make_job, make_worker
 
 Raw = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden"
@@ -77,14 +77,16 @@ def in_queue() -> Facts:
 
 
 def test_the_tree_of_a_gang_that_runs(same_as_golden: Callable[[str, Path], None]) -> None:
-    same_as_golden(wheretable.render(document(make_facts()), NOW), GOLDEN / "where-runs.txt")
+    same_as_golden(where_table.render(document(make_facts()), NOW), GOLDEN / "where-runs.txt")
 
 
 def test_of_one_that_has_ended_is_said_where_it_was() -> None:
     """Its Placement counts no workers any more."""
     place = {"state": "Ended", "workers": "0", "where": "2 east, 2 west"}
-    assert [*wheretable.placed({"placement": place})] == ["Ended: 2 east, 2 west."]
-    assert [*wheretable.placed({"placement": {**place, "state": "Waiting"}})] == ["Waiting: 0 workers, 2 east, 2 west."]
+    assert [*where_table.placed({"placement": place})] == ["Ended: 2 east, 2 west."]
+    assert [*where_table.placed({"placement": {**place, "state": "Waiting"}})] == [
+        "Waiting: 0 workers, 2 east, 2 west."
+    ]
 
 
 def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]) -> None:
@@ -102,12 +104,12 @@ def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]
     facts = make_facts(
         pods=pods, worker_clusters={}, unread={"workerclusters": "You may not read workerclusters here."}
     )
-    same_as_golden(wheretable.render(document(facts), NOW), GOLDEN / "where-starts.txt")
+    same_as_golden(where_table.render(document(facts), NOW), GOLDEN / "where-starts.txt")
 
 
 def test_the_tree_of_a_ray_cluster_has_no_job_above_it() -> None:
     facts = replace(make_facts(), kind="RayCluster")
-    first, second, *_ = wheretable.render(document(facts), NOW).splitlines()[1:]
+    first, second, *_ = where_table.render(document(facts), NOW).splitlines()[1:]
     assert first == "RayCluster demo/train" and second.startswith("├─ train-abc-head")
 
 
@@ -126,8 +128,8 @@ def test_programs_read_one_document(same_as_golden: Callable[[str, Path], None])
 )
 def test_ages_are_as_kubectl_has_them(seconds: int, said: str) -> None:
     when = START.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert wheretable.age(when, START + timedelta(seconds=seconds)) == said
-    assert wheretable.age(None, START) == wheretable.age("soon", START) == "-"
+    assert where_table.age(when, START + timedelta(seconds=seconds)) == said
+    assert where_table.age(None, START) == where_table.age("soon", START) == "-"
 
 
 # --- what is read, and the exit codes ----------------------------------------------------------------------------------
@@ -222,12 +224,15 @@ async def test_the_code_of_a_rayservice_is_that_of_the_one_that_is_worse_off(
 ) -> None:
     service, _ = of_service("active", "pending")
     runs, waits = make_facts(), make_facts(make_workload(reserved=None), pods=[], ray_cluster={})
-    found = [jobfacts.Asked([runs, waits], service, ["active", "pending"]), jobfacts.Asked([runs], service, ["active"])]
+    found = [
+        job_reader.Asked([runs, waits], service, ["active", "pending"]),
+        job_reader.Asked([runs], service, ["active"]),
+    ]
 
-    async def read(*_: object) -> jobfacts.Asked:
+    async def read(*_: object) -> job_reader.Asked:
         return found.pop(0)
 
-    monkeypatch.setattr(jobfacts, "read", read)
+    monkeypatch.setattr(job_reader, "read", read)
     server.lists = [refuses(403)]
     for code in (3, 0):
         assert await run(monkeypatch, "why", "rayservice/chat", "-n", NAMESPACE, "--kubeconfig", config) == code

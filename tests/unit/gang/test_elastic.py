@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Repoint, Reserve, Say, SetCheck, Yield
 from adapter.gang import elastic
-from adapter.gang.facts import Gang
+from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import GroupShare, Share, placement_name
 from adapter.objects.placement import placement as read_placement

@@ -35,15 +35,15 @@ from adapter.actions import (
     Yield,
 )
 from adapter.gang import lifecycle
-from adapter.gang import status as explain
-from adapter.gang.deadlines import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
-from adapter.gang.facts import Gang
+from adapter.gang import messages as explain
+from adapter.gang.cleanup import unwanted
+from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.releasing import unwanted
+from adapter.gang.timeouts import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
-from adapter.objects.workerpod import leaving
+from adapter.objects.worker_pod import leaving
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make

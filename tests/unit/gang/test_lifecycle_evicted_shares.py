@@ -8,9 +8,9 @@ import pytest
 
 from adapter import names
 from adapter.actions import LookAgain, Plan, Record, Release, Vacate
-from adapter.gang.deadlines import RESYNC
-from adapter.gang.facts import Gang
+from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
+from adapter.gang.timeouts import RESYNC
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from adapter.admission import refusal
-from adapter.shell.clusters import manager as managers
-from adapter.shell.clusters import member as members
-from adapter.shell.observe import policies
+from adapter.admission import job_validation
+from adapter.shell.clusters import manager_cache as managers
+from adapter.shell.clusters import worker_cache as members
+from adapter.shell.observe import dispatch_policies
 from hack.bench import crowdinput
 from hack.bench.crowd import Stand
 from hack.bench.crowdinput import Size
@@ -39,8 +39,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for module, name in (
         (managers, "workload"),
         (managers, "placement"),
-        (policies, "policy"),
-        (refusal, "of_workload"),
+        (dispatch_policies, "policy"),
+        (job_validation, "of_workload"),
         (members, "build"),
     ):
         counted(module, name)

@@ -16,11 +16,11 @@ from aiohttp import web
 from adapter import names
 from adapter.actions import CreatePod
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw
 from adapter.objects.reservation import reservation
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.objects.unstructured import Raw
+from adapter.rewrite.head_address import HeadAddress
 from adapter.worker import dispatch
-from adapter.worker.facts import Worker
+from adapter.worker.worker_facts import Worker
 from hack.bench import dispatch as dispatch_bench
 from hack.bench import floor, report
 from hack.testbed import deployment, procstat

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.names import POD_UID_LABEL, SLOT_ANNOTATION
-from adapter.objects.raw import annotation, label, uid_of
+from adapter.objects.unstructured import annotation, label, uid_of
 from adapter.shell.controller.engine import Engine
-from adapter.shell.controller.keys import POD
+from adapter.shell.controller.enqueue import POD
 from adapter.shell.kube.client import Client
 from hack.bench import fleetprocess
 from hack.bench.fleetgang import Gang

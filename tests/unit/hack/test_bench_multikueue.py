@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from hack.bench import backlog, multikueue, promises, verdicts
 from hack.bench.promises import BESIDE, DISPATCH_BESIDE, MULTIKUEUE
 from hack.testbed.audit import Kind, Request

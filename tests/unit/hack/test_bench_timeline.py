@@ -3,7 +3,7 @@
 import math
 
 from adapter import names
-from adapter.objects.raw import Raw
+from adapter.objects.unstructured import Raw
 from hack.bench import timeline
 from hack.testbed import figures
 from hack.testbed.recorder import Change

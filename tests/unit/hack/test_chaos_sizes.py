@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.admission import refusal
+from adapter.admission import job_validation
 from hack.testbed.clusters import Clusters
 from hack.testbed.stage import Stage
 from hack.trials.chaos import draw, invariants, sizes
@@ -134,7 +134,7 @@ def test_the_elastic_ones_are_submitted_as_kueue_and_rayspan_take_them() -> None
         assert sized == ((wanted, stood.load.least[name], MOST) if elastic else (wanted, wanted, wanted))
         assert made["metadata"].get("annotations") == ({names.ELASTIC_ANNOTATION: "true"} if elastic else None)
         assert made["spec"].get("enableInTreeAutoscaling", False) is elastic
-        assert refusal.of_job("RayCluster", made) == ""
+        assert job_validation.of_job("RayCluster", made) == ""
     (made,) = (made for made in stood.applied if made["metadata"]["name"] == stood.elastic)
     asked = made["spec"]["autoscalerOptions"]["resources"]["requests"]
     assert set(asked) == {"cpu"}, "no queue of a stage covers memory"

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.objects import podrequests
+from adapter.objects import pod_requests
 from adapter.objects.placement import GroupShare, Share
-from adapter.objects.raw import key_of
+from adapter.objects.unstructured import key_of
 from adapter.planning.offers import Offers
+from adapter.planning.plan_request import Candidate, Group, Offer, Request
 from adapter.planning.planner import charged
-from adapter.planning.request import Candidate, Group, Offer, Request
 from hack.oracle import ask, draw, drawpod, judge, predict, rounds
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
@@ -56,7 +56,7 @@ def test_what_is_drawn_is_what_kueue_accepts() -> None:
             for row in rows([one]):
                 assert not (alone and {"borrowingLimit", "lendingLimit"} & set(row))
                 own, lent = (
-                    podrequests.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit")
+                    pod_requests.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit")
                 )
                 assert one["kind"] == "Cohort" or lent <= own
 
@@ -199,7 +199,7 @@ class Kueue:
         after, flavors = now, []
         for podset in workload["spec"]["podSets"]:
             spec, count = podset["template"]["spec"], podset["count"]
-            group = Group("podset", "podset", count, spec, podrequests.pod_requests(spec))
+            group = Group("podset", "podset", count, spec, pod_requests.pod_requests(spec))
             asked = Request(workload["metadata"]["namespace"], workload["spec"]["queueName"], (group,))
             offers = Offers(asked)
             line = offers.line(after)
@@ -231,7 +231,7 @@ async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> No
 class OneMore(Offers):
     def of(self, *args: Any) -> Offer:
         found = super().of(*args)
-        more = 0 < found.nominal < podrequests.UNLIMITED
+        more = 0 < found.nominal < pod_requests.UNLIMITED
         return found._replace(total=found.total + more, ever=found.ever + more)
 
 

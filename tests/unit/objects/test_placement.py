@@ -21,7 +21,7 @@ from adapter.objects.placement import (
     placement,
     placement_name,
 )
-from adapter.objects.raw import LONGEST, LONGEST_OF_ONE
+from adapter.objects.unstructured import LONGEST, LONGEST_OF_ONE
 from adapter.objects.workload import Job, workload
 from tests.unit import builders as make
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.podrequests import alike
+from adapter.objects.pod_requests import alike
 from adapter.objects.specs import PodMapping
 from adapter.planning import offers, planner
 from adapter.planning.offers import Offers
-from adapter.planning.request import Candidate, Group, Request
-from adapter.quota import nodes, tree
-from adapter.quota.nodes import Node
+from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.quota import node_capacity, tree
+from adapter.quota.node_capacity import Node
 from adapter.quota.tree import Demand, Line, Survey, build
-from adapter.rewrite.trial import Tried
+from adapter.rewrite.dry_run_pod import Tried
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 Raw = dict[str, Any]
@@ -76,7 +76,7 @@ def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[Line]) -> N
 REFUSED = {"east": Tried(refused="no")}
 LARGER = {"cpu": 3000, "pods": 1}
 HELD = {"east": Tried(held={"spec": TOLERANT}, request=LARGER, alike=alike(TOLERANT, LARGER))}
-SMALL = nodes.indexed([Node({}, (), {"cpu": 2000, "pods": 9})])
+SMALL = node_capacity.indexed([Node({}, (), {"cpu": 2000, "pods": 9})])
 
 
 @pytest.mark.parametrize(

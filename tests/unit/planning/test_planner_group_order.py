@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from adapter.objects.placement import GroupShare, Share
 from adapter.planning.offers import Offers
+from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import Plan, charged, outranking, plan
-from adapter.planning.request import Candidate, Group, Request
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 from tests.unit.quota.rooms import admits, charge

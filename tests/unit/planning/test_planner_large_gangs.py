@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.planning.plan_request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request, Strategy
 from adapter.planning.planner import plan
-from adapter.planning.request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request, Strategy
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from adapter.planning.plan_request import Candidate, Gang, Group, Request
 from adapter.planning.planner import plan
-from adapter.planning.request import Candidate, Gang, Group, Request
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

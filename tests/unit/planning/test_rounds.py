@@ -13,13 +13,13 @@ from adapter.admission.policy import Chosen
 from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement, placement_name
 from adapter.objects.specs import dispatch_policy
 from adapter.objects.workload import workload
-from adapter.planning import gangorder, rounds
-from adapter.planning.gangorder import Waiting
+from adapter.planning import ordering, rounds
+from adapter.planning.ordering import Waiting
+from adapter.planning.plan_request import Candidate, Group, Request, growth, near, rest
 from adapter.planning.planner import Plan
-from adapter.planning.request import Candidate, Group, Request, growth, near, rest
 from adapter.planning.rounds import Asking, Hold, Left, Made
 from adapter.quota import tree
-from adapter.rewrite.trial import Tried
+from adapter.rewrite.dry_run_pod import Tried
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,
@@ -32,7 +32,7 @@ from tests.unit.builders import (
     make_workload,
 )
 
-LONG_AGO = -gangorder.STARVED_AFTER.total_seconds() - 60
+LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
 UNTIL = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next pause of a gang that waits since LONG_AGO
 
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.planning import planner
+from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import Plan, plan
-from adapter.planning.request import Candidate, Group, Request
-from adapter.quota.nodes import Node, indexed
+from adapter.quota.node_capacity import Node, indexed
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.planning.request import Offer, Strategy
+from adapter.planning.plan_request import Offer, Strategy
 from adapter.planning.strategy import allot
 
 

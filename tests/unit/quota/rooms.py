@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from adapter.objects.podrequests import Resources
-from adapter.objects.raw import Raw
+from adapter.objects.pod_requests import Resources
 from adapter.objects.selectors import Labels
+from adapter.objects.unstructured import Raw
 from adapter.quota.tree import Shortfall, Tree, ask, line, reserve, settle, survey
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.podrequests import UNLIMITED, quantity
+from adapter.objects.pod_requests import UNLIMITED, quantity
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Worker
 

@@ -9,8 +9,8 @@ import pytest
 from adapter import names
 from adapter.actions import Plan
 from adapter.objects.workload import workload
+from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import outranking
-from adapter.planning.request import Candidate, Group, Request
 from adapter.quota import preemption
 from adapter.quota.tree import build
 from tests.unit.builders import (

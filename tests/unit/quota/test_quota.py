@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter.objects import podrequests
+from adapter.objects import pod_requests
 from adapter.quota.tree import Shortfall, Tree, build, leads_to
 from tests.unit.quota.rooms import Room, admits, charge
 
@@ -195,7 +195,7 @@ COUNTS = [
     pytest.param(
         [queue("q", {("a", "cpu"): (10**19, None, None)})],
         [],
-        (podrequests.UNLIMITED, 0, podrequests.UNLIMITED),
+        (pod_requests.UNLIMITED, 0, pod_requests.UNLIMITED),
         "resources.Unlimited",
         id="more than 64 bits is no limit",
     ),
@@ -475,7 +475,7 @@ def test_a_local_queue_leads_to_a_cluster_queue(spec: Raw, status: Raw, answer: 
 
 def test_nothing_asked_and_nothing_counted_is_no_limit() -> None:
     room = admits(build([queue("q", cpus(1))], [], [A]), "q", {"pods": 1}, {})
-    assert (room.nominal, room.ever, room.tight) == (podrequests.UNLIMITED, podrequests.UNLIMITED, None)
+    assert (room.nominal, room.ever, room.tight) == (pod_requests.UNLIMITED, pod_requests.UNLIMITED, None)
 
 
 # --- random worlds -----------------------------------------------------------------------------------------------------
@@ -591,7 +591,7 @@ def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: R
     charged = charge(tree, name, room.flavors, request, count)
     raw = next(one for one in world[0] if one["metadata"]["name"] == name)
     for resource, of in room.flavors.items():
-        total = podrequests.as_text(
+        total = pod_requests.as_text(
             request.get(resource, 0) * count + Oracle(world).usage(("q", name), (of, resource)), resource
         )
         listed = [
@@ -720,7 +720,7 @@ class Oracle:
             return sum(max(0, self.usage(child, cell) - self.local(child, cell)) for child in self.children(node))
         listed = self.raw[node]["status"]["flavorsReservation"]
         texts = [r["total"] for of in listed for r in of["resources"] if (of["name"], r["name"]) == cell]
-        return sum(podrequests.quantity(text, cell[1]) for text in texts)
+        return sum(pod_requests.quantity(text, cell[1]) for text in texts)
 
     def subtree(self, node: tuple[str, str], cell: tuple[str, str]) -> int:
         lent = sum(self.subtree(child, cell) - self.local(child, cell) for child in self.children(node))
@@ -755,7 +755,7 @@ class Oracle:
     def fits(self, amount: Any, name: str, of: str, request: Mapping[str, int]) -> int:
         asked = {resource: need for resource, need in request.items() if need}
         each = [max(0, amount(("q", name), (of, resource))) // need for resource, need in asked.items()]
-        return min(each, default=podrequests.UNLIMITED)
+        return min(each, default=pod_requests.UNLIMITED)
 
     def choice(self, name: str, fits: Mapping[str, int], request: Mapping[str, int], count: int) -> str | None:
         able = [of for of in fits if fits[of] >= count > 0]

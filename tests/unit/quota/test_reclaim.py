@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from adapter.actions import Record, Reserve
-from adapter.gang.facts import Gang
+from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.reserving import ASKED_LAST
+from adapter.gang.reserve import ASKED_LAST
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.workload import workload
+from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import plan
-from adapter.planning.request import Candidate, Group, Request
-from adapter.quota.nodes import Node, indexed
+from adapter.quota.node_capacity import Node, indexed
 from adapter.quota.tree import Tree, ask, build, line, survey
 from tests.unit.builders import (
     CHECK,

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.cli import plantable
+from adapter.cli import plan_table
 from adapter.objects import specs
-from adapter.objects.raw import key_of
-from adapter.planning import gangorder
+from adapter.objects.unstructured import key_of
+from adapter.planning import ordering
 from hack.lab.base.paths import REPO
 from tests.unit import builders
 from tests.unit.builders import START
@@ -46,7 +46,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
             answer = asyncio.run(_sight(*policy).preview.answer(job, NAMESPACE, START))
-            return f"```text\n{command[0]}{plantable.render(answer)}```"
+            return f"```text\n{command[0]}{plan_table.render(answer)}```"
         return found[0]
 
     wanted = _FENCE.sub(block, text)
@@ -61,9 +61,9 @@ def test_every_sample_is_in_the_doc() -> None:
 
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
-    assert timedelta(minutes=10) == gangorder.STARVED_AFTER
-    assert timedelta(minutes=3) == gangorder.PAUSE
-    assert timedelta(minutes=15) == gangorder.PERIOD
+    assert timedelta(minutes=10) == ordering.STARVED_AFTER
+    assert timedelta(minutes=3) == ordering.PAUSE
+    assert timedelta(minutes=15) == ordering.PERIOD
     assert all(said in DOC.read_text() for said in ("ten minutes", "three minutes", "quarter of an hour"))
 
 

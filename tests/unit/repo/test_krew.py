@@ -109,7 +109,7 @@ def test_what_is_left_out_is_what_the_controller_alone_needs() -> None:
 
 def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
     found = plugin.own()
-    assert {"kubectl-rayspan", "LICENSE", "lib/adapter/__main__.py", "lib/adapter/programs/drain.py"} <= {*found}
+    assert {"kubectl-rayspan", "LICENSE", "lib/adapter/__main__.py", "lib/adapter/programs/drain_hook.py"} <= {*found}
     assert b"kind: ClusterRole" in found["lib/adapter/cli/membership/worker.yaml"]  # the text, and no link to nowhere
     assert not any("__pycache__" in name for name in found)
 

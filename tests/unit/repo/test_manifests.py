@@ -12,9 +12,9 @@ import yaml
 from adapter import names
 from adapter.access import grant
 from adapter.objects import specs
-from adapter.preflight import facts
-from adapter.shell.admission import server
-from adapter.worker import endpoints
+from adapter.preflight import preflight_facts
+from adapter.shell.admission import admission_server
+from adapter.worker import service_endpoints
 from hack.lab.base.paths import REPO
 
 _MANIFESTS = REPO / "manifests"
@@ -279,7 +279,7 @@ def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
     """A dry run asks them, too, so that whoever has not the plugin has a plan by that."""
     (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
     said = webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]
-    assert said == ("Ignore", "None", 2) and server.WARNING_SECONDS < 2
+    assert said == ("Ignore", "None", 2) and admission_server.WARNING_SECONDS < 2
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_the_bounds_of_slices_are_of_the_words_that_the_code_writes() -> None:
     said = " ".join(one["expression"] for part in ("variables", "validations") for one in spec[part])
     assert said.count(f"'{names.SERVING_SLICES}'") == 3
     assert f"'{names.SERVICE_NAME_LABEL}'" in said and f"'{names.SLICE_MANAGED_BY_LABEL}'" in said
-    assert endpoints.slice_name("chat", "IPv6") == "chat-rayspan-ipv6"
+    assert service_endpoints.slice_name("chat", "IPv6") == "chat-rayspan-ipv6"
     assert "variables.service + '-rayspan-' + object.addressType.lowerAscii()" in said
 
 
@@ -610,7 +610,7 @@ def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource:
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("rayspan-worker", facts.CLUSTER_RIGHTS), ("rayspan-worker-tenant", facts.NAMESPACE_RIGHTS)],
+    [("rayspan-worker", preflight_facts.CLUSTER_RIGHTS), ("rayspan-worker-tenant", preflight_facts.NAMESPACE_RIGHTS)],
 )
 def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mapping[Any, Any]) -> None:
     rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]
@@ -669,9 +669,9 @@ def test_the_server_is_shut_up_as_the_controller_is() -> None:
         _find(path, "Deployment")["spec"]["template"]["spec"] for path in (_ACCESS_SERVER, _DEPLOYMENT)
     )
     assert access["securityContext"] == controller["securityContext"]
-    (server,), (other,) = access["containers"], controller["containers"]
-    assert server["securityContext"] == other["securityContext"] and server["image"] == other["image"]
-    assert "memory" in server["resources"]["limits"]
+    (access_server,), (other,) = access["containers"], controller["containers"]
+    assert access_server["securityContext"] == other["securityContext"] and access_server["image"] == other["image"]
+    assert "memory" in access_server["resources"]["limits"]
 
 
 def test_a_grant_has_the_fields_that_the_code_reads_and_bounds_for_each() -> None:

@@ -16,8 +16,8 @@ import yaml
 from prometheus_client import REGISTRY
 
 from adapter import membership, names
-from adapter.admission import conditions
-from adapter.cli.verbs.parser import parser
+from adapter.admission import condition_patches
+from adapter.cli.commands.parser import parser
 from adapter.shell import metrics
 from adapter.shell.certificate import Certificate
 from adapter.shell.kube.client import ApiError
@@ -41,7 +41,7 @@ _WORDS = {
 }  # fmt: skip
 _STATES = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
 _VALUES = {
-    ("rayspan_cluster_reason", "reason"): {*conditions.REASONS},
+    ("rayspan_cluster_reason", "reason"): {*condition_patches.REASONS},
     ("rayspan_workers_lost_total", "reason"): {*names.LOSSES, metrics.OTHER},
     ("rayspan_placements", "state"): _STATES,
     ("rayspan_dispatch_duration_seconds", "stage"): {metrics.CREATED, metrics.RUNNING},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.objects.podrequests import quantity
+from adapter.objects.pod_requests import quantity
 from hack.lab.base.paths import REPO
 
 README = (REPO / "README.md").read_text()

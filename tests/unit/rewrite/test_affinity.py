@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from adapter.rewrite import affinity, groupworkload, stripping
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import affinity, group_workload, stripping
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 
@@ -144,5 +144,5 @@ def test_a_name(key: str, want: str) -> None:
 def test_a_reservation_has_the_same_rules_as_its_pods() -> None:
     spec = {"containers": [], "affinity": required([OURS, GPU]) | {"podAntiAffinity": {REQUIRED: [term(**LABELS)]}}}
     assert (
-        groupworkload.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
+        group_workload.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
     )

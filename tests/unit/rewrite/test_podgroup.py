@@ -7,20 +7,20 @@ import pytest
 
 from adapter import names
 from adapter.actions import CreatePod
-from adapter.cli.poddiff import changes
+from adapter.cli.pod_diff import changes
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
-from adapter.rewrite import groupworkload
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import group_workload
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import ApiError
-from adapter.shell.write import gangs
+from adapter.shell.write import gang_writer
 from adapter.worker.dispatch import decide
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
-from tests.unit.rewrite.test_podmapping import mapped
+from tests.unit.rewrite.test_pod_mapping import mapped
 from tests.unit.worker.test_dispatch import NAME, SLOTTED, worker
 
 Raw = dict[str, Any]
@@ -33,12 +33,12 @@ def group(name: str, count: int, **requests: str) -> tuple[str, int, Raw]:
 
 
 def share(target: Target, *groups: tuple[str, int, Raw]) -> Raw:
-    return groupworkload.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
+    return group_workload.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
 
 
 def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
     workload = share(VOLCANO, group("workers", 3, cpu="1500m", memory="1Gi"), group("gpu", 1, cpu="1"))
-    assert groupworkload.beside(workload, VOLCANO, starts=True) == {
+    assert group_workload.beside(workload, VOLCANO, starts=True) == {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {
@@ -53,7 +53,7 @@ def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
 
 def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
     """A drain moves them one by one, and the next goes when the first is ready."""
-    body = groupworkload.beside(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
+    body = group_workload.beside(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
     assert body and body["spec"] == {"minMember": 1}
 
 
@@ -61,14 +61,14 @@ def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
 def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
     target = mapped(**pods)
     workload = share(target)
-    assert groupworkload.beside(workload, target, starts=True) is None
+    assert group_workload.beside(workload, target, starts=True) is None
     assert names.POD_GROUP_ANNOTATION not in workload["metadata"]["annotations"]
     assert read_reservation("east", workload).pod_group == ""
 
 
 def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
     target = mapped(schedulerName="volcano", annotations={names.VOLCANO_QUEUE_ANNOTATION: "research"})
-    body = groupworkload.beside(share(target), target, starts=True)
+    body = group_workload.beside(share(target), target, starts=True)
     assert body and body["spec"]["queue"] == "research"
 
 
@@ -82,7 +82,7 @@ def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
     ],
 )
 def test_what_it_needs_is_what_its_pods_ask_for(requests: dict[str, str], want: dict[str, str]) -> None:
-    body = groupworkload.beside(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
+    body = group_workload.beside(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
     assert body and body["spec"]["minResources"] == want
 
 
@@ -136,7 +136,7 @@ def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: st
 
 # --- the write ---------------------------------------------------------------------------------------------------------------
 
-BODY = groupworkload.beside(share(VOLCANO), VOLCANO, starts=True) or {}
+BODY = group_workload.beside(share(VOLCANO), VOLCANO, starts=True) or {}
 OTHERS = {**BODY, "metadata": {**BODY["metadata"], "ownerReferences": [{"kind": "ConfigMap", "uid": "earlier"}]}}
 GOING = {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 FORBIDDEN = 'podgroups.scheduling.volcano.sh is forbidden: User "east" cannot create resource "podgroups" in API group'
@@ -148,7 +148,7 @@ def ensure(*answers: apiserver.Answer) -> list[tuple[str, str]]:
 
     async def run() -> list[tuple[str, str]]:
         async with apiserver.serving(Server(lists=list(answers))) as server, apiserver.connected(server.url) as client:
-            await gangs.ensure(client, BODY)
+            await gang_writer.ensure(client, BODY)
             return [(asked.method, asked.path) for asked in server.asked]
 
     return asyncio.run(run())

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names, programs
-from adapter.admission import portability
+from adapter.admission import pod_validation
 from adapter.objects.references import Reference
 from adapter.objects.specs import Head
-from adapter.rewrite import copies
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import copied_objects
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import referred, remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden
@@ -628,7 +628,7 @@ def test_a_pod_refers_to_its_shares_copies_and_to_those_only() -> None:
     token = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "raycluster", "key": "auth_token"}}}
     pod = kuberay_pod(env=[token])
     out = rewrite(pod)
-    copied = copies.name(Reference("Secret", "raycluster"), "a-uid")
+    copied = copied_objects.name(Reference("Secret", "raycluster"), "a-uid")
     assert env_of(out)["RAY_AUTH_TOKEN"] == {"secretKeyRef": {"name": copied, "key": "auth_token"}}
     assert referred(pod) == {
         Reference("Secret", "raycluster"): "spec.containers[ray-worker].env[RAY_AUTH_TOKEN].secretKeyRef"
@@ -642,7 +642,9 @@ def test_pull_secrets_travel_if_the_template_names_them() -> None:
     assert "imagePullSecrets" not in rewrite(pod)["spec"] and not referred(pod)
     mine, registry = [{"name": "registry"}], Reference("Secret", "registry")
     assert referred(pod, mine) == {registry: "spec.imagePullSecrets"}
-    assert rewrite(pod, pull_secrets=mine)["spec"]["imagePullSecrets"] == [{"name": copies.name(registry, "a-uid")}]
+    assert rewrite(pod, pull_secrets=mine)["spec"]["imagePullSecrets"] == [
+        {"name": copied_objects.name(registry, "a-uid")}
+    ]
 
 
 def test_the_managers_api_token_refers_to_nothing() -> None:
@@ -735,7 +737,7 @@ ALLOWED: list[Pod] = [
 
 @pytest.mark.parametrize(("spec", "want"), REFUSED, ids=[want for _, want in REFUSED])
 def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_remedy(spec: Pod, want: str) -> None:
-    said = portability.of_template({"spec": spec})
+    said = pod_validation.of_template({"spec": spec})
     assert said is not None
     assert said.startswith(want)
     assert len(said) > len(want) + 20, "what to do is missing"
@@ -744,7 +746,7 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
 def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
-    assert portability.of_template({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
+    assert pod_validation.of_template({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
 
 
 @pytest.mark.parametrize(
@@ -761,13 +763,13 @@ def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
 def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
     """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
     want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
-    assert portability.of_template({"spec": {"containers": containers}}) == (want if refused else None)
+    assert pod_validation.of_template({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
     pod = recorded(name)
-    assert portability.of_template(rewrite(pod)) is None
+    assert pod_validation.of_template(rewrite(pod)) is None
 
 
 # --- properties ------------------------------------------------------------------------------------------------------------

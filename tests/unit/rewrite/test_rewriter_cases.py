@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.podrequests import pod_requests
+from adapter.objects.pod_requests import pod_requests
 from adapter.rewrite import zone
 from tests.unit.rewrite.test_rewriter import HEAD, HEAD6, TARGET, env_of, kuberay_pod, rewrite
 

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.admission import portability
-from adapter.cli.poddiff import changes
-from adapter.objects import podrequests
+from adapter.admission import pod_validation
+from adapter.cli.pod_diff import changes
+from adapter.objects import pod_requests
 from adapter.objects.specs import PodMapping
-from adapter.rewrite import groupworkload, rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import group_workload, rewriter
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from tests.unit.rewrite.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
 
@@ -204,7 +204,7 @@ def test_a_pod_of_whatever_look_is_rewritten_to_the_same_bytes_and_not_touched(
     assert json.dumps(rewrite(json.loads(before), target, head)) == first
     assert json.dumps(pod) == before
     changes(pod, json.loads(first))
-    groupworkload.template(pod, target)
+    group_workload.template(pod, target)
 
 
 @many
@@ -291,8 +291,8 @@ def test_a_pod_never_asks_for_more_than_was_reserved(pod: Raw, target: Target) -
     template = {"metadata": pod["metadata"], "spec": {**pod["spec"], "initContainers": inits}}
     waiter = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
-    asked = podrequests.pod_requests(rewrite(made, target)["spec"])
-    reserved = podrequests.pod_requests(groupworkload.template(template, target)["spec"])
+    asked = pod_requests.pod_requests(rewrite(made, target)["spec"])
+    reserved = pod_requests.pod_requests(group_workload.template(template, target)["spec"])
     named = {name for one in (*inits, *pod["spec"]["containers"]) for name in _asked(one)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 
@@ -380,7 +380,7 @@ def test_what_a_pod_could_ask_for_is_refused_stripped_or_left_to_the_clusters_ow
     wish: Raw, fate: str
 ) -> None:
     template = {"spec": {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}], **wish}}
-    assert bool(portability.of_template(template)) == (fate == REFUSED)
+    assert bool(pod_validation.of_template(template)) == (fate == REFUSED)
     pod = kuberay_pod()
     out = rewrite({**pod, "spec": {**pod["spec"], **wish}})["spec"]
     if fate == STRIPPED:

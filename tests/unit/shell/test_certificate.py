@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from adapter.shell import certificate as module
-from adapter.shell.admission import certificate as maker
+from adapter.shell.admission import webhook_certificate as maker
 from adapter.shell.certificate import Certificate, NoCertificate
 from hack.lab.base.paths import REPO
 

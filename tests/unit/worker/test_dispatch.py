@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
-from adapter.objects import raw as facts
+from adapter.objects import unstructured as facts
 from adapter.objects.placement import placement
 from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
-from adapter.objects.workerpod import is_slot, share_key, slot_of, slots, without_slot
+from adapter.objects.worker_pod import is_slot, share_key, slot_of, slots, without_slot
 from adapter.objects.workload import Job, workload
-from adapter.rewrite import copies, rewriter
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite import copied_objects, rewriter
+from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import Claims, Slots
-from adapter.worker import mirror, preassigned
+from adapter.worker import status_mirror, template_slots
+from adapter.worker.cluster_loss import Silence
 from adapter.worker.dispatch import decide
-from adapter.worker.facts import Worker
-from adapter.worker.preassigned import Ground
-from adapter.worker.silence import Silence
+from adapter.worker.template_slots import Ground
+from adapter.worker.worker_facts import Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
@@ -133,7 +133,7 @@ def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
 
 
 def mirrored(pod: Raw, copy: Raw, cluster: str = "east") -> PatchStatus:
-    patch = mirror.status_patch(pod, copy, cluster)
+    patch = status_mirror.status_patch(pod, copy, cluster)
     assert patch
     return PatchStatus(pod, patch)
 
@@ -145,7 +145,7 @@ def settled(pod: Raw, copy: Raw) -> Raw:
 
 def lost(pod: Raw, cluster: str = "east") -> PatchStatus:
     text = f"The pod in worker cluster {cluster} was deleted or evicted there."
-    patch = mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=make.stamp(5))
+    patch = status_mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=make.stamp(5))
     assert patch
     return PatchStatus(pod, patch)
 
@@ -158,7 +158,7 @@ STALE["metadata"]["annotations"][names.HEAD_ANNOTATION] = "10.12.0.4"
 
 
 def unknown(pod: Raw) -> Raw:
-    patch = mirror.unknown_patch(pod, "east", QUIET.why, make.stamp(0))
+    patch = status_mirror.unknown_patch(pod, "east", QUIET.why, make.stamp(0))
     assert patch
     return patch
 
@@ -169,14 +169,14 @@ def settled_unknown(pod: Raw) -> Raw:
 
 
 def given_up(pod: Raw, text: str) -> PatchStatus:
-    patch = mirror.failed_patch(pod, reason="WorkerLost", message=text, now=make.stamp(5))
+    patch = status_mirror.failed_patch(pod, reason="WorkerLost", message=text, now=make.stamp(5))
     assert patch
     return PatchStatus(pod, patch)
 
 
 def stuck(pod: Raw, why: str = ".") -> PatchStatus:
     text = f"The pod in worker cluster east is being deleted, and did not end in time; its node may be lost{why}"
-    patch = mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
+    patch = status_mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
     assert patch
     return PatchStatus(pod, patch)
 
@@ -622,12 +622,12 @@ CASES = [
     Case("6. or cannot start",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}),
-         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)],
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", status_mirror.trouble(IMAGELESS, "east"), warning=True)],
          seconds=2),
     Case("6. while others are made, too",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}, busy=True),
-         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", mirror.trouble(IMAGELESS, "east"), warning=True)]),
+         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", status_mirror.trouble(IMAGELESS, "east"), warning=True)]),
     Case("6. where its share went meanwhile too",
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
@@ -830,7 +830,7 @@ def test_a_copy_is_made_with_what_it_refers_to() -> None:
         Reference("Secret", "registry"): "spec.imagePullSecrets",
     }
     assert {one.name for one in wanted(made.body["spec"])} == {
-        copies.name(one, f"anchor-of-{NAME}-1") for one in made.references
+        copied_objects.name(one, f"anchor-of-{NAME}-1") for one in made.references
     }
 
 
@@ -1023,7 +1023,7 @@ class World:
         """What others hold: of whoever came with its own slot, and is to have another one, that slot does not count against one that was
         written, which Workers reads off the stores."""
         held, slot, uid = slots_taken(self.everyone(), facts.uid_of(pod)), slot_of(pod), facts.uid_of(pod)
-        if preassigned.in_doubt(pod):
+        if template_slots.in_doubt(pod):
             return held
         copies = [copy for pods in self.seen().values() for copy in pods.values()]
         firm = [*filter(None, map(self.standing, self.pods)), *copies]
@@ -1032,7 +1032,7 @@ class World:
     def standing(self, name: str) -> Raw | None:
         """The pod as it counts, which Slots reads off the stores."""
         pod, seen = self.pods.get(name), self.seen()
-        if pod is None or not preassigned.in_doubt(pod):
+        if pod is None or not template_slots.in_doubt(pod):
             return pod
         cluster, uid = share_key(slot_of(pod))[0], facts.uid_of(pod)
         ground = Ground(
@@ -1043,7 +1043,7 @@ class World:
             shared=slot_of(pod) in slots_taken(self.everyone(), uid),
             draining=self.draining,
         )
-        return pod if preassigned.is_own(PLACE, pod, ground) else dict(without_slot(pod))
+        return pod if template_slots.is_own(PLACE, pod, ground) else dict(without_slot(pod))
 
     def silence(self, pod: Raw) -> Silence | None:
         cluster, _ = share_key(slot_of(pod))

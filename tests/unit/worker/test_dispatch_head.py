@@ -10,12 +10,12 @@ from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import Head
 from adapter.objects.workload import workload
-from adapter.rewrite import servicemirror
-from adapter.rewrite.headaddress import HeadAddress
-from adapter.rewrite.servicemirror import Standing
+from adapter.rewrite import service_mirror
+from adapter.rewrite.head_address import HeadAddress
+from adapter.rewrite.service_mirror import Standing
 from adapter.rewrite.target import Target
 from adapter.worker.dispatch import decide
-from adapter.worker.facts import Worker
+from adapter.worker.worker_facts import Worker
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
 Raw = dict[str, Any]
@@ -119,7 +119,7 @@ def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_m
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
-    standing = Standing(*_stored(servicemirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
+    standing = Standing(*_stored(service_mirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
     (first, *_) = decide(worker(MIRRORS, "", standing=standing, remotes={"east": copy()}), at(5))
     assert isinstance(first, MirrorHead) and first.body["endpoints"] == []
 

@@ -6,8 +6,8 @@ import pytest
 
 from adapter import names
 from adapter.actions import PatchStatus, Say
-from adapter.objects.raw import condition
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.unstructured import condition
 from adapter.objects.workload import workload
 from adapter.worker import report
 from adapter.worker.dispatch import decide

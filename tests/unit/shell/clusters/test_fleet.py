@@ -12,17 +12,17 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.objects.raw import condition
-from adapter.shell.clusters.claim import Claim
+from adapter.objects.unstructured import condition
+from adapter.shell.clusters.claim_holder import Claim
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.losses import Losses
-from adapter.shell.observe.memory import Memory
-from adapter.shell.observe.proxies import Proxies
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.proxy_health import Proxies
 from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.transient_state import Memory
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import Announcer
 from tests.unit import apiserver, builders, stores

@@ -11,11 +11,11 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.admission.identity import Known
+from adapter.admission.cluster_identity import Known
 from adapter.objects import specs
-from adapter.objects.raw import condition, key_of
+from adapter.objects.unstructured import condition, key_of
 from adapter.shell.clusters.identity import NO_NAMESPACE, Identity
-from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.kube.client import FENCED, Client, Unreachable
 from adapter.shell.kube.reflector import Stranger
 from adapter.shell.kube.resources import PODS

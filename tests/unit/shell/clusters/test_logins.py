@@ -16,9 +16,9 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.objects import specs
 from adapter.shell.clusters import logins as logins_of
-from adapter.shell.clusters import named
+from adapter.shell.clusters import single_objects
 from adapter.shell.clusters.logins import Logins, once
-from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.kube import kubeconfig, resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.credentials import BadLogin
@@ -197,7 +197,7 @@ async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypa
         broken.append(what)
         raise RuntimeError
 
-    monkeypatch.setattr(named, "follow", breaks_once)
+    monkeypatch.setattr(single_objects, "follow", breaks_once)
     async with benched(lists(5, [secret("theirs")])) as bench, asyncio.timeout(apiserver.PATIENCE):
         assert "Secret east in kueue-system cannot be read: reading it broke; see the controller's log" in (
             await bench.refusal()

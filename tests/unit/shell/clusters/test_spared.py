@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from adapter.shell import heap
-from adapter.shell.clusters.cluster import CONNECTION, PROBE, Cluster, Row
-from adapter.shell.clusters.manager import Manager
-from adapter.shell.clusters.member import FIRST_LISTS, Listeners, Member
+from adapter.shell import gc_tuning
+from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE, Cluster, Row
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.worker_cache import FIRST_LISTS, Listeners, Member
 from adapter.shell.kube.client import ApiError, Client
 from tests.unit import builders, stores
 
@@ -123,7 +123,7 @@ def test_one_that_is_let_go_leaves_nothing_behind_though_all_was_settled() -> No
     gone = list[str]()
     member = stores.make_member("east", 8)
     member.pods._objects["demo", "a"] = {"metadata": {"name": "a"}, "mark": Mark(gone)}
-    heap.settled()
+    gc_tuning.settled()
     member.release()
     assert gone == ["gone"] and "cannot be seen" in member.why_silent, "and whoever still has it concludes nothing"
 

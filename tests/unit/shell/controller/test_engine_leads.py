@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.objects.raw import timestamp, uid_of
+from adapter.objects.unstructured import timestamp, uid_of
 from adapter.shell import metrics
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.memory import Memory
-from adapter.worker.preassigned import may_be_sent
+from adapter.shell.observe.transient_state import Memory
+from adapter.worker.template_slots import may_be_sent
 from tests.unit.builders import make_pod
 
 Raw = dict[str, Any]

@@ -8,17 +8,17 @@ from typing import Any, cast
 import pytest
 
 from adapter.actions import Action, DeletePod, Plan, Reserve
-from adapter.gang.facts import Gang
+from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import GroupShare, Share, placement
-from adapter.shell.clusters.cluster import PROBE
-from adapter.shell.clusters.manager import Manager
+from adapter.shell.clusters.cluster_cache import PROBE
+from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.controller.engine import Engine
-from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, QUEUE, SERVICE
-from adapter.shell.controller.looks import LANES, SOONEST_SECONDS, Looks, lanes
+from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, QUEUE, SERVICE
+from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.reconciler import LANES, SOONEST_SECONDS, Looks, lanes
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Client, Unreachable
-from adapter.shell.observe.gangs import Gangs
+from adapter.shell.observe.gang_observer import Gangs
 from adapter.shell.write.execute import Executor
 from tests.unit import apiserver, builders
 from tests.unit.gang.test_lifecycle import gang

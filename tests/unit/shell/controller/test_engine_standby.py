@@ -17,19 +17,19 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.shell import guard, metrics
+from adapter.shell import metrics, supervise
 from adapter.shell.clusters import fleet as fleet_of_members
-from adapter.shell.clusters import manager as manager_cluster
-from adapter.shell.clusters.claim import Claim
-from adapter.shell.clusters.member import Member
+from adapter.shell.clusters import manager_cache as manager_cluster
+from adapter.shell.clusters.claim_holder import Claim
+from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.controller import engine as engine_of_one
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
-from adapter.shell.observe.losses import Losses
-from adapter.shell.observe.proxies import Proxies
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.proxy_health import Proxies
 from adapter.shell.write import anchors
 from adapter.shell.write.copies import Copier
 from hack.lab.base.paths import REPO
@@ -211,7 +211,7 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(one, "run", _breaks)
     monkeypatch.setattr(Engine, "_resync", _breaks)
     monkeypatch.setattr(engine_of_one, "FIRST_CONTACT_SECONDS", 0.1)  # no worker cluster will be seen
-    monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         Manager(server)
         engine = Engine(client, None)
@@ -252,7 +252,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
         raise RuntimeError
 
     monkeypatch.setattr(manager_cluster.Manager, "run", run)
-    monkeypatch.setattr(guard, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
         manager.grown.set()
@@ -302,7 +302,7 @@ async def _broken() -> float:
 async def test_what_breaks_a_renewal_holds_up_the_next_one_no_longer_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the Lease, and of the claim to a worker cluster: each runs out where it is not renewed in time."""
     before = {task: _met(task) for task in ("lease", "claim")}
-    monkeypatch.setattr(guard, "FIRST_PAUSE", 600.0)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 600.0)
     monkeypatch.setattr(engine_of_one, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(fleet_of_members, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(Claim, "run", _breaks)

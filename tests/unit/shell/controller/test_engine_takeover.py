@@ -12,10 +12,10 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.leaderelection import LEASE_SECONDS, RETRY_SECONDS
+from adapter.leader_election import LEASE_SECONDS, RETRY_SECONDS
 from adapter.shell.controller.engine import FIRST_CONTACT_SECONDS, Engine
-from adapter.shell.controller.keys import QueueKey
-from adapter.shell.controller.looks import Looks
+from adapter.shell.controller.enqueue import QueueKey
+from adapter.shell.controller.reconciler import Looks
 from adapter.shell.kube.client import Client
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, lists, stoppable

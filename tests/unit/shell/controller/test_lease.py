@@ -12,8 +12,8 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.admission.claim import Leadership
-from adapter.admission.identity import Known
+from adapter.admission.cluster_claim import Leadership
+from adapter.admission.cluster_identity import Known
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.controller.lease import Lease, Lost

@@ -13,17 +13,17 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from adapter import __version__, names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
-from adapter.gang import status as explain
+from adapter.gang import messages as explain
 from adapter.objects.placement import placement
 from adapter.objects.workload import workload as read_workload
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite.head_address import HeadAddress
 from adapter.shell import metrics
-from adapter.shell.controller import measure
-from adapter.shell.controller.measure import Census
+from adapter.shell.controller import measurements
+from adapter.shell.controller.measurements import Census
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch
-from adapter.worker.facts import Worker
+from adapter.worker.worker_facts import Worker
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, stores
 from tests.unit.apiserver import lists, refuses, says, streams
@@ -86,17 +86,17 @@ def a_pod(cluster: str) -> Raw:
 
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
-    measure.done(CreatePod("timed", None, PLACE, ("timed", 1), pod, {}), "timed", at(2))
-    measure.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
-    measure.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
-    measure.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
+    measurements.done(CreatePod("timed", None, PLACE, ("timed", 1), pod, {}), "timed", at(2))
+    measurements.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
+    measurements.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
+    measurements.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
     for stage, seconds in (("created", 2), ("running", 5)):
         labels = {"cluster": "timed", "stage": stage}
         assert (value(f"{name}_count", labels), value(f"{name}_sum", labels)) == (1, seconds)
 
 
 def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    measure.done(CreatePod("behind", None, PLACE, ("behind", 1), a_pod("behind"), {}), "behind", at(-3))
+    measurements.done(CreatePod("behind", None, PLACE, ("behind", 1), a_pod("behind"), {}), "behind", at(-3))
     assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
 
 
@@ -123,7 +123,7 @@ def test_an_orphan_is_counted_by_its_reason(
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:
-        measure.done(action, "lost", at(0))
+        measurements.done(action, "lost", at(0))
     after = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
@@ -140,7 +140,7 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
         Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
     )
     for action in actions:
-        measure.done(action, "", at(0))
+        measurements.done(action, "", at(0))
     assert value("rayspan_gang_rollbacks_total") - before == 1
     assert [value("rayspan_spills_total", {"cluster": name}) for name in blocked] == [1, 1]
 
@@ -153,7 +153,7 @@ def test_a_gang_is_timed_from_its_quota_in_the_manager_until_it_is_ready() -> No
     reserved = waits.reserved_at
     assert reserved
     for work, state, seconds in ((waits, "Pending", 3), (waits, "Ready", 7), (ready, "Ready", 50)):
-        measure.done(SetCheck(work, CHECK, state, ""), "", reserved + timedelta(seconds=seconds))
+        measurements.done(SetCheck(work, CHECK, state, ""), "", reserved + timedelta(seconds=seconds))
     assert (value(f"{name}_count") - before[0], value(f"{name}_sum") - before[1]) == (1, 7)
 
 
@@ -176,7 +176,7 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
 
     metrics.know("lossy")
     before = told()
-    measure.done(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
+    measurements.done(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
     assert {one: count - before[one] for one, count in told().items() if count > before[one]} == (
         {want: 1} if want else {}
     )

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from adapter.objects import shape
+from adapter.objects import well_formed
 from adapter.objects.specs import WorkerCluster, worker_cluster
-from adapter.shell.clusters.member import Listeners, Member
+from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.kube import client as clients
-from adapter.shell.kube import pages, reflector
+from adapter.shell.kube import pagination, reflector
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import NAMESPACES, NODES, PODS, WORKLOADS
 from hack.testbed.liar import TOKEN, Liar
@@ -34,7 +34,7 @@ BODY = {"metadata": {"name": "a"}}
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(clients, "LONGEST_STREAM_SECONDS", 0.5)
-    monkeypatch.setattr(pages, "LIST_SECONDS", 1.0)
+    monkeypatch.setattr(pagination, "LIST_SECONDS", 1.0)
     for name, seconds in (
         ("FIRST_BACKOFF", 0.001),
         ("LAST_BACKOFF", 0.01),
@@ -73,7 +73,7 @@ async def _ask(client: Client) -> None:
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: client.get(PODS.path()),
         lambda: client.get(NAMESPACES.path(name="kube-system")),
-        lambda: pages.listed(client, NODES.path()),
+        lambda: pagination.listed(client, NODES.path()),
         lambda: client.create(WORKLOADS.path("demo"), BODY),
         lambda: client.merge(one, BODY),
         lambda: client.replace(one, BODY),
@@ -129,7 +129,7 @@ def test_who_follows_a_liar_goes_on_and_believes_no_odd_object(some: list[Lie], 
                     for told in range(5, 40, 5):
                         await liar.until(told)
                         for row in member._rows:
-                            assert not any(map(shape.odd, row.store))
+                            assert not any(map(well_formed.odd, row.store))
                         assert member.why_silent.isprintable()
                         read(member)
                 assert not task.done(), task

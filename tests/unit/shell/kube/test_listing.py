@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.raw import Key, Raw, key_of, label, meta, uid_of
+from adapter.objects.unstructured import Key, Raw, key_of, label, meta, uid_of
+from adapter.shell.kube import object_size
 from adapter.shell.kube import store as stores
-from adapter.shell.kube import weight
 from adapter.shell.kube.store import Listing, Store, version
 
 NAMES = "abcd"
@@ -168,7 +168,7 @@ def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
     listing = heard.store.listing("9")
     for page in paged([thing(str(number), 1, size=5_000) for number in range(50)], 10):
         listing.take(page)
-    assert listing.weight < weight.of(there) / 20
+    assert listing.weight < object_size.of(there) / 20
     listing.end()
     assert heard.changes == []
     assert all(heard.store.get(key_of(one)) is one for one in known) and len(known) == len(there)
@@ -190,12 +190,12 @@ def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
         fresh = [thing(str(at), 1 + (changed >> at & 1), size=size) for at, size in enumerate(sizes)]
         most, listing = store.weight, store.listing("9")
         for page in paged(fresh, per):
-            most = max(most, store.weight + listing.weight + weight.of(page))
+            most = max(most, store.weight + listing.weight + object_size.of(page))
             listing.take(page)
             most = max(most, store.weight + listing.weight)
         listing.end()
-        assert store.weight == sum(map(weight.of, fresh))
-        assert most <= store.weight + held + max(map(weight.of, paged(fresh, per))) + stores._SEEN * len(fresh)
+        assert store.weight == sum(map(object_size.of, fresh))
+        assert most <= store.weight + held + max(map(object_size.of, paged(fresh, per))) + stores._SEEN * len(fresh)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_pages_end_as_one_list_does(
                 assert heard.texts() == shown
         listing.end()
     assert heard.texts() == right and heard.store.synced
-    assert heard.store.weight == sum(map(weight.of, heard.store))
+    assert heard.store.weight == sum(map(object_size.of, heard.store))
     for value in "xy":
         assert {raw["text"] for raw in heard.store.group(value)} == set(heard.store.count(value))
     assert all(before != after for before, after in heard.changes), "what is as it was is no news"

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter.objects.raw import Raw, key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.shell import metrics
 from adapter.shell.kube import reflector
 from adapter.shell.kube import store as stores
-from adapter.shell.kube.budget import Budget, Overfull
 from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.memory_budget import Budget, Overfull
 from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, Following, follow, keep
 from adapter.shell.kube.resources import PODS
 from adapter.shell.kube.store import Store

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.raw import Raw, key_of, label
+from adapter.objects.unstructured import Raw, key_of, label
 from adapter.shell.kube.store import PIECE, REMEMBERED_SECONDS, Store
 
 Change = tuple[str | None, str | None]  # the text of an object before and after

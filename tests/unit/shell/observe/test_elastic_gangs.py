@@ -32,7 +32,7 @@ from adapter.gang import lifecycle
 from adapter.objects.placement import placement
 from adapter.objects.workload import gang_key, workload
 from adapter.planning import rounds
-from adapter.rewrite.trial import Tried
+from adapter.rewrite.dry_run_pod import Tried
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, says
 from tests.unit.builders import QUEUE, at, make_cluster_queue, make_pod, stamp

@@ -8,8 +8,8 @@ from adapter import names
 from adapter.actions import AssignSlot
 from adapter.objects import specs
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, key_of, uid_of
-from adapter.objects.workerpod import is_preassigned, slot_of
+from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.objects.worker_pod import is_preassigned, slot_of
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.worker.dispatch import decide

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.admission import portability, refusal
+from adapter.admission import job_validation, pod_validation
 from adapter.objects import raycluster, rayjob
-from adapter.objects.podrequests import pod_requests
+from adapter.objects.pod_requests import pod_requests
 from adapter.objects.rayjob import Unusable
 from hack.lab.base.paths import REPO
 from tests.unit.builders import NAMESPACE, QUEUE, START
@@ -87,8 +87,8 @@ def test_kuberay_and_kueue_count_the_same_without_min_and_max(raw: Raw) -> None:
 
 @pytest.mark.parametrize("raw", [PASTED, COMPLETED], ids=["pasted", "completed"])
 def test_nothing_in_it_keeps_its_workers_from_going_elsewhere(raw: Raw) -> None:
-    assert refusal.of_job("RayJob", raw) == ""
-    assert portability.of_template(group(raw)["template"]) is None
+    assert job_validation.of_job("RayJob", raw) == ""
+    assert pod_validation.of_template(group(raw)["template"]) is None
 
 
 def test_what_kueue_does_not_take_is_one_sentence_with_the_lines_to_add() -> None:

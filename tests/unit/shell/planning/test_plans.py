@@ -11,21 +11,21 @@ import pytest
 
 from adapter import names
 from adapter.actions import Plan, Yield
-from adapter.gang import status as explain
+from adapter.gang import messages as explain
 from adapter.objects.placement import MOST_CLUSTERS, placement
-from adapter.objects.raw import LONGEST
+from adapter.objects.unstructured import LONGEST
 from adapter.objects.workload import workload
-from adapter.planning import gangorder
+from adapter.planning import ordering
+from adapter.planning.capacity import STATUS_LAG
 from adapter.planning.rounds import Made
-from adapter.planning.snapshot import STATUS_LAG
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.memory import BACK_WITHIN, Memory
+from adapter.shell.observe.transient_state import BACK_WITHIN, Memory
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job, make_template
 
 Raw = dict[str, Any]
-LONG_AGO = -gangorder.STARVED_AFTER.total_seconds() - 60
+LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
 
 
 def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: Any) -> Raw:

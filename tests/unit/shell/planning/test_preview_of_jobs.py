@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.actions import Plan
-from adapter.cli import plantable
+from adapter.cli import plan_table
 from adapter.objects import rayjob
 from adapter.objects.placement import Exclusion
 from adapter.objects.rayjob import Unusable
@@ -199,7 +199,7 @@ def test_quota_that_is_taken_back_is_said() -> None:
     answer = asked(sight, make_ray_job(make_group(2)))
     assert answer["sentence"] == "2 of 2 workers to east; in east by taking back quota that others borrowed."
     assert [(one["asked"], one["preempts"]) for one in answer["clusters"]] == [(1, True)]
-    assert "others must be preempted" in plantable.render(answer)
+    assert "others must be preempted" in plan_table.render(answer)
 
 
 def test_without_workers_there_is_nothing_to_place() -> None:
@@ -267,7 +267,7 @@ def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:
     answer = asked(Sight({"east": 9}), make_ray_job(make_group(1) | {"template": template}))
     assert not answer["fits"] and answer["sentence"].startswith(words)
     assert "Delete the job" not in answer["sentence"]
-    assert plantable.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
+    assert plan_table.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
 
 
 def test_what_else_is_refused_is_noted() -> None:
@@ -278,7 +278,7 @@ def test_what_else_is_refused_is_noted() -> None:
         "RayJob train: worker group workers: spec.volumes[data].hostPath is /data",
         "RayJob train: its spec.submissionMode K8sJobMode",
     ]
-    assert plantable.render(answer).endswith("\n".join([answer["sentence"], *answer["notes"], ""]))
+    assert plan_table.render(answer).endswith("\n".join([answer["sentence"], *answer["notes"], ""]))
 
 
 def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
@@ -408,7 +408,7 @@ def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...
     except Unusable as refusal:
         assert str(refusal).endswith(".") and len(str(refusal)) < 600
         return
-    assert plantable.render(answer).endswith("\n")
+    assert plan_table.render(answer).endswith("\n")
 
 
 def test_what_is_too_deep_is_told() -> None:

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Plan
 from adapter.objects.placement import placement
-from adapter.objects.raw import key_of, uid_of
+from adapter.objects.unstructured import key_of, uid_of
 from adapter.objects.workload import workload
-from adapter.planning import gangorder
+from adapter.planning import ordering
 from adapter.shell.controller import wiring
-from adapter.shell.controller.handlers import Waker
-from adapter.shell.controller.keys import GANG, QueueKey
+from adapter.shell.controller.enqueue import GANG, QueueKey
+from adapter.shell.controller.event_handlers import Waker
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.memory import SURE_FOR
+from adapter.shell.observe.transient_state import SURE_FOR
 from adapter.shell.planning.plans import Planning, Round
 from tests.unit import builders
 from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
@@ -185,7 +185,7 @@ def test_what_others_wait_for_is_no_news_for_who_was_planned_on_the_clusters_own
         pytest.param([], True, id="nobody"),
         pytest.param([("first", 20, 60.0)], True, id="one that does not fit either"),
         pytest.param([("first", 2, 60.0)], False, id="one that takes what it would be short of"),
-        pytest.param([("first", 12, gangorder.STARVED_AFTER.total_seconds() + 60)], False, id="one that keeps room"),
+        pytest.param([("first", 12, ordering.STARVED_AFTER.total_seconds() + 60)], False, id="one that keeps room"),
     ],
 )
 def test_a_plan_rests_on_others_where_these_take_something(others: list[tuple[str, int, float]], alone: bool) -> None:
@@ -270,7 +270,7 @@ def test_once_in_a_while_it_is_made_sure_of() -> None:
 # --- the rule behind it ------------------------------------------------------------------------------------------------
 
 GANGS = ("a", "b", "c", "d")
-AGES = st.sampled_from((0.0, 60.0, 120.0, gangorder.STARVED_AFTER.total_seconds() + 60))
+AGES = st.sampled_from((0.0, 60.0, 120.0, ordering.STARVED_AFTER.total_seconds() + 60))
 COMING = st.tuples(st.integers(2, 14), st.integers(0, 1), AGES)
 USES = st.tuples(
     st.just("uses"), st.sampled_from(sorted(CORES)), st.sampled_from((OWN, OWN, MATE, OTHER)), st.integers(0, 6)

@@ -9,9 +9,9 @@ import pytest
 
 from adapter import names
 from adapter.actions import Plan
-from adapter.objects.raw import timestamp
+from adapter.objects.unstructured import timestamp
 from adapter.objects.workload import workload
-from adapter.planning.snapshot import STATUS_LAG
+from adapter.planning.capacity import STATUS_LAG
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.controller import wiring
 from adapter.shell.planning.plans import Planning

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
-from adapter.shell.clusters.cluster import CONNECTION
+from adapter.shell.clusters.cluster_cache import CONNECTION
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.write import anchors
 from tests.unit import apiserver

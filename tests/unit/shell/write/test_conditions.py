@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.objects.raw import timestamp
+from adapter.objects.unstructured import timestamp
 from adapter.shell.write.conditions import Conditions
 from tests.unit import builders, stores
 

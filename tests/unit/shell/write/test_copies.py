@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter.objects.raw import key_of
 from adapter.objects.references import Reference
+from adapter.objects.unstructured import key_of
 from adapter.objects.workload import workload
-from adapter.rewrite import copies, rewriter
+from adapter.rewrite import copied_objects, rewriter
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.observe.sources import Absent, Sources
+from adapter.shell.observe.source_objects import Absent, Sources
 from adapter.shell.write.copies import Copier, in_turn
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
@@ -34,7 +34,7 @@ FIELD = "spec.containers[ray-worker].env[TOKEN].secretKeyRef"
 PLACE = make_placement(make_workload())
 SHARE = make_reservation(PLACE)
 ANCHOR = SHARE["metadata"]["ownerReferences"][0]["uid"]
-NAME = copies.name(TOKEN, ANCHOR)
+NAME = copied_objects.name(TOKEN, ANCHOR)
 
 
 @dataclass
@@ -385,7 +385,7 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
 
 async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
     async with benched() as bench:
-        work, read = asking(copies.MOST_OBJECTS + 1), bench.sight.facts
+        work, read = asking(copied_objects.MOST_OBJECTS + 1), bench.sight.facts
         fill(bench.sight.manager.workloads, work)
         await read.gangs.look((NAMESPACE, work["metadata"]["name"]))
         assert bench.here.asked == []
@@ -442,7 +442,7 @@ async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
 
 
 async def test_a_share_gets_no_larger_copies_than_its_job_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "MOST_BYTES", len(MARKER) + 2)
+    monkeypatch.setattr(copied_objects, "MOST_BYTES", len(MARKER) + 2)
     sources = [named(secret(data={"k": text}), f"s{n}") for n, text in enumerate((ENCODED, "YQ==", ENCODED))]
     async with benched(sources) as bench:
         for name in ("s0", "s1"):
@@ -466,7 +466,7 @@ async def test_of_each_share_as_many_sources_are_read_as_may_be_copied() -> None
     async with benched() as bench:
         bench.run(*(edited(f"w{n}", *(f"a{n}-{m}" for m in range(20))) for n in range(3)))
         await bench.copier.refresh(bench.member)
-        assert bench.here.asked == ["GET secrets"] * copies.MOST_OBJECTS
+        assert bench.here.asked == ["GET secrets"] * copied_objects.MOST_OBJECTS
 
 
 def named(raw: Raw, name: str) -> Raw:

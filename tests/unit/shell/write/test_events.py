@@ -7,13 +7,13 @@ from aiohttp import web
 
 from adapter.actions import CreatePod, Say
 from adapter.objects.placement import placement
-from adapter.objects.raw import Raw, key_of, uid_of
+from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.rewrite.headaddress import HeadAddress
+from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube.client import ApiError
 from adapter.shell.write.events import BURST, Announcer
 from adapter.worker.dispatch import decide
-from adapter.worker.facts import Worker
+from adapter.worker.worker_facts import Worker
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import at, make_placement, make_pod, make_workload

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.admission import conditions
+from adapter.admission import condition_patches
 from adapter.objects.reservation import reservation
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import REPEATED_SECONDS
@@ -48,7 +48,7 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
     await writer.cluster("east")
     restored = "Worker cluster east: its API server went back to an older version, as after a restore from a backup; everything is listed anew."
-    assert said.said == ([(conditions.RESTORED, restored)] if told else [])
+    assert said.said == ([(condition_patches.RESTORED, restored)] if told else [])
 
 
 def test_when_a_share_was_reserved_is_reckoned_by_the_versions_of_the_restored_cluster() -> None:

@@ -1,0 +1,204 @@
+"""Whose is a worker cluster: which leader of which manager may write there? A Lease in the worker cluster says so.
+
+A manager is known there by the uid of its kube-system, and a clone of it, from a backup of its etcd, has the same one: to the clone
+all that was made since the backup stands for nothing, and would be deleted. What the two do not share is the future. So whoever leads
+holds a claim under its own process's name, and notes with each renewal how far the manager's Lease had come. A claim whose holder led
+this manager just before, and which was renewed no later than this manager's own Lease tells of that holder, is inherited at once: who
+held it has stopped writing before anybody else could lead. A holder that lived on in another manager's history notes versions that
+are not in this one; its claim is respected until it was not renewed for long, or until the admin says from whom it is taken.
+
+Times are of one's own monotonic clock; the wall clock is for people, as in leader_election.py. This decides nothing of who leads.
+"""
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from adapter import names
+from adapter.objects.unstructured import LONGEST_OF_ONE, MOST_TRANSITIONS, Raw, annotation, meta, microtime, quoted
+
+RENEW_SECONDS = 10.0
+# Three renewals may fail, as while a control plane is upgraded, before nothing more is written.
+DEADLINE_SECONDS = 40.0
+# Half as long again, as between the deadline and the duration of a Lease: one clock may run that much faster than another.
+ABANDONED_SECONDS = 60
+# A holder learns at its next renewal that it holds the claim no more. But its renewals may fail, for a busy API server say, while its
+# writes do not: then it writes until its deadline, and what it sent last is over after the client's ten seconds.
+HANDED_OVER_SECONDS = DEADLINE_SECONDS + 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """This process among those who lead its manager, by the manager's Lease."""
+
+    name: str  # no other process has it
+    before: str = ""  # who led last before it, as far as it knows
+    until: int = 0  # the newest version of the Lease that tells of that one
+    version: int = 0  # that of now
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """One leader's view of one claim; all times are seconds of its own monotonic clock."""
+
+    seen: str = ""  # version of the claim
+    since: float = -math.inf  # since when that has not changed
+    begins: float = -math.inf  # it may not write before this
+    ends: float = -math.inf  # nor from this on
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Create the claim, or patch it: a patch is refused if it is another version by now. `after`: seconds until it counts."""
+
+    body: dict[str, Any]
+    create: bool
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another one holds it: nothing may be written."""
+
+    holder: str
+    why: str  # a part of a sentence
+
+
+def may_write(me: Claimant, now: float) -> bool:
+    """Whether a write may be sent now."""
+    return me.begins <= now < me.ends
+
+
+def saw(me: Claimant, claim: Raw | None, now: float) -> Claimant:
+    """The claimant after a look at the claim (None: there is none); `now` is when the answer was there."""
+    version = "" if claim is None else str(meta(claim).get("resourceVersion") or "")
+    return me if version == me.seen else replace(me, seen=version, since=now)
+
+
+def asked(me: Claimant, move: Put, sent: float) -> Claimant:
+    """The claimant whose Put leaves at `sent`: it may be granted and its answer be lost, and then its own name stands there."""
+    return replace(me, begins=sent + move.after) if move.after else me
+
+
+def granted(me: Claimant, sent: float) -> Claimant:
+    """The claimant after its Put was granted; `sent` is before it left."""
+    return replace(me, ends=sent + DEADLINE_SECONDS)
+
+
+def lost(me: Claimant) -> Claimant:
+    """The claimant that holds the claim no more."""
+    return replace(me, begins=-math.inf, ends=-math.inf)
+
+
+def next_look(me: Claimant, now: float) -> float:
+    """In how many seconds who was granted it looks again: to renew it, or when it begins to count."""
+    return min(RENEW_SECONDS, me.begins - now) if me.begins > now else RENEW_SECONDS
+
+
+def giving_back(claim: Raw, wall: datetime) -> dict[str, Any]:
+    """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
+    may have put it anew since. Whom it was taken from has its time all the same: that note stays."""
+    now = microtime(wall)
+    # A second is the least that an API server takes.
+    fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+    return {"metadata": dict(_precondition(claim)), "spec": fresh}
+
+
+def name(manager_id: str, cluster: str) -> str:
+    """What the claim of a manager to a worker cluster is called there."""
+    return f"rayspan-{manager_id}-{cluster}"
+
+
+def decide(
+    me: Claimant,
+    lead: Leadership,
+    which: tuple[str, str],
+    claim: Raw | None,
+    taken_from: str,
+    now: float,
+    wall: datetime,
+) -> Put | Held:
+    """What to do about a claim as it was just seen.
+
+    `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
+    """
+    holder, where = _holder(claim), f"Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}"
+    if claim is None and not may_write(me, now) and now - me.since < ABANDONED_SECONDS:
+        return Held(
+            "who held it when it was deleted",
+            f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
+            f"nobody has made it anew for {ABANDONED_SECONDS} s",
+        )
+    if holder == lead.name:
+        return _put(lead, which, claim, wall, taken=now < me.begins)
+    if now - me.since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
+        return _put(lead, which, claim, wall)
+    taken = bool(annotation(claim or {}, names.TAKEN_ANNOTATION))  # and who did so may have ended since
+    if holder == "" or _inherited(lead, claim):
+        return _put(lead, which, claim, wall, taken=taken, after=HANDED_OVER_SECONDS if taken else 0.0)
+    if holder == taken_from:
+        return _put(lead, which, claim, wall, taken=True, after=HANDED_OVER_SECONDS)
+    shown, since = (
+        quoted(holder, LONGEST_OF_ONE),
+        quoted(str(_spec(claim).get("acquireTime") or "an unknown time")),
+    )
+    return Held(
+        shown,
+        f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
+        f"({where}); nothing is written there. It is taken over when it was not "
+        f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {which[1]} --overwrite "
+        f"{names.TAKE_OVER_ANNOTATION}={shlex.quote(shown)}",
+    )
+
+
+def _inherited(lead: Leadership, claim: Raw | None) -> bool:
+    """Whether its holder led this manager just before, and did nothing since that this manager does not know of."""
+    noted = annotation(claim or {}, names.LEASE_VERSION_ANNOTATION)
+    known = noted.isascii() and noted.isdecimal() and len(noted) < 20
+    return known and _holder(claim) == lead.before and int(noted) <= lead.until
+
+
+def _put(
+    lead: Leadership,
+    which: tuple[str, str],
+    claim: Raw | None,
+    wall: datetime,
+    *,
+    taken: bool = False,
+    after: float = 0.0,
+) -> Put:
+    """`taken`: whom it was taken from may write yet, which the claim says to whoever inherits it."""
+    spec, now = _spec(claim), microtime(wall)
+    mine = _holder(claim) == lead.name
+    before = spec.get("leaseTransitions")
+    changes = (before if isinstance(before, int) else 0) + (not mine and claim is not None)
+    fresh = {
+        "holderIdentity": lead.name,
+        "leaseDurationSeconds": ABANDONED_SECONDS,
+        "acquireTime": spec.get("acquireTime") or now if mine else now,
+        "renewTime": now,
+        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
+    }
+    noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
+    if taken or annotation(claim or {}, names.TAKEN_ANNOTATION):
+        noted["annotations"][names.TAKEN_ANNOTATION] = "true" if taken else None
+    if claim is not None:
+        return Put({"metadata": {**noted, **_precondition(claim)}, "spec": fresh}, False, after)
+    metadata = {"name": name(*which), "namespace": names.SYSTEM_NAMESPACE, **noted}
+    return Put({"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True)
+
+
+def _precondition(claim: Raw) -> Mapping[str, object]:
+    return {key: meta(claim).get(key) for key in ("uid", "resourceVersion")}
+
+
+def _spec(claim: Raw | None) -> Raw:
+    found = (claim or {}).get("spec")
+    return found if isinstance(found, dict) else {}
+
+
+def _holder(claim: Raw | None) -> str:
+    return str(_spec(claim).get("holderIdentity") or "")

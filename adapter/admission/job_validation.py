@@ -1,0 +1,298 @@
+"""Why can the workers of a job not run in another cluster: a sentence, a fragment of one, or nothing?
+
+Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What its
+templates must not have is said in `pod_validation.py`, and whether the Secrets and ConfigMaps that it refers to can be copied is
+asked of the manager (`rewrite.copies`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not in a podset
+and not seen here. A field of a KubeRay that is newer than the manager's is not there, and nothing is said of it.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from adapter import names
+from adapter.admission import pod_validation
+from adapter.admission.policy import Chosen
+from adapter.objects import raycluster, rayjob, specs
+from adapter.objects.placement import placement_name
+from adapter.objects.unstructured import Raw, annotation, quoted
+from adapter.objects.workload import PodSet, Workload
+
+AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
+_CHANGED = (
+    "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
+)
+
+
+def of_workload(
+    work: Workload, job: Raw, check: str, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> str:
+    """Say in a sentence why the job of a Workload can never run remotely, empty when it can; whether or not it is submitted.
+
+    `job` is its RayJob or RayCluster, empty while nothing is known of it; `podsets` are the worker groups that the check covers,
+    `chosen` is its policy, None where that cannot be read, and `clusters` are the WorkerClusters that the policy names.
+    """
+    if work.job is None or work.job.kind not in names.RAY_KINDS:
+        if work.job and work.job.kind == names.RAY_SERVICE:
+            return _of_service_as_job(work, check)
+        kind = work.job.kind if work.job else "pod"
+        return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
+    if why := next(every(work, job, podsets, chosen, clusters), ""):
+        return f"{_of_whom(work)}: {why}. {again(work)}"
+    if why := _needs_all(work.job.kind, job, chosen):
+        return f"{_of_whom(work)}: {why}"
+    return ""
+
+
+def every(
+    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> Iterator[str]:
+    """Say in fragments all that its user must take out of a job, the first one as `of_workload` says it; of a kind that is dispatched."""
+    assert work.job is not None
+    yield from job_reasons(work.job.kind, job)
+    if why := _fixed(work, job):
+        yield why
+    given = _account_given(chosen, clusters)
+    own, zones = placement_name(work) if work.elastic else "", rayjob.zones(work, job)
+    for podset in podsets:
+        for why in _of_group(podset, given, own, zones.get(podset.name, "")):
+            yield f"worker group {quoted(podset.name)}: {why}"
+
+
+def others(
+    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+) -> list[str]:
+    """Say in sentences what else is to be taken out of a job, beside what `of_workload` says: for a job that is not submitted."""
+    assert work.job is not None
+    last = _needs_all(work.job.kind, job, chosen).rstrip(".")
+    found = chain(every(work, job, podsets, chosen, clusters), [last] if last else [])
+    return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, specs.MOST_TOLD)]
+
+
+def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]:
+    yield from pod_validation.reasons(podset.template, account_given=given)
+    yield from pod_validation.marks(podset.template, own)
+    if why := _two_zones(podset, zone):
+        yield why
+
+
+def _needs_all(kind: str, job: Raw, chosen: Chosen | None) -> str:
+    return waits_for_all(kind, job) if chosen and chosen.policy.gang == "BestEffort" else ""
+
+
+def again(work: Workload) -> str:
+    """The end of a refusal: what its user is to do. Kueue lets a Workload that was refused stay refused, whatever is edited."""
+    if work.job is None or work.job.service is None:
+        return AGAIN
+    of = f"{names.RAY_SERVICE} {work.job.service.name}"
+    return f"Correct {of}, and then delete {work.job.kind} {work.job.name}: KubeRay makes it anew from what {of} says by then."
+
+
+def _of_service_as_job(work: Workload, check: str) -> str:
+    """Kueue would count one RayCluster of the service, and stop the one that serves for each edit (kueue:pkg/controller/jobs/rayservice)."""
+    return (
+        f"{_of_whom(work)}: AdmissionCheck {check} dispatches the RayClusters of a {names.RAY_SERVICE}, each as a job of its own, and Kueue "
+        f"takes the {names.RAY_SERVICE} for one job. Take {names.RAY_SERVICE_FRAMEWORK} out of integrations.frameworks in Kueue's configuration, "
+        f"restart Kueue, and submit the {names.RAY_SERVICE} again."
+    )
+
+
+def started_early(work: Workload, job: Raw) -> str:
+    """Say in a sentence that KubeRay runs a RayCluster of a RayService that Kueue has not admitted, empty when it does not.
+
+    It would be admitted as it is: without our label, its workers would start in the manager. `job` is as it is known now, empty
+    while it is not; of one that is admitted nothing is to be asked.
+    """
+    service = work.job.service if work.job else None
+    if service is None or not job or (job.get("spec") or {}).get("suspend") is True:
+        return ""
+    return (
+        f"{_of_whom(work)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
+        f"{names.RAY_SERVICE}; apply kustomize/components/rayservice."
+    )
+
+
+def let_run(work: Workload) -> str:
+    """Say in a sentence that somebody let an elastic job run which Kueue has not admitted: answered as one that runs, its workers would
+    start in the manager."""
+    kind = work.job.kind if work.job else "job"
+    return (
+        f"{_of_whom(work)}: spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
+        f"the {kind} and submit it again."
+    )
+
+
+def caution(work: Workload, chosen: Chosen | None) -> str:
+    """Say in a sentence what the user of a RayCluster must know before it starts, empty when nothing: of a RayService, that it may stop
+    as a whole."""
+    service = work.job.service if work.job else None
+    if service is None or chosen is None or chosen.policy.when_share_lost != "Restart":
+        return ""
+    return (
+        f"The policy's onShareLost is Restart: when a worker cluster loses its workers, the whole RayCluster stops and queues again, and "
+        f"{names.RAY_SERVICE} {service.name} answers nobody until it runs; use a queue whose policy says Replace."
+    )
+
+
+def impatience(work: Workload, job: Raw) -> str:
+    """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
+    run, or one of its two times is set (ray:python/ray/autoscaler/v2/instance_manager/config.py): then it is not an hour."""
+    given = rayjob.autoscaler_env(work.job.kind, job) if work.job else None
+    if given is None or given & {names.RAY_PENDING_IDLE_TIMEOUT, names.RAY_ALLOCATED_TIMEOUT}:
+        return ""
+    return (
+        f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATED_TIMEOUT}), and the "
+        f"manager's quota with it; set {names.RAY_PENDING_IDLE_TIMEOUT} to 60 in autoscalerOptions.env."
+    )
+
+
+def of_service(service: Raw) -> str:
+    """Say in a fragment why no RayCluster of a RayService can run elsewhere, empty when they can; what its RayClusters have is asked of
+    each of them."""
+    kind = ((service.get("spec") or {}).get("upgradeStrategy") or {}).get("type")
+    if kind != names.INCREMENTAL_UPGRADE:
+        return ""
+    return (
+        f"spec.upgradeStrategy.type is {names.INCREMENTAL_UPGRADE}, which lets its RayClusters grow and shrink while they run: a RayCluster in a "
+        "queue keeps its number of workers; set NewCluster"
+    )
+
+
+def of_sources(work: Workload, why: str) -> str:
+    """Say in a sentence that what its workers refer to can never be copied (`why`, a fragment), empty when it can."""
+    return f"{_of_whom(work)}: {why}. {_CHANGED}" if why else ""
+
+
+def not_yet(work: Workload, why: str) -> str:
+    """Say in a sentence that the manager does not have what its workers refer to, empty when it has all."""
+    return f"{_of_whom(work)}: {why}." if why else ""
+
+
+def _of_whom(work: Workload) -> str:
+    """Whom a sentence is about: the job that its user knows."""
+    return f"{work.job.kind} {work.job.name}" if work.job else f"Workload {work.name}"
+
+
+def _account_given(chosen: Chosen | None, clusters: Iterable[Raw]) -> bool:
+    """Whether each cluster that the policy names has a service account for the pods that come to it; where no policy can be
+    read nothing is planned, and nothing shall be refused for good."""
+    pods = [(raw.get("spec") or {}).get("pods") or {} for raw in clusters]
+    return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
+
+
+def of_job(kind: str, job: Raw) -> str:
+    """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
+
+    As of a template: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
+    Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
+    "Jobs whose workers must stay together".
+    """
+    return next(job_reasons(kind, job), "")
+
+
+def job_reasons(kind: str, job: Raw) -> Iterator[str]:
+    """Say the same of all that is in the way."""
+    where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
+    spec = job.get("spec") or {}
+    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+    yield from _elastic(where, cluster, job)
+    tls = cluster.get("tlsOptions")
+    if tls is not None and tls.get("enabled") is not False:
+        yield (
+            f"{where}.tlsOptions is set: a worker elsewhere would wait for a certificate with its own address, and Ray does "
+            "not read a new one; leave it out, and set RAY_USE_TLS and the certificates in the templates"
+        )
+    if (cluster.get("authOptions") or {}).get("enableK8sTokenAuth"):
+        yield (
+            f"{where}.authOptions.enableK8sTokenAuth is true: the token's issuer is the cluster that a pod runs in, which the "
+            "manager does not trust; use authOptions.mode token"
+        )
+    for index, group in enumerate(cluster.get("workerGroupSpecs") or ()):
+        if (group.get("numOfHosts") or 1) > 1:
+            yield (
+                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
+                "into different clusters; set 1"
+            )
+        for key in group.get("labels") or {}:
+            if key.startswith(f"{names.DOMAIN}/"):
+                yield f"{where}.workerGroupSpecs[{index}].labels has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
+        if raycluster.made(group) != raycluster.counted(group):
+            yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
+    if annotation(job, names.RAY_RESIZE_ANNOTATION):
+        yield (
+            f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
+            "remove it"
+        )
+
+
+def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
+    """What makes a job grow and shrink while it runs, though its queue was not told (docs/upstream.md, "Elastic jobs")."""
+    if cluster.get("enableInTreeAutoscaling") and not _says_elastic(job):
+        yield (
+            f'{where}.enableInTreeAutoscaling is true, and metadata.annotations lacks {names.ELASTIC_ANNOTATION}: "true": Kueue '
+            "holds quota for a fixed number of workers; add the annotation, or leave the field out and set replicas"
+        )
+
+
+def _fixed(work: Workload, job: Raw) -> str:
+    """Why a job that says that it changes its size may not: it is of a RayService, or its Workload does not say so."""
+    if work.elastic and work.job and work.job.service:
+        return (
+            f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} {work.job.service.name}: the RayClusters of a "
+            f"{names.RAY_SERVICE} keep their number of workers; remove it there, with spec.rayClusterConfig.enableInTreeAutoscaling"
+        )
+    if work.elastic or not _says_elastic(job):
+        return ""
+    return (
+        f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {work.name} has not: Kueue in the manager cluster holds "
+        "quota for a fixed number of workers; turn on its feature gate ElasticJobsViaWorkloadSlices, or remove the annotation"
+    )
+
+
+def _two_zones(podset: PodSet, labelled: str) -> str:
+    """Workers could be where the one says, and Ray's autoscaler would take them for being where the other says."""
+    annotated = annotation(podset.template, names.ZONE_ANNOTATION)
+    if not labelled or annotated in ("", labelled):
+        return ""
+    return (
+        f"its labels have {names.RAY_ZONE_LABEL}: {quoted(labelled)}, and the annotations of its template {names.ZONE_ANNOTATION}: "
+        f"{quoted(annotated)}; leave the annotation out"
+    )
+
+
+def _says_elastic(job: Raw) -> bool:
+    return annotation(job, names.ELASTIC_ANNOTATION) == "true"
+
+
+def _miscounted(where: str, group: Raw) -> str:
+    """KubeRay would make workers for which no quota is held, or quota would be held for workers that nobody makes."""
+    made, held = raycluster.made(group), raycluster.counted(group)
+    if group.get("suspend"):
+        return (
+            f"{where}.suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for {held}; leave it out, "
+            "or set replicas to 0"
+        )
+    if group.get("numOfHosts") is not None and group["numOfHosts"] < 1:
+        return (
+            f"{where}.numOfHosts is {group['numOfHosts']}: KubeRay makes no worker of the group, and Kueue would hold quota for "
+            f"{held}; set 1"
+        )
+    limit = "minReplicas" if made > held else "maxReplicas"
+    return (
+        f"{where}.replicas is {group.get('replicas') or 0} and {limit} {group.get(limit)}: KubeRay makes {made} workers of the "
+        f"group, and Kueue would hold quota for {held}; set replicas to {made}"
+    )
+
+
+def waits_for_all(kind: str, ray_job: Raw) -> str:
+    """Say in a sentence why a job cannot start with a part of its workers, empty when it can.
+
+    KubeRay submits to a cluster only when every worker of it is ready, unless the submitter sits beside the head
+    (ray-operator rayjob_controller.go: it waits for the RayCluster's state ready). A part would wait for ever.
+    """
+    mode = (ray_job.get("spec") or {}).get("submissionMode") or "K8sJobMode"
+    if kind != "RayJob" or mode == "SidecarMode":
+        return ""
+    return (
+        f"its spec.submissionMode {mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
+        "may place fewer; submit it with SidecarMode, or through a queue whose policy places all."
+    )

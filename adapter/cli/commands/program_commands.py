@@ -1,0 +1,197 @@
+"""How are the verbs about the program itself typed: which version it is, how a shell completes it, the controller and the webhooks?"""
+
+import argparse
+import sys
+from types import ModuleType
+from typing import Final
+
+from adapter import __version__
+from adapter.cli import completion
+from adapter.cli.commands.options import DONE, TROUBLE, Verbs, add_login, add_output, add_verb
+
+LOG_FORMATS: Final = ("text", "json")  # of shell/log_formatters.py, which takes long to import
+
+_VERSION = """\
+Shows the version of this program and, with --context or --kubeconfig, that of the controller in the manager cluster.
+"""
+_VERSION_MORE = """\
+example:
+  kubectl rayspan version --context manager
+  Client: 0.1.0
+  Controller: 0.1.0
+
+With `-o json` these are `clientVersion`, `controllerVersion` and, where only that is known, `controllerImage`; what is not known is null.
+Whoever may ask for plans (Role rayspan-plan) may ask the controller. Else its image is shown, if you may read its Deployment.
+
+exit code: 0 it is shown, 2 the command line is wrong, 1 the controller's version cannot be read
+"""
+_COMPLETION = """\
+Prints what makes a shell complete the verbs and options of `rayspan`.
+"""
+_COMPLETION_MORE = """\
+  bash   source <(rayspan completion bash)       in ~/.bashrc
+  zsh    source <(rayspan completion zsh)        in ~/.zshrc, after compinit
+  fish   rayspan completion fish | source        in ~/.config/fish/config.fish
+
+`kubectl rayspan` is completed by kubectl's own completion, from kubectl 1.26 on: it asks the program kubectl_complete-rayspan, which is
+installed beside this one.
+"""
+
+
+def add(verbs: Verbs) -> None:
+    """Add those that people type, and their options, to the command line."""
+    verb = add_verb(verbs, "version", _version, "show the version, and the controller's", _VERSION, _VERSION_MORE)
+    add_output(verb)
+    add_login(verb)
+    summary = "print what makes a shell complete this command"
+    verb = add_verb(verbs, "completion", _completion, summary, _COMPLETION, _COMPLETION_MORE)
+    verb.add_argument("shell", choices=tuple(completion.SCRIPTS), help="the shell that reads it")
+
+
+def add_controller(verbs: Verbs) -> None:
+    """Add what the Deployment runs, and nobody types."""
+    verb = verbs.add_parser("controller", description="Runs the controller, as the Deployment does.")
+    verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
+    verb.add_argument("--plan-port", type=int, default=8082, help="port on which plans are asked for (default 8082)")
+    verb.add_argument(
+        "--metrics-certificate",
+        metavar="FOLDER",
+        help="folder of tls.crt and tls.key: serve /metrics over TLS, and no more on --port",
+    )
+    verb.add_argument("--metrics-port", type=int, default=8443, help="port of /metrics over TLS (default 8443)")
+    verb.add_argument("--verbose", action="store_true", help="log every reconciliation")
+    _add_log_format(verb)
+    verb.add_argument(
+        "--leader-elect",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write only while holding the Lease, so that several may run (default); without it, run one alone",
+    )
+    verb.set_defaults(run=_controller)
+
+
+def add_access(verbs: Verbs) -> None:
+    """Add what the Deployment of the component worker-access runs, and nobody types."""
+    verb = verbs.add_parser("access", description="Runs the access server, as the component worker-access does.")
+    verb.add_argument("--port", type=int, default=8443, help="port on which workers are asked for (default 8443)")
+    verb.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /metrics (default 8081)")
+    _add_log_format(verb)
+    verb.set_defaults(run=_access)
+
+
+def add_admission(verbs: Verbs) -> None:
+    """Add what the optional Deployment runs."""
+    verb = verbs.add_parser(
+        "admission", description="Serves the webhooks of the component admission, as its Deployment does."
+    )
+    verb.add_argument("--port", type=int, default=9443, help="port of the webhooks (default 9443)")
+    verb.add_argument(
+        "--health-port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)"
+    )
+    verb.add_argument(
+        "--certificate",
+        metavar="FOLDER",
+        default="/certificate",
+        help="folder of tls.crt and tls.key (default /certificate)",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission)
+
+
+def add_admission_certificate(verbs: Verbs) -> None:
+    """Add what its Job runs."""
+    verb = verbs.add_parser(
+        "admission-certificate",
+        description="Makes the webhooks' certificate, as the Job of the component admission does.",
+    )
+    _add_log_format(verb)
+    verb.set_defaults(run=_admission_certificate)
+
+
+HIDDEN = {
+    "controller": add_controller,
+    "access": add_access,
+    "admission": add_admission,
+    "admission-certificate": add_admission_certificate,
+}
+"""Verbs that Deployments and a Job run, and nobody types: by their names, what adds them."""
+
+
+def _add_log_format(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default=LOG_FORMATS[0],
+        help="lines of text (default), or a JSON object a line",
+    )
+
+
+def _version(given: argparse.Namespace) -> int:
+    if given.output == "table":
+        print(f"Client: {__version__}", flush=True)
+        if not (given.context or given.kubeconfig):
+            return DONE
+    from adapter.cli import version
+
+    return version.main(given)
+
+
+def _completion(given: argparse.Namespace) -> int:
+    sys.stdout.write(completion.SCRIPTS[given.shell])
+    return DONE
+
+
+def _access(given: argparse.Namespace) -> int:
+    from adapter.cli import access
+
+    return access.main(given.port, given.health_port, log_format=given.log_format)
+
+
+def _controller(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    try:
+        from adapter.cli import controller
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(
+            f"The controller needs {missing.name}, which the plugin does not: install rayspan[controller].\n"
+        )
+        return TROUBLE
+
+    return controller.main(
+        given.port,
+        given.plan_port,
+        verbose=given.verbose,
+        leader_elect=given.leader_elect,
+        log_format=given.log_format,
+        metrics=(Path(given.metrics_certificate), given.metrics_port) if given.metrics_certificate else None,
+    )
+
+
+def _admission(given: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.main(given.port, given.health_port, Path(given.certificate), log_format=given.log_format)
+    return code
+
+
+def _admission_certificate(given: argparse.Namespace) -> int:
+    program = _program_of_webhooks()
+    if program is None:
+        return TROUBLE
+    code: int = program.make_certificate(log_format=given.log_format)
+    return code
+
+
+def _program_of_webhooks() -> ModuleType | None:
+    try:
+        from adapter.cli import admission
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(
+            f"The webhooks need {missing.name}, which the plugin does not: install rayspan[controller,admission].\n"
+        )
+        return None
+    return admission

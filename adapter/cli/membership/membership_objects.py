@@ -1,0 +1,74 @@
+"""How do the objects of a membership come to both clusters, and how are they told of? One by one, as `kubectl apply --server-side` would.
+
+The worker cluster's are those that kustomize/overlays/worker installs: the files beside this one are the manifests themselves.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+
+from adapter import names
+from adapter.objects.unstructured import Raw, key_of, meta
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import Client
+from adapter.shell.kube.resources import Resource
+
+Tell = Callable[[str], None]
+
+KINDS: Final[Mapping[str, Resource]] = {
+    "Namespace": resources.NAMESPACES,
+    "ServiceAccount": resources.SERVICE_ACCOUNTS,
+    "Secret": resources.SECRETS,
+    "ClusterRole": resources.CLUSTER_ROLES,
+    "ClusterRoleBinding": resources.CLUSTER_ROLE_BINDINGS,
+    "Role": resources.ROLES,
+    "RoleBinding": resources.ROLE_BINDINGS,
+    names.WORKER_CLUSTER_KIND: resources.WORKER_CLUSTERS,
+}
+
+
+def account() -> list[dict[str, Any]]:
+    """The account with its roles, in the order in which they are made."""
+    return _read("worker.yaml")
+
+
+def opening() -> dict[str, Any]:
+    """What opens a namespace to it."""
+    (binding,) = _read("worker-tenant.yaml")
+    return binding
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    text = (files(__package__) / name).read_text(encoding="utf-8")
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+async def apply(client: Client, side: str, body: Raw, tell: Tell) -> None:
+    """Make one object as it is to be, and tell whether that changed anything."""
+    path = path_of(body)
+    before = await client.find(path)
+    after = await client.apply(path, body, names.JOIN_MANAGER)
+    same = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
+    tell(f"{side}: {called(body)} {'unchanged' if same else 'configured' if before else 'created'}")
+
+
+async def remove(client: Client, side: str, body: Raw, tell: Tell) -> None:
+    """Delete the object of that kind and name as it stands there now, if there is one."""
+    path = path_of(body)
+    there = await client.find(path)
+    if there:
+        await client.delete(path, str(meta(there).get("uid")))
+        tell(f"{side}: {called(body)} deleted")
+
+
+def path_of(body: Raw) -> str:
+    return KINDS[body["kind"]].path(*key_of(body))
+
+
+def called(body: Raw) -> str:
+    """An object as people say it: kind and name, and where it is if that is not the system namespace."""
+    namespace, name = key_of(body)
+    where = f" in {namespace}" if namespace not in ("", names.SYSTEM_NAMESPACE) else ""
+    return f"{body['kind'].lower()}/{name}{where}"

@@ -1,0 +1,164 @@
+"""What holds up a job that Kueue has admitted: KubeRay, its head, a worker that does not start, or one that does not join?
+
+Of several workers the one that is worst is told, with how many are like it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapter import names
+from adapter.diagnosis.blocker import Link, Stage, sentence
+from adapter.diagnosis.job_facts import Facts, ray_cluster_name
+from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, STEPS, PodState, Step
+from adapter.objects.raycluster import made
+from adapter.objects.unstructured import LONGEST, Raw, key_of, quoted
+
+_UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before Ray knows of the job
+
+
+def of_kuberay(facts: Facts, pods: Sequence[PodState]) -> Link | None:
+    """KubeRay has yet to make a RayCluster, or its pods."""
+    name = ray_cluster_name(facts.job, facts.kind)
+    if not facts.ray_cluster:
+        if "rayclusters" in facts.unread:
+            return None
+        said = f"RayCluster {name} is not there." if name else "KubeRay has made no RayCluster of it yet."
+        return Link("Pods", "Waits", "NoRayCluster", facts.title, f"{said}{_kuberay(facts.job)}", _describe(facts))
+    if "pods" in facts.unread:
+        return None
+    wanted, workers = wanted_workers(facts.ray_cluster), [one for one in pods if one.role != names.HEAD]
+    where = f"RayCluster {facts.namespace}/{name}"
+    if len(workers) == len(pods):
+        return Link(
+            "Pods",
+            "Waits",
+            "NoHead",
+            where,
+            f"KubeRay has made no head yet.{_kuberay(facts.ray_cluster)}",
+            _describe(facts),
+        )
+    if len(workers) < wanted:
+        said = f"KubeRay has made {len(workers)} of {wanted} workers.{_kuberay(facts.ray_cluster)}"
+        return Link("Pods", "Waits", "WorkersMissing", where, said, _describe(facts))
+    return None
+
+
+def of_pods(facts: Facts, pods: Sequence[PodState]) -> Link | None:
+    """A pod that does not run, or has not joined: the head first, for no worker joins without it."""
+    heads = [one for one in pods if one.role == names.HEAD]
+    if heads and not any(one.ready for one in heads):
+        return _of_head(facts, heads[0])
+    workers = [one for one in pods if one.role != names.HEAD]
+    late = [one for one in workers if one.step != "Joined"]
+    # One that failed may still be there beside the one that stands for it.
+    whole = bool(facts.ray_cluster) and len(workers) - len(late) >= wanted_workers(facts.ray_cluster)
+    if whole or not late:
+        return None
+    worst = min(late, key=lambda one: (STEPS.index(one.step), one.name))
+    return _of_worker(facts, worst, sum(one.step == worst.step for one in late) - 1)
+
+
+def runs(facts: Facts, pods: Sequence[PodState]) -> Link:
+    """Nothing is in the way."""
+    if not pods and {"pods", "rayclusters"} & facts.unread.keys():
+        return _by_status(facts)
+    workers = [one for one in pods if one.role != names.HEAD and one.step == "Joined"]
+    said = f"Its head runs, and {_joined(len(workers))}."
+    if facts.status.get("jobDeploymentStatus") in _UNSUBMITTED and not facts.status.get("jobStatus"):
+        todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
+        return Link("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
+    status = quoted(facts.status.get("jobStatus") or facts.status.get("jobDeploymentStatus") or "")
+    return Link("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
+
+
+def _by_status(facts: Facts) -> Link:
+    """Its pods may not be read: what KubeRay says of them all is all that is known."""
+    state = (facts.ray_cluster.get("status") or {}).get("state")
+    if state == "ready" or facts.status.get("jobStatus") == "RUNNING":
+        return Link("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
+    return Link("Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs.")
+
+
+def wanted_workers(ray_cluster: Raw) -> int:
+    """How many workers KubeRay is to make."""
+    return sum(made(group) for group in (ray_cluster.get("spec") or {}).get("workerGroupSpecs") or ())
+
+
+def _joined(count: int) -> str:
+    if count == 0:
+        return "it has no workers"
+    return "its one worker has joined" if count == 1 else f"all of its {count} workers have joined"
+
+
+def _kuberay(raw: Raw) -> str:
+    """What KubeRay says itself."""
+    status = raw.get("status") or {}
+    said = sentence(str(status.get("message") or status.get("reason") or ""))
+    return f" It says: {said}" if said else ""
+
+
+def _describe(facts: Facts) -> str:
+    return f"If that stays so, see `kubectl -n {facts.namespace} describe {facts.kind.lower()} {facts.name}`, and whether KubeRay runs."
+
+
+def _of_head(facts: Facts, head: PodState) -> Link:
+    said = f"The head is not ready: {_about(head, facts)}"
+    todo = f"See `kubectl -n {facts.namespace} describe pod {head.name}`."
+    return Link("Pods", "Waits", f"Head{head.step}", f"Pod {facts.namespace}/{head.name}", said, todo)
+
+
+def _of_worker(facts: Facts, worst: PodState, more: int) -> Link:
+    stage, todo = _NEXT[worst.step]
+    like = f" {more} more {'is' if more == 1 else 'are'} like it." if more else ""
+    said = f"A worker is not there yet: {_about(worst, facts)}{like}"
+    words = {"namespace": facts.namespace, "pod": worst.name, "cluster": worst.cluster or "its worker cluster"}
+    context = "" if worst.cluster in ("", MANAGER) else f" in {worst.cluster}"
+    return Link(
+        stage, "Waits", worst.step, f"Pod {facts.namespace}/{worst.name}", said, todo.format(**words, there=context)
+    )
+
+
+def _about(one: PodState, facts: Facts) -> str:
+    """What is wrong with a pod, and where it is, as one sentence or two."""
+    place = f" in {one.cluster}" if one.cluster else ""
+    node = f" on {one.node}" if one.node else ""
+    said = {
+        "Failed": f"it failed ({one.reason}){place}{node}",
+        "Crashes": f"{one.reason}{place}{node}",
+        "NoNode": f"it finds no node{place}",
+        "Unseen": f"its copy{place} cannot be seen",
+        "NoCopy": f"its copy is not made{place} yet (slot {one.slot})",
+        "NoSlot": f"it is held back, and has no slot on {_plan(facts)} yet",
+        "Starts": f"it starts{place}{node}",
+        "NotJoined": _unjoined(one, place, node),
+    }[one.step]
+    message = one.message.removeprefix(f"A worker in {one.cluster} finds no node: ")
+    if one.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
+        message = quoted(
+            (facts.placement.get("status") or {}).get("reason") or "", LONGEST
+        )  # what an elastic job waits for
+    return sentence(f"{said}{f': {message}' if message else ''}")
+
+
+def _unjoined(one: PodState, place: str, node: str) -> str:
+    if one.reason.endswith(GCS_WAITER):
+        return f"it waits in {GCS_WAITER}{place}{node} until it reaches the head"
+    probe = "Ray does not answer" if one.role == names.HEAD else "has not joined Ray"
+    return f"it runs{place}{node}, and {probe} (Ready is False)"
+
+
+def _plan(facts: Facts) -> str:
+    return f"Placement {key_of(facts.placement)[1]}" if facts.placement else "a Placement"
+
+
+_DESCRIBE = "See `kubectl -n {namespace} describe pod {pod}`{there}."
+_NEXT: Final[dict[Step, tuple[Stage, str]]] = {
+    "Failed": ("Pods", "KubeRay makes another one."),
+    "Crashes": ("Pods", f"{_DESCRIBE[:-1]}, and its log there."),
+    "NoNode": ("Pods", "It starts as soon as there is a node; one that takes too long is moved where there is room."),
+    "Unseen": ("Pods", "It is left running; see `kubectl get workerclusters`."),
+    "NoCopy": ("Pods", "If that stays so, see the events of the job."),
+    "NoSlot": ("Pods", "If that stays so, see the events of the job."),
+    "Starts": ("Pods", ""),
+    "NotJoined": ("Ray", "If that stays so, see its log{there}, and `kubectl rayspan preflight`."),
+}

@@ -1,0 +1,184 @@
+"""Can anything at all be dispatched now, and what stands in the way of it?
+
+A job needs one way: a ClusterQueue that lets jobs in, an AdmissionCheck of ours in it that is served, and a WorkerCluster of the check's
+policy that takes workers. Whether there is quota for it is not asked. What could not be read must not be asked about: it would be taken
+for missing.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from adapter import names
+from adapter.admission.policy import Written, policy, policy_name
+from adapter.diagnosis.blocker import sentence
+from adapter.diagnosis.job_document import Document
+from adapter.objects import admissioncheck, specs
+from adapter.objects.unstructured import Raw, condition, is_true, key_of, moment
+
+_DISPATCHES: Final = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
+# A leader renews its Lease every few seconds, and another one takes it after 17 s. The rest is for clocks: that of whoever looks need not be
+# that of whoever wrote. Where they differ by more, `is_renewed` tells.
+_NOT_RENEWED: Final = timedelta(minutes=1)
+_NO_CLUSTER: Final = "there is no WorkerCluster; make one by `kubectl rayspan join`."
+_NO_CHECK: Final = f"no ClusterQueue lists an AdmissionCheck of {names.CONTROLLER_NAME}; put one into a queue."
+_LEASES: Final = "leases"  # who may not read these may know all the same
+_PODS: Final = f"`kubectl -n {names.SYSTEM_NAMESPACE} get pods`"
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """An AdmissionCheck of ours that a ClusterQueue lists."""
+
+    check: Raw
+    closed: str  # why no job of it is dispatched whatever its clusters do, a part of a sentence with its end; empty: it is open
+    clusters: tuple[str, ...] = ()
+
+
+def stopped(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> str:
+    """Say in a sentence why no job at all can be dispatched now, empty where one could be, if there is quota for it."""
+    known = [*queues]
+    if not written.clusters:
+        return f"Nothing can be dispatched: {_NO_CLUSTER}"
+    takes = {key_of(raw)[1] for raw in written.clusters if _takes_workers(raw)}
+    ways = [*_ways(known, checks, written)]
+    why = [_leads_nowhere(way, takes) for way in ways]
+    well = {key_of(way.check)[1] for way, closed in zip(ways, why, strict=True) if not closed}
+    shut = [_of_queue(queue) for queue in known if well.intersection(admissioncheck.listed(queue))]
+    if "" in shut:
+        return ""
+    return f"Nothing can be dispatched: {next(iter([*shut, *why]), _NO_CHECK)}"
+
+
+def obstacles(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> list[str]:
+    """What is in the way of jobs, a sentence each with what to do, whether or not another way is open."""
+    known = [*queues]
+    ways = [*_ways(known, checks, written)]
+    ours = {key_of(way.check)[1] for way in ways}
+    found = [_NO_CLUSTER] if not written.clusters else []
+    found += [_NO_CHECK] if not ways else []
+    found += [way.closed for way in ways if way.closed]
+    found += [_of_queue(queue) for queue in known if ours.intersection(admissioncheck.listed(queue))]
+    found += [*_of_clusters(ways, written)] if written.clusters else []
+    return [f"{one[0].upper()}{one[1:]}" for one in dict.fromkeys(found) if one]
+
+
+def document(
+    queues: Sequence[Raw],
+    checks: Sequence[Raw],
+    written: Written,
+    leaderless: str,
+    unread: Mapping[str, str],
+    lacks: Collection[str],
+) -> Document:
+    """Whether jobs can be dispatched, null where that is not known; names are camelCase and stay.
+
+    `unread` says of each kind that could not be read what is not known for that; `lacks` are those of them that the cluster does not have.
+    """
+    blind = bool(unread.keys() - {_LEASES})
+    first = [*([leaderless] if leaderless else []), *map(_no_kind, sorted(lacks))]
+    shut = bool(first) or (not blind and bool(stopped(queues, checks, written)))
+    return {
+        "dispatches": False if shut else None if blind else True,
+        "obstacles": [*first, *([] if blind else obstacles(queues, checks, written))],
+        "notes": [said for kind, said in unread.items() if kind not in lacks],
+    }
+
+
+def _no_kind(plural: str) -> str:
+    return f"This cluster knows no {plural}: install Kueue and Rayspan in it, or name the manager by --context."
+
+
+def leaderless(lease: Raw, now: datetime) -> str:
+    """Say in a sentence that no controller leads, by its Lease (empty: there is none); empty where one does."""
+    spec = lease.get("spec") or {}
+    renewed = moment(spec.get("renewTime"))
+    if is_held(lease) and renewed and abs(now - renewed) < _NOT_RENEWED:
+        return ""
+    since = f" since {spec['renewTime']}" if renewed else ""
+    return f"No controller leads{since} (Lease {names.SYSTEM_NAMESPACE}/{names.LEASE}); see {_PODS}."
+
+
+def is_held(lease: Raw) -> bool:
+    """Whether somebody holds it, or did until he ended."""
+    return bool((lease.get("spec") or {}).get("holderIdentity"))
+
+
+def is_renewed(before: Raw, after: Raw) -> bool:
+    """Whether somebody who holds it has renewed it in between, whatever the clocks say."""
+    had, has = ((lease.get("spec") or {}).get("renewTime") for lease in (before, after))
+    return is_held(after) and has != had
+
+
+def _ways(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> Iterator[_Way]:
+    listed = {name for queue in queues for name in admissioncheck.listed(queue)}
+    for check in sorted(checks, key=key_of):
+        if admissioncheck.is_ours(check) and key_of(check)[1] in listed:
+            yield _way(check, written)
+
+
+def _way(check: Raw, written: Written) -> _Way:
+    told, name = condition(check, names.ACTIVE), key_of(check)[1]
+    if told.get("status") != "True" or told.get("reason") not in _DISPATCHES:
+        return _Way(check, f"AdmissionCheck {name}: {told.get('message') or 'the controller has said nothing of it.'}")
+    try:
+        return _Way(check, "", policy(check, written).clusters)
+    except specs.Invalid as error:
+        return _Way(check, str(error))
+
+
+def _leads_nowhere(way: _Way, takes: set[str]) -> str:
+    """Why no job of this check is dispatched, a part of a sentence with its end."""
+    if way.closed or takes.intersection(way.clusters):
+        return way.closed
+    where = f"{names.DISPATCH_POLICY_KIND} {policy_name(way.check)}"
+    return f"none of {', '.join(way.clusters)} of {where} is connected and takes new workers; see `kubectl get workerclusters -o wide`."
+
+
+def _of_queue(queue: Raw) -> str:
+    """Why Kueue lets no job into a ClusterQueue, empty where it does or has not said."""
+    told = condition(queue, names.ACTIVE)
+    if told.get("status") != "False":
+        return ""
+    said = sentence(str(told.get("message") or told.get("reason") or ""))
+    return f"ClusterQueue {key_of(queue)[1]} lets no job in; Kueue says: {said}"
+
+
+def _takes_workers(cluster: Raw) -> bool:
+    return not (_kept_closed(cluster) or _out_of_use(cluster))
+
+
+def _kept_closed(cluster: Raw) -> str:
+    """What an admin has asked for by which no new workers go there, in a word."""
+    spec = cluster.get("spec") or {}
+    return "draining" if spec.get("draining") else "cordoned" if spec.get("cordoned") else ""
+
+
+def _out_of_use(cluster: Raw) -> bool:
+    found = condition(cluster, names.CONNECTED)
+    # Another reason says why none go there, but where work goes on without a claim: the condition Ready tells these two apart.
+    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_true(cluster, names.READY) else (names.CONNECTED,)
+    return found.get("status") != "True" or found.get("reason") not in reasons
+
+
+def _of_clusters(ways: Iterable[_Way], written: Written) -> Iterator[str]:
+    """What keeps workers from each cluster that some policy names."""
+    known: Mapping[str, Raw] = {key_of(raw)[1]: raw for raw in written.clusters}
+    for way in ways:
+        for name in way.clusters:
+            if name in known:
+                yield _of_cluster(name, known[name])
+            else:
+                where = f"{names.DISPATCH_POLICY_KIND} {policy_name(way.check)}"
+                yield f"{where} names WorkerCluster {name}, which does not exist; make it by `kubectl rayspan join {name}`."
+
+
+def _of_cluster(name: str, raw: Raw) -> str:
+    if closed := _kept_closed(raw):
+        return f"WorkerCluster {name} is {closed}; `kubectl rayspan uncordon {name}` lets new workers go there again."
+    if not _out_of_use(raw):
+        return ""
+    found = condition(raw, names.CONNECTED)
+    said = sentence(str(found.get("message") or "")) or f"the controller has said nothing of it; see {_PODS}."
+    return f"WorkerCluster {name} takes no workers ({found.get('reason') or 'Unknown'}): {said}"

@@ -1,0 +1,146 @@
+"""Who is still in a worker cluster that is being drained, what does each of them wait for, and whose turn is it to leave?
+
+The first two are told from the manager alone, so whoever watches a drain needs no right in the worker cluster. Where those who
+leave go to is decided by a plan.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from adapter import names
+from adapter.objects.placement import Placement, placement
+from adapter.objects.unstructured import Key, Raw, key_of
+from adapter.objects.worker_pod import cluster_of, group_of, in_place, leaving, place_of, share_key, slot_of, slots_on
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """What one job still has in the cluster: worker pods, or quota that waits for their pods."""
+
+    job: str  # such as "RayJob default/train"
+    workers: int
+    reserved: int
+    reason: str  # the Placement's own sentence, empty while it has none
+
+    def __str__(self) -> str:
+        what = _workers(self.workers) if self.workers else f"the quota of {_workers(self.reserved)}"
+        return f"{self.job}: {what} left" + (f"; {self.reason}" if self.reason else "")
+
+
+def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, Stay]:
+    """What is left in the cluster, by namespace and name of the Placement; empty when it is drained.
+
+    `pods` are the manager's worker pods, at least those of that cluster and those of none. One that has ended counts no more; one that is
+    being deleted still does, because its copy has its grace period.
+    """
+    known = {key_of(raw): raw for raw in placements}
+    plans = {key: placement(raw) for key, raw in known.items()}
+    here = (pod for pod in pods if cluster_of(pod, plans.get(place_of(pod))) == cluster)
+    running = Counter(place_of(pod) for pod in here if not _over(pod))
+    reserved = {key: _reserved(plan, cluster) for key, plan in plans.items()}
+    wanted = running.keys() | {key for key, count in reserved.items() if count}
+    return {key: _stay(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
+
+
+def news(before: Mapping[Key, Stay], now: Mapping[Key, Stay]) -> Iterator[str]:
+    """One line for each job of which something else is to be said than before."""
+    for key, stay in now.items():
+        if before.get(key) != stay:
+            yield str(stay)
+    for key, stay in before.items():
+        if key not in now:
+            yield f"{stay.job}: no worker left"
+
+
+def document(cluster: str, found: Mapping[Key, Stay]) -> dict[str, Any]:
+    """All that is left, for programs; names are camelCase and stay."""
+    jobs = [
+        {"job": one.job, "workers": one.workers, "reserved": one.reserved, "reason": one.reason or None}
+        for one in found.values()
+    ]
+    return {"workerCluster": cluster, "left": sum(one.workers or one.reserved for one in found.values()), "jobs": jobs}
+
+
+def total(found: Mapping[Key, Stay]) -> str:
+    """How many workers are left, counting those whose quota waits for them."""
+    return _workers(sum(stay.workers or stay.reserved for stay in found.values()))
+
+
+def _stay(key: Key, raw: Raw, workers: int, reserved: int) -> Stay:
+    job = (raw.get("spec") or {}).get("job") or {}
+    name = f"{job.get('kind')} {key[0]}/{job.get('name')}" if job else f"Placement {key[0]}/{key[1]}"
+    return Stay(name, workers, reserved, (raw.get("status") or {}).get("reason") or "")
+
+
+def _reserved(place: Placement, cluster: str) -> int:
+    if place.status.get("state") == names.ENDED:
+        return 0
+    return sum(share.workers for share in place.shares if share.cluster == cluster)
+
+
+def _over(pod: Raw) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A gang's workers, as they stand while some of its clusters are drained, or not all of them are ready."""
+
+    place: Placement
+    pods: Sequence[Raw]  # of the manager
+    copies: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
+    held: Collection[str]  # slots that a pod or a copy is on
+    admitted: Collection[tuple[str, int]]  # shares that hold quota now, by cluster and round
+    desired: int  # how many workers the RayCluster is to have
+    head_since: datetime | None = None  # since when its head is ready, None while it is not
+
+
+def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
+    """The copies that are to leave clusters which are drained, now, by cluster and copy; `draining` says of each such cluster how
+    many workers may be away at once.
+
+    Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
+    KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
+    """
+    serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
+    free, found = free_places(gang, draining), []
+    away = min(gang.place.wanted, gang.desired) - sum(serving.values()) - _unserved(gang, free)
+    for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
+        cluster, group, copy = share_key(slot_of(pod))[0], group_of(pod), gang.copies.get(key_of(pod))
+        if cluster not in draining or copy is None or leaving(copy) or not free[group]:
+            continue
+        if serving[key_of(pod)]:
+            if away >= draining[cluster]:
+                continue
+            away = max(away, 0) + 1
+        free[group] -= 1
+        found.append((cluster, copy))
+    return tuple(found)
+
+
+def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
+    """How many workers of an elastic job never had a place, and wait for one: they are not away from any."""
+    waiting = Counter(group_of(pod) for pod in gang.pods if not slot_of(pod)) if gang.place.job else Counter[str]()
+    return sum(max(count - free[group], 0) for group, count in waiting.items())
+
+
+def _serves(pod: Raw, copy: Raw | None) -> bool:
+    """Whether a worker does its part, and is not about to go; what it says of itself is older than what becomes of its copy."""
+    return copy is not None and in_place(pod) and not (leaving(pod) or leaving(copy))
+
+
+def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
+    """How many workers of each group have a place to go to, which is in none of these clusters."""
+    free = Counter[str]()
+    for share in gang.place.live:
+        if gang.place.key_of(share) in gang.admitted and share.cluster not in closed:
+            for group in share.groups:
+                free[group.name] += sum(slot not in gang.held for slot in slots_on(gang.place, share, group))
+    return free

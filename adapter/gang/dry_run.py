@@ -1,0 +1,68 @@
+"""Which worker clusters are to be asked what a copy would be there, before a gang is planned or a share is asked for?
+
+A plan is made with what is known. Where it takes a cluster that has not said yet what it makes of such a pod, that cluster is asked by a
+dry run (rewrite/dry_run_pod.py), and the gang is planned again with the answer: so only clusters that would be taken are asked, and a
+gang that waits for room asks nobody. A share is not asked for without an answer either, which after a restart is another one.
+An answer counts for minutes, and for all jobs of the same shape (shell/observe/dry_run_answers.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from adapter.actions import Action, LookAgain, Plan, Reserve, TryCopy, say
+from adapter.gang.gang_facts import Gang
+from adapter.objects.placement import Share
+from adapter.rewrite import dry_run_pod
+
+AT_ONCE = LookAgain(timedelta(0))  # the answer wakes nobody
+
+
+def first(gang: Gang, actions: Sequence[Action]) -> list[Action]:
+    """Put off the plan, and those of the shares, for which clusters are to be asked first, and ask them."""
+    by_plan, of_shares = _tries(gang, gang.untried_by_plan), _tries(gang, gang.untried)
+    done: list[Action] = []
+    tries: dict[tuple[str, str], TryCopy] = {}
+    for action in actions:
+        first = by_plan if isinstance(action, Plan) else _for(action, of_shares)
+        tries |= first
+        done += [] if first else [action]
+    return [*done, *_untold(gang, done), *tries.values(), *([AT_ONCE] if tries else [])]
+
+
+def refusal(gang: Gang, share: Share) -> str:
+    """Why the cluster of a share would not take its pods, empty while it would or nobody knows."""
+    found = (gang.tried.get((share.cluster, group.name)) for group in share.groups)
+    return next((f"it refuses its pods: {one.refused}" for one in found if one and one.refused), "")
+
+
+def _for(action: Action, tries: Mapping[tuple[str, str], TryCopy]) -> dict[tuple[str, str], TryCopy]:
+    """What is to be asked before a share is, nothing before anything else."""
+    cluster = action.share.cluster if isinstance(action, Reserve) else ""
+    return {pair: one for pair, one in tries.items() if pair[0] == cluster}
+
+
+def _tries(gang: Gang, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], TryCopy]:
+    work = gang.workload
+    podsets = {podset.name: podset for podset in work.podsets} if work else {}
+    return {
+        (cluster, group): TryCopy(
+            work, podsets[group], target, dry_run_pod.pod(podsets[group].template, group, target, work.namespace)
+        )
+        for cluster, group in pairs
+        if work and (target := gang.targets.get(cluster)) and group in podsets
+    }
+
+
+def _untold(gang: Gang, actions: Iterable[Action]) -> list[Action]:
+    """Say which of the shares that are asked for now hold what the template asks for, because nobody knows better."""
+    shares = [action.share for action in actions if isinstance(action, Reserve)]
+    pairs = [(share.cluster, group.name) for share in shares for group in share.groups]
+    unknown = {
+        cluster: gang.tried[cluster, group].unknown for cluster, group in pairs if (cluster, group) in gang.tried
+    }
+    parts = [f"{cluster}: {why}" for cluster, why in unknown.items() if why]
+    text = (
+        f"What a worker will be could not be tried there before its quota was asked for, {'; '.join(parts)}. The share holds what the "
+        "template asks for; what is added to the pods there must stand in it."
+    )
+    return say(gang.workload.job, "NotTried", text) if parts and gang.workload else []

@@ -1,0 +1,181 @@
+"""Whose turn is it: who waits for room, which of them are planned before a given one, and who of those holds room back from it?
+
+Priority first, then age; of those that came in the same minute whoever asks for more CPU first, since a small one
+fits into what is left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
+long keeps what it could use, or a stream of small gangs would starve a large one for ever. What it waits for may never
+leave, though: now and then it pauses, and those behind may use what is free. The holds between grow as long as it has
+waited, so longer than any job that ends, and in one of them room gathers until it fits. The pauses are everybody's: when
+the gang pauses that waits longest, all do, or several that hold room back would take turns at it.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from adapter import names
+from adapter.admission import size_limits
+from adapter.objects import pod_requests
+from adapter.objects.placement import MOST_SHARES, Placement
+from adapter.objects.unstructured import Key, Raw, meta, moment, uid_of
+from adapter.objects.workload import PodSet, Workload
+
+# Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
+# given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
+# enough that a person who waits sees the queue move within a coffee break.
+STARVED_AFTER = timedelta(minutes=10)
+# Nobody minds to wait a minute longer than another, and a crowd that is submitted at once takes some seconds to arrive.
+SAME_AGE = timedelta(minutes=1)
+# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (gang/timeouts.py, DOUBLINGS), so that
+# those who still queue for that have some of a pause, too.
+PAUSE = timedelta(minutes=3)
+# From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a
+# large one, and while room is kept for nothing those behind lose four fifths of the time, not all of it.
+PERIOD = timedelta(minutes=15)
+Turn = tuple[int, int, int, datetime, Key]  # to sort by
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)  # periods are counted from here for every gang, so that pauses meet
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A gang that holds the manager's quota and no share, or gives back those that it had; or that stepped aside just now."""
+
+    work: Workload
+    looked: bool  # planned since room changed last: nothing fitted
+    current: Placement | None = None  # of its present attempt, which says whom it does not ask now
+    until: datetime | None = None  # when one that stepped aside keeps nothing any more
+    grows: bool = False  # it runs, and waits for more workers only
+    turn: Turn | None = None  # where it was reckoned already
+
+    @property
+    def key(self) -> Key:
+        return self.work.gang_key
+
+
+def waits(work: Workload, check: str, current: Placement | None) -> bool:
+    """Whether a gang is to be planned: it holds the manager's quota, our `check` on it is pending, and of its attempt's Placement
+    it has no share, or is giving back those that it had."""
+    pending = bool(check) and work.holds_quota and work.checks[check].state == names.CHECK_PENDING
+    return pending and (current is None or current.withdrawing or not current.shares)
+
+
+def grows(work: Workload, check: str, current: Placement | None) -> bool:
+    """Whether an elastic job that runs is to be planned, for it has fewer places than it wants: it takes what fits in its turn,
+    and as it takes even one place it holds nothing back. With as many shares as it may have it takes nothing."""
+    if not (check and work.elastic and work.holds_quota and work.checks[check].state == names.CHECK_READY):
+        return False
+    if current is None or len(current.shares) >= MOST_SHARES:
+        return False
+    return sum(share.workers for share in current.live) < current.wanted
+
+
+def aside(noted: Workload, until: datetime, current: Workload | None, check: str, now: datetime) -> Waiting | None:
+    """A gang that left the manager's queue for a moment, as it was `noted` then: it takes nothing, but keeps what it gathered.
+
+    Its Workload now, `current`, does not show the flavors any more, nor a check that is limited to some of them, nor, once
+    it is back in the queue, that it had left it. None when it is over, or holds quota under our `check` again.
+    """
+    if current is None or current.uid != noted.uid or current.deleted:
+        return None
+    back = current.holds_quota and check
+    return None if back or now >= until else Waiting(noted, looked=True, until=until)
+
+
+def short(place: Raw, draining: Collection[str]) -> bool:
+    """Whether a gang that was planned wants room: it holds no share, or too few, or must leave a cluster that is drained.
+
+    Asked of the raw Placement: of each at every change of room, and to read one whole takes three times as long.
+    """
+    spec = place.get("spec") or {}
+    stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
+    held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
+    return held < int(spec.get("wanted") or 0)
+
+
+def aged(work: Workload, job: Raw) -> Workload:
+    """An elastic job's Workload as old as its job, which stood in the queue long before it grew; of any other it is the Workload's own.
+
+    `job` is what is known of the object, empty for nothing. Its first slice, which is as old, may be deleted long before it.
+    """
+    created = moment(meta(job).get("creationTimestamp"))
+    if not (work.elastic and work.job and uid_of(job) == work.job.uid and created and work.created):
+        return work
+    return replace(work, created=min(created, work.created))
+
+
+def turn(work: Workload) -> Turn:
+    """The order in which gangs are planned, as a key to sort by: the only one there is.
+
+    Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ: size comes
+    before age within SAME_AGE, and age is always the Workload's (`aged`), since one that we took out of the queue and put back is as
+    old as before.
+    """
+    created = work.created or _FIRST
+    try:
+        size = sum(map(_cpu, work.podsets))
+    except ValueError:  # whoever plans it says so; it must be in nobody's way
+        size = 0
+    return -(work.priority or 0), (created - _FIRST) // SAME_AGE, -size, created, work.key
+
+
+def _cpu(podset: PodSet) -> int:
+    """Of one that is too long to be added up, at every plan and for all in the queue, nothing: it is refused, or a head."""
+    if not size_limits.can_be_added_up(podset.template):
+        return 0
+    return podset.count * pod_requests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
+
+
+def before(me: Workload, waiting: Iterable[Waiting], turn_of_mine: Turn | None = None) -> list[Waiting]:
+    """The other gangs whose turn comes before this one's, in their order."""
+    mine, others = (
+        turn_of_mine or turn(me),
+        ((one.turn or turn(one.work), one) for one in waiting if one.key != me.gang_key),
+    )
+    return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
+
+
+def takes_part(one: Waiting, now: datetime) -> bool:
+    """Whether a gang may take room from those behind it, or keeps some. Most of a long queue do neither: when they were planned
+    last nothing fitted."""
+    return not one.looked or holds_until(one, now) is not None
+
+
+def starves(work: Workload, now: datetime) -> bool:
+    """Whether a gang has waited long enough to keep room from those behind it: asked of a whole crowd before anything else is."""
+    return work.created is not None and now - work.created > STARVED_AFTER
+
+
+def holds_until(one: Waiting, now: datetime) -> datetime | None:
+    """Until when a gang that does not fit keeps what it could use from those behind it; None: it keeps nothing now.
+
+    Also between a change of room and its own next look: whoever is planned in that moment would else take all that it
+    gathered.
+    """
+    created = one.work.created
+    if one.grows or created is None or not starves(one.work, now):
+        return None
+    period = (now - _FIRST) // PERIOD
+    if now < _begin(period) + PAUSE and _next_pause(created, period) == period:
+        return None
+    pause = _begin(_next_pause(created, period + 1))
+    return min(pause, one.until or pause)
+
+
+def _next_pause(created: datetime, period: int) -> int:
+    """The first period, from this one on, that begins with a pause: every one, every second, every fourth as it waits."""
+    while period % (step := _step(created, period)):
+        period += step - period % step
+    return period
+
+
+def _step(created: datetime, period: int) -> int:
+    """From how many periods one begins with a pause: half of those waited by then, so no hold outlasts the wait before it.
+
+    A power of two: whoever waited longer pauses only where those who waited less do. A large gang in a cluster whose other
+    jobs run for hours would miss it: with every hold as long as the first, none would outlast those jobs, and it would starve.
+    """
+    waited = (_begin(period) - created) // PERIOD
+    return 1 << (max(waited // 2, 1).bit_length() - 1)
+
+
+def _begin(period: int) -> datetime:
+    return _FIRST + period * PERIOD

@@ -1,0 +1,194 @@
+"""How does a worker in another cluster find the head, and what must happen when the head moves?
+
+Every mention of the head's Service becomes what it is called there: the head pod's IP or another name, by the worker cluster's
+`spec.head`; where the Service itself is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six
+places of a worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
+kuberay:controllers/ray/common/pod.go), and users repeat it in their own commands and sidecars. The names are learned from the
+pod itself. Whether the address can be reached is not asked here.
+
+When the head moves, which is to say that it starts again with another IP, it depends on `spec.head.address` what is done:
+
+- PodIP: a copy that was made with the old IP goes (worker/dispatch.py), and KubeRay replaces its worker.
+- ServiceMirror: the mirror gets the new IP, and none at once while there is no head (worker/create_pod.py); the copies stay. Where
+  nobody knows what the mirror says, because it may not be read or heads are not mirrored any more, they go as for PodIP.
+- ClusterSet, Static: nothing, others keep the name true.
+
+A WorkerCluster may change its mind, so each copy bears what it was made with (`notes`), and by that it is judged (`moved_from`).
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+from adapter import names
+from adapter.objects.specs import Head
+from adapter.objects.unstructured import Key, Raw, annotation, label, meta
+
+FQDN_ENV = "FQ_RAY_IP"
+SHORT_ENV = "RAY_IP"  # KubeRay: the FQDN's first label (ExtractRayIPFromFQDN)
+PORT_ENV = "RAY_PORT"  # the port of the head's GCS
+CLUSTER_SET = "svc.clusterset.local"  # the zone of the Multi-Cluster Services API (KEP-1645)
+_DEFAULT_SUFFIX = "-head-svc"  # KubeRay: GenerateHeadServiceName, unless headService names it otherwise
+
+_BEFORE = r"(?<![A-Za-z0-9_.-])"  # else `my-raycluster-head-svc`, another cluster's head, would change too
+_AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"  # else `raycluster-head-svc.other-namespace` would
+_PORT = r":(?=[0-9$%{])"  # `:6379`, `:$RAY_PORT`, `:%d`, `:{port}`; never the colon of `head: up`
+_PORT_FOLLOWS = re.compile(_PORT)
+
+
+@dataclass(frozen=True)
+class HeadAddress:
+    """The head that one worker pod joins: where it is, what the pod calls it, and how it is dialled from a worker cluster.
+
+    A pod is read once, by `of`; without `seen_from` the head is dialled by its IP.
+    """
+
+    ip: str = ""  # the head pod's, empty while it has none
+    fqdn: str = ""  # of its Service in the manager; empty when the pod names none, or an address
+    gcs_port: str = ""  # of that Service; empty when the pod does not say
+    namespace: str = ""  # the worker pod's
+    ray_cluster: str = ""
+    how: Head = field(default_factory=Head)  # the worker cluster's way to find it
+
+    @classmethod
+    def of(cls, pod: Raw, ip: str) -> Self:
+        """Read a worker pod of the manager, as KubeRay made it; `ip` is the head pod's, empty while it has none."""
+        containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
+        # The last entry of a name is the one that the container sees, and KubeRay appends its own after the user's.
+        env = {entry.get("name"): entry.get("value") or "" for entry in containers[0].get("env") or ()}
+        fqdn, namespace = env.get(FQDN_ENV, ""), meta(pod).get("namespace") or ""
+        named = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in one
+        return cls(ip, named, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
+
+    def seen_from(self, how: Head) -> Self:
+        """The same head for the workers of a cluster with that `spec.head`."""
+        return replace(self, how=how)
+
+    @property
+    def service(self) -> Key | None:
+        """Namespace and name of the head's Service in the manager; None when the pod names none of its own namespace."""
+        name, namespace = self._words
+        return (namespace, name) if name and namespace == self.namespace else None
+
+    @property
+    def host(self) -> str:
+        """What workers dial in place of the Service's names; empty to leave them as they are."""
+        return self._dialled[0]
+
+    @property
+    def port(self) -> str:
+        """What workers dial in place of the GCS's port; empty to leave that."""
+        return self._dialled[1]
+
+    def relocate(self, value: Any) -> Any:
+        """Put the host, and the port behind it, in place of the head Service's names in any JSON value.
+
+        Untouched sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs them.
+        Of a pod that names no Service all is left alone.
+        """
+        pattern = self._mentions
+        return _walk(value, lambda text: pattern.sub(self._put, text)) if pattern else value
+
+    def env(self, entry: Raw) -> Raw:
+        """Set FQ_RAY_IP and RAY_IP where they hold the Service's names, which may be plain words, and RAY_PORT to the port."""
+        name = entry.get("name") or ""
+        before = {FQDN_ENV: self.fqdn, SHORT_ENV: self.fqdn.split(".")[0], PORT_ENV: self.gcs_port}.get(name)
+        after = self.port if name == PORT_ENV else self.host
+        said = (entry.get("value") or "").removesuffix(".")
+        return {**entry, "value": after} if before and after and said == before else entry
+
+    def notes(self) -> dict[str, str]:
+        """The annotations by which a copy that is made now is judged when the head moves; none where nothing is to be done."""
+        match self.how.address, self.service:
+            case "PodIP", _:
+                return {names.HEAD_ANNOTATION: self.ip}
+            case "ServiceMirror", (_, name):
+                return {names.HEAD_ANNOTATION: self.ip, names.HEAD_SERVICE_ANNOTATION: name}
+            case "ServiceMirror", None:  # nothing can be mirrored, so nothing follows the head
+                return {names.HEAD_ANNOTATION: self.ip}
+        return {}
+
+    def moved_from(self, copy: Raw, *, mirrored: bool) -> str:
+        """The address that a copy was made with and where the head is not any more, so that the copy must go; empty when it may
+        stay. `mirrored` says that what its cluster has of the head's mirror is known, and kept true.
+
+        Nobody goes before the head has an address again.
+        """
+        made_with = annotation(copy, names.HEAD_ANNOTATION)
+        follows = mirrored and annotation(copy, names.HEAD_SERVICE_ANNOTATION)
+        return made_with if self.ip and made_with != self.ip and not follows else ""
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        name, namespace, *_ = *self.fqdn.split("."), "", ""
+        return name, namespace
+
+    @cached_property
+    def _dialled(self) -> tuple[str, str]:
+        name, namespace = self._words
+        match self.how.address:
+            case "PodIP":
+                return self.ip, ""
+            case "ServiceMirror":
+                return "", ""
+            case "ClusterSet":
+                return f"{name}.{namespace}.{CLUSTER_SET}", ""
+            case "Static":
+                words = {"service": name, "namespace": namespace, "cluster": self.ray_cluster}
+                host, _, port = self.how.template.format_map(words).partition(":")
+                return host, port
+
+    @cached_property
+    def _mentions(self) -> re.Pattern[str] | None:
+        return _pattern(self.fqdn, self.gcs_port if self.port else "") if self.host else None
+
+    def _put(self, match: re.Match[str]) -> str:
+        text, start, end = match.string, match.start(), match.end()
+        if match["port"]:
+            return f"{self.host}:{self.port}"
+        needs_brackets = ":" in self.host and (text.endswith("://", 0, start) or _PORT_FOLLOWS.match(text, end))
+        return f"[{self.host}]" if needs_brackets else self.host
+
+
+def _pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
+    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one; and
+    the port behind it, where one is given."""
+    follows = rf"(?P<port>:{re.escape(port)}(?![0-9]))?" if port else "(?P<port>)"
+    return re.compile(rf"(?:{'|'.join(_forms(fqdn))}){follows}") if fqdn else None
+
+
+def _forms(fqdn: str) -> Iterator[str]:
+    labels = fqdn.split(".")
+    plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
+    for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
+        name = re.escape(".".join(labels[:count]))
+        # A head Service may be named `ray`: replacing that word wherever it stands would break `ray start`.
+        if plain_word and count < min(3, len(labels)):
+            yield rf"(?<=://){name}{_AFTER}"
+            yield rf"(?<![A-Za-z0-9_./-]){name}(?={_PORT})"
+        else:
+            root = r"\.?" if count == len(labels) else ""  # only a whole name may be absolute
+            yield rf"{_BEFORE}{name}{root}{_AFTER}"
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        new: Any = {key: _walk(item, change) for key, item in value.items()}
+        return new if any(new[key] is not value[key] for key in new) else value
+    if isinstance(value, list):
+        items = [_walk(item, change) for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Which warnings does an object get: what its facts say, and what the controller would plan for it now?
+
+The controller is asked as `kubectl rayspan plan` asks it, through the API server, and only for a job that nothing else is said of. Whoever
+applies waits meanwhile, so it has a second, and one question is under way at a time: people who ask it by hand wait behind each. After one
+that was not answered the next is not asked for a while. Without an answer nothing is said of a plan.
+"""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+
+from adapter import names
+from adapter.admission import warnings
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of
+from adapter.shell import supervise
+from adapter.shell.admission.warning_cache import Known
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Client, Unreachable
+
+log = logging.getLogger(__name__)
+
+PLAN_SECONDS = 1.0
+PAUSE_SECONDS = 10.0
+
+
+class Adviser:
+    """Finds the warnings for one object after the other."""
+
+    def __init__(self, known: Known, client: Client) -> None:
+        self._known, self._client = known, client
+        self._asking = False
+        self._paused_until = 0.0
+
+    async def advise(self, raw: Raw) -> list[str]:
+        """What is to be said of an object as it is applied; empty while too little is known."""
+        if not self._known.sure:
+            return []
+        try:
+            return warnings.bounded(await self._found(raw))
+        except (
+            *UNREADABLE,
+            RecursionError,
+        ) as error:  # an object that only its kind's schema would refuse, which comes later
+            log.debug("%s cannot be read: %s", raw.get("kind"), type(error).__name__)
+        except Exception as error:
+            supervise.failed("warnings", error)
+        return []
+
+    async def _found(self, raw: Raw) -> list[str]:
+        if of_kind := warnings.OF_KIND.get(str(raw.get("kind"))):
+            return of_kind(raw, self._known.written())
+        said = warnings.of_job(raw, self._known.seen(key_of(raw)[0]), datetime.now(UTC))
+        plan = [] if said.to_plan is None else await self._plan(raw, said.to_plan)
+        return [*said.sentences, *plan]
+
+    async def _plan(self, raw: Raw, job: Raw) -> list[str]:
+        if self._asking or time.monotonic() < self._paused_until:
+            return []
+        question = {"namespace": key_of(raw)[0], "object": job}
+        self._asking = True
+        try:
+            async with asyncio.timeout(PLAN_SECONDS):
+                answer = await self._client.create(resources.to_controller(names.PLAN_PATH), question)
+        except (Unreachable, TimeoutError):
+            self._pause()
+        except ApiError as error:
+            if error.reason != names.UNUSABLE_REASON:
+                self._pause()
+        else:
+            return warnings.of_plan(raw, answer)
+        finally:
+            self._asking = False
+        return []
+
+    def _pause(self) -> None:
+        self._paused_until = time.monotonic() + PAUSE_SECONDS

@@ -1,0 +1,121 @@
+"""Which of our AdmissionChecks is a Workload under, which DispatchPolicy is behind it, and can what the admins wrote work?
+
+Read from the manager's stores alone. It decides nothing, and does not say whether a job may go where a policy sends it.
+"""
+
+from datetime import datetime
+
+from adapter import names
+from adapter.admission import gate, queue_layout
+from adapter.admission.policy import Chosen, Written, policy, policy_name
+from adapter.objects import admissioncheck, specs
+from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.objects.workload import PodSet, Workload
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.kube import resources
+from adapter.shell.kube.store import Store
+
+
+class Policies:
+    """Reads AdmissionChecks, DispatchPolicies and what they refer to."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self.read_at: tuple[object, ...] = ()  # as of which changes the following was read
+        self._read: dict[str, tuple[Chosen | None, str]] = {}  # by check
+        self._ours: tuple[int, frozenset[str]] = (-1, frozenset())  # and as of which change of them
+
+    def check_of(self, work: Workload) -> str:
+        """The name of our AdmissionCheck on a Workload, empty when it has none."""
+        ours = self.our_checks()
+        for name in work.checks:  # a loop, for each plan asks this of all that queue
+            if name in ours:
+                return name
+        return ""
+
+    def our_checks(self) -> frozenset[str]:
+        """The names of the AdmissionChecks that are ours, found once until a check changes."""
+        if self._ours[0] != self._manager.checks.changes:
+            self._ours = self._manager.checks.changes, admissioncheck.ours(self._manager.checks)
+        return self._ours[1]
+
+    def rivals(self, work: Workload | None) -> str:
+        """Why the checks of a Workload exclude each other, empty when they do not."""
+        if work is None:
+            return ""
+        asked = admissioncheck.asked(work, self._manager.cluster_queue((work.namespace, work.queue)))
+        controllers = {name: admissioncheck.controller(self._manager.checks.named(name) or {}) for name in asked}
+        return queue_layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", controllers)
+
+    def layout_problems(self, check: str) -> list[str]:
+        """What cannot work in the queues that list an AdmissionCheck."""
+        manager = self._manager
+        queues = queue_layout.Queues(
+            list(manager.cluster_queues),
+            list(manager.local_queues),
+            _by_name(manager.flavors),
+            {key_of(raw)[1]: admissioncheck.controller(raw) for raw in manager.checks},
+        )
+        return queue_layout.problems(check, queues)
+
+    def written(self) -> Written:
+        """What admins have written that an AdmissionCheck may refer to."""
+        configs = self._manager.multikueue_configs
+        return Written(
+            _by_name(self._manager.policies),
+            list(self._manager.worker_clusters),
+            _by_name(configs) if configs.synced else None,
+        )
+
+    def policy(self, check: str) -> tuple[Chosen | None, str]:
+        """The policy behind an AdmissionCheck, or why there is none. Read once until something changes that it may refer to: to read
+        those of a hundred clusters takes milliseconds, and each look and each gang in the queue asks."""
+        manager = self._manager
+        stores = manager.checks, manager.policies, manager.worker_clusters, manager.multikueue_configs
+        at = (*(store.changes for store in stores), manager.multikueue_configs.synced)
+        if at != self.read_at:
+            self.read_at, self._read = at, {}
+        if check not in self._read:
+            self._read[check] = self._policy(check)
+        return self._read[check]
+
+    def _policy(self, check: str) -> tuple[Chosen | None, str]:
+        try:
+            return policy(self._manager.checks.named(check) or {}, self.written()), ""
+        except specs.Invalid as error:
+            return None, str(error)
+
+    def clusters(self, chosen: Chosen | None) -> list[Raw]:
+        """The WorkerClusters that a policy names, as far as they are registered."""
+        found = (self._manager.worker_clusters.named(cluster) for cluster in (chosen.clusters if chosen else ()))
+        return [raw for raw in found if raw]
+
+    def policy_name(self, check: str) -> str:
+        """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
+        return policy_name(self._manager.checks.named(check) or {})
+
+    def gate_problem(self, now: datetime) -> str:
+        """Why worker pods would not be held, empty when they would."""
+        manager = self._manager
+        kinds = (
+            (resources.GATE_POLICIES, manager.gate_policies),
+            (resources.GATE_BINDINGS, manager.gate_bindings),
+            (resources.GATE_WEBHOOKS, manager.gate_webhooks),
+        )
+        policies, bindings, webhooks = ({} if kind in manager.unread else _by_name(store) for kind, store in kinds)
+        return gate.problem(policies, bindings, webhooks, now)
+
+    def remote_podsets(self, work: Workload, check: str) -> list[PodSet]:
+        """The worker groups that the check covers and that have workers: what is to be placed."""
+        return [podset for podset in self.covered(work, check) if podset.count]
+
+    def covered(self, work: Workload, check: str) -> list[PodSet]:
+        """The worker groups that the check covers (docs/upstream.md, "What a check covers"), also those of nobody."""
+        found = self._manager.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else {}
+        job = found if work.job and uid_of(found) == work.job.uid else {}  # else one that was made anew under its name
+        queue = self._manager.cluster_queue((work.namespace, work.queue))
+        return admissioncheck.covered(work, check, queue, job)
+
+
+def _by_name(store: Store) -> dict[str, Raw]:
+    return {key_of(raw)[1]: raw for raw in store}

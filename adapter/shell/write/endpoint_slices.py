@@ -1,0 +1,57 @@
+"""How is an EndpointSlice of ours written in the manager?
+
+With the version of what stands as a precondition, or as a new one. Where the right is missing, or a policy bounds it, the owner of
+the Service is told, and nothing is tried again before the next resync: Kubernetes' own slices lead to the head meanwhile.
+"""
+
+from adapter.actions import DeleteSlice, PutSlice, Say
+from adapter.objects.unstructured import key_of, uid_of
+from adapter.objects.workload import Job
+from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.kube.client import ApiError
+from adapter.shell.kube.resources import ENDPOINT_SLICES
+from adapter.shell.kube.store import version
+from adapter.shell.write.events import Announcer
+
+# What no second try changes: RBAC, an admission policy, and what the API server does not take.
+_REFUSALS = (400, 403, 422)
+
+
+class SliceWriter:
+    """Writes EndpointSlices in the manager."""
+
+    def __init__(self, manager: Manager, announcer: Announcer) -> None:
+        self._manager, self._announcer = manager, announcer
+
+    async def put(self, action: PutSlice) -> None:
+        """Make a slice, or change the one that stands in that version."""
+        namespace, name = key_of(action.body)
+        client = self._manager.client
+        try:
+            if version(action.body):
+                written = await client.merge(ENDPOINT_SLICES.path(namespace, name), action.body)
+            else:
+                written = await client.create(ENDPOINT_SLICES.path(namespace), action.body)
+        except ApiError as error:
+            if error.exists:  # nobody told us of it, so it is without our label
+                return await self._tell(action.about, f"EndpointSlice {name} exists and is not Rayspan's; delete it")
+            if error.status in _REFUSALS:
+                return await self._tell(action.about, f"EndpointSlice {name} cannot be written ({error.message})")
+            if not error.missing:  # its deletion will be heard of
+                raise
+        else:
+            self._manager.slices.put(written)
+
+    async def delete(self, action: DeleteSlice) -> None:
+        """Delete a slice."""
+        namespace, name = key_of(action.slice)
+        try:
+            await self._manager.client.delete(ENDPOINT_SLICES.path(namespace, name), uid_of(action.slice))
+        except ApiError as error:
+            if error.status not in _REFUSALS:
+                raise
+            await self._tell(action.about, f"EndpointSlice {name} cannot be deleted ({error.message})")
+
+    async def _tell(self, about: Job, what: str) -> None:
+        text = f"{what}. Requests pass the proxy on the head; see kustomize/components/rayservice-endpoints."
+        await self._announcer.tell(Say(about, "RequestsNotStraight", text, warning=True))

@@ -1,0 +1,109 @@
+"""How is the copy of a worker pod made: in which share, with what beside it, and what keeps it from being made?
+
+A copy asks for no more than its share holds, and waits until that share stands and the head has an address. Whether a pod is
+to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewrite/rewriter.py's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from adapter.actions import Action, CreatePod, MirrorHead, say
+from adapter.admission import pod_validation
+from adapter.objects.placement import Placement, Share
+from adapter.objects.reservation import Reservation
+from adapter.objects.specs import PodMapping
+from adapter.objects.unstructured import Raw
+from adapter.objects.worker_pod import role_of, share_key
+from adapter.objects.workload import Job
+from adapter.rewrite import copied_objects, rewriter, service_mirror, zone
+from adapter.rewrite import group_workload as holding
+from adapter.rewrite.target import Target
+from adapter.worker.worker_facts import Worker
+
+
+def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Action]:
+    """Make the copy of a pod in its slot, with what it needs there; nothing while there is something to wait for."""
+    cluster, number = share_key(slot)
+    # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
+    # no address yet.
+    share = next((one for one in placement.live if placement.key_of(one) == (cluster, number)), None)
+    reservation = worker.reservations.get((cluster, number))
+    if (
+        cluster in worker.remotes
+        or worker.own(pod)
+        or worker.job_gone
+        or reservation is None
+        or not reservation.admitted
+        or not worker.head.ip
+    ):
+        return []
+    return _make(worker, pod, placement, reservation, share, slot) if share else []
+
+
+def _make(
+    worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: str
+) -> list[Action]:
+    body = _copy(worker, pod, reservation, share, slot)
+    wanted = rewriter.referred(pod, worker.pull_secrets)
+    if (
+        why := pod_validation.of_copy(body["spec"])
+        or _beyond(body, reservation, slot)
+        or copied_objects.too_much(wanted, {})
+    ):
+        text = f"A worker for {share.cluster} is not made: {why}."
+        return say(worker.job, "WorkerTrouble", text, warning=True)
+    made = CreatePod(share.cluster, worker.job, placement, share_key(slot), pod, body, wanted)
+    kept = _kept(worker.job, pod, worker.targets[share.cluster])
+    return [*kept, *mirrors(worker, pod, placement, share_key(slot)), made]
+
+
+def mirrors(worker: Worker, pod: Raw, placement: Placement, share: tuple[str, int]) -> list[Action]:
+    """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
+    cluster, reservation = share[0], worker.reservations.get(share)
+    standing, service = worker.head_mirrors.get(cluster), worker.head.service
+    if standing is None or service is None or reservation is None or reservation.deleting:
+        return []
+    target = replace(worker.targets[cluster], share=reservation.name)
+    lacks = service_mirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
+    return [MirrorHead(cluster, worker.job, placement, share, pod, body) for body in lacks]
+
+
+def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
+    target, role = worker.targets[share.cluster], role_of(slot)
+    labels = {**reservation.ray_labels.get(role, {}), **target.labels}
+    pods = _as_reserved(target.pods, reservation, role)
+    return rewriter.remote_pod(
+        pod,
+        head=worker.head,
+        target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
+        role=role,
+        total=share.workers,
+        slot=slot,
+        anchor_uid=reservation.anchor_uid,
+        pod_group=reservation.pod_group,
+        pull_secrets=worker.pull_secrets,
+    )
+
+
+def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMapping:
+    """What the cluster gives its pods, with the node selector of the share: Kueue chose a flavor by that, and would finish the whole
+    share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart)."""
+    held = reservation.templates.get(role)
+    return replace(pods, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else pods
+
+
+def _beyond(body: Raw, reservation: Reservation, slot: str) -> str:
+    """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
+    held = reservation.templates.get(role_of(slot))
+    more = holding.excess(body["spec"], held) if held else ""
+    return more and (
+        f"it asks for {more}, which is not what quota is held for; whatever adds to the template's requests, such as sidecars "
+        "of KubeRay's operator or a resize, must stand in the template"
+    )
+
+
+def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
+    """What the user set of a Ray node's place, and so was left."""
+    containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
+    text = zone.kept(containers[0].get("env") or (), target)
+    return say(job, "PlaceKept", text) if text else []

@@ -1,0 +1,94 @@
+"""What is to be written so that a Service's requests go straight to its workers elsewhere?
+
+At most one write for each family of addresses, none when all is well. What is wanted is service_endpoints.py's; here it is compared with
+what stands. Where nobody looks after the endpoints of a Service any more, there are none: it is gone, or going, or no longer one of
+those that are followed. A slice that is not ours is not seen here, and is never touched.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.actions import Action, DeleteSlice, PutSlice, say
+from adapter.objects import raycluster
+from adapter.objects.unstructured import Raw, key_of, label, meta
+from adapter.objects.worker_pod import leaving
+from adapter.objects.workload import Job
+from adapter.worker import service_endpoints
+from adapter.worker.service_endpoints import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Everything on which the slices of one Service depend."""
+
+    service: Raw | None
+    ray_cluster: Raw | None = None  # of the name that its selector says
+    backends: tuple[Backend, ...] = ()  # the worker pods of that name's RayCluster
+    standing: tuple[Raw, ...] = ()  # the Service's slices that are ours
+    beyond: bool = False  # its RayCluster has more Services than are led straight
+
+
+def decide(serving: Serving) -> list[Action]:
+    """Say what to write for one Service."""
+    service = serving.service
+    if service is None:
+        return [
+            DeleteSlice(_of(one), one, "its Service is gone, or is none of Ray Serve's") for one in serving.standing
+        ]
+    wanted, left_out = _wanted(service, serving)
+    about = raycluster.owner(service, service_endpoints.OWNERS) or _itself(service)
+    family_of = {
+        service_endpoints.slice_name(key_of(service)[1], family): family for family in service_endpoints.FAMILIES
+    }
+    there = {family_of.get(key_of(one)[1], key_of(one)[1]): one for one in serving.standing}
+    actions = list[Action](_deletions(about, wanted, there))
+    actions += [action for family, body in wanted.items() if (action := _put(about, body, there.get(family)))]
+    return [*actions, *(say(about, "RequestsNotStraight", left_out, warning=True) if left_out else ())]
+
+
+def _wanted(service: Raw, serving: Serving) -> tuple[dict[str, Any], str]:
+    if leaving(service):  # a finalizer may keep it, with its address, for longer than its workers
+        return {}, ""
+    if serving.beyond:
+        return {}, service_endpoints.beyond(service)
+    return service_endpoints.wanted(service, serving.ray_cluster, serving.backends)
+
+
+def _deletions(about: Job, wanted: dict[str, Any], there: dict[str, Raw]) -> Iterator[Action]:
+    for family, found in there.items():
+        if family not in wanted:
+            yield DeleteSlice(about, found, "its Service has no worker elsewhere that it would lead to")
+        elif found.get("addressType") != family:
+            yield DeleteSlice(about, found, "its addresses are of another family than its name says")
+
+
+def _put(about: Job, body: dict[str, Any], there: Raw | None) -> PutSlice | None:
+    ready = sum(one["conditions"]["ready"] for one in body["endpoints"])
+    why = f"{body['addressType']}: {ready} of {len(body['endpoints'])} workers ready"
+    if there is None:
+        return PutSlice(about, body, why)
+    if there.get("addressType") != body["addressType"] or _holds(there, body):
+        return None
+    version = {"resourceVersion": meta(there).get("resourceVersion")}
+    return PutSlice(about, {**body, "metadata": {**body["metadata"], **version}}, why)
+
+
+def _holds(there: Raw, body: Raw) -> bool:
+    """Whether a slice says just what is wanted; what else its labels say is somebody else's."""
+    wanted = body["metadata"]
+    same = all(list(there.get(field) or ()) == body[field] for field in ("endpoints", "ports"))
+    labelled = all(label(there, key) == value for key, value in wanted["labels"].items())
+    return same and labelled and list(meta(there).get("ownerReferences") or ()) == wanted["ownerReferences"]
+
+
+def _of(found: Raw) -> Job:
+    """The Service that a slice was made for."""
+    owner: Raw = next(iter(meta(found).get("ownerReferences") or ()), {})
+    return Job("v1", "Service", key_of(found)[0], str(owner.get("name") or ""), str(owner.get("uid") or ""))
+
+
+def _itself(service: Raw) -> Job:
+    """A Service that nobody of KubeRay's controls any more, of which something may stand."""
+    namespace, name = key_of(service)
+    return Job("v1", "Service", namespace, name, str(meta(service).get("uid") or ""))

@@ -1,0 +1,52 @@
+"""Which of a RayCluster's nodes does its head still hear from? Reads the answer of Ray's own state API.
+
+Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). What follows from a node's death
+is decided in report.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from adapter.objects.unstructured import Raw
+
+PATH = "/api/v0/nodes"
+DASHBOARD_PORT = 8265
+# An answer counts for this long when later ones fail: a dashboard that is busy for a moment has not lost its nodes.
+REMEMBERED_SECONDS = 60.0
+_STATES = {"ALIVE": True, "DEAD": False}
+
+
+def dashboard_port(head: Raw) -> int:
+    """The port of the head pod on which Ray's dashboard answers: the one of that name, else Ray's default."""
+    containers = (head.get("spec") or {}).get("containers") or ()
+    ports = (port for container in containers for port in container.get("ports") or ())
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "dashboard"), DASHBOARD_PORT)
+
+
+def alive(answer: object) -> dict[str, bool]:
+    """For each address of a node, whether the head hears from it; one that came back under its address is alive.
+
+    Empty for an answer that is not understood: then nothing is known.
+    """
+    found: dict[str, bool] = {}
+    for node in _nodes(answer):
+        address, state = node.get("node_ip"), _STATES.get(str(node.get("state")))
+        if address and state is not None:
+            found[str(address)] = state or found.get(str(address), False)
+    return found
+
+
+def newest(
+    answer: Mapping[str, bool] | None, before: tuple[Mapping[str, bool], float] | None, now: float
+) -> tuple[Mapping[str, bool], float]:
+    """An answer (None: none came), or the last one for as long as it counts, each with when it came, in seconds."""
+    if answer is not None:
+        return answer, now
+    return before if before and now - before[1] < REMEMBERED_SECONDS else ({}, 0.0)
+
+
+def _nodes(answer: object) -> Iterator[Mapping[str, Any]]:
+    for key in ("data", "result", "result"):
+        answer = answer.get(key) if isinstance(answer, dict) else None
+    if isinstance(answer, list):
+        yield from (node for node in answer if isinstance(node, dict))

@@ -1,0 +1,222 @@
+"""What KubeRay would do to pods that cannot work elsewhere is refused with the job, before any quota is held."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.admission import job_validation
+from adapter.objects.placement import placement_name
+from adapter.objects.workload import PodSet, workload
+from tests.unit import builders
+from tests.unit.stores import Sight, make_group, make_ray_job
+
+Raw = dict[str, Any]
+
+FINE: Raw = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1"}}}
+REFUSED = [
+    (
+        {"enableInTreeAutoscaling": True},
+        '{}.enableInTreeAutoscaling is true, and metadata.annotations lacks kueue.x-k8s.io/elastic-job: "true": ',
+    ),
+    ({"tlsOptions": {"enabled": True}}, "{}.tlsOptions is set: "),
+    ({"tlsOptions": {}}, "{}.tlsOptions is set: "),
+    ({"authOptions": {"enableK8sTokenAuth": True}}, "{}.authOptions.enableK8sTokenAuth is true: "),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(1, name="tpu", numOfHosts=4)]},
+        "{}.workerGroupSpecs[1].numOfHosts is 4: ",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(2, minReplicas=4, maxReplicas=8)]},
+        "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay makes 4 workers of the group, and Kueue would hold quota "
+        "for 2; set replicas to 4",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(None, minReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 0 and minReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 0; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, minReplicas=0, maxReplicas=2)]},
+        "{}.workerGroupSpecs[0].replicas is 4 and maxReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
+        "for 4; set replicas to 2",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(4, suspend=True)]},
+        "{}.workerGroupSpecs[0].suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for 4; leave it "
+        "out, or set replicas to 0",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(1, numOfHosts=0)]},
+        "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay makes no worker of the group, and Kueue would hold quota for 1; set 1",
+    ),
+    (
+        {"workerGroupSpecs": [make_group(1), make_group(1, labels={"rayspan.dev/cluster": "east"})]},
+        "{}.workerGroupSpecs[1].labels has rayspan.dev/cluster: Rayspan writes that itself, and reads it; remove it",
+    ),
+]
+ALLOWED: list[Raw] = [
+    {},
+    {"enableInTreeAutoscaling": False},
+    {"tlsOptions": {"enabled": False}},
+    {"tlsOptions": None},
+    {"authOptions": {"mode": "token", "secretName": "s"}},
+    {"authOptions": {"enableK8sTokenAuth": False}},
+    {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
+    {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
+    {"workerGroupSpecs": [make_group(0, suspend=True, minReplicas=4), make_group(None, name="b")]},
+    {"workerGroupSpecs": [make_group(1, labels={"ray.io/availability-zone": "east"}), make_group(1, labels=None)]},
+    {"workerGroupSpecs": None},
+]
+
+
+def job(kind: str, cluster: Raw) -> Raw:
+    """`cluster` sets fields of the RayCluster's spec, which a RayJob has inside its own."""
+    raw = make_ray_job(kind=kind)
+    holder = raw["spec"]["rayClusterSpec"] if kind == "RayJob" else raw["spec"]
+    holder |= cluster
+    return raw
+
+
+@pytest.mark.parametrize(("kind", "where"), [("RayJob", "spec.rayClusterSpec"), ("RayCluster", "spec")])
+@pytest.mark.parametrize(("cluster", "want"), REFUSED, ids=[row[1] for row in REFUSED])
+def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
+    said = job_validation.of_job(kind, job(kind, cluster))
+    assert said.startswith(want.format(where))
+    assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("cluster", ALLOWED, ids=str)
+def test_allowed(kind: str, cluster: Raw) -> None:
+    assert job_validation.of_job(kind, job(kind, cluster)) == ""
+
+
+def test_a_resize_in_place_is_refused() -> None:
+    raw = make_ray_job()
+    raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
+    assert job_validation.of_job("RayJob", raw).startswith("metadata.annotations has ray.io/ippr: ")
+
+
+def elastic(kind: str, value: str = "true", **cluster: object) -> Raw:
+    raw = job(kind, dict(cluster))
+    raw["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": value}
+    return raw
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+@pytest.mark.parametrize("autoscaled", [True, False])
+def test_who_grows_while_it_runs_and_says_so_is_taken(kind: str, autoscaled: bool) -> None:
+    assert job_validation.of_job(kind, elastic(kind, enableInTreeAutoscaling=autoscaled)) == ""
+    refused = job_validation.of_job(kind, elastic(kind, "false", enableInTreeAutoscaling=autoscaled))
+    assert ("lacks kueue.x-k8s.io/elastic-job" in refused) is autoscaled
+
+
+def test_an_elastic_job_whose_limits_are_not_its_replicas_is_refused() -> None:
+    """What KubeRay makes beyond its replicas would wait for ever: Kueue never has quota for that."""
+    said = job_validation.of_job("RayCluster", elastic("RayCluster", workerGroupSpecs=[make_group(1, minReplicas=2)]))
+    assert "replicas is 1 and minReplicas 2" in said and said.endswith("set replicas to 2")
+
+
+@pytest.mark.parametrize("feature", [True, False])
+def test_a_kueue_that_does_not_know_elastic_jobs_is_named(feature: bool) -> None:
+    work = builders.make_workload(owner="RayCluster")
+    if feature:
+        work["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+    said = job_validation.of_workload(workload(work), elastic("RayCluster"), builders.CHECK, (), None, ())
+    assert ("ElasticJobsViaWorkloadSlices" in said) is not feature
+
+
+@pytest.mark.parametrize("marked", ["own", "other"])
+@pytest.mark.parametrize("changes", [True, False])
+def test_what_our_check_left_in_the_templates_of_an_elastic_job_is_its_own(marked: str, changes: bool) -> None:
+    """Kueue leaves it there when it stops the job, and admits it with the same again."""
+    raw = builders.make_workload(owner="RayCluster")
+    if changes:
+        raw["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
+    own = placement_name(workload(raw))
+    labels = {"rayspan.dev/placement": own if marked == "own" else "train-00000000"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"nodeSelector": {"rayspan.dev/remote": "only"}, "containers": [FINE]},
+    }
+    podset = PodSet("workers", 2, template, frozenset())
+    said = job_validation.of_workload(workload(raw), {}, builders.CHECK, [podset], None, ())
+    assert ("Rayspan writes that itself" in said) is not (marked == "own" and changes)
+
+
+def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:
+    assert job_validation.of_job("RayJob", {}) == job_validation.of_job("RayCluster", {}) == ""
+
+
+@pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
+def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
+    """Both kinds are looked up: the Workload has nothing of it."""
+    sight, raw = Sight({"east": 4}), job(kind, {"tlsOptions": {"enabled": True}})
+    raw["metadata"]["uid"] = "uid-of-the-job"
+    (sight.manager.ray_jobs if kind == "RayJob" else sight.manager.ray_clusters).replace([raw])
+    work = builders.make_workload()
+    (owner,) = work["metadata"]["ownerReferences"]
+    owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
+    found = sight.facts.refusals.refusal(workload(work), builders.CHECK, None)
+    assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")
+
+
+def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None:
+    """Each tells something new all the time, and of thousands that run each would keep another state of every cluster."""
+    sight, work = Sight({"east": 4}), builders.make_workload()
+    clusters = sight.manager.worker_clusters
+    clusters.replace([builders.make_worker_cluster("east")])
+    sight.manager.workloads.replace([work])
+    asked = sight.manager.work(next(iter(sight.manager.workloads)))
+    held = clusters.named("east")
+    before = sys.getrefcount(held)
+    sight.facts.refusals.refusal(asked, builders.CHECK, sight.facts.policies.policy(builders.CHECK)[0])
+    assert sys.getrefcount(held) == before
+
+
+@pytest.mark.parametrize("kind", names.RAY_KINDS)
+@pytest.mark.parametrize(
+    ("cluster", "told"),
+    [
+        pytest.param({}, False, id="nobody scales it but people"),
+        pytest.param({"enableInTreeAutoscaling": True}, True, id="it says nothing"),
+        pytest.param({"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": None}}, True, id="nor here"),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": [{"name": "RAY_OTHER", "value": "1"}]}},
+            True,
+            id="it says something else",
+        ),
+        pytest.param(
+            {
+                "enableInTreeAutoscaling": True,
+                "autoscalerOptions": {"env": [{"name": "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S", "value": "60"}]},
+            },
+            False,
+            id="it says how long",
+        ),
+        pytest.param(
+            {
+                "enableInTreeAutoscaling": True,
+                "autoscalerOptions": {
+                    "env": [{"name": "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S", "value": "90"}]
+                },
+            },
+            False,
+            id="it says how long by the other time",
+        ),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}, True, id="it is the one of today"
+        ),
+        pytest.param(
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v1"}},
+            False,
+            id="its predecessor gives nobody up so",
+        ),
+    ],
+)
+def test_who_lets_ray_scale_is_told_what_becomes_of_workers_that_wait(kind: str, cluster: Raw, told: bool) -> None:
+    work = workload(builders.make_workload(owner=kind))
+    said = job_validation.impatience(work, job(kind, cluster))
+    assert ("RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S to 60" in said) is told and bool(said) is told

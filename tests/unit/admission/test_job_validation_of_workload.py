@@ -1,0 +1,216 @@
+"""Whoever may never run elsewhere hears of whom, where and why in one sentence, and what is to be done."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.admission import job_validation, pod_validation, policy
+from adapter.admission.policy import Chosen
+from adapter.objects.specs import dispatch_policy
+from adapter.objects.workload import Job, PodSet, workload
+from tests.unit.builders import CHECK, make_policy, make_worker_cluster, make_workload
+from tests.unit.stores import make_ray_job, make_template
+
+Raw = dict[str, Any]
+JOB = make_ray_job()
+CHOSEN = Chosen(dispatch_policy(make_policy(clusters=["east"])), ("east",))
+EAST, WITH_ACCOUNT = make_worker_cluster("east"), make_worker_cluster("west", pods={"serviceAccountName": "ray"})
+
+
+def group(name: str = "workers", **spec: Any) -> PodSet:
+    return PodSet(name, 1, make_template("1", **spec), frozenset())
+
+
+HOST = group("second", hostNetwork=True)
+ACCOUNT = group(serviceAccountName="mine")
+MISPLACED = "RayJob train: worker group second: spec.hostNetwork is true: "
+ACCOUNTED = "RayJob train: worker group workers: spec.serviceAccountName is mine: "
+PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)), ("east",))
+
+
+@pytest.mark.parametrize(
+    ("owner", "job", "podsets", "chosen", "clusters", "want"),
+    [
+        pytest.param("RayJob", JOB, [group()], CHOSEN, [EAST], "", id="nothing is in the way"),
+        pytest.param("RayJob", {}, [], None, [], "", id="nothing is known of it"),
+        pytest.param("Job", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a Job; use another queue.", id="a job of another kind"),
+        pytest.param("RayService", JOB, [HOST], CHOSEN, [EAST], "RayService train: AdmissionCheck rayspan dispatches the RayClusters of a RayService, each as a job of its own, and Kueue takes the RayService for one job. Take ray.io/rayservice out of integrations.frameworks ", id="a service that Kueue takes for one job"),
+        pytest.param("", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a pod; use another queue.", id="no job"),
+        pytest.param("RayJob", make_ray_job(rayClusterSpec={"tlsOptions": {}}), [HOST], CHOSEN, [EAST], "RayJob train: spec.rayClusterSpec.tlsOptions is set: ", id="the job itself, before its groups"),
+        pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="one of its worker groups"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [EAST], ACCOUNTED, id="an account that is not there"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT], "", id="every cluster has one for it"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], ACCOUNTED, id="not every one"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [], ACCOUNTED, id="none of the clusters is registered"),
+        pytest.param("RayJob", JOB, [ACCOUNT], None, [], "", id="nobody is refused for good while no policy can be read"),
+        pytest.param("RayJob", JOB, [group()], PART, [EAST], "RayJob train: its spec.submissionMode K8sJobMode starts the job only ", id="a part of its workers would wait for ever"),
+        pytest.param("RayJob", make_ray_job(submissionMode="SidecarMode"), [group()], PART, [EAST], "", id="a part can begin"),
+    ],
+)  # fmt: skip
+def test_why_a_job_may_never_run_elsewhere(
+    owner: str, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw], want: str
+) -> None:
+    said = job_validation.of_workload(workload(make_workload(owner=owner)), job, CHECK, podsets, chosen, clusters)
+    assert said.startswith(want) and bool(said) is bool(want)
+    assert not said or said.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("template", "want"),
+    [
+        pytest.param({}, "", id="nothing"),
+        pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="what is the user's"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="its zone"),
+        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="its pool"),
+        pytest.param({"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ", id="what only a copy has"),
+        pytest.param({"metadata": {"labels": {"rayspan.dev/placement": "old-1"}}}, "metadata.labels has rayspan.dev/placement: ", id="of a job that ran"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/slot": "s"}}}, "metadata.annotations has rayspan.dev/slot: ", id="a slot"),
+        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/remote": "no"}}}, "spec.nodeSelector has rayspan.dev/remote: ", id="another lock"),
+    ],
+)  # fmt: skip
+def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) -> None:
+    said = next(pod_validation.marks(template), "")
+    assert said.startswith(want) and bool(said) is bool(want)
+
+
+LONG = "x" * 100_000
+CUT = "x" * 64 + "…"
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"nodeName": LONG}, f"spec.nodeName is {CUT}: "),
+        ({"nodeName": "a\nERROR b"}, "spec.nodeName is a\N{REPLACEMENT CHARACTER}ERROR b: "),
+        ({"serviceAccountName": LONG}, f"spec.serviceAccountName is {CUT}: "),
+        ({"volumes": [{"name": LONG, "hostPath": {"path": LONG}}]}, f"spec.volumes[{CUT}].hostPath is {CUT}: "),
+        ({"volumes": [{"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": LONG}}}]}, f"spec.volumes[v].csi.nodePublishSecretRef is {CUT}: "),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": LONG}}}}]}, f"spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is {CUT}: "),
+        ({"resourceClaims": [{"name": LONG}]}, f"spec.resourceClaims has {CUT}: "),
+        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": LONG, "values": [LONG]}]}]}}}}, f"spec.affinity.nodeAffinity has matchFields {CUT} {CUT}: "),
+        ({"nodeSelector": {f"rayspan.dev/{LONG}": ""}}, f"spec.nodeSelector has rayspan.dev/{'x' * 52}…: "),
+    ],
+)  # fmt: skip
+def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want: str) -> None:
+    """A check takes 32 768 characters and an event 1 024: what stands at the end must not be what is cut."""
+    said = job_validation.of_workload(workload(make_workload()), JOB, CHECK, [group(**spec)], CHOSEN, [EAST])
+    assert said.startswith(f"RayJob train: worker group workers: {want}")
+    assert said.endswith(job_validation.AGAIN) and len(said) < 1_024
+
+
+def test_marks_are_refused_with_the_job() -> None:
+    marked = PodSet(
+        "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()
+    )
+    said = job_validation.of_workload(workload(make_workload()), JOB, CHECK, [marked], CHOSEN, [EAST])
+    assert said.startswith("RayJob train: worker group workers: metadata.labels has rayspan.dev/manager: ")
+
+
+def test_who_can_put_it_right_is_told_how() -> None:
+    work = workload(make_workload())
+    refused = job_validation.of_workload(work, JOB, CHECK, [HOST], CHOSEN, [EAST])
+    assert refused.endswith(f". {job_validation.AGAIN}"), "the job is to be changed"
+    assert job_validation.of_sources(work, "too large").endswith(". Delete the job, and submit it again then.")
+    assert job_validation.not_yet(work, "no Secret s") == "RayJob train: no Secret s."
+    assert job_validation.of_sources(work, "") == job_validation.not_yet(work, "") == ""
+
+
+def test_a_workload_without_a_job_is_named_itself() -> None:
+    assert (
+        job_validation.not_yet(workload(make_workload(owner="")), "no Secret s")
+        == "Workload rayjob-train: no Secret s."
+    )
+
+
+def test_what_holds_without_a_policy() -> None:
+    """What runs is not given up for want of a policy, and is not stopped either: the defaults of the policy itself."""
+    default = Chosen(dispatch_policy(make_policy()), ())
+    for read in (
+        policy.reservation_timeout,
+        policy.lost_after,
+        policy.start_timeout,
+        policy.when_share_lost,
+        policy.together,
+    ):
+        assert read(None) == read(default)
+
+
+def test_what_a_policy_says_holds() -> None:
+    spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "workerStartTimeout": "3m", "onShareLost": "Restart"}
+    chosen = Chosen(dispatch_policy(make_policy(**spec)), ())
+    told = policy.reservation_timeout(chosen), policy.lost_after(chosen), policy.when_share_lost(chosen)
+    assert (told[0].total_seconds(), told[1].total_seconds(), told[2]) == (60, 120, "Restart")
+    assert policy.start_timeout(chosen).total_seconds() == 180
+    assert not policy.together(chosen)
+    assert policy.together(Chosen(dispatch_policy(make_policy(gang="SameCluster")), ()))
+
+
+SERVICE = Job("ray.io/v1", "RayService", "demo", "chat", "u")
+RESTARTS = Chosen(dispatch_policy(make_policy(clusters=["east"], onShareLost="Restart")), ("east",))
+
+
+@pytest.mark.parametrize(
+    ("service", "chosen", "warned"),
+    [
+        pytest.param(SERVICE, RESTARTS, True, id="a service that may stop as a whole"),
+        pytest.param(SERVICE, CHOSEN, False, id="a service whose lost workers are replaced"),
+        pytest.param(SERVICE, None, False, id="no policy can be read"),
+        pytest.param(None, RESTARTS, False, id="no service"),
+    ],
+)
+def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: Chosen | None, warned: bool) -> None:
+    work = workload(make_workload(owner="RayCluster"))
+    assert work.job
+    said = job_validation.caution(replace(work, job=replace(work.job, service=service)), chosen)
+    assert bool(said) is warned
+    assert not said or ("RayService chat answers nobody" in said and said.endswith("."))
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({}, "", id="says nothing"),
+        pytest.param({"upgradeStrategy": {"type": "NewCluster"}}, "", id="a new cluster"),
+        pytest.param({"upgradeStrategy": None}, "", id="null"),
+        pytest.param({"upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade"}}, "spec.upgradeStrategy.type is ", id="step by step"),
+    ],
+)  # fmt: skip
+def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
+    said = job_validation.of_service({"spec": spec})
+    assert said.startswith(want) and bool(said) is bool(want)
+
+
+@pytest.mark.parametrize(
+    ("service", "spec", "told"),
+    [
+        pytest.param(SERVICE, {"spec": {"suspend": False}}, True, id="it is started"),
+        pytest.param(SERVICE, {"spec": {}}, True, id="nobody says that it waits"),
+        pytest.param(SERVICE, {"spec": {"suspend": True}}, False, id="it waits"),
+        pytest.param(SERVICE, {}, False, id="nothing is known of it"),
+        pytest.param(None, {"spec": {"suspend": False}}, False, id="a user's own, which Kueue stops"),
+    ],
+)
+def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
+    work = workload(make_workload(owner="RayCluster"))
+    assert work.job
+    said = job_validation.started_early(replace(work, job=replace(work.job, service=service)), spec)
+    assert bool(said) is told
+    assert not told or said.endswith("apply kustomize/components/rayservice.")
+
+
+def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
+    work = replace(workload(make_workload(owner="RayCluster")), elastic=True)
+    assert work.job
+    job = {"metadata": {"annotations": {names.ELASTIC_ANNOTATION: "true"}}, "spec": {"enableInTreeAutoscaling": True}}
+    told = [
+        job_validation.of_workload(replace(work, job=replace(work.job, service=one)), job, CHECK, [], CHOSEN, [EAST])
+        for one in (SERVICE, None)
+    ]
+    assert "kueue.x-k8s.io/elastic-job, from RayService chat: the RayClusters of a RayService keep" in told[0]
+    assert told[0].endswith(
+        f"Correct RayService chat, and then delete RayCluster {work.job.name}: KubeRay makes it anew from what RayService chat says by then."
+    )
+    assert told[1] == ""

@@ -1,0 +1,290 @@
+"""What is typed to reach into workers, which of a job's workers are followed, and what does tar do for a copy?"""
+
+import asyncio
+import io
+import signal
+import subprocess
+import tarfile
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.cli import job_reader
+from adapter.cli.commands.parser import parser
+from adapter.cli.job_reader import Unread
+from adapter.cli.worker_access import copy_files, follow_logs, grants
+from adapter.objects.rayjob import Unusable
+from adapter.shell.kube.client import ApiError
+
+Raw = dict[str, Any]
+
+
+def pod(uid: str, state: str = "running", kind: str = names.WORKER, phase: str = "Running") -> Raw:
+    status = {"phase": phase, "containerStatuses": [{"state": {state: {}}}]}
+    return {"metadata": {"name": uid, "uid": uid, "labels": {names.RAY_NODE_TYPE_LABEL: kind}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "stdin", "tty"),
+    [
+        ("exec a -- ls -l", ["ls", "-l"], False, False),
+        ("exec a -it -- bash", ["bash"], True, True),
+        ("exec -i -t a -- sh -c x", ["sh", "-c", "x"], True, True),
+        ("exec a -i -n ns -- cat -- -n", ["cat", "--", "-n"], True, False),
+        ("exec a -c ray -- ls", ["ls"], False, False),
+    ],
+)
+def test_a_command_is_typed_as_for_kubectl(line: str, words: list[str], stdin: bool, tty: bool) -> None:
+    said = line.split()
+    given = parser(["kubectl-rayspan", *said]).parse_args(said)
+    assert (given.pod, given.words, given.stdin, given.tty) == ("a", words, stdin, tty)
+
+
+def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
+    pods = [
+        pod("head", kind=names.HEAD),
+        pod("runs"),
+        pod("pulls", "waiting", phase="Pending"),
+        pod("over", "terminated", phase="Failed"),
+        pod("open"),
+        pod("done"),
+    ]
+    found = follow_logs.to_begin(pods, {"open"}, {"done"})
+    assert [one["metadata"]["name"] for one in found] == ["runs", "over"]
+
+
+class _Job:
+    """A job of which some workers run for so many looks, and the ways to them: each log is a program that ends at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], looks: int) -> None:
+        self._programs, self._looks = programs, looks
+        self.asked: list[tuple[str, float]] = []
+        monkeypatch.setattr(follow_logs, "PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(job_reader, "read", self._read)
+
+    async def _read(self, *_: Any) -> Any:
+        self._looks -= 1
+        over = self._looks <= 0
+        pods = [pod(name, phase="Succeeded" if over else "Running") for name in self._programs]
+        return SimpleNamespace(
+            jobs=[SimpleNamespace(status={"jobDeploymentStatus": "Complete" if over else "Running"}, pods=pods)]
+        )
+
+    async def to(self, found: Raw, *_: Any) -> list[str]:
+        name = found["metadata"]["name"]
+        self.asked.append((name, asyncio.get_running_loop().time()))
+        return ["sh", "-c", self._programs[name]]
+
+    async def followed(self, **more: Any) -> int:
+        words = ["logs", "job", "-f", *(f"--{name.replace('_', '-')}={value}" for name, value in more.items())]
+        given = parser(["kubectl-rayspan", *words]).parse_args(words)
+        client: Any = None
+        ways: Any = self
+        return await follow_logs._Followed(given, client, "default", ways).run()
+
+
+async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each time costs a grant, so it is asked for later and later; others go on, and the exit code tells that not all was shown."""
+    job = _Job(monkeypatch, {"a": "exit 7", "b": "exec sleep 0.5"}, 150)
+    assert await job.followed() == 7
+    times = [when for name, when in job.asked if name == "a"]
+    waits = [after - before for before, after in pairwise(times)]
+    assert len(times) == 5 and waits[-1] > 0.08, "0.02 s, 0.04, 0.08 and 0.16"
+    assert [name for name, _ in job.asked].count("b") == 1
+    assert capsys.readouterr().err == (
+        "Pod a: its log could not be followed 5 times in a row, and is not asked for any more; why is said above. "
+        "`kubectl rayspan logs a` asks for it alone.\n"
+    )
+
+
+async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_worker_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follow_logs, "SOON_SECONDS", 0.0)
+    job = _Job(monkeypatch, {"a": "exit 1"}, 40)
+    assert await job.followed() == 0
+    assert len(job.asked) > 6
+
+
+async def test_that_more_run_than_are_followed_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
+    assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
+
+
+@pytest.mark.parametrize(("said", "code"), [(Unusable("gone"), 0), (Unread("You may not get it."), None)])
+async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
+    said: Exception, code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = _Job(monkeypatch, {"a": "exec sleep 0.1"}, 9)
+    read = job_reader.read
+
+    async def once(*asked: Any) -> Any:
+        if job.asked:
+            raise said
+        return await read(*asked)
+
+    monkeypatch.setattr(job_reader, "read", once)
+    if code is None:
+        with pytest.raises(Unread):
+            await job.followed()
+    else:
+        assert await job.followed() == code
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("worker-a:/tmp/x", copy_files.End("worker-a", "/tmp/x")),
+        ("./a:b", copy_files.End("", "./a:b")),
+        ("/a:b", copy_files.End("", "/a:b")),
+        ("a", copy_files.End("", "a")),
+    ],
+)
+def test_a_side_of_a_copy_is_read_as_kubectl_does(text: str, wanted: copy_files.End) -> None:
+    assert copy_files.end(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["a:", ":/x"])
+def test_half_a_side_is_none(text: str) -> None:
+    with pytest.raises(Unusable, match="neither a path nor POD:PATH"):
+        copy_files.end(text)
+
+
+def test_what_tar_is_told_in_a_worker() -> None:
+    assert copy_files.packing("/tmp/ray/logs") == ["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"]
+    assert copy_files.packing("notes") == ["tar", "cf", "-", "-C", ".", "--", "notes"]
+    assert copy_files.packing("-x") == ["tar", "cf", "-", "-C", ".", "--", "-x"], "a name is no option"
+    assert copy_files.unpacking("/tmp/data.csv") == (["tar", "xmf", "-", "-C", "/tmp"], "data.csv")
+    with pytest.raises(Unusable, match="is a folder and no name in one"):
+        copy_files.unpacking("/")
+
+
+def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
+    with tarfile.open(file, "w") as packed:
+        for one in members:
+            packed.addfile(one, io.BytesIO(b"x" * one.size))
+    return ["cat", str(file)]
+
+
+def _fetched(command: list[str], goal: Path) -> int:
+    return asyncio.run(copy_files._beside(command, partial(copy_files._fetched, goal), stdout=subprocess.PIPE))
+
+
+def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("data")
+    member.size = 3
+    command = _packed(tmp_path / "packed", member)
+    assert _fetched(command, tmp_path / "named") == 0
+    (tmp_path / "folder").mkdir()
+    assert _fetched(command, tmp_path / "folder") == 0
+    assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
+
+
+def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    link = tarfile.TarInfo(name)
+    link.type, link.linkname = kind, target
+    return link
+
+
+def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    assert _fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
+    assert "could not be unpacked" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+@pytest.mark.parametrize("into", ["folder", "logs"], ids=["into a folder", "under another name"])
+def test_of_what_a_worker_packs_links_and_devices_are_left_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes, into: str
+) -> None:
+    """They lead where the next copy writes to, and the filter of an older Python lets some of them out of the folder (CVE-2025-4517)."""
+    (tmp_path / "folder").mkdir()
+    came, link = tarfile.TarInfo("x/data"), _link("x/lnk\n", "data", kind)
+    came.size = 3
+    assert _fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
+    found = tmp_path / into / ("x" if into == "folder" else "")
+    assert [one.name for one in found.iterdir()] == ["data"]
+    assert "1 that are no files or folders were left out: x/lnk\N{REPLACEMENT CHARACTER}." in capsys.readouterr().err
+
+
+def test_a_link_in_the_place_of_what_was_asked_for_is_not_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next copy to that name would go where it leads."""
+    (tmp_path / ".ssh").mkdir()
+    assert _fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
+    assert not (tmp_path / "logs").is_symlink() and "were left out: x." in capsys.readouterr().err
+
+
+def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    links = [_link(f"x/{number}", "data") for number in range(100)]
+    _fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "100 that are no files or folders were left out: x/0, x/1, x/2 ..." in said
+
+
+def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "logs").symlink_to(".ssh")
+    with pytest.raises(Unusable, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
+        copy_files._unlinked(tmp_path / "logs")
+
+
+async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
+    """SIGTERM is a cancellation here (`grants.attempt`); the kubeconfig that the command reads goes afterwards."""
+    begun: Queue[copy_files.Child] = Queue()
+
+    def part(child: copy_files.Child) -> int:
+        begun.put(child)
+        return child.wait()
+
+    copying = asyncio.create_task(copy_files._beside(["sleep", "60"], part))
+    child = await asyncio.to_thread(begun.get)
+    copying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await copying
+    assert child.returncode == -signal.SIGTERM
+
+
+async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "much").write_bytes(bytes(10**6))
+    part = partial(copy_files._sent, tmp_path / "much", "much")
+    assert await copy_files._beside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
+    assert await copy_files._beside(["tar", "tf", "-"], part, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) == 0
+
+
+def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
+    made: Raw = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
+    assert grants.container_of(made, "") == "a"
+    assert grants.container_of(made, "b") == "b"
+    made["metadata"]["annotations"] = {names.DEFAULT_CONTAINER_ANNOTATION: "b"}
+    assert grants.container_of(made, "") == "b"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said"),
+    [
+        pytest.param(403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`", id="no right"),
+        pytest.param(404, 'services "rayspan-access" not found', "adds the component worker-access", id="not installed"),
+        pytest.param(503, "no endpoints available", "does not answer: no endpoints available.", id="down"),
+    ],
+)  # fmt: skip
+def test_who_is_not_let_to_the_server_is_told_what_to_do(status: int, message: str, said: str) -> None:
+    assert said in grants._unreached(ApiError(status, "", message))
+
+
+def test_what_the_policy_says_is_told_without_its_preamble() -> None:
+    preamble = "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding 'rayspan-access' denied request: "
+    assert grants._explained(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
+    assert "adds the component worker-access" in grants._explained(ApiError(404, "NotFound", "no such kind"))

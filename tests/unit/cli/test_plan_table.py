@@ -1,0 +1,81 @@
+"""A plan on a terminal, whole: who reads it sees who is asked first, what fits, what is free, and why."""
+
+import asyncio
+
+from adapter.cli import plan_table
+from adapter.planning.plan_document import Answer
+from tests.unit.builders import NAMESPACE, START, make_cluster_queue
+from tests.unit.stores import Sight, fill, make_group, make_member, make_ray_job
+
+
+def _answer(*, workers: int) -> Answer:
+    sight = Sight({"east": 3, "west": 1, "north": 5})
+    sight.members["east"].spec = make_member("east", 3, pricePerHour={"cpu": "0.12"}, zone="us-east-1a").spec
+    sight.members["north"].spec = make_member("north", 3, cordoned=True).spec
+    west = [
+        make_cluster_queue(1, used=1, cohortName="all"),
+        make_cluster_queue(8, cohortName="all", name="lender"),
+    ]
+    fill(sight.members["west"].cluster_queues, *west)
+    job = make_ray_job(make_group(workers), make_group(1, name="big", cpu="2"))
+    return asyncio.run(sight.preview.answer(job, NAMESPACE, START))
+
+
+def test_a_plan_that_fits() -> None:
+    assert (
+        plan_table.render(_answer(workers=4))
+        == """\
+RayJob demo/train: 4 workers of group workers, each cpu 1; 1 worker of group big, each cpu 2
+LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
+
+ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
+1       east      2        3         0          4      cpu 0   cpu 3   0.36       1 of workers, 1 of big
+2       west      3        0         5          5      cpu 1   cpu 8   -          3 of workers
+-       north     0        0         0          0      -       -       -          it is cordoned
+
+Fits: 2 of 5 workers to east, 3 to west; north passed over: it is cordoned.
+Price per hour: 0.36, west not counted: no price there.
+"""
+    )
+
+
+def test_one_that_does_not() -> None:
+    assert (
+        plan_table.render(_answer(workers=40))
+        == """\
+RayJob demo/train: 40 workers of group workers, each cpu 1; 1 worker of group big, each cpu 2
+LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
+
+ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
+1       east      0        3         0          4      cpu 0   cpu 3   -          cpu in flavor any: 3 free of 3, one worker needs 1
+2       west      0        0         8          10     cpu 1   cpu 8   -          cpu in flavor any: 8 free of 9, one worker needs 1
+-       north     0        0         0          0      -       -       -          it is cordoned
+
+Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in flavor any: 3 free of 3, one worker needs 1); west has room for 8 (cpu in flavor any: 8 free of 9, one worker needs 1); north has room for 0 (it is cordoned).
+"""
+    )
+
+
+def test_what_stands_above_it_already_is_not_said_again() -> None:
+    answer = _answer(workers=40)
+    above = f"Waits: {answer['sentence']} It starts by itself as soon as there is room."
+    assert plan_table.render(answer, above).endswith("it is cordoned\n\nDoes not fit, as said above.\n")
+    assert plan_table.render(answer, "Waits: 3 jobs are ahead.") == plan_table.render(answer)
+    assert plan_table.render({**answer, "sentence": ""}).endswith("Does not fit: \n")
+    assert plan_table.render({**answer, "sentence": "1 of 1."}, "Waits: 11 of 1.").endswith("Does not fit: 1 of 1.\n")
+
+
+def test_a_refusal_has_no_columns() -> None:
+    answer = asyncio.run(
+        Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
+    )
+    assert plan_table.render(answer) == (
+        "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\n"
+        "Does not fit: RayJob train: its spec.submissionMode K8sJobMode starts the job only when every worker is ready, and the "
+        "policy's gang BestEffort may place fewer; submit it with SidecarMode, or through a queue whose policy places all.\n"
+    )
+
+
+def test_what_is_not_known_is_said_last() -> None:
+    answer = {**_answer(workers=1), "notes": ["2 jobs wait for the manager's own quota in ClusterQueue all."]}
+    assert plan_table.render(answer).splitlines()[-1] == answer["notes"][0]

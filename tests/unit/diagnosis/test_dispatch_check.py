@@ -1,0 +1,240 @@
+"""That nothing at all can be dispatched is said with its reason, and only when no way leads anywhere."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from adapter.admission.policy import Written
+from adapter.diagnosis import dispatch_check
+from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
+
+Raw = dict[str, Any]
+QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
+WELL = make_condition("Connected", reason="Connected")
+
+
+def check(status: bool = True, reason: str = "Ready", message: str = "A sentence.") -> Raw:
+    return make_check(conditions=[make_condition("Active", status, reason=reason, message=message)])
+
+
+def written(*clusters: Raw, policy: Raw | None = None) -> Written:
+    return Written({"default": policy or make_policy()}, clusters)
+
+
+EAST, WEST = make_worker_cluster("east", conditions=[WELL]), make_worker_cluster("west")
+SILENT = "none of east, west of DispatchPolicy default is connected and takes new workers; see `kubectl get workerclusters -o wide`."
+NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put one into a queue."
+
+
+@pytest.mark.parametrize(
+    ("queues", "checks", "found", "why"),
+    [
+        pytest.param([QUEUE], [check()], written(EAST, WEST), "", id="to one of two"),
+        pytest.param([QUEUE], [check(reason="QueueLayout")], written(EAST), "", id="some of a layout may work"),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(),
+            "there is no WorkerCluster; make one by `kubectl rayspan join`.",
+            id="no cluster",
+        ),
+        pytest.param([QUEUE], [check()], written(WEST), SILENT, id="nobody has seen it"),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(make_worker_cluster("east", conditions=[make_condition("Connected", reason="NotClaimed")])),
+            SILENT,
+            id="seen, and nothing may be written there",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(
+                make_worker_cluster(
+                    "east",
+                    conditions=[
+                        make_condition("Connected", reason="NotClaimed"),
+                        make_condition("Ready", reason="NotClaimed"),
+                    ],
+                )
+            ),
+            "",
+            id="no claim can be held there, and work goes on",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(make_worker_cluster("east", conditions=[WELL], cordoned=True)),
+            SILENT,
+            id="cordoned",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(make_worker_cluster("east", conditions=[WELL], draining=True)),
+            SILENT,
+            id="drained",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(make_worker_cluster("north", conditions=[WELL])),
+            SILENT,
+            id="one that the policy leaves out",
+        ),
+        pytest.param([], [check()], written(EAST), NO_CHECK, id="a check in no queue"),
+        pytest.param([QUEUE], [], written(EAST), NO_CHECK, id="a queue with a check that is not there"),
+        pytest.param(
+            [QUEUE], [check(reason="GateMissing")], written(EAST), "AdmissionCheck rayspan: A sentence.", id="no gate"
+        ),
+        pytest.param(
+            [QUEUE],
+            [check(False, "BadParameters")],
+            written(EAST),
+            "AdmissionCheck rayspan: A sentence.",
+            id="an inactive check",
+        ),
+        pytest.param(
+            [QUEUE],
+            [make_check()],
+            written(EAST),
+            "AdmissionCheck rayspan: the controller has said nothing of it.",
+            id="nobody has led yet",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            Written({}, [EAST]),
+            "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.",
+            id="the policy has just gone",
+        ),
+    ],
+)
+def test_nothing_can_be_dispatched(queues: list[Raw], checks: list[Raw], found: Written, why: str) -> None:
+    assert dispatch_check.stopped(queues, checks, found) == (f"Nothing can be dispatched: {why}" if why else "")
+
+
+def test_one_way_is_enough() -> None:
+    other: Raw = {**make_check(), "metadata": {"name": "aaa"}}
+    both = {"metadata": {"name": "r"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "aaa"}]}}}
+    assert dispatch_check.stopped([QUEUE, both], [other, check()], written(EAST)) == ""
+
+
+STOPPED_QUEUE = {
+    **QUEUE,
+    "status": {
+        "conditions": [
+            make_condition("Active", False, reason="Stopped", message="Can't admit new workloads: is stopped")
+        ]
+    },
+}
+
+
+def test_a_queue_that_lets_nobody_in_leads_nowhere() -> None:
+    said = "ClusterQueue q lets no job in; Kueue says: Can't admit new workloads: is stopped."
+    assert dispatch_check.stopped([STOPPED_QUEUE], [check()], written(EAST)) == f"Nothing can be dispatched: {said}"
+    other = {**QUEUE, "metadata": {"name": "r"}}
+    assert dispatch_check.stopped([STOPPED_QUEUE, other], [check()], written(EAST)) == ""
+    assert dispatch_check.obstacles([STOPPED_QUEUE, other], [check()], written(EAST, WEST))[0] == said
+
+
+def _closed(name: str, **spec: bool) -> Raw:
+    return make_worker_cluster(name, conditions=[WELL], **spec)
+
+
+UNREACHABLE = make_condition("Connected", False, reason="Unreachable", message="connection refused")
+
+
+@pytest.mark.parametrize(
+    ("queues", "checks", "found", "said"),
+    [
+        pytest.param(
+            [QUEUE], [check()], written(EAST, make_worker_cluster("west", conditions=[WELL])), [], id="nothing"
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(_closed("east", cordoned=True), _closed("west", draining=True)),
+            [
+                "WorkerCluster east is cordoned; `kubectl rayspan uncordon east` lets new workers go there again.",
+                "WorkerCluster west is draining; `kubectl rayspan uncordon west` lets new workers go there again.",
+            ],
+            id="closed by their admins",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(make_worker_cluster("east", conditions=[UNREACHABLE]), WEST),
+            [
+                "WorkerCluster east takes no workers (Unreachable): connection refused.",
+                "WorkerCluster west takes no workers (Unknown): the controller has said nothing of it; see `kubectl -n rayspan-system get pods`.",
+            ],
+            id="out of sight",
+        ),
+        pytest.param(
+            [QUEUE],
+            [check()],
+            written(EAST),
+            [
+                "DispatchPolicy default names WorkerCluster west, which does not exist; make it by `kubectl rayspan join west`."
+            ],
+            id="one that is not there",
+        ),
+        pytest.param(
+            [],
+            [],
+            written(),
+            ["There is no WorkerCluster; make one by `kubectl rayspan join`.", f"N{NO_CHECK[1:]}"],
+            id="nothing is there",
+        ),
+        pytest.param(
+            [QUEUE], [check(reason="GateMissing")], written(EAST), ["AdmissionCheck rayspan: A sentence."], id="no gate"
+        ),
+    ],
+)
+def test_each_obstacle_is_told(queues: list[Raw], checks: list[Raw], found: Written, said: list[str]) -> None:
+    assert dispatch_check.obstacles(queues, checks, found) == said
+
+
+NO_LEADER = "No controller leads (Lease rayspan-system/rayspan-controller); see `kubectl -n rayspan-system get pods`."
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}, ""),
+        ({"holderIdentity": "a", "renewTime": "2026-01-01T00:00:59.000000Z"}, ""),  # the clock of another machine
+        (
+            {"holderIdentity": "a", "renewTime": "2026-01-01T00:10:00.000000Z"},
+            " since 2026-01-01T00:10:00.000000Z",
+        ),  # it says nothing
+        ({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"}, " since 2026-01-01T00:00:00.000000Z"),
+        ({"holderIdentity": "a", "renewTime": "2025-12-31T23:59:00.000000Z"}, " since 2025-12-31T23:59:00.000000Z"),
+        ({"holderIdentity": "a"}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+def test_a_lease_that_nobody_renews_is_told(spec: Raw, said: str | None) -> None:
+    found = dispatch_check.leaderless({"spec": spec}, datetime(2026, 1, 1, tzinfo=UTC))
+    assert found == ("" if said == "" else NO_LEADER.replace(" (Lease", f"{said or ''} (Lease"))
+
+
+@pytest.mark.parametrize(
+    ("leaderless", "unread", "lacks", "dispatches"),
+    [
+        ("", {}, (), True),
+        ("Nobody leads.", {}, (), False),
+        ("", {"leases": "no"}, (), True),
+        ("", {"clusterqueues": "no"}, (), None),
+        ("Nobody leads.", {"clusterqueues": "no"}, (), False),
+        ("", {"clusterqueues": "no"}, ("clusterqueues",), False),
+    ],
+)
+def test_what_may_not_be_read_is_not_taken_for_missing(
+    leaderless: str, unread: dict[str, str], lacks: tuple[str, ...], dispatches: bool | None
+) -> None:
+    found = dispatch_check.document([QUEUE], [check()], written(EAST), leaderless, unread, lacks)
+    assert found["dispatches"] is dispatches
+    assert found["notes"] == [said for kind, said in unread.items() if kind not in lacks]

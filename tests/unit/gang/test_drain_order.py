@@ -1,0 +1,100 @@
+"""What is left in a worker cluster that is drained is told per job, once, and with what it waits for."""
+
+from typing import Any
+
+import pytest
+
+from adapter.gang.drain_order import news, stays, total
+from tests.unit.builders import make_pod
+
+Raw = dict[str, Any]
+
+
+def pod(placement: str = "train", *, namespace: str = "demo", phase: str = "Running", **meta: Any) -> Raw:
+    labels = {"rayspan.dev/placement": placement, "rayspan.dev/cluster": "east"}
+    return {"metadata": {"namespace": namespace, "labels": labels, **meta}, "status": {"phase": phase}}
+
+
+def placement(name: str = "train", *, state: str = "Placed", reason: str = "", **shares: int) -> Raw:
+    spread = [{"cluster": c, "groups": [{"name": "w", "role": "r", "count": n}]} for c, n in shares.items()]
+    return {
+        "metadata": {"namespace": "demo", "name": name},
+        "spec": {"job": {"kind": "RayJob", "name": f"{name}-job"}, "shares": spread},
+        "status": {"state": state, "reason": reason},
+    }
+
+
+def came(*, listed: str = "east/1/r/2") -> Raw:
+    """A worker in which nothing is written yet of the place that it came with."""
+    return make_pod(placement="train", group="w", index="1", listed=listed)
+
+
+def in_round(found: Raw) -> Raw:
+    return {**found, "spec": found["spec"] | {"round": 1}}
+
+
+def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
+    return list(news({}, stays("east", pods, placements)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "placements", "want"),
+    [
+        pytest.param([], [], [], id="nothing"),
+        pytest.param(
+            [pod(), pod()], [placement(east=2)], ["RayJob demo/train-job: 2 workers left"], id="its pods count"
+        ),
+        pytest.param(
+            [pod()],
+            [placement(east=1, reason="no room.")],
+            ["RayJob demo/train-job: 1 worker left; no room."],
+            id="what it waits for",
+        ),
+        pytest.param(
+            [],
+            [placement(east=2, west=3)],
+            ["RayJob demo/train-job: the quota of 2 workers left"],
+            id="quota whose pods are still to come",
+        ),
+        pytest.param([], [placement(west=3)], [], id="quota elsewhere"),
+        pytest.param([], [placement(east=2, state="Ended")], [], id="the record of a job that has ended"),
+        pytest.param([pod(phase="Succeeded"), pod(phase="Failed")], [], [], id="pods that have ended"),
+        pytest.param(
+            [pod(deletionTimestamp="now")],
+            [placement()],
+            ["RayJob demo/train-job: 1 worker left"],
+            id="one on its way out",
+        ),
+        pytest.param(
+            [came(), pod()],
+            [in_round(placement(east=2))],
+            ["RayJob demo/train-job: 2 workers left"],
+            id="one that came with its place",
+        ),
+        pytest.param([came()], [in_round(placement(west=2))], [], id="a place that is not planned any more"),
+        pytest.param([came(listed="west/1/r/2")], [in_round(placement(west=2))], [], id="a place elsewhere"),
+        pytest.param([pod()], [], ["Placement demo/train: 1 worker left"], id="a Placement that is gone already"),
+        pytest.param(
+            [pod("b"), pod("a")],
+            [placement("a"), placement("b")],
+            ["RayJob demo/a-job: 1 worker left", "RayJob demo/b-job: 1 worker left"],
+            id="jobs in order of their names",
+        ),
+    ],
+)
+def test_what_is_left(pods: list[Raw], placements: list[Raw], want: list[str]) -> None:
+    assert told(pods, placements) == want
+
+
+def test_only_what_changed_is_said_again() -> None:
+    both = stays("east", [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
+    one = stays("east", [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
+    assert list(news(both, both)) == []
+    assert list(news(both, one)) == ["RayJob demo/b-job: 1 worker left; no room."]
+    assert list(news(one, {})) == ["RayJob demo/a-job: no worker left", "RayJob demo/b-job: no worker left"]
+
+
+def test_the_total_counts_pods_and_quota_whose_pods_are_still_to_come() -> None:
+    found = stays("east", [pod("a"), pod("a")], [placement("a", east=2), placement("b", east=1)])
+    assert total(found) == "3 workers"
+    assert total(stays("east", [pod("a")], [])) == "1 worker"

@@ -1,0 +1,221 @@
+"""Each state of a Placement is told whole: state, how many are held, where, why, and a condition whose time is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from adapter.gang import messages as explain
+from adapter.objects.placement import GroupShare, Placement, placement
+from tests.unit.builders import at, make_placement, make_workload, stamp
+
+Raw = dict[str, Any]
+WORK = make_workload()
+ROUND1 = placement(make_placement(WORK))
+NO_ROOM = placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
+PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
+SHORT = {"east": "cpu is short"}
+LATE = "Not admitted within 30s"
+UNSEEN = "cannot be seen since 03:04:05 UTC: no answer in time"
+
+
+def reserving(place: Placement, blocked: Mapping[str, str], now: datetime) -> explain.Status:
+    """What is said of a round of which these clusters have not admitted their share."""
+    asked = {share.cluster: share for share in place.shares}
+    return explain.reserving(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    given: explain.Status
+    state: str
+    workers: str
+    where: str
+    reason: str
+    placed: str = "False"
+
+
+CASES = [
+    Case(
+        "a gang that waits quotes its plan",
+        explain.waiting(NO_ROOM, at(5)),
+        "Waiting",
+        "0 of 4",
+        "",
+        "4 workers needed at once, 2 fit now.",
+    ),
+    Case(
+        "a gang of which nothing is admitted yet",
+        reserving(ROUND1, {"east": "", "west": ""}, at(5)),
+        "Reserving",
+        "0 of 4",
+        "2 east, 2 west",
+        "Reserving quota for workers: 2 east, 2 west.",
+    ),
+    Case(
+        "a gang that waits for one cluster says what that one says",
+        reserving(ROUND1, SHORT, at(5)),
+        "Reserving",
+        "2 of 4",
+        "2 east, 2 west",
+        "Reserving quota for workers: 2 east, 2 west; east: cpu is short.",
+    ),
+    Case(
+        "a placed gang quotes its plan",
+        explain.placed(ROUND1, at(5)),
+        "Placed",
+        "4 of 4",
+        "2 east, 2 west",
+        PLAN,
+        "True",
+    ),
+    Case(
+        "a gang that runs with a share lost is still placed",
+        explain.running(ROUND1, SHORT, {}, at(5)),
+        "Placed",
+        "2 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; the share in east is not admitted now: cpu is short.",
+        "True",
+    ),
+    Case(
+        "a loss without a reason is told without one",
+        explain.running(ROUND1, {"east": ""}, {}, at(5)),
+        "Placed",
+        "2 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; the share in east is not admitted now.",
+        "True",
+    ),
+    Case(
+        "a cluster that cannot be seen is no loss, and is told so",
+        explain.running(ROUND1, {"east": UNSEEN}, {"east": UNSEEN}, at(5)),
+        "Unknown",
+        "2 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; what runs in east is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
+        "Unknown",
+    ),
+    Case(
+        "a lost share beside a cluster that cannot be seen is told apart from it",
+        explain.running(ROUND1, {"east": "cpu is short", "west": UNSEEN}, {"west": UNSEEN, "north": "n"}, at(5)),
+        "Unknown",
+        "0 of 4",
+        "2 east, 2 west",
+        "2 east, 2 west; the share in east is not admitted now: cpu is short; "
+        "what runs in west is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
+        "Unknown",
+    ),
+    Case(
+        "a gang that is withdrawn holds nothing that counts",
+        explain.withdrawing(ROUND1, SHORT, LATE, at(60), at(5)),
+        "Withdrawing",
+        "0 of 4",
+        "2 east, 2 west",
+        "Not admitted within 30s, so every share is given back; east: cpu is short.",
+    ),
+    Case(
+        "a cluster that said nothing is quoted so",
+        explain.withdrawing(ROUND1, {"west": ""}, LATE, at(60), at(5)),
+        "Withdrawing",
+        "0 of 4",
+        "2 east, 2 west",
+        "Not admitted within 30s, so every share is given back; west: its Kueue did not answer.",
+    ),
+    Case(
+        "a gang that ended keeps where it was",
+        explain.ended(ROUND1, at(5)),
+        "Ended",
+        "0",
+        "2 east, 2 west",
+        PLAN,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_status(case: Case) -> None:
+    condition = {
+        "type": "Placed",
+        "status": case.placed,
+        "reason": case.state,
+        "message": case.reason,
+        "lastTransitionTime": stamp(5),
+    }
+    assert {
+        key: value for key, value in case.given.items() if key not in ("withdrawnRound", "placedRound", "blocked")
+    } == {
+        "state": case.state,
+        "workers": case.workers,
+        "where": case.where,
+        "reason": case.reason,
+        "conditions": [condition],
+    }
+
+
+def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
+    status = reserving(ROUND1, {"east": "The ClusterQueue is stopped."}, at(5))
+    assert str(status["reason"]).endswith("The ClusterQueue is stopped.")
+
+
+def test_several_shares_of_one_cluster_are_told_of_once() -> None:
+    single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single=True)
+    place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
+    status = explain.reserving(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
+    assert (status["workers"], status["reason"]) == (
+        "1 of 4",
+        "Reserving quota for workers: 3 east; east: cpu is short.",
+    )
+
+
+def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> None:
+    status = explain.withdrawing(ROUND1, {"east": "cpu is short", "west": ""}, LATE, at(60), at(5))
+    assert status["withdrawnRound"] == 1
+    assert status["blocked"] == [
+        {"cluster": "east", "until": stamp(60), "reason": "did not admit in time: cpu is short"},
+        {"cluster": "west", "until": stamp(60), "reason": "did not admit in time"},
+    ]
+    read = placement({**make_placement(WORK), "status": status})
+    assert read.withdrawing
+    assert [(e.cluster, e.until) for e in read.blocked] == [("east", at(60)), ("west", at(60))]
+
+
+def told(status: explain.Status) -> Placement:
+    return placement({**make_placement(WORK), "status": status})
+
+
+def transition(status: explain.Status) -> object:
+    conditions: Any = status["conditions"]
+    return conditions[0]["lastTransitionTime"]
+
+
+def test_the_time_of_a_condition_is_that_of_its_change() -> None:
+    placed = explain.placed(ROUND1, at(5))
+    lost = explain.running(told(placed), SHORT, {}, at(50))
+    ended = explain.ended(told(lost), at(70))
+    again = explain.ended(told(ended), at(90))
+    assert [transition(status) for status in (placed, lost, ended, again)] == [stamp(5), stamp(5), stamp(70), stamp(70)]
+
+
+def test_what_is_told_already_comes_out_the_same() -> None:
+    """So that the decision sees no difference and writes nothing."""
+    placed, asked = explain.placed(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
+    running = explain.running(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
+    assert explain.placed(told(placed), at(99)) == placed
+    assert reserving(told(asked), SHORT, at(99)) == asked
+    assert explain.running(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
+
+
+def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:
+    shares: dict[str, dict[str, int]] = {"east": {"workers": 2, "gpu": 1}, "west": {"workers": 1}}
+    raw = make_placement(make_workload(groups={"workers": 3, "gpu": 1}), shares=shares)
+    assert explain.where(placement(raw)) == "3 east, 1 west"
+
+
+def test_a_condition_of_somebody_elses_is_not_taken_for_ours() -> None:
+    """Its time is not ours to continue."""
+    raw = make_placement(WORK, conditions=[{"type": "Other", "status": "True", "lastTransitionTime": stamp()}])
+    assert transition(explain.placed(placement(raw), at(5))) == stamp(5)

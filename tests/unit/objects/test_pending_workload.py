@@ -1,0 +1,106 @@
+"""Does a Workload count as one that waits for quota from when on it does, and never when no quota would help it?
+
+What Kueue says is what Kueue 0.19.2 wrote on real clusters.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects.pending_workload import TRIED_IN, UNTRIED, waits_from
+from adapter.objects.unstructured import timestamp
+from tests.unit.builders import START
+
+CAME = START
+LATER = START + timedelta(seconds=40)
+NOW = START + timedelta(seconds=60)
+IN_USE = "insufficient unused quota for cpu in flavor default, 2 more needed"
+TAKEN = f"couldn't assign flavors to pod set main: {IN_USE}"
+NOT_COVERED = "couldn't assign flavors to pod set main: resource ray.io/node-type unavailable in ClusterQueue"
+TOO_MUCH = (
+    "couldn't assign flavors to pod set workers: insufficient quota for cpu in flavor default, previously considered podsets "
+    "requests (0) + current podset request (9) > maximum capacity (8)"
+)
+HELD_UP = "waiting for all admitted workloads to be in PodsReady condition"
+LONG_AGO = START - timedelta(hours=1)
+NO_TOPOLOGY = 'couldn\'t assign flavors to pod set main: topology "default" allows to fit only 1 out of 2 pod(s)'
+
+
+def _pending(
+    message: str = "", reason: str = "Pending", at: datetime = CAME, created: datetime = CAME, **more: Any
+) -> dict[str, Any]:
+    said = {
+        "type": names.QUOTA_RESERVED,
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": timestamp(at),
+    }
+    conditions = [*([said] if message else []), *more.get("conditions", ())]
+    return {
+        "metadata": {
+            "name": "w",
+            "namespace": "n",
+            "creationTimestamp": timestamp(created),
+            **more.get("metadata", {}),
+        },
+        "spec": {"queueName": "q", **more.get("spec", {})},
+        "status": {"conditions": conditions},
+    }
+
+
+def _true(kind: str, at: datetime) -> dict[str, str]:
+    return {"type": kind, "status": "True", "lastTransitionTime": timestamp(at)}
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(_pending(TAKEN), CAME, id="others hold its quota"),
+        pytest.param(_pending(f"{TOO_MUCH}, {IN_USE}"), CAME, id="others hold what one of two flavors has"),
+        pytest.param(_pending(NO_TOPOLOGY), CAME, id="others hold its nodes"),
+        pytest.param(_pending(f"{TAKEN}; {TOO_MUCH}"), None, id="one podset waits, and the other one never fits"),
+        pytest.param(
+            _pending(TOO_MUCH.replace("default", "topology-a")), None, id="a flavor is called like a topology"
+        ),
+        pytest.param(_pending(HELD_UP), CAME, id="others are not ready"),
+        pytest.param(_pending(NOT_COVERED), None, id="the queue has nothing of it"),
+        pytest.param(_pending(TOO_MUCH), None, id="the queue can never give so much"),
+        pytest.param(_pending("Job is on hold", "OnHold"), None, id="it is held back"),
+        pytest.param(_pending("LocalQueue q doesn't exist", "Inadmissible"), None, id="it is in no queue"),
+        pytest.param(_pending(), NOW + TRIED_IN, id="Kueue has not tried it yet, and may never"),
+        pytest.param(_pending(created=LONG_AGO), LONG_AGO + UNTRIED, id="Kueue has said nothing for minutes"),
+        pytest.param(_pending("Workload no longer fits"), NOW + TRIED_IN, id="Kueue says something else"),
+        pytest.param(
+            _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
+            NOW + TRIED_IN,
+            id="it came back after it had given way",
+        ),
+        pytest.param(_pending(TAKEN, spec={"active": False}), None, id="it is out of the queue"),
+        pytest.param(_pending(TAKEN, metadata={"deletionTimestamp": timestamp(LATER)}), None, id="it goes"),
+        pytest.param(_pending(conditions=[_true(names.QUOTA_RESERVED, LATER)]), None, id="it has quota"),
+        pytest.param(_pending(TAKEN, conditions=[_true(names.FINISHED, LATER)]), None, id="it is finished"),
+    ],
+)
+def test_waits_from(raw: dict[str, Any], expected: datetime | None) -> None:
+    assert waits_from(raw, strict=False, now=NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(_pending(), CAME + TRIED_IN, id="it may stand behind another"),
+        pytest.param(
+            _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
+            LATER + TRIED_IN,
+            id="it came back after it had given way",
+        ),
+        pytest.param(_pending(TAKEN), CAME, id="others hold its quota"),
+    ],
+)
+def test_in_a_queue_of_strict_order_nobody_is_tried_behind_the_first(
+    raw: dict[str, Any], expected: datetime | None
+) -> None:
+    assert waits_from(raw, strict=True, now=NOW) == expected

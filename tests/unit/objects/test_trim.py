@@ -1,0 +1,359 @@
+"""What is dropped of an object, nobody reads: every reader says the same of what is left."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter import names
+from adapter.admission import job_validation
+from adapter.gang import start_timeout
+from adapter.gang.orphan_anchors import settled
+from adapter.objects import pod_requests, raycluster, rayjob, trim, worker_pod
+from adapter.objects.references import Reference
+from adapter.objects.reservation import anchor_uid, anchors, reservation
+from adapter.objects.unstructured import controller_uid, is_true, key_of, uid_of
+from adapter.objects.well_formed import odd
+from adapter.objects.workload import workload
+from adapter.quota import node_capacity, preemption
+from adapter.rewrite import copied_objects, rewriter
+from adapter.rewrite.head_address import HeadAddress
+from adapter.shell.clusters import indexes
+from adapter.shell.controller import predicates
+from adapter.shell.observe.reservations import _workers
+from adapter.worker import report, service_endpoints, status_mirror
+from hack.corpus import golden
+from hack.lab.base.paths import REPO
+from tests.unit import builders, stores
+from tests.unit.builders import START, make_condition, make_placement, make_pod
+
+JOBS = [
+    (path.stem, one)
+    for path in sorted((REPO / "tests" / "corpus").glob("*.yaml"))
+    for one in yaml.safe_load_all(path.read_text())
+    if one and one.get("kind") in names.RAY_KINDS
+]
+
+
+def test_there_are_jobs_to_try() -> None:
+    assert len(JOBS) > 10
+
+
+@pytest.mark.parametrize("job", [one for _, one in JOBS], ids=[name for name, _ in JOBS])
+def test_a_job_without_its_templates_is_judged_the_same(job: dict[str, Any]) -> None:
+    kind = job["kind"]
+    left = (trim.ray_job if kind == "RayJob" else trim.ray_cluster)(job)
+    assert job_validation.of_job(kind, left) == job_validation.of_job(kind, job)
+    assert job_validation.waits_for_all(kind, left) == job_validation.waits_for_all(kind, job)
+    groups = {"workers", "small", "large"}
+    assert raycluster.workers(left, groups) == raycluster.workers(job, groups)
+
+
+def test_what_is_long_of_a_job_is_not_kept() -> None:
+    job = stores.make_ray_job(entrypoint="python x.py", runtimeEnvYAML="pip: []", submitterPodTemplate={"spec": {}})
+    job["metadata"]["managedFields"] = [{}]
+    left = trim.ray_job(job)
+    assert "containers" in str(job) and "containers" not in str(left)
+    assert set(left["spec"]) == {"shutdownAfterJobFinishes", "rayClusterSpec"}
+    assert left["metadata"] == {key: value for key, value in job["metadata"].items() if key != "managedFields"}
+    assert "containers" not in str(trim.ray_cluster(stores.make_ray_job(kind="RayCluster")))
+
+
+@pytest.mark.parametrize("spec", [None, {"rayClusterSpec": 5}, {"rayClusterSpec": {"workerGroupSpecs": [5]}}])
+def test_an_odd_job_stays_as_odd_as_it_was(spec: Any) -> None:
+    odd = {"metadata": {"name": "a"}, "spec": spec}
+    assert trim.ray_job(odd) == odd
+
+
+NODE = {
+    "apiVersion": "v1",
+    "metadata": {"name": "n", "uid": "u", "labels": {"zone": "a"}, "annotations": {"long": "x"}, "managedFields": [{}]},
+    "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "providerID": "p"},
+    "status": {
+        "images": [{"names": ["x"]}],
+        "allocatable": {"cpu": "4"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+def test_a_node_without_its_images_is_read_the_same() -> None:
+    left = trim.node(NODE)
+    kept, whole = node_capacity.read([left]), node_capacity.read([NODE])
+    assert (kept.labels, kept.taints, kept.machines) == (whole.labels, whole.taints, whole.machines)
+    assert kept.count == whole.count == 1
+    assert "images" not in left["status"] and "annotations" not in left["metadata"]
+    assert left["metadata"]["uid"] == "u"
+
+
+def test_what_kubectl_notes_down_is_not_kept() -> None:
+    noted = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "ours": "kept"}
+    assert trim.bare({"metadata": {"name": "a", "annotations": noted}})["metadata"]["annotations"] == {"ours": "kept"}
+    plain = {"metadata": {"name": "a", "annotations": {"ours": "kept"}}}
+    assert trim.bare(plain) is plain
+
+
+def test_a_namespace_keeps_its_labels() -> None:
+    left = trim.namespace({"metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"long": "x"}}})
+    assert left["metadata"] == {"name": "a", "labels": {"x": "y"}}
+
+
+# --- what Kueue and the worker clusters write ------------------------------------------------------------------------
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "train-abc-worker-0", "uid": "copy-of-it"}
+TEMPLATE = {
+    "metadata": {"annotations": {names.ZONE_ANNOTATION: "a"}},
+    **stores.make_template("2", nodeSelector={"x": "y"}),
+}
+TOPOLOGY = {"levels": ["kubernetes.io/hostname"], "domains": [{"values": [f"node-{n}"], "count": 1} for n in range(50)]}
+KUEUES = {
+    "reclaimablePods": [{"name": "workers", "count": 1}],
+    "requeueState": {"count": 3, "requeueAt": builders.stamp(9)},
+    "resourceRequests": [{"name": "workers", "resources": {"cpu": "8"}}],
+    "schedulingStats": {"evictions": [{"reason": "Preempted", "count": 1}]},
+    "accumulatedPastExecutionTimeSeconds": 90,
+}
+
+
+def _workload(raw: dict[str, Any], flavors: dict[str, str], *owners: dict[str, Any]) -> dict[str, Any]:
+    """As a cluster with a busy Kueue shows it: with all that nobody here asks about."""
+    given = {"name": "workers", "count": 4, "flavors": flavors, "resourceUsage": {"cpu": "8"}}
+    raw["metadata"] |= {
+        "managedFields": [{"manager": "kueue"}],
+        "resourceVersion": "5",
+        "creationTimestamp": builders.stamp(),
+        "ownerReferences": [*raw["metadata"]["ownerReferences"], *owners],
+    }
+    raw["spec"] |= {"priority": 7, "priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "high"}}
+    raw["spec"]["podSets"] = [
+        {"name": "workers", "count": 4, "template": TEMPLATE, "topologyRequest": {"required": "rack"}}
+    ]
+    raw["status"] |= KUEUES | {
+        "admission": {
+            "clusterQueue": "team-a",
+            "podSetAssignments": [given | {"topologyAssignment": TOPOLOGY}],
+        }
+    }
+    return raw
+
+
+WORKLOADS = {
+    "waits": builders.make_workload(reserved=None),
+    "holds quota": builders.make_workload(message="all is well"),
+    "runs": builders.make_workload(check=names.CHECK_READY, conditions=[names.ADMITTED]),
+    "evicted": builders.make_workload(conditions=[names.EVICTED]),
+    "steps aside": builders.make_workload(active=False, yielded=5, yields=2),
+    "over": builders.make_workload(conditions=[names.FINISHED], deleting=True),
+}
+OF_WORKLOADS: list[Callable[[Any], object]] = [
+    key_of, uid_of, controller_uid, odd, workload, predicates.turn, lambda raw: rayjob.known_priority("high", [raw]),
+    lambda raw: (raw.get("status") or {}).get("admissionChecks"), lambda raw: is_true(raw, names.QUOTA_RESERVED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", range(len(OF_WORKLOADS)))
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_read_the_same(name: str, read: int) -> None:
+    whole = _workload(WORKLOADS[name], {"cpu": "remote"})
+    assert OF_WORKLOADS[read](trim.workload(whole)) == OF_WORKLOADS[read](whole)
+
+
+def test_what_kueue_reckons_for_itself_is_not_kept() -> None:
+    left = trim.workload(_workload(builders.make_workload(), {"cpu": "remote"}))
+    assert set(left["status"]) == {"conditions", "admission", "admissionChecks"}
+    assert "node-" not in str(left) and "managedFields" not in left["metadata"]
+
+
+PLACE = make_placement(builders.make_workload())
+SHARES = {
+    "waits": builders.make_reservation(PLACE, admitted=False, message="no quota", counts={"workers": 4}),
+    "admitted": builders.make_reservation(PLACE, counts={"workers": 4}),
+    "evicted": builders.make_reservation(PLACE, conditions=[names.EVICTED], counts={"workers": 4}),
+    "over": builders.make_reservation(PLACE, conditions=[names.FINISHED], active=False, deleting=True),
+}
+QUEUE = builders.make_cluster_queue(8, preemption={"withinClusterQueue": "LowerPriority"})
+QUEUE["status"] = {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": "8"}]}]}
+OF_SHARES: list[Callable[[Any], object]] = [
+    key_of, uid_of, odd, lambda raw: reservation("east", raw), anchors, anchor_uid, _workers, indexes.by_reserved_workload,
+    lambda raw: predicates.share("east", raw), lambda raw: predicates.standing("east", raw),
+    lambda raw: preemption.relieved([QUEUE], [raw], 9), lambda raw: preemption.relieved([QUEUE], [raw], 7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", range(len(OF_SHARES)))
+@pytest.mark.parametrize("name", SHARES)
+def test_a_share_is_read_the_same(name: str, read: int) -> None:
+    whole = _workload(SHARES[name], {"cpu": "any"}, OWNER)
+    assert OF_SHARES[read](trim.share(whole)) == OF_SHARES[read](whole)
+
+
+def test_a_shares_pods_are_not_kept_as_its_owners() -> None:
+    """Kueue makes each of them one, and writes the whole list anew as each comes."""
+    whole = _workload(builders.make_reservation(PLACE), {}, *({**OWNER, "uid": str(n)} for n in range(5000)))
+    left = trim.share(whole)
+    assert [one["kind"] for one in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
+    assert len(whole["metadata"]["ownerReferences"]) == 5001 and "node-" not in str(left)
+
+
+LOCAL = make_pod(placement="train", slot="east/1/workers/0", dispatched=True)
+LOCAL["spec"]["containers"][0]["restartPolicy"] = "Never"
+READY, STARTS = {"running": {"startedAt": builders.stamp()}}, {"waiting": {"reason": "PodInitializing"}}
+STATUSES: dict[str, dict[str, Any]] = {
+    "new": {},
+    "finds no node": {"phase": "Pending", "conditions": [make_condition("PodScheduled", False, message="0/3 nodes")]},
+    "pulls": {
+        "phase": "Pending",
+        "startTime": builders.stamp(),
+        "conditions": [make_condition("PodScheduled"), make_condition("Ready", False)],
+        "initContainerStatuses": [{"name": "wait", "state": STARTS, "allocatedResourcesStatus": [{"name": "gpu"}]}],
+        "containerStatuses": [{"name": "ray-worker", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
+    },
+    "runs": {
+        "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "10.0.0.1", "qosClass": "Burstable",
+        "startTime": builders.stamp(), "conditions": [make_condition("PodScheduled"), make_condition("Ready", since=30)],
+        "containerStatuses": [{"name": "ray-worker", "state": READY, "ready": True}],
+    },
+    "failed": {
+        "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory",
+        "conditions": [make_condition("DisruptionTarget", message="preempted")],
+        "containerStatuses": [{"name": "ray-worker", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}],
+    },
+}  # fmt: skip
+LATER = START + timedelta(hours=1)
+HEAD, MOVED = HeadAddress.of(LOCAL, "10.9.9.9"), Reference("Secret", "s")
+HELD = reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets": [
+    {"name": "workers", "count": 1, "template": stores.make_template("10m")},
+]}})  # fmt: skip
+OF_COPIES: list[Callable[[Any], object]] = [
+    key_of, uid_of, odd, anchor_uid, worker_pod.slot_of, worker_pod.leaving, worker_pod.ended, lambda raw: worker_pod.gone(raw, LATER),
+    indexes.by_placement, predicates.stand, start_timeout.started, start_timeout._stuck_at, lambda raw: start_timeout._since(raw, START),
+    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble(raw, "east"),
+    lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirrored(None, LOCAL, raw, "east", START),
+    lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
+    lambda raw: HEAD.moved_from(raw, mirrored=True), lambda raw: HEAD.moved_from(raw, mirrored=False),
+    lambda raw: copied_objects.copy(MOVED, {"data": {}}, raw),
+    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, "east/1/workers/0", "east"),
+]  # fmt: skip
+COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
+
+
+@pytest.mark.parametrize("read", range(len(OF_COPIES)))
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_copy_is_read_the_same(status: str, read: int) -> None:
+    assert COPIES
+    for path in COPIES:
+        whole = golden.read(path)
+        whole["metadata"] |= {
+            "uid": "u",
+            "resourceVersion": "7",
+            "creationTimestamp": builders.stamp(),
+            "managedFields": [{}],
+        }
+        whole["spec"]["nodeName"], whole["status"] = "node-1", STATUSES[status]
+        if status == "failed":
+            whole["metadata"]["deletionTimestamp"] = builders.stamp(9)
+        assert OF_COPIES[read](trim.copy(whole)) == OF_COPIES[read](whole), path
+
+
+def test_what_we_made_ourselves_of_a_copy_is_not_kept() -> None:
+    whole = yaml.safe_load(COPIES[0].read_text())
+    whole["metadata"]["annotations"]["tools.example.com/trace"] = "x" * 1000
+    left = trim.copy(whole)
+    assert not {"command", "env", "image", "volumes"} & _fields(left["spec"])
+    assert not any(key.startswith("tools") for key in left["metadata"]["annotations"])
+    assert left["metadata"]["annotations"][names.SLOT_ANNOTATION]
+
+
+def _fields(found: Any) -> set[str]:
+    """The names of all fields, however deep they are."""
+    inside = found if isinstance(found, list) else found.values() if isinstance(found, dict) else ()
+    return set(found if isinstance(found, dict) else ()).union(*map(_fields, inside))
+
+
+def test_a_copy_that_asks_for_more_than_is_held_still_shows_it() -> None:
+    """A sidecar, an init container that stays, and the overhead of a runtime class."""
+    cpu = {"resources": {"requests": {"cpu": "1"}}}
+    spec = {"containers": [cpu, cpu], "initContainers": [{**cpu, "restartPolicy": "Always"}], "overhead": {"cpu": "1"}}
+    left = trim.copy({"metadata": {"name": "a"}, "spec": spec})
+    assert pod_requests.pod_requests(left["spec"])["cpu"] == 4000
+
+
+# --- a worker pod of the manager, once its copy was seen -------------------------------------------------------------
+
+RUNS = STATUSES["runs"]
+TOLD = make_condition(names.DISPATCHED_CONDITION)
+SERVE = builders.make_service("serve")
+OF_WORKERS: list[Callable[[Any], object]] = [
+    key_of, uid_of, controller_uid, odd, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of, worker_pod.group_of,
+    worker_pod.leaving, worker_pod.ended, worker_pod.dispatched, worker_pod.in_place, worker_pod.unheld, worker_pod.waits_for_quota,
+    predicates.stand, predicates.endpoint, predicates.backend, predicates.head,
+    lambda raw: worker_pod.wants_slot(raw, {}), lambda raw: HeadAddress.of(raw, "10.9.9.9"), lambda raw: HeadAddress.of(raw, "").service,
+    rewriter.referred, lambda raw: service_endpoints._target({"targetPort": "metrics"}, "TCP", raw),
+    lambda raw: status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
+    lambda raw: status_mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),
+    lambda raw: [status_mirror.status_patch(raw, {"metadata": {}, "status": status}, "east") for status in STATUSES.values()],
+    lambda raw: report.gone(raw, "east", START) and None,
+]  # fmt: skip
+WORKERS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
+
+
+@pytest.mark.parametrize("read", range(len(OF_WORKERS)))
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -> None:
+    assert len(WORKERS) > 10
+    said = STATUSES[status]
+    for path in WORKERS:
+        whole = golden.read(path) | {"status": {**said, "conditions": [*said.get("conditions", ()), TOLD]}}
+        assert OF_WORKERS[read](trim.worker(whole)) == OF_WORKERS[read](whole), path
+
+
+def test_of_a_worker_whose_copy_was_seen_is_not_kept_what_a_copy_is_made_of() -> None:
+    whole = golden.read(WORKERS[0])
+    assert trim.worker(whole)["spec"] == whole["spec"], "it is yet to be made"
+    whole["status"]["conditions"].append(TOLD)
+    assert not {"command", "args", "image", "livenessProbe", "affinity"} & _fields(trim.worker(whole)["spec"])
+
+
+ANCHOR = {
+    "metadata": builders.make_meta(
+        "train-1",
+        creationTimestamp=builders.stamp(),
+        labels={names.CLUSTER_LABEL: "east"},
+        annotations={names.WORKLOAD_ANNOTATION: "rayjob-train"},
+    ),
+    "data": {"large": "x" * 1000},
+}
+
+
+def test_of_an_anchor_its_frame_is_enough() -> None:
+    left = trim.frame(ANCHOR)
+    assert "data" not in left
+    for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: settled(raw, LATER)):
+        assert read(left) == read(ANCHOR)
+    assert trim.frame(5) == 5 and trim.frame({}) == {"metadata": {}}
+
+
+@pytest.mark.parametrize("slims", [trim.workload, trim.share, trim.copy, trim.worker])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"spec": None, "status": None},
+        {"spec": {"podSets": 5}, "status": {"admission": 5}},
+        {"spec": {"podSets": [5]}, "status": {"admission": {"podSetAssignments": 5}}},
+        {"status": {"admission": {"podSetAssignments": [5]}}},
+    ],
+)
+def test_what_is_odd_stays_odd_and_breaks_nothing(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
+    whole = {"metadata": {"name": "a", "ownerReferences": None, "annotations": None}, **part}
+    left = slims(whole)
+    for read in (workload, lambda raw: reservation("east", raw)):
+        assert slims is trim.copy or _outcome(read, left) == _outcome(read, whole)
+
+
+def _outcome(read: Callable[[Any], object], raw: Any) -> object:
+    try:
+        return read(raw)
+    except (AttributeError, TypeError) as error:
+        return type(error)

@@ -1,0 +1,99 @@
+"""What every API server writes is an object, and what none writes is a sentence."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.objects import unstructured as objects
+from adapter.objects.well_formed import odd
+
+WHOLE: dict[str, Any] = {
+    "metadata": {
+        "name": "a",
+        "namespace": "demo",
+        "uid": "u",
+        "resourceVersion": "5",
+        "creationTimestamp": None,
+        "labels": {"a": "b"},
+        "annotations": {},
+        "ownerReferences": [{"kind": "Job", "name": "j", "uid": "u"}],
+    },
+    "spec": {"anything": [1]},
+    "status": {"conditions": [{"type": "Ready"}]},
+}
+
+
+@pytest.mark.parametrize("whole", [WHOLE, {"metadata": {"name": "a"}}, {"metadata": {"name": "a", "labels": None}}])
+def test_an_object_is_one(whole: object) -> None:
+    assert odd(whole) == ""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        ({"name": 5}, "its metadata.name is no text, or empty"),
+        ({"name": ""}, "its metadata.name is no text, or empty"),
+        ({"namespace": ["demo"]}, "its metadata.namespace is not text"),
+        ({"uid": {"a": 1}}, "its metadata.uid is not text"),
+        ({"resourceVersion": 5}, "its metadata.resourceVersion is not text"),
+        ({"deletionTimestamp": 5}, "its metadata.deletionTimestamp is not text"),
+        ({"labels": ["a"]}, "its metadata.labels is not texts by name"),
+        ({"labels": {"a": None}}, "its metadata.labels is not texts by name"),
+        ({"annotations": {"a": {}}}, "its metadata.annotations is not texts by name"),
+        ({"ownerReferences": {"uid": "u"}}, "its metadata.ownerReferences is not a list of references"),
+        ({"ownerReferences": ["u"]}, "its metadata.ownerReferences is not a list of references"),
+        ({"ownerReferences": [{"uid": ["u"]}]}, "its metadata.ownerReferences is not a list of references"),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_named(metadata: dict[str, Any], why: str) -> None:
+    assert odd({**WHOLE, "metadata": WHOLE["metadata"] | metadata}) == why
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (None, "it is no JSON object"),
+        ([], "it is no JSON object"),
+        ({}, "its metadata is no JSON object"),
+        (WHOLE | {"metadata": "a"}, "its metadata is no JSON object"),
+        (WHOLE | {"spec": []}, "its spec is no JSON object"),
+        (WHOLE | {"status": "Ready"}, "its status is no JSON object"),
+        (WHOLE | {"status": {"conditions": {"type": "Ready"}}}, "its status.conditions is not a list of JSON objects"),
+        (WHOLE | {"status": {"conditions": ["Ready"]}}, "its status.conditions is not a list of JSON objects"),
+    ],
+)
+def test_a_part_of_a_wrong_type_is_named(found: object, why: str) -> None:
+    assert odd(found) == why
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+]
+
+
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), ANYTHING),
+    st.dictionaries(st.sampled_from(["spec", "status"]), ANYTHING),
+)
+def test_whatever_is_an_object_can_be_read(metadata: dict[str, Any], rest: dict[str, Any]) -> None:
+    found = {"metadata": {"name": "a"} | metadata, **rest}
+    if odd(found):
+        return
+    assert all(isinstance(one, str) for one in (*objects.key_of(found), objects.uid_of(found)))
+    assert isinstance(objects.label(found, "a") + objects.annotation(found, "a") + objects.controller_uid(found), str)
+    objects.is_true(found, "Ready")
+    objects.true_since(found, "Ready")

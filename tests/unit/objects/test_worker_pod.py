@@ -1,0 +1,138 @@
+"""Which slot a pod came with, which pull secrets its template names, and when a worker does its part: ready, or of a service and running."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.objects.placement import placement
+from adapter.objects.worker_pod import (
+    in_place,
+    is_preassigned,
+    is_slot,
+    listed,
+    pull_secrets,
+    slot_of,
+    slots,
+    without_slot,
+)
+from adapter.objects.workload import PodSet, workload
+from tests.unit.builders import make_condition, make_placement, make_pod, make_workload
+
+Raw = dict[str, Any]
+OURS, THEIRS = {"name": "ours"}, {"name": "theirs"}
+
+
+def podset(name: str, *secrets: Raw) -> PodSet:
+    return PodSet(name, 1, {"spec": {"imagePullSecrets": list(secrets)} if secrets else {}}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("podsets", "want"),
+    [
+        pytest.param([], (), id="nothing is known of its group"),
+        pytest.param([podset("workers")], (), id="its template names none"),
+        pytest.param([podset("workers", OURS, THEIRS)], (OURS, THEIRS), id="all, in their order"),
+        pytest.param([podset("head", THEIRS), podset("workers", OURS)], (OURS,), id="not those of another group"),
+    ],
+)
+def test_which_pull_secrets_a_template_names(podsets: list[PodSet], want: tuple[Raw, ...]) -> None:
+    pod = make_pod(group="Workers")
+    pod["spec"]["imagePullSecrets"] = [{"name": "of-its-account"}]
+    assert pull_secrets(pod, replace(workload(make_workload()), podsets=tuple(podsets))) == want
+
+
+RUNS: Raw = {"running": {}}
+WAITS, OVER = {"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 1}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "ready", "states", "want"),
+    [
+        pytest.param({}, True, (), True, id="ready"),
+        pytest.param({}, False, (RUNS,), False, id="of a job, and not ready"),
+        pytest.param({names.RAY_SERVE_LABEL: "true"}, True, (), True, id="of a service, and ready"),
+        pytest.param({names.RAY_SERVE_LABEL: "true"}, False, (RUNS, RUNS), True, id="of a service, and all of it runs"),
+        pytest.param({names.RAY_SERVE_LABEL: "true"}, False, (RUNS, WAITS), False, id="but for a sidecar"),
+        pytest.param({names.RAY_SERVE_LABEL: "true"}, False, (OVER,), False, id="it has ended"),
+        pytest.param({names.RAY_SERVE_LABEL: "true"}, False, (), False, id="nothing of it began"),
+        pytest.param({names.RAY_SERVE_LABEL: "false"}, False, (RUNS,), False, id="it serves not"),
+        pytest.param({names.RAY_SERVE_LABEL: "true", names.RAY_NODE_TYPE_LABEL: names.HEAD}, False, (RUNS,), False, id="a head"),
+    ],
+)  # fmt: skip
+def test_when_a_worker_does_its_part(labels: dict[str, str], ready: bool, states: tuple[Raw, ...], want: bool) -> None:
+    pod = make_pod()
+    pod["metadata"]["labels"] |= labels
+    pod["status"]["conditions"] = [make_condition("Ready", ready)]
+    pod["status"]["containerStatuses"] = [{"name": f"c{index}", "state": state} for index, state in enumerate(states)]
+    assert in_place(pod) is want
+
+
+LISTED = "east/1/role-workers/2 west/1/role-workers/2"
+SPREAD = st.dictionaries(
+    st.sampled_from(["east", "west", "north"]), st.dictionaries(st.sampled_from(["workers", "gpu"]), st.integers(0, 4))
+)
+
+
+@given(SPREAD, st.sampled_from(["workers", "gpu"]))
+def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
+    spread: dict[str, dict[str, int]], group: str
+) -> None:
+    place = placement(make_placement(make_workload(), shares=spread))
+    wanted = list(slots(place, make_pod(group=group)))
+    pods = [make_pod(group=group, index=str(index), listed=listed(place, group)) for index in range(len(wanted) + 1)]
+    assert [slot_of(pod) for pod in pods] == [*wanted, ""], "and one too many comes with none"
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param({"index": "0", "listed": LISTED}, "east/1/role-workers/0", id="the first"),
+        pytest.param({"index": "3", "listed": LISTED}, "west/1/role-workers/1", id="the last"),
+        pytest.param({"index": "4", "listed": LISTED}, "", id="one more than there are"),
+        pytest.param({"index": "", "listed": LISTED}, "", id="KubeRay gives no numbers"),
+        pytest.param({"index": "3", "listed": ""}, "", id="nothing is listed"),
+        pytest.param({"index": "3", "listed": LISTED, "slot": "north/2/role-workers/7"}, "north/2/role-workers/7", id="another one was written"),
+        pytest.param({"index": "-1", "listed": LISTED}, "", id="no number"),
+        pytest.param({"index": "9" * 5000, "listed": LISTED}, "", id="a number that nobody may read"),
+        pytest.param({"index": "\u0663", "listed": LISTED}, "", id="a number in another script"),
+        pytest.param({"index": "0", "listed": "east/1/role-workers/" + "9" * 5000}, "", id="a count that nobody may read"),
+        pytest.param({"index": "0", "listed": "east/1/role-workers/x"}, "", id="no count"),
+        pytest.param({"index": "0", "listed": "east"}, "", id="no slots"),
+        pytest.param({"index": "1", "listed": "east/1/role-workers/1  " * 500}, "", id="longer than any of ours"),
+        pytest.param({"index": "0", "listed": "7"}, "/0", id="a cluster without a name: none has such a share"),
+    ],
+)  # fmt: skip
+def test_which_slot_a_pod_came_with(pod: Raw, want: str) -> None:
+    assert slot_of(make_pod(**pod)) == want
+    assert is_preassigned(make_pod(**pod)) is (bool(want) and "slot" not in pod)
+
+
+def test_a_pod_without_its_slot_is_the_same_pod() -> None:
+    pod = make_pod(index="0", listed=LISTED)
+    assert slot_of(without_slot(pod)) == ""
+    assert without_slot(pod)["metadata"] | {"annotations": pod["metadata"]["annotations"]} == pod["metadata"]
+
+
+@given(st.text(max_size=30), st.text("east/1rolwks-0 9", max_size=60))
+def test_what_is_written_by_hand_breaks_nothing_and_makes_no_slot(index: str, forged: str) -> None:
+    """Whoever edits a template may list what he likes: it is a slot of the plan or none."""
+    place = placement(make_placement(make_workload()))
+    pod = make_pod(index=index, listed=forged)
+    assert is_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(slots(place, pod)))
+
+
+@pytest.mark.parametrize(("shares", "lists"), [(20, True), (21, False)])
+def test_a_gang_in_many_pieces_has_its_slots_written_one_by_one(shares: int, lists: bool) -> None:
+    """What a template lists stands in each of its pods."""
+    place = placement(make_placement(make_workload(), shares={f"c{n}": {"workers": 1} for n in range(shares)}))
+    assert bool(listed(place, "workers")) is lists
+    assert not listed(place, "gpu")
+
+
+def test_nor_does_one_with_names_of_any_length() -> None:
+    place = placement(make_placement(make_workload(), shares={f"{n}{'c' * 250}": {"workers": 1} for n in range(18)}))
+    assert not listed(place, "workers")

@@ -1,0 +1,123 @@
+"""Which cluster takes part, and what is deducted from what it shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from adapter.objects.placement import GroupShare, Share, placement
+from adapter.objects.specs import worker_cluster
+from adapter.planning import capacity
+from adapter.planning.capacity import STATUS_LAG, Held
+from adapter.planning.offers import Offers
+from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.quota import tree
+from tests.unit.builders import (
+    NAMESPACE,
+    QUEUE,
+    START,
+    at,
+    make_cluster_queue,
+    make_flavor,
+    make_placement,
+    make_worker_cluster,
+    make_workload,
+)
+
+SILENT = "it cannot be seen"
+DEAF = "heads cannot be mirrored there"
+
+
+@pytest.mark.parametrize(
+    ("silent", "spec", "unmirrored", "want"),
+    [
+        pytest.param("", {}, "", "", id="it takes part"),
+        pytest.param("", None, "", "there is no WorkerCluster east; create it", id="nobody registered it"),
+        pytest.param(SILENT, None, "", SILENT, id="it is not connected"),
+        pytest.param(SILENT, {}, DEAF, SILENT, id="it is silent"),
+        pytest.param(SILENT, {"cordoned": True}, "", "it is cordoned", id="an admin's word comes first"),
+        pytest.param("", {"cordoned": True, "draining": True}, "", "it is draining", id="and of two the stronger"),
+        pytest.param("", {}, DEAF, DEAF, id="no head is found there"),
+    ],
+)
+def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
+    found = None if spec is None else worker_cluster(make_worker_cluster(**spec))
+    assert capacity.problem("east", silent, found, unmirrored) == want
+
+
+@pytest.mark.parametrize(
+    ("held", "now", "want"),
+    [
+        pytest.param(None, at(9), False, id="nothing stands there"),
+        pytest.param(Held(None, 1, 9), at(9), False, id="it holds no quota"),
+        pytest.param(Held(START, 7, 6), at(1), False, id="the queue was written before it"),
+        pytest.param(Held(START, 7, 7), at(1), False, id="not after it"),
+        pytest.param(Held(START, 7, 8), at(1), True, id="after it"),
+        pytest.param(Held(START, 7, 6), START + STATUS_LAG, True, id="it has had the time"),
+        pytest.param(Held(at(2), 7, 6), START, False, id="a clock that is a little ahead"),
+        pytest.param(Held(at(600), 7, 6), START, True, id="a clock that is wrong"),
+    ],
+)
+def test_counted(held: Held | None, now: datetime, want: bool) -> None:
+    assert capacity.counted(held, now) is want
+    share = Share("east", ())
+    assert capacity.uncounted([(share, held)], now) == ([] if want else [share])
+
+
+@pytest.mark.parametrize(
+    ("shares", "want"),
+    [
+        pytest.param([], None, id="nothing is deducted"),
+        pytest.param([None, Held(None, 1, 1)], None, id="nobody knows when"),
+        pytest.param([Held(START, 7, 8), Held(at(-9), 7, 6)], None, id="all are counted"),
+        pytest.param([Held(START, 7, 6), Held(at(-1), 7, 6)], START + STATUS_LAG, id="the last one"),
+    ],
+)
+def test_settles(shares: Sequence[Held | None], want: datetime | None) -> None:
+    assert capacity.settles(shares, at(1)) == want
+
+
+PLACE = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
+
+
+def test_a_round_that_is_withdrawn_promises_nothing() -> None:
+    assert capacity.promised(PLACE) == PLACE.shares
+    assert capacity.promised(replace(PLACE, withdrawn_round=2)) == ()
+
+
+def test_what_earlier_rounds_left_in_place_stays_promised_while_a_round_is_withdrawn() -> None:
+    """A single worker's share of a plan before may be on its way still, and others would be promised its room."""
+    coming = replace(PLACE.shares[0], round=1, single=True)
+    place = replace(PLACE, shares=(coming, *PLACE.shares), withdrawn_round=2)
+    assert capacity.promised(place) == (coming,)
+
+
+GROUP = Group("workers", "role-workers", 9, {}, {"cpu": 1000, "pods": 1})
+REQUEST = Request(NAMESPACE, QUEUE, (GROUP,))
+
+
+def cluster(name: str, cores: int) -> Candidate:
+    found = tree.build([make_cluster_queue(cores)], [], [make_flavor()])
+    return Candidate(name, "", found, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def room(one: Candidate) -> int:
+    offers = Offers(REQUEST)
+    return offers.of(one, offers.line(one), GROUP).total
+
+
+def test_what_is_left() -> None:
+    two = Share("east", (GroupShare("workers", "role-workers", 2),))
+    owed = [(REQUEST, [two]), (REQUEST, [two, replace(two, cluster="west")]), (REQUEST, [])]
+    fleet = [cluster("east", 9), cluster("west", 9), cluster("north", 9)]
+    assert [room(one) for one in capacity.left(fleet, {}, owed)] == [5, 7, 9]
+    other = {"west": cluster("west", 4).tree}
+    assert [room(one) for one in capacity.left(fleet, other, owed)] == [5, 2, 9]
+    assert [room(one) for one in fleet] == [9, 9, 9], "the stores' own figures stand"
+
+
+def test_a_cluster_that_takes_no_part_is_not_looked_at() -> None:
+    absent = capacity.absent("east", "it is cordoned")
+    assert (absent.problem, dict(absent.queues), dict(absent.namespaces)) == ("it is cordoned", {}, {})

@@ -1,0 +1,27 @@
+"""What workers cost: by the units that people think in, and nothing where nobody named a price."""
+
+from decimal import Decimal
+
+import pytest
+
+from adapter.objects.pod_requests import Resources
+from adapter.planning import plan_document
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("prices", "workers", "want"),
+    [
+        ({}, [({"cpu": 1000}, 1)], None),
+        ({"cpu": "0.04"}, [({"cpu": 500, "memory": GIB}, 4)], "0.08"),
+        ({"memory": "0.005"}, [({"memory": 3 * GIB // 2}, 2)], "0.015"),
+        ({"nvidia.com/gpu": "2.10", "cpu": "0"}, [({"cpu": 8000, "nvidia.com/gpu": 2}, 3)], "12.60"),
+        ({"cpu": "1"}, [({"cpu": 1000}, 2), ({"cpu": 2000}, 1)], "4.00"),
+        ({"nvidia.com/gpu": "2"}, [({"cpu": 1000}, 2)], "0.00"),
+        ({"cpu": "999999999.999999999"}, [({"cpu": 1000}, 1)], "1000000000.00"),
+    ],
+)
+def test_per_hour(prices: dict[str, str], workers: list[tuple[Resources, int]], want: str | None) -> None:
+    found = plan_document.per_hour({name: Decimal(text) for name, text in prices.items()}, workers)
+    assert (None if found is None else plan_document.as_money(found)) == want

@@ -1,0 +1,59 @@
+"""Which figures stand beside a plan: the scarcest resource of all groups, and every flavor of what is asked for."""
+
+from typing import Any
+
+from adapter.planning import plan_document
+from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.quota.tree import build
+from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
+
+Raw = dict[str, Any]
+CPU: Raw = {"cpu": 1000, "pods": 1}
+GPU: Raw = {"cpu": 1000, "gpu": 2, "pods": 1}
+
+
+def _candidate(problem: str = "", **spec: Any) -> Candidate:
+    """A queue with cpu in two flavors, of which the first is full, and GPUs in a third."""
+
+    def flavor(name: str, resource: str, amount: int) -> Raw:
+        return {"name": name, "resources": [{"name": resource, "nominalQuota": str(amount)}]}
+
+    groups = [
+        {"coveredResources": ["cpu"], "flavors": [flavor("old", "cpu", 4), flavor("new", "cpu", 8)]},
+        {"coveredResources": ["gpu"], "flavors": [flavor("a100", "gpu", 5)]},
+    ]
+    used = [{"name": "old", "resources": [{"name": "cpu", "total": "4"}]}]
+    queue = {
+        "metadata": {"name": "team-a"},
+        "spec": {"namespaceSelector": {}, "resourceGroups": groups, **spec},
+        "status": {"flavorsReservation": used},
+    }
+    tree = build([queue], [], [make_flavor(name) for name in ("old", "new", "a100")])
+    return Candidate("east", problem, tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
+
+
+def _request(*asks: Raw) -> Request:
+    return Request(NAMESPACE, QUEUE, tuple(Group(f"g{n}", f"r{n}", 2, {}, ask) for n, ask in enumerate(asks)))
+
+
+def test_every_flavor_of_what_is_asked_for_has_a_row() -> None:
+    found = plan_document.rows(_request(CPU), _candidate())
+    assert [(row.flavor, row.resource, row.nominal, row.used, row.free, row.ever) for row in found] == [
+        ("old", "cpu", 4000, 4000, 0, 4000),
+        ("new", "cpu", 8000, 0, 8000, 8000),
+    ]
+    assert {row.resource for row in plan_document.rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
+
+
+def test_the_scarcest_is_what_ends_first_in_any_group() -> None:
+    """Eight cores hold eight workers, five GPUs two."""
+    found = plan_document.scarcest(_request(CPU, GPU), _candidate())
+    assert found and (found.flavor, found.resource, found.free) == ("a100", "gpu", 5)
+    found = plan_document.scarcest(_request(CPU), _candidate())
+    assert found and (found.flavor, found.resource, found.free) == ("new", "cpu", 8000)
+
+
+def test_a_closed_cluster_has_no_figures() -> None:
+    for one in (_candidate("it is cordoned"), _candidate(stopPolicy="Hold")):
+        assert plan_document.rows(_request(CPU), one) == []
+        assert plan_document.scarcest(_request(CPU), one) is None

@@ -1,0 +1,206 @@
+"""A copy has a name that nobody else's object has, the share's origin and owner, and of its source only what pods read."""
+
+import pytest
+
+from adapter import names
+from adapter.objects.references import Reference
+from adapter.objects.workload import PodSet
+from adapter.rewrite import copied_objects
+from adapter.rewrite.copied_objects import (
+    FORBIDDEN,
+    MISSING,
+    MOST_BYTES,
+    MOST_OBJECTS,
+    Source,
+    absent,
+    absent_of_groups,
+    refusal,
+    refusal_of_groups,
+    too_much,
+)
+
+TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
+POD = {
+    "metadata": {
+        "name": "worker",
+        "namespace": "demo",
+        "labels": {
+            names.MANAGER_LABEL: "mgr",
+            names.WORKLOAD_UID_LABEL: "w",
+            names.PLACEMENT_LABEL: "p",
+            names.CLUSTER_LABEL: "east",
+            names.POD_UID_LABEL: "u",
+            names.QUEUE_LABEL: "ray",
+        },
+        "annotations": {names.WORKLOAD_ANNOTATION: "train", names.ROUND_ANNOTATION: "2", names.SLOT_ANNOTATION: "s"},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}],
+    }
+}
+
+
+def test_the_copy_of_a_secret() -> None:
+    source = {
+        "metadata": {
+            "name": "token",
+            "uid": "x",
+            "labels": {"team": "a"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "dmFsdWU="},
+        },
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {"k": "dmFsdWU="},
+        "immutable": True,
+    }
+    assert copied_objects.copy(TOKEN, source, POD) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": copied_objects.name(TOKEN, "anchor"),
+            "namespace": "demo",
+            "labels": {
+                "rayspan.dev/manager": "mgr",
+                "rayspan.dev/workload-uid": "w",
+                "rayspan.dev/placement": "p",
+                "rayspan.dev/cluster": "east",
+                "rayspan.dev/copy": "true",
+            },
+            "annotations": {
+                "rayspan.dev/workload": "train",
+                "rayspan.dev/round": "2",
+                "rayspan.dev/copy-of": "Secret token",
+            },
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "p-2", "uid": "anchor"}],
+        },
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {"k": "dmFsdWU="},
+    }
+
+
+def test_the_copy_of_a_config_map_has_all_its_data() -> None:
+    made = copied_objects.copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD)
+    assert (made["data"], made["binaryData"], made["kind"]) == ({"a": "1"}, {"b": "AA=="}, "ConfigMap")
+
+
+def test_each_share_and_each_source_has_a_copy_of_its_own() -> None:
+    every = [
+        copied_objects.name(one, uid) for one in (TOKEN, CODE, Reference("ConfigMap", "token")) for uid in ("a", "b")
+    ]
+    assert len(set(every)) == 6
+    assert all(len(one) <= 63 and one.startswith("rayspan-") for one in every)
+    assert copied_objects.name(TOKEN, "a") == every[0], "the same again: what stands there is an earlier try"
+
+
+@pytest.mark.parametrize(
+    ("raw", "size"),
+    [
+        ({"kind": "Secret", "data": {"k": "dmFsdWVz", "l": "dg=="}, "type": "Opaque"}, 7),
+        ({"kind": "ConfigMap", "data": {"k": "añb"}}, 4),
+        ({"kind": "ConfigMap", "binaryData": {"k": "dmFsdWVz"}}, 6),
+        ({"kind": "Secret"}, 0),
+    ],
+)
+def test_the_size_of_a_source(raw: dict[str, object], size: int) -> None:
+    assert copied_objects.source(raw) == Source("Found", str(raw.get("type") or ""), size)
+
+
+NEEDED, SPARED = {TOKEN: "spec.volumes[v].secret"}, {TOKEN: ""}
+ACCOUNT = Source("Found", "kubernetes.io/service-account-token")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        (NEEDED, Source("Found", "Opaque", 5), ""),
+        (NEEDED, MISSING, ""),
+        (NEEDED, None, ""),
+        (NEEDED, FORBIDDEN, ""),
+        (
+            NEEDED,
+            ACCOUNT,
+            "spec.volumes[v].secret is Secret token of type kubernetes.io/service-account-token: the token's issuer is the "
+            "manager, which the other cluster does not trust; use a credential of another kind",
+        ),
+        (
+            SPARED,
+            ACCOUNT,
+            "Secret token of type kubernetes.io/service-account-token: the token's issuer is the "
+            "manager, which the other cluster does not trust; use a credential of another kind",
+        ),
+    ],
+)
+def test_what_is_never_copied(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
+    assert refusal(wanted, {TOKEN: found} if found else {}) == said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "said"),
+    [
+        (NEEDED, MISSING, "spec.volumes[v].secret is Secret token, which does not exist in namespace demo; create it, and the job goes on"),
+        (SPARED, MISSING, ""),
+        (NEEDED, FORBIDDEN, "spec.volumes[v].secret is Secret token, which the controller may not read in namespace demo; bind ClusterRole "
+         "rayspan-copies to ServiceAccount rayspan-controller of namespace rayspan-system there, and the job goes on"),
+        (SPARED, FORBIDDEN, ""),
+        (NEEDED, Source("Found"), ""),
+        (NEEDED, None, ""),
+    ],
+)  # fmt: skip
+def test_what_may_still_come(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
+    assert absent("demo", wanted, {TOKEN: found} if found else {}) == said
+
+
+@pytest.mark.parametrize("field", ["", "spec.volumes[v].secret"])
+def test_what_can_be_no_name_is_refused_at_the_check(field: str) -> None:
+    said = refusal({Reference("Secret", "../../other/secrets/x"): field}, {})
+    told = "Secret '../../other/secrets/x', which is no name that an object can have; put its name there"
+    assert said == (f"{field} is {told}" if field else told)
+    assert refusal({Reference("ConfigMap", "kube-root-ca.crt"): field}, {}) == ""
+    assert refusal({Reference("ConfigMap", "a" * 254): field}, {})
+
+
+def test_a_job_may_refer_to_so_many_and_no_more() -> None:
+    many = {Reference("Secret", f"s{number}"): Source("Found") for number in range(MOST_OBJECTS + 1)}
+    assert too_much(list(many)[1:], many) == ""
+    assert too_much(many, many) == (
+        "its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 are copied to worker clusters; put several "
+        "values into one"
+    )
+
+
+def test_a_job_may_have_so_much_copied_and_no_more() -> None:
+    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES - 1)}) == ""
+    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES)}) == (
+        "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker clusters; put "
+        "large files, such as ConfigMap code with 4.0 MiB, into the image or object storage"
+    )
+
+
+# --- worker groups together ------------------------------------------------------------------------------------------
+
+CONFIG, OTHER = Reference("ConfigMap", "settings"), Reference("ConfigMap", "other")
+BAD_TYPE = "kubernetes.io/service-account-token"
+
+
+def group(name: str, *references: Reference) -> PodSet:
+    sources = [{"secretRef" if one.kind == "Secret" else "configMapRef": {"name": one.name}} for one in references]
+    return PodSet(name, 1, {"spec": {"containers": [{"name": "ray", "envFrom": sources}]}}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("groups", "known", "refused", "missing"),
+    [
+        pytest.param([], {}, "", "", id="no worker group"),
+        pytest.param([group("a", CONFIG)], {CONFIG: Source("Found")}, "", "", id="all is there"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: Source("Found"), OTHER: MISSING}, "", "worker group b: ",
+                     id="one of another group is missing"),
+        pytest.param([group("a", CONFIG), group("b", TOKEN)], {CONFIG: Source("Found"), TOKEN: Source("Found", type=BAD_TYPE)}, "worker group b: ", "",
+                     id="one can never be copied"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)],
+                     {CONFIG: Source("Found", size=MOST_BYTES), OTHER: Source("Found", size=1)}, "the ", "", id="all together are too much"),
+    ],
+)  # fmt: skip
+def test_what_keeps_worker_groups_from_their_copies(
+    groups: list[PodSet], known: dict[Reference, Source], refused: str, missing: str
+) -> None:
+    told = refusal_of_groups(groups, known)
+    assert told.startswith(refused) and bool(told) is bool(refused)
+    lacking = absent_of_groups("demo", groups, known)
+    assert lacking.startswith(missing) and bool(lacking) is bool(missing)

@@ -1,0 +1,272 @@
+"""A share is one anchored group Workload that asks at least what its pods will ask, and it has the same bytes each time."""
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import names
+from adapter.objects import specs
+from adapter.objects.pod_requests import pod_requests
+from adapter.rewrite import group_workload
+from adapter.rewrite.head_address import HeadAddress
+from adapter.rewrite.rewriter import remote_pod
+from adapter.rewrite.target import Target
+from hack.corpus import golden, reduce, samples
+from hack.lab.base.paths import REPO
+from tests.unit.builders import make_worker_cluster
+
+Raw = dict[str, Any]
+TARGET = Target(
+    cluster="east",
+    zone="us-east-1a",
+    queue="team-a",
+    manager="mgr-1",
+    workload="rayjob-sample-4f2a1",
+    workload_uid="9b0c6a52",
+    placement="rayjob-sample-4f2a1",
+    share="rayspan-7d3f0a-east",
+    round=2,
+)
+ORIGIN = {
+    "rayspan.dev/manager": "mgr-1",
+    "rayspan.dev/workload-uid": "9b0c6a52",
+    "rayspan.dev/placement": "rayjob-sample-4f2a1",
+    "rayspan.dev/cluster": "east",
+}
+WAITER = {
+    "name": "wait-gcs-ready",
+    "image": "ray",
+    "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}},
+}
+WAITER_CPU = {**WAITER, "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}
+RAY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+CPU_ONLY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1"}}}
+
+
+def test_a_role_is_eight_hex_digits_that_never_change() -> None:
+    """It is in the name of every slot: another hash after an upgrade would strand running pods."""
+    assert group_workload.role("workers") == "ed574aa7"
+
+
+def test_a_group_and_its_podset_have_the_same_role() -> None:
+    """Kueue lower-cases a group's name, KubeRay's label does not."""
+    assert group_workload.role("GPU-Workers") == group_workload.role("gpu-workers") != group_workload.role("workers")
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    given: Raw
+    want: Raw
+    why: str
+
+
+CASES = [
+    Case(
+        "what KubeRay will add is asked for",
+        {"containers": [RAY]},
+        {"initContainers": [WAITER], "containers": [RAY]},
+        "the pod that comes is the template and this container",
+    ),
+    Case(
+        "a resource that its user never asked for is not asked for on its behalf",
+        {"containers": [CPU_ONLY]},
+        {"initContainers": [WAITER_CPU], "containers": [CPU_ONLY]},
+        "a ClusterQueue that does not cover memory takes no Workload that names it",
+    ),
+    Case(
+        "it comes last, as in the pod",
+        {"containers": [RAY], "initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]},
+        {"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}, WAITER], "containers": [RAY]},
+        "a sidecar before it adds to it",
+    ),
+    Case(
+        "a waiter that is there already is not doubled",
+        {"containers": [RAY], "initContainers": [{"name": "wait-gcs-ready", "image": "mine"}]},
+        {"initContainers": [{"name": "wait-gcs-ready", "image": "mine"}], "containers": [RAY]},
+        "names are unique in a pod",
+    ),
+    Case(
+        "what runs is not told, what is counted is",
+        {
+            "containers": [{**RAY, "env": [{"name": "TOKEN", "value": "x"}], "command": ["c"], "volumeMounts": [{}]}],
+            "volumes": [{"name": "v"}],
+            "resources": {"requests": {"cpu": "2"}},
+            "runtimeClassName": "kata",
+        },
+        {
+            "initContainers": [WAITER],
+            "containers": [RAY],
+            "resources": {"requests": {"cpu": "2"}},
+            "runtimeClassName": "kata",
+        },
+        "a reservation runs nothing and should hold no secret",
+    ),
+    Case(
+        "the manager's own constraints stay at home",
+        {
+            "containers": [RAY],
+            "nodeSelector": {"rayspan.dev/pool": "remote", names.LOCK_NODE_SELECTOR: "only", "gpu": "a100"},
+            "serviceAccountName": "default",
+            "priorityClassName": "high",
+            "schedulingGates": [{"name": names.GATE}],
+        },
+        {"initContainers": [WAITER], "containers": [RAY], "nodeSelector": {"gpu": "a100"}},
+        "they would keep every flavor there from fitting",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_template(case: Case) -> None:
+    before = copy.deepcopy(case.given)
+    assert group_workload.template({"spec": case.given}, TARGET)["spec"] == case.want, case.why
+    assert case.given == before
+
+
+def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
+    anchor = group_workload.anchor(TARGET, "demo")
+    assert (anchor["apiVersion"], anchor["kind"]) == ("v1", "ConfigMap")
+    assert anchor["metadata"] == {
+        "name": TARGET.share,
+        "namespace": "demo",
+        "labels": ORIGIN,
+        "annotations": {"rayspan.dev/workload": TARGET.workload, "rayspan.dev/round": "2"},
+    }
+    assert "Deleting" in anchor["data"]["about"]
+
+
+def made_workload(**options: Any) -> Raw:
+    labels = {"team": "vision", names.PLACEMENT_LABEL: "p"}
+    groups = [("Workers", 2, {"metadata": {"labels": labels}, "spec": {"containers": [RAY]}})]
+    return group_workload.group_workload(TARGET, "demo", groups, "anchor-uid", **options)
+
+
+def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None:
+    template = {
+        "metadata": {"labels": {"team": "vision", "rayspan.dev/ray-group": "Workers"}},
+        "spec": {"initContainers": [WAITER], "containers": [RAY]},
+    }
+    assert made_workload() == {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": TARGET.share,
+            "namespace": "demo",
+            "labels": ORIGIN,
+            "annotations": {
+                "rayspan.dev/workload": TARGET.workload,
+                "rayspan.dev/round": "2",
+                "kueue.x-k8s.io/is-group-workload": "true",
+            },
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": TARGET.share, "uid": "anchor-uid"},
+            ],
+        },
+        "spec": {
+            "active": True,
+            "queueName": "team-a",
+            "podSets": [{"name": group_workload.role("workers"), "count": 2, "template": template}],
+        },
+    }
+
+
+def test_podsets_are_sorted_by_name() -> None:
+    """Kueue 0.19.2 walks the sorted roles of the pods along this list once; seen: out of order, it finishes the Workload
+    as OutOfSync when the first pod appears, and deletes that pod."""
+    groups = [(name, 1, {"spec": {"containers": [RAY]}}) for name in ("a", "b", "c", "d")]
+    podsets = group_workload.group_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
+    found = [podset["name"] for podset in podsets]
+    assert (
+        found == sorted(group_workload.role(name) for name in "abcd") != [group_workload.role(name) for name in "abcd"]
+    )
+
+
+def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
+    """A class may be missing there, and with one Kueue would take its value instead of the job's."""
+    assert made_workload(priority=0)["spec"]["priority"] == 0
+    assert made_workload(priority=7)["spec"].keys() == {"active", "queueName", "podSets", "priority"}
+    assert "priority" not in made_workload()["spec"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "most", "want"),
+    [
+        pytest.param(7, 10**9, 7, id="the job's own"),
+        pytest.param(2 * 10**9, 10**9, 10**9, id="the system's is capped"),
+        pytest.param(7, -1, -1, id="all are behind the cluster's own"),
+        pytest.param(None, -1, -1, id="also those that have none, which is 0"),
+        pytest.param(None, 10**9, None, id="none is left out"),
+        pytest.param(-5, -1, -5, id="one that is lower still"),
+    ],
+)
+def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most: int, want: int | None) -> None:
+    spec = make_worker_cluster("east", maxPriority=most)
+    target = Target.of(
+        "east",
+        specs.worker_cluster(spec),
+        queue="q",
+        manager="m",
+        workload="w",
+        workload_uid="u",
+        placement="p",
+        round_=1,
+    )
+    made = group_workload.group_workload(target, "demo", [], "uid", priority=priority)
+    assert made["spec"].get("priority") == want
+
+
+@pytest.mark.parametrize("path", sorted(golden.FOLDER.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])
+def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None:
+    """The reservation is made from the RayCluster's template, which is what Kueue sees in the manager."""
+    pod = yaml.safe_load(path.read_text())
+    sample = yaml.safe_load((REPO / samples.OURS / path.name.replace(".in.", ".")).read_text())
+    groups = reduce.ray_cluster(sample, "corpus")["spec"]["workerGroupSpecs"]
+    template = next(one for one in groups if one["groupName"] == pod["metadata"]["labels"]["ray.io/group"])["template"]
+    asked = pod_requests(
+        remote_pod(
+            pod, head=HeadAddress.of(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="u"
+        )["spec"]
+    )
+    reserved = pod_requests(group_workload.template(template, TARGET)["spec"])
+    assert {name: amount for name, amount in asked.items() if amount > reserved.get(name, 0)} == {}
+
+
+# --- properties ----------------------------------------------------------------------------------------------------------
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 3).map(str), max_size=3)
+CONTAINERS = st.builds(
+    lambda requests, always: {"resources": {"requests": requests}} | ({"restartPolicy": "Always"} if always else {}),
+    AMOUNTS,
+    st.booleans(),
+)
+
+
+def named(containers: list[Raw], prefix: str) -> Iterator[Raw]:
+    return ({"name": f"{prefix}{at}", "image": "i", **one} for at, one in enumerate(containers))
+
+
+@given(st.lists(CONTAINERS, min_size=1, max_size=3), st.lists(CONTAINERS, max_size=3))
+def test_a_pod_that_kuberay_makes_of_a_template_asks_exactly_what_was_reserved(
+    main: list[Raw], init: list[Raw]
+) -> None:
+    spec = {"containers": list(named(main, "c")), "initContainers": list(named(init, "i"))}
+    made = {**spec, "initContainers": [*spec["initContainers"], WAITER]}
+    asked = {"pods"}.union(*(one["resources"]["requests"] for one in (*main, *init)))
+    counted = {name: amount for name, amount in pod_requests(made).items() if name in asked}
+    assert pod_requests(group_workload.template({"spec": spec}, TARGET)["spec"]) == counted
+
+
+@given(st.integers(0, 9))
+def test_the_same_share_has_the_same_bytes(number: int) -> None:
+    one, two = replace(TARGET, round=number), replace(TARGET, round=number)
+    assert json.dumps(group_workload.anchor(one, "demo")) == json.dumps(group_workload.anchor(two, "demo"))
+    assert group_workload.anchor(one, "demo") != group_workload.anchor(replace(TARGET, round=number + 1), "demo")

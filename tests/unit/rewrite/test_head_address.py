@@ -1,0 +1,120 @@
+"""What is read once of a worker's head, how it is dialled by each way to find it, and which copies must go when it moves?"""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects.specs import Head
+from adapter.rewrite.head_address import HeadAddress
+from tests.unit.builders import make_meta
+
+Raw = dict[str, Any]
+IP, OLD = "10.12.0.5", "10.12.0.4"
+NAME = "train-abc-head-svc"
+FQDN = f"{NAME}.demo.svc.cluster.local"
+POD_IP, MIRROR, SET = Head(), Head(address="ServiceMirror"), Head(address="ClusterSet")
+STATIC = Head(address="Static", template="{service}.{namespace}.{cluster}.example.com")
+GATEWAY = Head(address="Static", template="{cluster}.example.com:16379")
+
+
+def worker(fqdn: str = FQDN, *env: Raw) -> Raw:
+    known = [{"name": "FQ_RAY_IP", "value": fqdn}, {"name": "RAY_PORT", "value": "6379"}, *env]
+    labels = {names.RAY_GCS_CLUSTER_LABEL: "train-abc"}
+    return {"metadata": make_meta("w", labels=labels), "spec": {"containers": [{"name": "ray", "env": known}, {}]}}
+
+
+def copy(address: str = "", service: str = "") -> Raw:
+    said = {names.HEAD_ANNOTATION: address, names.HEAD_SERVICE_ANNOTATION: service}
+    return {"metadata": {"annotations": {key: value for key, value in said.items() if value}}}
+
+
+@pytest.mark.parametrize(
+    ("how", "host", "port"),
+    [
+        pytest.param(POD_IP, IP, "", id="PodIP"),
+        pytest.param(MIRROR, "", "", id="ServiceMirror: every name stays"),
+        pytest.param(SET, f"{NAME}.demo.svc.clusterset.local", "", id="ClusterSet"),
+        pytest.param(STATIC, f"{NAME}.demo.train-abc.example.com", "", id="Static"),
+        pytest.param(GATEWAY, "train-abc.example.com", "16379", id="Static with a port"),
+    ],
+)
+def test_it_is_dialled(how: Head, host: str, port: str) -> None:
+    found = HeadAddress.of(worker(), IP).seen_from(how)
+    assert (found.host, found.port, found.service) == (host, port, ("demo", NAME))
+    assert found.relocate({"at": f"{FQDN}:6379"}) == {"at": f"{host or FQDN}:{port or 6379}"}
+    assert found.env({"name": "RAY_IP", "value": NAME}) == {"name": "RAY_IP", "value": host or NAME}
+    assert found.env({"name": "RAY_PORT", "value": "6379"}) == {"name": "RAY_PORT", "value": port or "6379"}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(f"{FQDN}.:6379", f"{IP}:6379", id="the whole name, with a port"),
+        pytest.param(f"http://{FQDN}./x", f"http://{IP}/x", id="in a URL"),
+        pytest.param(f"{FQDN}.", IP, id="alone"),
+        pytest.param(f"{FQDN}:6379 {NAME}:6379", f"{IP}:6379 {IP}:6379", id="users may leave it out, or write less"),
+        pytest.param(f"{FQDN}.example.com", f"{FQDN}.example.com", id="a longer name is another's"),
+        pytest.param(f"waits for {NAME}. then", f"waits for {IP}. then", id="the end of a sentence"),
+    ],
+)
+def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> None:
+    """An absolute name, as KubeRay writes it where the cluster's domain is given so."""
+    found = HeadAddress.of(worker(f"{FQDN}."), IP).seen_from(POD_IP)
+    assert found.service == ("demo", NAME)
+    assert found.relocate({"at": text}) == {"at": want}
+    assert found.env({"name": "FQ_RAY_IP", "value": f"{FQDN}."}) == {"name": "FQ_RAY_IP", "value": IP}
+
+
+@pytest.mark.parametrize(
+    ("pod", "service"),
+    [
+        pytest.param({}, None, id="a pod that says nothing"),
+        pytest.param({"metadata": None, "spec": {"containers": [{"env": None}]}}, None, id="nulls"),
+        pytest.param(worker(""), None, id="no name"),
+        pytest.param(worker(OLD), None, id="an address"),
+        pytest.param(worker("fd00:11::c"), None, id="an IPv6 address"),
+        pytest.param(worker(f"{NAME}.kube-system.svc"), None, id="another namespace's"),
+        pytest.param(worker("a.demo.svc", {"name": "FQ_RAY_IP", "value": FQDN}), ("demo", NAME), id="the last one counts"),
+    ],
+)  # fmt: skip
+def test_its_service_is_what_the_pod_says_of_its_own_namespace(pod: Raw, service: Any) -> None:
+    assert HeadAddress.of(pod, IP).service == service
+
+
+def test_a_pod_that_names_no_service_is_left_as_it_is() -> None:
+    found, body = HeadAddress.of(worker(OLD), IP), {"args": [f"--address={NAME}:6379"]}
+    assert found.relocate(body) is body
+
+
+NOTED = {names.HEAD_ANNOTATION: IP}
+
+
+@pytest.mark.parametrize(
+    ("how", "fqdn", "notes"),
+    [
+        pytest.param(POD_IP, FQDN, NOTED, id="PodIP"),
+        pytest.param(MIRROR, FQDN, NOTED | {names.HEAD_SERVICE_ANNOTATION: NAME}, id="ServiceMirror"),
+        pytest.param(MIRROR, OLD, NOTED, id="ServiceMirror without a Service: nothing follows the head"),
+        pytest.param(SET, FQDN, {}, id="ClusterSet"),
+        pytest.param(STATIC, FQDN, {}, id="Static"),
+    ],
+)
+def test_a_copy_bears_what_it_is_judged_by_when_the_head_moves(how: Head, fqdn: str, notes: Raw) -> None:
+    assert HeadAddress.of(worker(fqdn), IP).seen_from(how).notes() == notes
+
+
+@pytest.mark.parametrize(
+    ("ip", "made", "mirrored", "moved_from"),
+    [
+        pytest.param(IP, copy(IP), False, "", id="it dials this IP"),
+        pytest.param(IP, copy(OLD), False, OLD, id="it dials the old IP"),
+        pytest.param(IP, copy(OLD), True, OLD, id="it was made before heads were mirrored there"),
+        pytest.param(IP, copy(OLD, NAME), True, "", id="its name follows"),
+        pytest.param(IP, copy(OLD, NAME), False, OLD, id="nobody knows what its name leads to"),
+        pytest.param(IP, copy(), False, "", id="it dials a name that others keep true"),
+        pytest.param("", copy(OLD), False, "", id="the head has no address yet"),
+    ],
+)
+def test_who_must_go_when_the_head_moves(ip: str, made: Raw, mirrored: bool, moved_from: str) -> None:
+    assert HeadAddress.of(worker(), ip).moved_from(made, mirrored=mirrored) == moved_from

@@ -1,0 +1,200 @@
+"""The hook that drains a Ray node: who gets it, and what it does, run as kubelet runs it, with a play raylet and a play Ray."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter import names, programs
+from adapter.objects.unstructured import Raw
+from adapter.rewrite import pre_stop
+
+TOLD = re.compile(r"^rayspan: ", re.MULTILINE)
+PROCESSES, LOG = "/proc/[0-9]*", "/proc/1/fd/1"
+# What Ray's client does, by the play's name. Each notes first what it was told.
+PLAYS = {
+    "drained": "os.kill(raylet, signal.SIGTERM); return True, ''",
+    "busy": "return True, ''",
+    "refused": "return False, 'it is not idle'",
+    "headless": "os.kill(head, signal.SIGKILL); return True, ''",
+    "hangs": "threading.Event().wait()",
+    "old": "raise AttributeError('drain_node')",
+}
+CLIENT = """
+import json, os, signal, sys, threading
+
+class GcsClient:
+    def __init__(self, address):
+        self.address = address
+
+    def drain_node(self, *told):
+        raylet, head = {raylet}, {head}
+        with open({notes!r}, "w") as notes:
+            json.dump([self.address, *told], notes)
+        {play}
+"""
+
+
+# --- who gets it -------------------------------------------------------------------------------------------------------
+
+
+def hooked(container: Raw, **pod_spec: Any) -> Raw:
+    return pre_stop.with_hook(container, pod_spec)
+
+
+@pytest.mark.parametrize(
+    ("grace", "seconds"), [(None, "25"), (30, "25"), (600, "595"), (6, "1")], ids=["Kubernetes' own", "30", "600", "6"]
+)
+def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
+    out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
+    words = out["lifecycle"]["preStop"]["exec"]["command"]
+    assert words == ["python3", "-c", programs.DRAIN, seconds, "3", names.DRAIN_REASON]
+
+
+@pytest.mark.parametrize("grace", [0, 1, 5])
+def test_a_pod_that_must_go_at_once_is_not_held_up(grace: int) -> None:
+    container = {"name": "ray"}
+    assert hooked(container, terminationGracePeriodSeconds=grace) is container
+
+
+def test_a_hook_of_the_users_stays_alone() -> None:
+    container = {"name": "ray", "lifecycle": {"preStop": {"exec": {"command": ["ray", "stop"]}}}}
+    assert hooked(container) is container
+
+
+def test_other_hooks_stay_beside_it() -> None:
+    start = {"exec": {"command": ["true"]}}
+    out = hooked({"name": "ray", "lifecycle": {"postStart": start, "preStop": None, "stopSignal": "SIGINT"}})
+    assert out["lifecycle"].keys() == {"postStart", "preStop", "stopSignal"}
+    assert out["lifecycle"]["postStart"] is start
+    assert hooked(out) is out, "twice is once"
+
+
+# --- what it does --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Pod:
+    """A container with a raylet, which waits for its standard input to end or for a signal, and a head that is only a port."""
+
+    folder: Path
+    raylet: subprocess.Popen[str]
+    head: subprocess.Popen[str]
+    address: str
+
+    def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
+        """Run the hook; `play` says what Ray does, and nothing means that there is no Ray. Returns what was logged."""
+        script, log = programs.DRAIN, self.folder / "log"
+        # The guard is for what hangs with all of its threads, and not for a machine on which a second passes before it goes on.
+        for here, there in (
+            (PROCESSES, f"/proc/{self.raylet.pid}"),
+            (LOG, str(log)),
+            ("seconds + 1,", "seconds + 60,"),
+        ):
+            assert script.count(here) == 1
+            script = script.replace(here, there)
+        if play:
+            (self.folder / "ray").mkdir()
+            (self.folder / "ray" / "__init__.py").touch()
+            about = {"raylet": self.raylet.pid, "head": self.head.pid, "notes": str(self.notes), "play": PLAYS[play]}
+            (self.folder / "ray" / "_raylet.py").write_text(CLIENT.format(**about))
+        words = [sys.executable, "-c", script, str(seconds), str(silence), "why"]
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "it must never fail a shutdown"
+        return TOLD.sub("", log.read_text()).splitlines() if log.exists() else []
+
+    @property
+    def notes(self) -> Path:
+        return self.folder / "notes"
+
+    @property
+    def running(self) -> bool:
+        return self.raylet.poll() is None
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        # The head holds the port, and nobody else once it is dead.
+        head = subprocess.Popen(
+            ["/bin/sh", "-c", "read rest"], stdin=subprocess.PIPE, text=True, pass_fds=[server.fileno()]
+        )
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    words = ["/ray/raylet/raylet", "-c", "read rest", "sh", "--node_id=0a1b", "--other=x=y", f"--gcs-address={address}"]
+    raylet = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, text=True)
+    yield Pod(tmp_path, raylet, head, address)
+    for process in (raylet, head):
+        process.kill()
+        process.communicate()
+
+
+STARTED = "this pod is being stopped; its Ray node takes no more work, and has 20 s to finish what it has"
+
+
+def test_it_waits_until_the_node_is_drained(pod: Pod) -> None:
+    """Nobody reaps the raylet meanwhile, as `ray start` may not for a second: a process that ended is not waited for."""
+    assert pod.stop("drained") == [STARTED, "the Ray node is drained"]
+    address, node, reason, why, deadline = json.loads(pod.notes.read_text())
+    assert (address, node, reason, why) == (pod.address, "0a1b", 2, "why")
+    assert isinstance(deadline, int)
+    assert pod.raylet.wait(10) == -signal.SIGTERM
+
+
+def test_what_never_ends_is_stopped_when_the_time_is_up(pod: Pod) -> None:
+    """The raylet itself is told, so that the head learns of it, and not before the deadline that Ray was given."""
+    said = pod.stop("busy", seconds=1)
+    assert said[1:] == ["work is left on the Ray node, which is stopped now"]
+    assert pod.raylet.wait(10) == -signal.SIGTERM
+
+
+def test_a_drain_that_ray_refuses_is_not_waited_for(pod: Pod) -> None:
+    assert pod.stop("refused") == [STARTED, "the Ray node cannot be drained: it is not idle"]
+    assert pod.running
+
+
+HEADLESS = "the head does not answer, so nobody can take what is left on the Ray node, which is killed now"
+
+
+@pytest.mark.parametrize("play", ["drained", "hangs"])
+def test_without_a_head_nobody_is_waited_for(pod: Pod, play: str) -> None:
+    """The time that it has is far longer than this test would wait."""
+    pod.raylet.send_signal(signal.SIGSTOP)  # whatever the play tells it, it is busy
+    pod.head.kill()
+    pod.head.wait()
+    said = pod.stop(play, seconds=600, silence=0.1)
+    assert said[1:] == [HEADLESS]
+    assert pod.raylet.wait(10) == -signal.SIGKILL, "of anything less, `ray start` takes no notice"
+
+
+def test_a_head_that_goes_away_ends_the_wait(pod: Pod) -> None:
+    said = pod.stop("headless", seconds=600, silence=0.1)
+    assert said[1:] == [HEADLESS]
+    assert pod.raylet.wait(10) == -signal.SIGKILL
+
+
+def test_a_client_that_hangs_does_not_hold_up_the_shutdown(pod: Pod) -> None:
+    said = pod.stop("hangs", seconds=0.1)
+    assert said[1:] == ["work is left on the Ray node, which is stopped now"]
+    assert pod.raylet.wait(10) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(("play", "problem"), [("", "ModuleNotFoundError"), ("old", "AttributeError")])
+def test_a_ray_that_cannot_drain_is_left_alone(pod: Pod, play: str, problem: str) -> None:
+    said = pod.stop(play)
+    assert said[0] == STARTED and said[1].startswith(f"the Ray node cannot be drained: {problem}(")
+    assert pod.running
+
+
+def test_a_container_without_a_raylet_is_stopped_at_once(pod: Pod) -> None:
+    pod.raylet.communicate("\n")
+    assert pod.stop("drained") == [] and not pod.notes.exists()

@@ -1,0 +1,140 @@
+"""A certificate that the API server's client takes, made by the real openssl, and left alone while it is good."""
+
+import base64
+
+import pytest
+
+from adapter import names
+from adapter.objects.unstructured import Raw
+from adapter.shell.admission import webhook_certificate
+from adapter.shell.kube.client import ApiError
+from tests.unit.apiserver import Server, connected, refuses, says, serving
+
+MADE = webhook_certificate.made()
+
+
+def test_what_is_made_lasts() -> None:
+    assert {*MADE} == {"ca.crt", "tls.crt", "tls.key"}
+    assert webhook_certificate.lasts(MADE)
+
+
+OTHER = webhook_certificate.made()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({}, id="nothing is there"),
+        pytest.param({name: MADE[name] for name in ("tls.crt", "tls.key")}, id="no authority"),
+        pytest.param({**MADE, "ca.crt": OTHER["ca.crt"]}, id="another authority"),
+        pytest.param({**MADE, "tls.key": OTHER["tls.key"]}, id="another key"),
+        pytest.param({**MADE, "tls.crt": b"odd"}, id="no certificate"),
+        pytest.param(dict.fromkeys(MADE, b""), id="empty files"),
+        pytest.param({**MADE, "tls.crt": MADE["ca.crt"]}, id="not for our host"),
+    ],
+)
+def test_what_is_not_good_is_made_anew(files: dict[str, bytes]) -> None:
+    assert not webhook_certificate.lasts(files)
+
+
+def configuration(*webhooks: Raw) -> Raw:
+    return {"webhooks": list(webhooks)}
+
+
+MINE: Raw = {"name": names.GATE_WEBHOOK, "clientConfig": {"service": {}}}
+NEW_ONE, OLDER, OLDEST = (one["ca.crt"] for one in (MADE, OTHER, webhook_certificate.made()))
+
+
+def trusting(*authorities: bytes) -> Raw:
+    return {**MINE, "clientConfig": {"caBundle": base64.b64encode(b"".join(authorities)).decode()}}
+
+
+@pytest.mark.parametrize(
+    ("found", "want", "bundle"),
+    [
+        pytest.param({}, None, b"", id="there is no configuration"),
+        pytest.param(configuration({"name": "other"}), None, b"", id="nor a webhook of ours"),
+        pytest.param(configuration(MINE), 0, NEW_ONE, id="without an authority"),
+        pytest.param(configuration({"name": "other"}, MINE), 1, NEW_ONE, id="behind another one"),
+        pytest.param(configuration(trusting(OLDER)), 0, NEW_ONE + OLDER, id="with an older one"),
+        pytest.param(configuration(trusting(OLDER, OLDEST)), 0, NEW_ONE + OLDER, id="with two older ones"),
+        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "?"}}), 0, NEW_ONE, id="with what is none"),
+    ],
+)
+def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bundle: bytes) -> None:
+    """The older one stays: the webhooks show it until their kubelets have brought the new one, and workers are not refused meanwhile."""
+    patch = webhook_certificate.trusted(found, names.GATE_WEBHOOK, NEW_ONE, anew=True)
+    if want is None:
+        assert patch == []
+        return
+    value = base64.b64encode(bundle).decode()
+    assert patch == [
+        {"op": "test", "path": f"/webhooks/{want}/name", "value": names.GATE_WEBHOOK},
+        {"op": "add", "path": f"/webhooks/{want}/clientConfig/caBundle", "value": value},
+    ]
+
+
+def test_the_next_time_the_older_one_is_trusted_no_more() -> None:
+    """Its key may be why a new one was asked for."""
+    both, one = configuration(trusting(NEW_ONE, OLDER)), configuration(trusting(NEW_ONE))
+    (_, put) = webhook_certificate.trusted(both, names.GATE_WEBHOOK, NEW_ONE, anew=False)
+    assert base64.b64decode(put["value"]) == NEW_ONE
+    assert webhook_certificate.trusted(one, names.GATE_WEBHOOK, NEW_ONE, anew=False) == []
+
+
+async def test_one_that_is_made_anew_is_trusted_beside_the_one_before() -> None:
+    done = says({"kind": "Secret"})
+    broken = {**MADE, "tls.crt": b"odd"}
+    answers = [says(secret(broken)), done, says(configuration(trusting(MADE["ca.crt"]))), done, says(NEW), done]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        await webhook_certificate.ensure(client)
+    written = [asked.body for asked in server.asked if asked.method == "PATCH"]
+    made = base64.b64decode(written[0]["data"]["ca.crt"])
+    assert [base64.b64decode(body[1]["value"]) for body in written[1:]] == [made + MADE["ca.crt"], made]
+
+
+def secret(files: dict[str, bytes]) -> Raw:
+    data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    return {"metadata": {"resourceVersion": "5"}, "data": data}
+
+
+NEW = configuration({"name": names.WARNINGS_WEBHOOK, "clientConfig": {"service": {}}})
+
+
+async def test_an_empty_secret_is_filled_and_both_trust_it() -> None:
+    """The write is refused if somebody else filled it meanwhile."""
+    gate = configuration(MINE)
+    done = says({"kind": "Secret"})
+    answers = [says(secret({})), done, says(gate), done, says(NEW), done]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        await webhook_certificate.ensure(client)
+    written = [asked for asked in server.asked if asked.method == "PATCH"]
+    assert [asked.path.rsplit("/", 1)[1] for asked in written] == [
+        "rayspan-admission",
+        "rayspan-gate",
+        "rayspan-warnings",
+    ]
+    assert written[0].body["metadata"] == {"resourceVersion": "5"}
+    files = {name: base64.b64decode(content) for name, content in written[0].body["data"].items()}
+    assert webhook_certificate.lasts(files)
+    assert {asked.body[1]["value"] for asked in written[1:]} == {written[0].body["data"]["ca.crt"]}
+
+
+async def test_what_is_in_order_is_left_alone() -> None:
+    trusting = {"caBundle": base64.b64encode(MADE["ca.crt"]).decode()}
+    answers = [
+        says(secret(MADE)),
+        refuses(404, "NotFound"),  # there is no gate's
+        says(configuration({"name": names.WARNINGS_WEBHOOK, "clientConfig": trusting})),
+    ]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        await webhook_certificate.ensure(client)
+    assert [asked.method for asked in server.asked] == ["GET", "GET", "GET"]
+
+
+async def test_a_configuration_that_comes_a_moment_later_is_waited_for() -> None:
+    """By failing: the Job is tried again."""
+    answers = [says(secret(MADE)), refuses(404, "NotFound"), refuses(404, "NotFound")]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        with pytest.raises(ApiError):
+            await webhook_certificate.ensure(client)

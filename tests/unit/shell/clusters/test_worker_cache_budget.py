@@ -1,0 +1,81 @@
+"""A worker cluster that shows more than fits into memory is one that cannot be seen, and costs no other cluster anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter.objects import specs
+from adapter.shell.clusters import worker_cache as members
+from adapter.shell.clusters.worker_cache import Listeners, Member
+from tests.unit import apiserver, builders, stores
+from tests.unit.apiserver import Answer, Server, hurried, lists
+
+Raw = dict[str, Any]
+
+
+def node(name: str, **labels: str) -> Raw:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels}}
+
+
+def shows(*nodes: Raw) -> Answer:
+    """A cluster with nothing in it but nodes."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await lists(1, nodes if request.path.endswith("/nodes") else ())(request)
+
+    return answer
+
+
+class Forgetful(Member):
+    """A member that says when it was forgotten."""
+
+    forgotten: asyncio.Event
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.forgotten.set()
+
+
+@asynccontextmanager
+async def followed(name: str, *nodes: Raw) -> AsyncIterator[Forgetful]:
+    server = Server(lists=[shows(*nodes)] * 1000, ready=True)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        spec = specs.worker_cluster(builders.make_worker_cluster(name))
+        found = Forgetful(name, spec, client, "mgr", Listeners())
+        found.forgotten = asyncio.Event()
+        task = asyncio.create_task(found.run())
+        try:
+            yield found
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@hurried
+async def test_who_shows_too_much_is_not_seen_and_the_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "OF_WORKER_CLUSTER", 2 * 2**20)
+    many = [node(f"n{number}", long="x" * 60_000) for number in range(40)]
+    async with (
+        followed("east", *many) as east,
+        followed("west", node("n", zone="a")) as west,
+        asyncio.timeout(apiserver.PATIENCE),
+    ):
+        await west.seen.wait()
+        await east.forgotten.wait()
+        assert "it shows more objects than the 2 MiB" in east.why_silent
+        assert "(nodes 2 MiB" in east.why_silent and east.why_silent.startswith("cannot be seen since")
+        assert not any(len(row.store) or row.store.synced for row in east._rows), "what it showed is not kept"
+        assert not west.why_silent and len(west._node_objects) == 1
+
+
+def test_nothing_that_was_read_of_a_forgotten_cluster_is_kept() -> None:
+    east = stores.make_member("east", 4)
+    assert east.tree and east.nodes.count and east.queues and east.namespace_labels
+    for row in east._rows:
+        row.store.forget()
+    east._emptied()
+    assert not (east.nodes.count or east.queues or east.namespace_labels) and not east.synced

@@ -1,0 +1,73 @@
+"""Whatever is followed in a worker cluster is told to somebody: a store that nobody hears of is found by a resync alone."""
+
+from typing import Any, cast
+
+import pytest
+
+from adapter.objects import specs
+from adapter.shell.clusters import worker_cache
+from adapter.shell.clusters.claim_holder import Claim
+from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.kube.client import ApiError, Client
+from tests.unit import builders, stores
+
+Raw = dict[str, Any]
+WHO = {
+    "workloads": "reservation",
+    "pods": "pod",
+    "clusterqueues": "room",
+    "localqueues": "room",
+    "cohorts": "room",
+    "resourceflavors": "room",
+    "namespaces": "room",
+    "nodes": "room",
+    "services": "head_mirror",
+    "endpointslices": "head_mirror",
+}
+
+
+def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
+    told: list[object] = []
+
+    def listener(who: str) -> Any:
+        return lambda *what: told.append((who, *what))
+
+    tell = Listeners(**{who: listener(who) for who in {*WHO.values(), "contact"}})
+    spec = specs.worker_cluster(builders.make_worker_cluster("east", head={"address": "ServiceMirror"}))
+    cache = Member("east", spec, cast(Client, None), "mgr", tell)
+    assert {row.resource.plural for row in cache._rows} == set(WHO)
+    for row in cache._rows:
+        who, told[:] = WHO[row.resource.plural], []
+        first, second = ({"metadata": {"name": "a", "uid": "u", "resourceVersion": number}} for number in ("1", "2"))
+        where = () if who == "head_mirror" else ("east",)
+        row.store.put(first)
+        row.store.put(second)
+        row.store.remove(second)
+        assert told == [(who, *where, *pair) for pair in ((None, first), (first, second), (second, None))], row.resource
+
+
+def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
+    told: list[str] = []
+    found = stores.make_member("east", 1)
+    found._tell = Listeners(contact=told.append)
+    election: Any = None
+    found.claim = Claim(cast(Client, None), "mgr", found.identity, election, found.claimed)
+    for lack, hindrance, why in (("", "it is busy", "it is busy"), ("no right", "", "no right"), ("", "", "")):
+        found.claim.lack, found.claim.hindrance = lack, hindrance
+        found.claimed(None, opened=False)
+        assert (found.unclaimed, len(told)) == (why, 1)
+        told.clear()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"kubeConfig": {"secretRef": {"name": "east"}}}, "run `kubectl rayspan rotate east --worker-context CONTEXT`"),
+        ({"multiKueueClusterRef": {"name": "east"}}, "renew the Secret"),
+        ({"clusterProfileRef": {"name": "east"}}, "renew the Secret"),
+    ],
+)
+def test_a_login_that_has_ended_is_told_with_what_renews_it(source: dict[str, Any], said: str) -> None:
+    spec = specs.worker_cluster({"metadata": {"name": "east"}, "spec": {"source": source}})
+    sentence = worker_cache._sentence(ApiError(401, "Unauthorized", ""), "east", spec)
+    assert sentence == f"it does not accept the kubeconfig's token or certificate, which may have ended; {said}"

@@ -1,0 +1,176 @@
+"""What objects have in common is kept once and reckoned once; each of them is as it was, and nothing is left when they are gone."""
+
+import copy
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.objects import trim
+from adapter.objects.unstructured import key_of
+from adapter.objects.worker_pod import without_slot
+from adapter.rewrite import rewriter
+from adapter.rewrite.head_address import HeadAddress
+from adapter.shell.kube import interning, object_size
+from adapter.shell.kube.interning import Parts
+from adapter.shell.kube.store import Store
+from adapter.worker import status_mirror
+from hack.lab.base.paths import REPO
+from tests.unit import builders
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "a", "worker" * 20, "é"]) | st.floats(0, 1),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=20,
+)
+_OBJECTS = st.lists(st.fixed_dictionaries({"spec": _JSON, "status": _JSON, "data": _JSON}), min_size=1, max_size=6)
+PODS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    env = [{"name": f"SETTING_{number}", "value": "on"} for number in range(20)]
+    about = {"name": name, "namespace": "demo", "uid": name, "resourceVersion": "1"}
+    return {"metadata": about, "spec": {"containers": [{"name": "ray", "env": env, "args": ["x" * 300]}], **spec}}
+
+
+@given(_OBJECTS)
+def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[str, Any]]) -> None:
+    parts, before = Parts(), copy.deepcopy(objects)
+    taken = [parts.take(one) for one in objects]
+    assert json.dumps([made for made, _ in taken]) == json.dumps(before), "letter by letter: 1 is not true"
+    assert objects == before, "what came in is not changed"
+    for _, holder in taken:
+        parts.leave(holder)
+    assert parts.weight == 0 and not parts._known
+
+
+@given(_OBJECTS)
+def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(
+    objects: list[dict[str, Any]],
+) -> None:
+    parts = Parts()
+    first = [parts.take(one)[1] for one in objects]
+    weighed = parts.weight
+    twins = [parts.take(copy.deepcopy(one))[1] for one in objects]
+    assert parts.weight == weighed
+    for holder in first:
+        parts.leave(holder)
+    assert parts.weight == weighed, "whoever came first is gone, and what it brought is still held"
+    assert [one.weight for one in twins] == [one.weight for one in first]
+
+
+def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
+    """Nobody gets more into a store by parts that nobody else has."""
+    store = Store()
+    odd = {
+        "metadata": {"name": "a", "resourceVersion": "1"},
+        "spec": {"x": [[{"n": [number]}] for number in range(2000)]},
+    }
+    store.put(odd)
+    assert store.weight >= object_size.of(odd)
+
+
+def test_pods_of_one_template_are_kept_for_a_part_of_what_they_are() -> None:
+    store, plain = Store(), object_size.of(pod("p-0", hostname="p-0"))
+    for number in range(100):
+        store.put(pod(f"p-{number}", hostname=f"p-{number}"))
+    assert store.weight < 100 * plain / 4
+    one, other = (store.get(("demo", name)) or {} for name in ("p-1", "p-2"))
+    assert one["spec"]["containers"][0]["env"] is other["spec"]["containers"][0]["env"]
+    store.replace([], "9")
+    assert store.weight == 0
+
+
+def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
+    deep: Any = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    odd = {"status": {"met": {"before": "that"}}, "spec": deep}
+    parts = Parts()
+    made, holder = parts.take(odd)
+    assert made == odd and holder.weight > 600 * 100
+    parts.leave(holder)
+    assert parts.weight == 0
+
+
+def test_what_is_nested_without_end_beside_what_is_shared_leaves_no_part_behind() -> None:
+    """An API server says what it likes in any field; the store takes it as it takes others, or not at all."""
+    deep: Any = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    store = Store(index=lambda _: "one group", counted=lambda _: "a slot")
+    for version in range(4):
+        odd = {"metadata": {"name": "a", "uid": "a", "resourceVersion": str(version)}, "status": {"met": {"b": "c"}}}
+        store.put({**odd, "more": deep})
+        assert store.count("one group") == {"a slot": 1}
+    store.replace([], "9")
+    assert (store.weight, store.count("one group")) == (0, {})
+
+
+def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> None:
+    store = Store()
+    for version in ("1", "2", "3"):
+        one = pod("p-0")
+        one["metadata"] |= {"resourceVersion": version}
+        store.replace([one], version)
+        weighed = store.weight
+        store.replace([], str(int(version) * 10))
+        assert store.weight == 0 and not store._parts._known
+    assert weighed > 0
+
+
+def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
+    """They hold the same parts: who changed one of them in place would change all pods of a gang."""
+    store = Store()
+    for path in PODS:
+        for name in ("one", "other"):
+            raw = yaml.safe_load(path.read_text())
+            raw["metadata"] |= {"name": f"{path.stem}-{name}"}
+            store.put(raw)
+    before = {key_of(raw): json.dumps(raw) for raw in store}
+    assert len(before) == 2 * len(PODS) > 20
+    how: dict[str, Any] = {"role": "workers", "total": 1, "slot": "east/1/workers/0", "anchor_uid": "uid"}
+    for raw in store:
+        rewriter.remote_pod(raw, head=HeadAddress.of(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
+        status_mirror.status_patch(raw, raw, "east")
+        status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp())
+        without_slot(raw)
+        trim.worker(raw)
+    assert {key_of(raw): json.dumps(raw) for raw in store} == before
+
+
+@pytest.mark.parametrize(
+    ("made_up", "kept"),
+    [
+        pytest.param({"x": [{"n": number} for number in range(40_000)]}, True, id="a hundred times more than a pod"),
+        pytest.param({"x": [{"n": number} for number in range(400)]}, False, id="what pods are like"),
+    ],
+)
+def test_what_is_far_larger_than_a_pod_is_kept_as_it_is(made_up: Any, kept: bool) -> None:
+    """To look for its parts would hold up the loop for as long as whoever made it up likes."""
+    parts, raw = Parts(), {"metadata": {"name": "a"}, "spec": made_up}
+    made, holder = parts.take(raw)
+    assert (made is raw, bool(parts._known)) == (kept, not kept)
+    assert kept == (holder.weight == object_size.of(raw)) and made == raw
+
+
+def test_what_stands_deeper_than_any_field_of_a_pod_is_its_own_and_not_written_out_for_each_level() -> None:
+    deep: Any = {"text": "x" * 5000}
+    for _ in range(200):
+        deep = {"a": deep}
+    dumped = list[int]()
+
+    def dumps(one: Any) -> bytes:
+        dumped.append(1)
+        return orjson.dumps(one)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interning, "orjson", SimpleNamespace(dumps=dumps))
+        parts, raw = Parts(), {"spec": deep}
+        made, holder = parts.take(raw)
+    assert made == raw and len(dumped) <= interning._DEEPEST and holder.weight == object_size.of(raw)

@@ -1,0 +1,16 @@
+"""What was found is found again when what it was found from is another object, and only then."""
+
+from adapter.shell.kube.memo import Same
+
+
+def test_an_answer_is_kept_for_the_very_same_facts() -> None:
+    same, asked, first, alike = Same(), list[str](), [1], [1]
+
+    def answer(of: str, *facts: object) -> str:
+        return same.of(of, facts, lambda: asked.append(of) or f"{of}{len(asked)}")  # type: ignore[func-returns-value]
+
+    assert [answer("a", first), answer("a", first)] == ["a1", "a1"]
+    assert answer("a", alike) == "a2", "an object that is as good is another one"
+    assert answer("a", alike, first) == "a3", "and so is one more"
+    assert answer("b", alike, first) == "b4", "another question is not answered by it"
+    assert answer("a", alike, first) == "a3"

@@ -1,0 +1,263 @@
+"""However much a server says, and however slowly, no more is read than it may say, and what was wrong is a sentence."""
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.shell.kube.client import LONGEST_STREAM_SECONDS, TIMEOUT_SECONDS, ApiError, Client, TooLarge, Unreachable
+from adapter.shell.kube.response_limits import OBJECT_BYTES, WORD_BYTES
+from tests.unit import apiserver
+from tests.unit.apiserver import Server, hurried, says, streams
+
+PATH = "/api/v1/pods"
+MIB = 2**20
+JSON = "Content-Type: application/json"
+
+
+@asynccontextmanager
+async def attacker(*said: bytes, drip: bytes = b"") -> AsyncIterator[Client]:
+    """A client of a server that says this to whoever comes, and then drips or falls silent."""
+    over = asyncio.Event()
+
+    async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            for part in said:
+                writer.write(part)
+                await writer.drain()
+            while drip and not over.is_set():
+                writer.write(drip)
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), 0.5)
+            if not drip:
+                writer.write_eof()
+            await over.wait()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # it hung up, as it may
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(attack, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        async with apiserver.connected(f"http://127.0.0.1:{port}") as client:
+            yield client
+    finally:
+        over.set()
+        server.close()
+        await server.wait_closed()
+
+
+def head(*headers: str, status: str = "200 OK", kind: str = JSON) -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", kind, *headers, "", ""]).encode()
+
+
+def answer(body: bytes, *headers: str, status: str = "200 OK", kind: str = JSON) -> bytes:
+    return head(f"Content-Length: {len(body)}", *headers, status=status, kind=kind) + body
+
+
+def packed(size: int) -> bytes:
+    """An object of so many bytes, of which few go over the wire."""
+    squeeze, filler = zlib.compressobj(9, wbits=31), b" " * MIB
+    parts = [squeeze.compress(b'{"a": 1')]
+    parts += [squeeze.compress(filler) for _ in range(size // MIB)]
+    return b"".join([*parts, squeeze.compress(b"}"), squeeze.flush()])
+
+
+BOMB = packed(150 * MIB)
+
+
+async def test_a_packed_answer_is_read() -> None:
+    async with attacker(answer(gzip.compress(b'{"kind": "Pod"}'), "Content-Encoding: gzip")) as client:
+        assert await client.get(PATH) == {"kind": "Pod"}
+
+
+async def test_a_packed_answer_is_counted_as_it_is_unpacked() -> None:
+    assert len(BOMB) < 200_000
+    async with attacker(answer(BOMB, "Content-Encoding: gzip")) as client:
+        tracemalloc.start()
+        try:
+            with pytest.raises(TooLarge, match="it answers with more than 4 MiB at once"):
+                await client.get(PATH)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 6 * OBJECT_BYTES
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error", "403 Forbidden"])
+async def test_an_answer_without_an_end_is_cut(status: str) -> None:
+    endless = [head("Content-Length: 99999999999", status=status), *([b'{"a": "' + b"x" * MIB] * 40)]
+    async with attacker(*endless) as client:
+        with pytest.raises((TooLarge, ApiError)) as found:
+            await client.get(PATH)
+    if isinstance(found.value, ApiError):
+        assert str(found.value) == f"{status}: ", "its status counts, and not what it says with it"
+
+
+async def test_a_long_refusal_is_told_in_short() -> None:
+    body = json.dumps({"reason": "r" * 50_000, "message": "m" * 50_000}).encode()
+    async with attacker(answer(body, status="403 Forbidden")) as client:
+        with pytest.raises(ApiError) as found:
+            await client.get(PATH)
+    assert len(str(found.value)) < 20_000
+
+
+async def test_a_refusal_is_one_line() -> None:
+    """It is logged: no line of a log begins with what somebody else wrote."""
+    body = json.dumps({"reason": "r\nforged", "message": "m\r\x1b[2J\u2028forged\x00"}).encode()
+    async with attacker(answer(body, status="403 Forbidden")) as client:
+        with pytest.raises(ApiError) as found:
+            await client.get(PATH)
+    assert str(found.value).isprintable() and "forged" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        pytest.param(
+            answer(b'{"a": 1}', kind="Content-Type: text/html"), "no Kubernetes API server", id="another type"
+        ),
+        pytest.param(answer(b'{"a": 1}', kind="X: y"), "no Kubernetes API server", id="no type"),
+        pytest.param(
+            answer(b'{"a": 1}', kind="Content-Type: ;;=,;"), "no Kubernetes API server", id="a type that is none"
+        ),
+        pytest.param(answer(b'{"a": 1}', "Content-Encoding: br"), "not asked for", id="an encoding nobody asked for"),
+        pytest.param(answer(b'{"a": 1}', "Content-Encoding: gzip"), "cannot be unpacked", id="not packed at all"),
+        pytest.param(answer(packed(MIB)[:-50], "Content-Encoding: gzip"), "no Kubernetes API server", id="half packed"),
+        pytest.param(answer(b"[" * 100_000), "no Kubernetes API server", id="a deep one"),
+        pytest.param(answer(b'{"a":' * 100_000), "no Kubernetes API server", id="another deep one"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "no Kubernetes API server", id="another protocol"),
+        pytest.param(head("X: " + "y" * MIB), "", id="a header without an end"),
+        pytest.param(head("Content-Length: -5"), "", id="a length that is none"),
+    ],
+)
+async def test_what_no_api_server_answers_is_a_sentence(said: bytes, why: str) -> None:
+    async with attacker(said) as client:
+        with pytest.raises(Unreachable) as found:
+            await client.get(PATH)
+        assert why in str(found.value) and len(str(found.value)) < 2000 and str(found.value).isprintable()
+        with pytest.raises((Unreachable, ApiError)):
+            await client.alive()
+        with pytest.raises((Unreachable, ApiError)):
+            async with client.stream(PATH, {}, 1.0) as lines:
+                assert [line async for line in lines] == []
+                raise Unreachable("it ended")
+
+
+@hurried
+async def test_an_answer_that_comes_byte_by_byte_is_not_waited_for() -> None:
+    clock = asyncio.get_running_loop().time
+    for said in (head("Content-Length: 9999"), b"HTTP/1.1 200 OK\r\nX: "):
+        async with attacker(said, drip=b" ") as client:
+            begun = clock()
+            with pytest.raises(Unreachable, match="no answer in time"):
+                await client.get(PATH)
+            assert clock() - begun < 2 * TIMEOUT_SECONDS
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+WATCH = head("Transfer-Encoding: chunked")
+
+
+def chunk(body: bytes) -> bytes:
+    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+async def test_a_line_without_an_end_is_cut() -> None:
+    async with attacker(WATCH, chunk(b"one\n"), *([chunk(b"x" * MIB)] * 40)) as client:
+        found: list[bytes] = []
+        with pytest.raises(TooLarge, match="4 MiB"):
+            async with client.stream(PATH, {}, 5.0) as lines:
+                while True:
+                    found.append(await anext(lines))
+    assert found == [b"one"]
+
+
+async def test_a_large_event_is_read() -> None:
+    large = b"x" * (OBJECT_BYTES - 1)
+    async with attacker(WATCH, chunk(large[:MIB]), chunk(large[MIB:] + b"\ntwo\n"), b"0\r\n\r\n") as client:
+        async with client.stream(PATH, {}, 5.0) as lines:
+            assert [len(line) async for line in lines] == [len(large), 3]
+
+
+@hurried
+async def test_headers_that_come_byte_by_byte_open_no_stream() -> None:
+    async with attacker(b"HTTP/1.1 200 OK\r\nX: ", drip=b"y") as client:
+        with pytest.raises(Unreachable, match="no answer in time"):
+            async with client.stream(PATH, {}, 2.0):
+                raise AssertionError("it opened")
+
+
+async def test_a_stream_that_says_nothing_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LONGEST_STREAM_SECONDS > 240, "the server is asked to end it sooner"
+    monkeypatch.setattr("adapter.shell.kube.client.LONGEST_STREAM_SECONDS", 1.0)
+    async with asyncio.timeout(apiserver.PATIENCE):
+        async with attacker(WATCH, drip=chunk(b"\n")) as client, client.stream(PATH, {}, 20.0) as lines:
+            assert {line async for line in lines} == {b""}
+
+
+# --- lies ------------------------------------------------------------------------------------------------------------
+
+LIES = st.binary(max_size=300) | st.builds(
+    lambda kind, encoding, length, body: (
+        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n".encode()
+        + body
+    ),
+    st.sampled_from(["application/json", "application/json; charset=\x00", ";"]),
+    st.sampled_from(["gzip", "identity", "deflate"]),
+    st.sampled_from(["9", "2", "99999999999999999999999", "x"]),
+    st.binary(min_size=9, max_size=100) | st.binary(max_size=100).map(gzip.compress) | st.just(b'{"a": 12}'),
+)
+
+
+@given(said=LIES)
+def test_no_lie_escapes_as_something_else(said: bytes) -> None:
+    async def ask() -> None:
+        async with attacker(said) as client:
+            for asked in (client.get(PATH), client.alive()):
+                with suppress(ApiError, Unreachable):
+                    await asked
+            with suppress(ApiError, Unreachable):
+                async with client.stream(PATH, {}, 0.2) as lines:
+                    async for _ in lines:
+                        pass
+
+    asyncio.run(ask())
+
+
+async def test_large_answers_of_a_cluster_are_held_one_by_one(server: Server, client: Client) -> None:
+    """Thirty-two may be on their way, and each may be as large as an object can be; what is small waits for nobody."""
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    large = json.dumps({"kind": "Pod", "text": "x" * (2 * WORD_BYTES)})
+
+    async def then(_: web.Request) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    server.lists = [streams(large[:-2], then=then), says({"kind": "Pod"}), streams(large)]
+    async with asyncio.timeout(apiserver.PATIENCE):
+        first = asyncio.create_task(client.get("/api/v1/pods"))
+        await begun.wait()
+        while not client._large.locked():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
+            await asyncio.sleep(0)
+        assert await client.get("/api/v1/pods") == {"kind": "Pod"}
+        second = asyncio.create_task(client.get("/api/v1/pods"))
+        while not client._large._waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert not second.done()
+    goes_on.set()
+    with pytest.raises(Unreachable):  # it was cut short
+        await first
+    assert len((await second)["text"]) == 2 * WORD_BYTES

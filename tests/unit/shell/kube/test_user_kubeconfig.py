@@ -1,0 +1,180 @@
+"""The user's own kubeconfig means the same as to the official client, and what is not understood whole is left to that."""
+
+import base64
+import os
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import certifi
+import pytest
+import yaml
+
+from adapter.shell.kube import kubeconfig as official
+from adapter.shell.kube import user_kubeconfig
+from adapter.shell.kube.credentials import BadLogin
+from tests.unit.apiserver import TOKEN, kubeconfig
+
+Raw = dict[str, Any]
+SERVER = "https://east.example.com:6443"
+# One authority of many: a context that trusts what the machine trusts has more.
+AUTHORITY = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
+AUTHORITY = AUTHORITY[AUTHORITY.index("-----BEGIN") :]
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate and its key."""
+    folder = tmp_path_factory.mktemp("pair")
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=us -keyout key -out certificate"
+    subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+    return (folder / "certificate").read_text(), (folder / "key").read_text()
+
+
+def written(folder: Path, content: object) -> str:
+    file = folder / "config"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return str(file)
+
+
+PLAIN = [
+    pytest.param({}, None, id="a token"),
+    pytest.param({"certificate-authority-data": encoded(AUTHORITY)}, {}, id="an authority, and nobody"),
+    pytest.param({"certificate-authority": "ca.crt"}, None, id="a file beside it"),
+    pytest.param({"insecure-skip-tls-verify": True}, None, id="whoever answers"),
+    pytest.param({"insecure-skip-tls-verify": False}, None, id="not whoever answers"),
+    pytest.param({"tls-server-name": "east", "proxy-url": "http://us:pw@proxy:3128"}, None, id="by a proxy"),
+    pytest.param({"extensions": [{"name": "minikube"}], "disable-compression": True}, None, id="notes"),
+    pytest.param({"server": "http://127.0.0.1:8080/"}, None, id="without TLS"),
+]
+
+
+@pytest.mark.parametrize(("cluster", "user"), PLAIN)
+async def test_it_means_what_it_means_to_the_official_client(cluster: Raw, user: Raw | None, tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text(AUTHORITY)
+    file = written(tmp_path, kubeconfig(SERVER, cluster=cluster, user=user))
+    found, theirs = user_kubeconfig.credentials(file, ""), await official.login_of_user(file, "there")
+    await theirs.close()
+    assert found and found.address == theirs.address
+    assert {name.lower(): value for name, value in (await found.headers()).items()} == {
+        name.lower(): value for name, value in (await theirs.headers()).items()
+    }
+    if found.address.server.startswith("https"):
+        assert _trust(found.tls) == _trust(theirs.tls)
+
+
+def _trust(tls: ssl.SSLContext) -> tuple[object, ...]:
+    return tls.verify_mode, tls.check_hostname, tls.verify_flags, sorted(map(str, tls.get_ca_certs()))
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_a_certificate_is_shown_and_stays_nowhere(
+    data: bool, pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    for name, text in zip(("a.crt", "a.key"), pair, strict=True):
+        (tmp_path / name).write_text(text)
+    certificate, key = map(encoded, pair) if data else ("a.crt", "a.key")
+    end = "-data" if data else ""
+    user = {f"client-certificate{end}": certificate, f"client-key{end}": key}
+    shown: list[str] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def noted(tls: ssl.SSLContext, file: Path, *rest: Any) -> None:
+        shown.append(file.read_text())
+        load(tls, file, *rest)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noted)
+    assert user_kubeconfig.credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "")
+    assert shown == [pair[0]] and os.listdir(aside) == []
+
+
+OTHERS = [
+    pytest.param(kubeconfig(SERVER, user={"exec": {"command": "aws"}}), id="a program"),
+    pytest.param(kubeconfig(SERVER, user={"auth-provider": {"name": "oidc"}}), id="a provider"),
+    pytest.param(kubeconfig(SERVER, user={"tokenFile": "token"}), id="a token elsewhere"),
+    pytest.param(kubeconfig(SERVER, user={"username": "us", "password": "pw"}), id="a password"),
+    pytest.param(kubeconfig(SERVER, user={"token": TOKEN, "as": "root"}), id="another's rights"),
+    pytest.param(kubeconfig(SERVER, user={"token": 5}), id="a number"),
+    pytest.param(kubeconfig(SERVER, user={"token": "a\nb"}), id="a line break"),
+    pytest.param(kubeconfig(SERVER, user={"client-certificate-data": encoded("x")}), id="no key"),
+    pytest.param(kubeconfig(SERVER, cluster={"certificate-authority-data": "%"}), id="no base64"),
+    pytest.param(kubeconfig(SERVER, cluster={"certificate-authority-data": encoded("none")}), id="no certificate"),
+    pytest.param(kubeconfig(SERVER, cluster={"certificate-authority-data": ""}), id="no authority"),
+    pytest.param(kubeconfig(SERVER, cluster={"certificate-authority": "none.crt"}), id="no file"),
+    pytest.param(kubeconfig(SERVER, cluster={"certificate-authority": "empty.crt"}), id="an empty file"),
+    pytest.param(kubeconfig(SERVER, cluster={"insecure-skip-tls-verify": "false"}), id="a word"),
+    pytest.param(kubeconfig("east:6443"), id="no URL"),
+    pytest.param(kubeconfig(SERVER) | {"users": None}, id="nobody"),
+    pytest.param(kubeconfig(SERVER) | {"contexts": [{"name": "there", "context": {"cluster": "there"}}]}, id="no user"),
+    pytest.param(kubeconfig(SERVER) | {"clusters": kubeconfig(SERVER)["clusters"] * 2}, id="two of one name"),
+    pytest.param(kubeconfig(SERVER) | {"current-context": "elsewhere"}, id="no such context"),
+    pytest.param(
+        {key: value for key, value in kubeconfig(SERVER).items() if key != "current-context"}, id="none chosen"
+    ),
+    pytest.param("a: [", id="no YAML"),
+    pytest.param("- a", id="a list"),
+    pytest.param("", id="nothing"),
+]
+
+
+@pytest.mark.parametrize("content", OTHERS)
+def test_all_else_is_for_the_official_client(content: object, tmp_path: Path) -> None:
+    (tmp_path / "empty.crt").touch()
+    assert user_kubeconfig.credentials(written(tmp_path, content), "") is None
+
+
+def test_nothing_is_asked_on_the_terminal(pair: tuple[str, str], tmp_path: Path) -> None:
+    """As OpenSSL does for the password of a key."""
+    key = subprocess.run(
+        ["openssl", "ec", "-aes128", "-passout", "pass:word"], input=pair[1], capture_output=True, text=True, check=True
+    ).stdout
+    user = {"client-certificate-data": encoded(pair[0]), "client-key-data": encoded(key)}
+    assert user_kubeconfig.credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "") is None
+
+
+def test_which_file_and_which_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubectl has it: the option, then $KUBECONFIG, then the one at home; several files are the official client's."""
+    content = kubeconfig(SERVER)
+    content["contexts"].append(
+        {"name": "other", "context": {"cluster": "other", "user": "us", "namespace": "research"}}
+    )
+    content["clusters"].append({"name": "other", "cluster": {"server": "https://other"}})
+    home = tmp_path / ".kube"
+    home.mkdir()
+    file = written(home, content)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert _server("", "") == SERVER and _server("", "other") == "https://other"
+    assert (
+        user_kubeconfig.default_namespace("", "other") == "research"
+        and user_kubeconfig.default_namespace("", "") == "default"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert _server("", "") is None and _server(file, "") == SERVER
+    monkeypatch.setenv("KUBECONFIG", f"{file}{os.pathsep}{file}")
+    assert _server("", "") is None
+
+
+def _server(file: str, context: str) -> str | None:
+    found = user_kubeconfig.credentials(file, context)
+    return found.address.server if found else None
+
+
+@pytest.mark.parametrize("content", ["a: [", "", "- a"])
+def test_whose_namespace_cannot_be_told_is_in_default(content: str, tmp_path: Path) -> None:
+    """Whoever logs in with it next says what is wrong."""
+    assert user_kubeconfig.default_namespace(written(tmp_path, content), "") == "default"
+
+
+async def test_the_official_client_says_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(BadLogin, match="there is no file"):
+        await official.login_of_user(str(tmp_path / "none"), "")

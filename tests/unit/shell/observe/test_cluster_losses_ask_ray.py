@@ -1,0 +1,317 @@
+"""Is a head that is asked which nodes it hears from understood, whatever the size of its cluster and whoever wrote its answer?"""
+
+import asyncio
+import base64
+import gzip
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from adapter import names
+from adapter.shell.kube.client import Client
+from adapter.shell.observe import head_client
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.worker.head_polling import OF_NAMESPACE
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, refuses, says, serving, streams, text
+from tests.unit.builders import NAMESPACE, START, make_meta, make_pod
+from tests.unit.shell.observe.test_cluster_losses import MINUTE, lost_east
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+NODES = 1000
+TOKEN = "swordfish"
+_GOOD, _ODD = "good", "odd"
+(OWNER,) = make_pod()["metadata"]["ownerReferences"]  # the RayCluster of `worker`, whatever its name
+
+
+def nodes(count: int) -> str:
+    """As Ray's dashboard answers."""
+    found = [{"node_ip": f"10.0.{n // 250}.{n % 250}", "state": "ALIVE", "node_name": "x" * 400} for n in range(count)]
+    return json.dumps({"result": True, "data": {"result": {"total": count, "result": found}}})
+
+
+def parts(text: str, size: int = 14_000) -> Iterator[str]:
+    """As a network delivers it."""
+    return (text[begin : begin + size] for begin in range(0, len(text), size))
+
+
+def worker(ray_cluster: str, address: str, namespace: str = NAMESPACE) -> Raw:
+    pod = make_pod(f"{ray_cluster}-worker", placement="train", slot="east/1/workers/0")
+    pod["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = ray_cluster
+    pod["metadata"]["namespace"] = namespace
+    return pod | {"status": {"podIP": address}}
+
+
+def head(ray_cluster: str, url: str, *env: Raw, namespace: str = NAMESPACE, **status: Any) -> Raw:
+    labels = {names.RAY_GCS_CLUSTER_LABEL: ray_cluster, names.RAY_NODE_TYPE_LABEL: names.HEAD}
+    ports = [{"name": "dashboard", "containerPort": URL(url).port}]
+    return {
+        "metadata": make_meta(f"{ray_cluster}-head", namespace=namespace, labels=labels, ownerReferences=[OWNER]),
+        "spec": {"containers": [{"ports": ports, "env": list(env)}]},
+        "status": {"podIP": "127.0.0.1", **status},
+    }
+
+
+@asynccontextmanager
+async def asking(sight: Sight) -> AsyncIterator[tuple[Losses, Callable[[Callable[[], bool]], Any]]]:
+    """Heads are asked; the function waits for what comes of that."""
+    found, news = Losses(sight.manager, sight.fleet), asyncio.Event()
+    task = asyncio.create_task(found.run(lambda _: news.set()))
+
+    async def until(happened: Callable[[], bool]) -> None:
+        async with asyncio.timeout(apiserver.PATIENCE):
+            while not happened():
+                news.clear()
+                told = asyncio.create_task(news.wait())
+                await asyncio.wait([task, told], return_when=asyncio.FIRST_COMPLETED)
+                assert not task.done()
+
+    try:
+        yield found, until
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def endless(server: Server) -> Answer:
+    """A body that comes a byte at a time, until the test ends."""
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while not server.closing.is_set():
+                await response.write(b" ")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await server.closing.wait()
+        return response
+
+    return drip
+
+
+async def packed(_: web.Request) -> web.StreamResponse:
+    """An answer that is right, once it is unpacked: whoever unpacks it unpacks others, of which a few bytes fill the memory."""
+    return web.Response(body=gzip.compress(nodes(1).encode()), headers={"Content-Encoding": "gzip"})
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(lambda _: streams("[" * 100_000), id="deeper than a parser goes"),
+        pytest.param(lambda _: streams(*parts(nodes(1) + " " * head_client.LARGEST, 1 << 20)), id="without an end"),
+        pytest.param(lambda _: streams("{", then=apiserver.cut), id="half an answer"),
+        pytest.param(lambda server: text("", 307, Location=server.url), id="elsewhere"),
+        pytest.param(lambda _: says({}, 500), id="in trouble"),
+        pytest.param(lambda _: packed, id="packed"),
+        pytest.param(endless, id="a byte at a time"),
+        pytest.param(apiserver.silence, id="nothing"),
+    ],
+)
+async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Callable[[Server], Answer]) -> None:
+    sight = lost_east(0)
+    async with serving() as other, serving() as elsewhere, serving() as ray:
+        other.lists, ray.lists = [odd(elsewhere)], [streams(*parts(nodes(NODES)))]
+        good, odd_one = worker(_GOOD, "10.0.3.249"), worker(_ODD, "10.0.0.0")
+        fill(sight.manager.pods, good, odd_one)
+        fill(sight.manager.heads, head(_ODD, other.url), head(_GOOD, ray.url))
+        async with asking(sight) as (found, until):
+            await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._alive.keys())
+            silence = found.of_pod("east", good, MINUTE)
+            assert silence and silence.alive is True and silence.since == START
+            assert found._alive[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
+                "of a thousand, those of its pods are kept"
+            )
+            nothing = found.of_pod("east", odd_one, MINUTE)
+            assert nothing and nothing.until and nothing.alive is None and not nothing.late
+        assert len(other.asked) == 1 and not elsewhere.asked
+
+
+async def test_an_answer_with_odd_nodes_tells_nothing() -> None:
+    sight, pod = lost_east(0), worker(_ODD, "10.0.0.0")
+    async with serving() as ray:
+        ray.lists = [streams('{"data": {"result": {"result": [{"node_ip": {}, "state": []}]}}}')]
+        fill(sight.manager.pods, pod)
+        fill(sight.manager.heads, head(_ODD, ray.url))
+        async with asking(sight) as (found, until):
+            await until(lambda: bool(found._alive))
+            assert found._alive[NAMESPACE, _ODD][0] == {}
+
+
+async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
+    """Forty that take the question and say nothing: no sooner than after five seconds would one of them give way."""
+    sight, crowd = lost_east(0), [f"silent-{n}" for n in range(40)]
+    async with serving() as silent, serving() as ray:
+        ray.lists = [streams(nodes(1))]
+        mine = worker(_GOOD, "10.0.0.0", "mine")
+        fill(sight.manager.pods, *(worker(name, "10.0.0.1") for name in crowd), mine)
+        heads = [head(name, silent.url) for name in crowd]
+        fill(sight.manager.heads, *heads, head(_GOOD, ray.url, namespace="mine"))
+        async with asking(sight) as (found, until):
+            await until(lambda: ("mine", _GOOD) in found._alive)
+            assert len(found._alive) == 1
+            await silent.until(lambda: len(silent.asked) == OF_NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"phase": "Failed"}, id="an ended pod, whose address may be another's by now"),
+        pytest.param({"podIP": "localhost"}, id="a name in place of an address"),
+    ],
+)
+async def test_nobody_else_is_asked(status: Raw) -> None:
+    sight = lost_east(0)
+    async with serving() as ray:
+        fill(sight.manager.pods, worker(_ODD, "10.0.0.0"))
+        fill(sight.manager.heads, head(_ODD, ray.url, **status))
+        async with asking(sight) as (found, until):
+            await until(lambda: bool(found._alive))
+        assert ray.asked == []
+
+
+OF_KUBERAY = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "train-abc", "key": "auth_token"}}}
+OF_USER = {"name": "RAY_AUTH_TOKEN", "value": TOKEN}
+SECRET = says({"kind": "Secret", "data": {"auth_token": base64.b64encode(TOKEN.encode()).decode()}})
+EMPTY = says({"kind": "Secret", "data": {"auth_token": ""}})
+
+
+async def guarded(request: web.Request) -> web.StreamResponse:
+    """A dashboard that asks for a token, as Ray's does."""
+    shown = request.headers.get("x-ray-authorization") or ""
+    if shown != f"Bearer {TOKEN}":
+        return web.Response(status=403 if shown else 401)
+    return web.Response(text=nodes(1), content_type="application/json")
+
+
+@asynccontextmanager
+async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterator[tuple[Losses, Server, Server]]:
+    """What is known once one head was asked, that head, and the manager's API server; `api` answers who asks it for the Secret."""
+    sight, pod = lost_east(0), worker(_GOOD, "10.0.0.0")
+    async with AsyncExitStack() as stack:
+        ray, manager = await stack.enter_async_context(serving()), await stack.enter_async_context(serving())
+        client: Client = await stack.enter_async_context(apiserver.connected(manager.url))
+        ray.lists, manager.lists = [answer], [api] if api else []
+        sight.manager.client = client
+        fill(sight.manager.pods, pod)
+        fill(sight.manager.heads, head(_GOOD, ray.url, *env))
+        found, until = await stack.enter_async_context(asking(sight))
+        await until(lambda: bool(found._alive))
+        yield found, ray, manager
+
+
+@pytest.mark.parametrize(
+    ("env", "read"),
+    [
+        pytest.param(
+            OF_KUBERAY, [f"/api/v1/namespaces/{NAMESPACE}/secrets/train-abc"], id="of the Secret that KubeRay names"
+        ),
+        pytest.param(OF_USER, [], id="of the pod itself"),
+    ],
+)
+async def test_a_head_is_shown_its_own_token(env: Raw, read: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with of_head(env, api=SECRET, answer=guarded) as (found, ray, manager):
+        silence = found.of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
+        assert silence and silence.alive is True and not silence.late
+        assert [asked.path for asked in manager.asked] == read
+        (asked,) = ray.asked
+        assert "Authorization" not in asked.headers, "which is the one of our own account"
+        assert TOKEN not in repr(vars(found)) or env is OF_USER, "none is kept"
+    assert TOKEN not in caplog.text
+
+
+async def test_a_head_that_wants_none_is_shown_none() -> None:
+    async with of_head(api=SECRET, answer=says(json.loads(nodes(1)))) as (_, ray, manager):
+        assert manager.asked == [] and "x-ray-authorization" not in {name.lower() for name in ray.asked[0].headers}
+
+
+@pytest.mark.parametrize(
+    ("env", "api", "asked", "said"),
+    [
+        pytest.param([OF_KUBERAY], refuses(403), 0, "the controller may not read Secret train-abc in namespace demo", id="not to be read"),
+        pytest.param([OF_KUBERAY], refuses(404), 0, "Secret train-abc with its token does not exist", id="missing"),
+        pytest.param([OF_KUBERAY], EMPTY, 0, "key auth_token of Secret train-abc holds no token", id="empty"),
+        pytest.param([OF_KUBERAY | {"valueFrom": {"secretKeyRef": {"name": "../../other/secrets/x", "key": "auth_token"}}}], SECRET, 0, "holds no token",
+                     id="a name that leads elsewhere"),
+        pytest.param([OF_USER | {"value": "an old one"}], None, 1, "it answers 403 to the token in env RAY_AUTH_TOKEN", id="another token"),
+        pytest.param([], None, 1, "it answers 401, and its container has no token", id="no token at all"),
+        pytest.param([OF_KUBERAY], refuses(500), 0, "", id="an API server in trouble says nothing of it"),
+    ],
+)  # fmt: skip
+async def test_a_head_that_cannot_be_asked_is_told_of(
+    env: list[Raw], api: Answer | None, asked: int, said: str
+) -> None:
+    async with of_head(*env, api=api, answer=guarded) as (found, ray, _):
+        silence = found.of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
+        assert silence and silence.until and silence.alive is None
+        assert said in silence.late and bool(said) is bool(silence.late) and TOKEN not in silence.late
+        assert len(ray.asked) == asked
+
+
+async def test_large_answers_take_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one waits for nine times as long as the first one took; a small one waits for nobody."""
+    clock, slept = [100.0], list[float]()
+
+    def loads(_: bytes) -> object:
+        clock[0] += 0.5
+        return {}
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(orjson, "loads", loads)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    async with head_client.opened(lost_east(0).manager) as client:
+        for size in (head_client.SMALL + 1, head_client.SMALL + 1, head_client.SMALL):
+            await client._read(bytearray(size))
+    assert slept == [-100.0, 4.5]
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    """Let others run until it has."""
+    async with asyncio.timeout(apiserver.PATIENCE):
+        while not happened():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
+            await asyncio.sleep(0)
+
+
+async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes all of its time holds up the large ones that come after it, and no small one."""
+    monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 1)
+    async with serving() as slow, serving() as ray, head_client.opened(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL])]
+        ray.lists = [streams(nodes(1)), streams(*parts(nodes(NODES)))]
+        holds = asyncio.create_task(client.ask(head("slow", slow.url, namespace="a")))
+        await until(client._large.locked)
+        assert (await client.ask(head("small", ray.url, namespace="b"))).nodes == {"10.0.0.0": True}
+        waits = asyncio.create_task(client.ask(head("large", ray.url, namespace="c")))
+        await until(lambda: client._large_of["c"].locked())
+        assert not waits.done()
+        holds.cancel()
+        assert len((await waits).nodes or ()) == NODES
+
+
+async def test_a_tenants_large_answers_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its heads take their time, others have their places."""
+    monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 2)
+    async with serving() as slow, serving() as ray, head_client.opened(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL])] * 3
+        ray.lists = [streams(*parts(nodes(NODES)))]
+        drips = [asyncio.create_task(client.ask(head(f"slow-{n}", slow.url, namespace="a"))) for n in range(3)]
+        await slow.until(lambda: len(slow.asked) == 3)
+        await until(lambda: client._large_of["a"].locked())
+        assert len((await client.ask(head("large", ray.url, namespace="b"))).nodes or ()) == NODES
+        for drip in drips:
+            drip.cancel()
+        await asyncio.gather(*drips, return_exceptions=True)

@@ -1,0 +1,42 @@
+"""What a gang's facts say of a RayCluster that KubeRay made of a RayService: whose it is, and what is wrong with how it stands."""
+
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.objects import unstructured as objects
+from adapter.objects.workload import Job
+from tests.unit.builders import START, make_meta, make_workload
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+WORK = make_workload(owner="RayCluster")
+(OWNER,) = WORK["metadata"]["ownerReferences"]
+SERVICE = {"apiVersion": "ray.io/v1", "kind": names.RAY_SERVICE, "name": "chat", "uid": "of-chat", "controller": True}
+CHAT = Job("ray.io/v1", names.RAY_SERVICE, objects.key_of(WORK)[0], "chat", "of-chat")
+
+
+def ray_cluster(suspend: bool = True, uid: str = OWNER["uid"], *owners: Raw) -> Raw:
+    return {"metadata": make_meta(OWNER["name"], uid=uid, ownerReferences=list(owners)), "spec": {"suspend": suspend}}
+
+
+@pytest.mark.parametrize(
+    ("found", "service", "problem"),
+    [
+        pytest.param(ray_cluster(True, OWNER["uid"], SERVICE), CHAT, "", id="of a service, and it waits"),
+        pytest.param(ray_cluster(False, OWNER["uid"], SERVICE), CHAT, "apply kustomize/components/rayservice", id="KubeRay started it"),
+        pytest.param(ray_cluster(False), None, "", id="a user's own"),
+        pytest.param(ray_cluster(False, "another", SERVICE), None, "", id="made anew under its name"),
+        pytest.param(None, None, "", id="nothing is known of it"),
+    ],
+)  # fmt: skip
+def test_whose_ray_cluster_it_is(found: Raw | None, service: Job | None, problem: str) -> None:
+    sight = Sight({"east": 9}, onShareLost="Restart")
+    fill(sight.manager.workloads, WORK)
+    fill(sight.manager.ray_clusters, *([found] if found else []))
+    gang = sight.facts.gangs.facts(objects.key_of(WORK), START)
+    assert gang.workload and gang.workload.job
+    assert gang.workload.job.service == service
+    assert problem in gang.problem and bool(gang.problem) is bool(problem)
+    assert bool(gang.caution) is bool(service)

@@ -1,0 +1,155 @@
+"""Are the proxies of workers in a cluster out of sight asked, and is what they answer understood, whoever answers there?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from adapter import names
+from adapter.objects.unstructured import key_of
+from adapter.shell.kube.client import Unreachable
+from adapter.shell.observe.proxy_health import Proxies
+from adapter.worker import proxy_polling
+from tests.unit import apiserver
+from tests.unit.builders import NAMESPACE, make_service, make_serving, make_worker_cluster
+from tests.unit.shell.observe.test_service_observer import KEY
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+POD = make_serving("there", address="127.0.0.1", slot="west/1/w/0")
+
+
+class Proxy:
+    """A web server that answers as a proxy does, and may be told to answer otherwise."""
+
+    def __init__(self) -> None:
+        self.status, self.asked, self.closing = 200, list[str](), asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
+        if self.status == 0:
+            await self.closing.wait()
+        headers = {"Location": f"http://{request.host}/elsewhere"} if self.status == 302 else {}
+        return web.Response(status=self.status, headers=headers)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[Proxy, int]]:
+    proxy, app = Proxy(), web.Application()
+    app.router.add_route("*", "/{path:.*}", proxy.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield proxy, int(URL(str(runner.addresses[0][1])).path)
+    finally:
+        proxy.closing.set()
+        await runner.cleanup()
+
+
+def make_slice(port: int, pod: Raw = POD, **changes: Any) -> Raw:
+    target = {"kind": "Pod", "namespace": NAMESPACE, "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    conditions = {"ready": True, "serving": True, "terminating": False}
+    return {
+        "metadata": {"name": "ours", "namespace": NAMESPACE, "labels": {names.SERVICE_NAME_LABEL: KEY[1]}},
+        "endpoints": [{"addresses": ["127.0.0.1"], "conditions": conditions, "targetRef": target, **changes}],
+        "ports": [{"name": "serve", "port": port}, {"name": "grpc", "port": 1}],
+    }
+
+
+def sight(*slices: Raw) -> Sight:
+    found = Sight({"east": 8, "west": 8})
+    fill(found.manager.pods, POD)
+    fill(found.manager.services, make_service())
+    fill(found.manager.slices, *slices)
+    fill(found.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
+    return found
+
+
+@asynccontextmanager
+async def asking(
+    found: Sight,
+) -> AsyncIterator[tuple[Proxies, Callable[[Callable[[], bool]], Any], list[Mapping[str, Any]]]]:
+    """Proxies are asked; the function looks until something has come of that, and the list has the pods of which there was news."""
+    made, news = Proxies(found.manager, found.fleet), list[Mapping[str, Any]]()
+    task = asyncio.create_task(made.run(news.append))
+
+    async def until(happened: Callable[[], bool]) -> None:
+        async with asyncio.timeout(apiserver.PATIENCE):
+            while not happened():
+                await asyncio.wait([task], timeout=0.01)
+                assert not task.done()
+
+    try:
+        yield made, until, news
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions follow each other closely, and an answer that does not come is not waited for."""
+    monkeypatch.setattr(proxy_polling, "ASK_SECONDS", 0.02)
+    monkeypatch.setattr(proxy_polling, "DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr("adapter.shell.observe.proxy_health.LOOK_SECONDS", 0.02)
+
+
+@pytest.mark.parametrize("ends", [0, 302, 503])
+async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: int) -> None:
+    """Asked once while its cluster can be seen, and again and again while it cannot; what it leads to elsewhere is not followed."""
+    async with served() as (proxy, port):
+        found = sight(make_slice(port))
+        async with asking(found) as (proxies, until, news):
+            await until(lambda: any(turn.answered for turn in proxies._turns.values()))
+            assert proxy.asked == [proxy_polling.PATH]
+            found.members["west"]._note("probe", Unreachable("no answer"))
+            await until(lambda: len(proxy.asked) > 3)
+            assert not proxies.silent(POD) and not news, "the API alone is silent: requests go on"
+            proxy.status = ends
+            await until(lambda: proxies.silent(POD))
+            proxy.status = 200
+            await until(lambda: not proxies.silent(POD))
+            assert [*map(key_of, news)] == [key_of(POD)] * 2 and set(proxy.asked) == {proxy_polling.PATH}
+
+
+async def test_one_that_never_answered_counts_for_nothing() -> None:
+    """A policy of the network may keep us alone out."""
+    async with served() as (proxy, port):
+        proxy.status = 503
+        found = sight(make_slice(port))
+        found.members["west"]._note("probe", Unreachable("no answer"))
+        async with asking(found) as (proxies, until, news):
+            await until(lambda: len(proxy.asked) > proxy_polling.MISSES + 1)
+            assert not proxies.silent(POD) and not news
+
+
+async def test_what_is_no_endpoint_is_not_asked() -> None:
+    odd: list[Raw] = [
+        {"conditions": {"serving": False}},
+        {"targetRef": {"name": "there", "uid": "another"}},
+        {"targetRef": None},
+        {"addresses": ["localhost"]},
+    ]
+    async with served() as (proxy, port):
+        slices = [make_slice(port, **changes) for changes in odd]
+        for number, one in enumerate(slices):
+            one["metadata"]["name"] = f"odd-{number}"
+        without = {**make_slice(port), "ports": [{"name": "a", "port": port}, {"name": "b", "port": port}]}
+        found = sight(*slices, {**without, "metadata": {**without["metadata"], "name": "no-port"}})
+        found.members["west"]._note("probe", Unreachable("no answer"))
+        proxies = Proxies(found.manager, found.fleet)
+        proxies._follow()
+        assert not proxies._turns and not proxy.asked
+        fill(found.manager.slices, make_slice(port))
+        proxies._follow()
+        assert list(proxies._turns) == [(NAMESPACE, POD["metadata"]["uid"], f"127.0.0.1:{port}")]
+        fill(found.manager.slices)
+        proxies._follow()
+        assert not proxies._turns, "and who is none any more is forgotten"

@@ -1,0 +1,230 @@
+"""What the stores say of a Service: nothing without the right, the workers of its RayCluster, and what is known of their clusters."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from adapter import names
+from adapter.objects.unstructured import Key, uid_of
+from adapter.shell.controller.enqueue import SERVICE
+from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.reconciler import Looks
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.service_observer import Services
+from adapter.worker import service_endpoints
+from adapter.worker.endpoint_objects import Serving
+from adapter.worker.proxy_polling import MISSES, Turn
+from tests.unit.apiserver import Server, connected, serving
+from tests.unit.builders import (
+    NAMESPACE,
+    make_ray_cluster,
+    make_service,
+    make_serving,
+    make_serving_copy,
+    make_worker_cluster,
+)
+from tests.unit.shell.write.test_dry_run_requests import Told
+from tests.unit.stores import Sight, fill
+
+Raw = dict[str, Any]
+KEY = (NAMESPACE, "chat-serve-svc")
+HERE, THERE = make_serving("here"), make_serving("there", address="10.2.0.1", slot="west/1/w/0")
+
+
+def make_slice(name: str, service: str = KEY[1]) -> Raw:
+    return {"metadata": {"name": name, "namespace": NAMESPACE, "labels": {names.SERVICE_NAME_LABEL: service}}}
+
+
+def sight() -> Sight:
+    """A RayService with a worker in each of two clusters, and a pod of somebody else."""
+    found = Sight({"east": 8, "west": 8})
+    manager = found.manager
+    other = make_serving("other")
+    other["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = "other"
+    for store, objects in (
+        (manager.services, [make_service()]),
+        (manager.slices, [make_slice("ours"), make_slice("another", "another")]),
+        (manager.ray_clusters, [make_ray_cluster(owner="uid-of-chat")]),
+        (manager.pods, [HERE, THERE, other]),
+        (manager.worker_clusters, [make_worker_cluster("east"), make_worker_cluster("west")]),
+        (found.members["east"].pods, [make_serving_copy(HERE)]),
+        (found.members["west"].pods, [make_serving_copy(THERE)]),
+    ):
+        fill(store, *objects)
+    return found
+
+
+def read(found: Sight) -> Serving:
+    return found.facts.services.facts(KEY)
+
+
+def test_the_workers_of_its_raycluster_with_their_copies() -> None:
+    found = read(sight())
+    assert {one.pod["metadata"]["name"] for one in found.backends} == {"here", "there"}
+    assert all(one.copy and one.seen and not one.dead for one in found.backends)
+    assert found.ray_cluster and [one["metadata"]["name"] for one in found.standing] == ["ours"]
+
+
+def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
+    found = sight()
+    read(found)
+    fill(found.manager.pods, HERE)
+    assert [one.pod["metadata"]["name"] for one in read(found).backends] == ["here"]
+
+
+def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
+    found = sight()
+    found.members["west"]._note("probe", Unreachable("no answer"))
+    losses, proxies = Losses(found.manager, found.fleet), Proxies(found.manager, found.fleet)
+    services = Services(found.manager, found.fleet, losses, proxies)
+
+    def states() -> dict[str, tuple[bool, bool, bool]]:
+        each = services.facts(KEY).backends
+        return {one.pod["metadata"]["name"]: (one.seen, one.copy is not None, one.dead) for one in each}
+
+    assert states() == {"here": (True, True, False), "there": (False, False, False)}
+    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
+    assert states()["there"] == (False, False, False)
+    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
+    assert states() == {"here": (True, True, False), "there": (False, False, True)}
+
+
+def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
+    """Which is heard sooner than Ray's head; it counts for a cluster that cannot be seen, and for no other."""
+    found = sight()
+    found.members["west"]._note("probe", Unreachable("no answer"))
+    proxies = Proxies(found.manager, found.fleet)
+    services = Services(found.manager, found.fleet, Losses(found.manager, found.fleet), proxies)
+    deaf = Turn(answered=True, misses=MISSES)
+    proxies._turns = {(NAMESPACE, uid_of(pod), "10.0.0.1:8000"): deaf for pod in (HERE, THERE)}
+    assert {one.cluster: one.dead for one in services.facts(KEY).backends} == {"east": False, "west": True}
+
+
+@pytest.mark.parametrize("plural", ["services", "endpointslices"])
+def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
+    plural: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = sight()
+    manager, told = found.manager, list[object]()
+    row = next(row for row in manager._rows if row.resource.plural == plural)
+    row.store.listen(lambda *change: told.append(change))
+    refusal = ApiError(403, "Forbidden", f"{plural} is forbidden")
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        manager._followed(row, refusal)
+    assert read(found) == Serving(None) and manager.lost == ""
+    (line,) = caplog.messages
+    assert "requests of RayServices pass their heads" in line and not told
+    manager._followed(row, None)
+    assert read(found).service and told == [(None, None)], "who is looked at again finds the right"
+    assert "go straight to their workers" in caplog.messages[-1]
+
+
+def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too() -> None:
+    found = sight()
+    clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
+    fill(found.manager.worker_clusters, *clusters)
+    found.members["east"]._note("probe", Unreachable("no answer"))
+    east, west = sorted(read(found).backends, key=lambda one: one.cluster)
+    assert not east.seen and [str(each) for each in east.networks] == ["10.1.0.0/16"]
+    assert west.seen and west.copy is None, "its addresses are not known, so none of them leads there"
+
+
+def test_a_slot_in_a_cluster_that_nobody_registered_leads_nowhere() -> None:
+    """Who may label pods may write any name there: it is not a cluster that is silent."""
+    found = sight()
+    fill(found.manager.pods, make_serving("forged", slot="nowhere/1/w/0"))
+    (forged,) = read(found).backends
+    assert forged.seen and forged.copy is None and not forged.dead
+
+
+def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
+    """Each costs a write with each change of a worker, and anybody who submits jobs may make any number."""
+    found = sight()
+    many = [make_service(f"chat-{n}") for n in range(6)]
+    for n, service in enumerate(many):
+        service["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{n}Z"
+    fill(found.manager.services, *reversed(many))
+    led = {n: found.facts.services.facts((NAMESPACE, f"chat-{n}")) for n in range(6)}
+    assert [n for n, facts in led.items() if facts.beyond] == [4, 5]
+    assert all(facts.backends for n, facts in led.items() if n < 4) and not led[5].backends
+    fill(found.manager.services, *many[2:])
+    assert not found.facts.services.facts((NAMESPACE, "chat-5")).beyond
+
+
+def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
+    """A user's own have the same labels and selector, and KubeRay's of the next RayCluster is younger than they are."""
+    found = sight()
+    users, own = [make_service(f"mine-{n}", owner="") for n in range(4)], make_service()
+    for service in (own, *users):
+        service["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z" if service is own else "2025-01-01T00:00:00Z"
+    fill(found.manager.services, *users, own)
+    assert not read(found).beyond and read(found).backends
+
+
+def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are looked at with each change of a worker."""
+    found, asked = sight(), list[object]()
+    fill(found.manager.services, *(make_service(f"chat-{n}") for n in range(20)))
+    led = service_endpoints.led
+
+    def counted(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
+        asked.append(ray_cluster)
+        return led(services, ray_cluster)
+
+    monkeypatch.setattr(service_endpoints, "led", counted)
+    assert sum(found.facts.services.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
+    assert len(asked) == 1
+    fill(found.manager.ray_clusters, make_ray_cluster(owner="uid-of-another"))
+    assert not found.facts.services.facts((NAMESPACE, "chat-19")).beyond, "none is of that RayCluster"
+
+
+def test_a_service_of_nobody_costs_no_look_at_pods() -> None:
+    found = sight()
+    fill(found.manager.services, make_service(owner=""))
+    facts = read(found)
+    assert facts.service and facts.standing and not facts.backends
+
+
+async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
+    """From the stores to the API server, with nothing in between that a test stands in for."""
+    body: Any = {}
+
+    async def stored(request: web.Request) -> web.StreamResponse:
+        body.update(await request.json())
+        metadata = {**body["metadata"], "uid": "u", "resourceVersion": "9"}
+        return web.json_response({**body, "metadata": metadata}, status=201)
+
+    server, found, unasked = Server(lists=[stored]), sight(), cast(Any, None)
+    fill(found.manager.slices)
+    async with serving(server), connected(server.url) as client:
+        found.manager.client = client
+        looks = Looks(
+            manager=found.manager,
+            fleet=found.fleet,
+            gangs=unasked,
+            workers=unasked,
+            services=found.facts.services,
+            claims=unasked,
+            executor=found.executor(client),
+            conditions=unasked,
+            aggregator=unasked,
+            waker=cast(Waker, Told()),
+        )
+        for _ in range(2):
+            assert await looks.look((SERVICE, *KEY)) is None
+    assert [asked.method for asked in server.asked] == ["POST"]
+    assert [one["addresses"] for one in body["endpoints"]] == [["10.1.0.1"], ["10.2.0.1"]]
+
+
+def test_a_manager_that_was_never_read_knows_nothing() -> None:
+    found = sight()
+    found.manager.slices.forget()
+    assert read(found) == Serving(None)
+    assert resources.ENDPOINT_SLICES not in found.manager.unread

@@ -1,0 +1,94 @@
+"""What one plan found after each step is taken up by the next, as far as both go the same way."""
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from adapter.planning.capacity import absent
+from adapter.planning.plan_request import Candidate
+from adapter.planning.rounds import Left
+from adapter.shell.planning import deductions
+from adapter.shell.planning.deductions import Step, Steps
+
+EAST, WEST = absent("east", ""), absent("west", "")
+
+
+class Plans:
+    """Plans that go through steps, each known by a word."""
+
+    def __init__(self) -> None:
+        self.steps, self.done = Steps(), list[str]()
+
+    async def after(self, words: str, fleet: Sequence[Candidate] = (EAST,)) -> str:
+        """What is left after some steps: the way that was gone."""
+        steps = [Step(word, word, functools.partial(self._do, word)) for word in words.split()]
+        left = await self.steps.after(fleet, steps)
+        return " ".join(one.name for one in left.fleet)
+
+    def _do(self, word: str, left: Left) -> Left:
+        self.done.append(word)
+        if word.startswith("-"):
+            return left
+        return replace(left, fleet=[*left.fleet, absent(word, "")])
+
+
+async def test_a_step_that_is_the_same_is_not_done_again() -> None:
+    plans = Plans()
+    assert await plans.after("a b") == "east a b"
+    assert await plans.after("a b c") == "east a b c"
+    assert plans.done == ["a", "b", "c"] and plans.steps.count == 3
+
+
+async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
+    plans = Plans()
+    await plans.after("a b c")
+    assert await plans.after("a x c") == "east a x c"
+    assert plans.done == ["a", "b", "c", "x", "c"]
+    assert await plans.after("a") == "east a"
+    assert plans.done[5:] == []
+
+
+async def test_of_a_long_way_the_first_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deductions, "MOST", 2)
+    plans = Plans()
+    assert await plans.after("a b c d") == await plans.after("a b c d") == "east a b c d"
+    assert plans.done == ["a", "b", "c", "d", "c", "d"]
+    assert await plans.after("a b d c") == "east a b d c"
+
+
+async def test_other_figures_are_another_way() -> None:
+    plans = Plans()
+    await plans.after("a")
+    assert await plans.after("a", (EAST, WEST)) == "east west a"
+    assert plans.done == ["a", "a"]
+
+
+async def test_plans_that_are_made_side_by_side_do_not_mix() -> None:
+    plans = Plans()
+    assert list(await asyncio.gather(plans.after("a b c"), plans.after("x y c"))) == ["east a b c", "east x y c"]
+    assert await plans.after("x y c d") == "east x y c d"
+
+
+async def test_who_changes_nothing_may_come_and_go() -> None:
+    plans = Plans()
+    await plans.after("-a -b c -d e")
+    assert await plans.after("-b c e") == await plans.after("-d -b -x c e") == "east c e"
+    assert plans.done == ["-a", "-b", "c", "-d", "e", "-d", "-x"]
+
+
+async def test_a_plan_of_whom_nobody_is_before_leaves_what_others_found() -> None:
+    plans = Plans()
+    await plans.after("-a b")
+    assert await plans.after("") == "east" and await plans.after("-a b") == "east b"
+    assert plans.done == ["-a", "b"]
+
+
+async def test_one_of_whom_other_facts_count_is_asked_again() -> None:
+    done, fleet = Steps(), [EAST]
+    for facts in (1, 1, 2):
+        left = await done.after(fleet, [Step("a", facts, lambda left: left), Step("b", 0, lambda left: left)])
+        assert left.fleet == fleet
+    assert done.count == 3

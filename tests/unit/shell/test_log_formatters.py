@@ -1,0 +1,65 @@
+"""A line of the log as one JSON object says what the line of text says, whatever stands in it."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from adapter.cli.commands.parser import parser
+from adapter.cli.commands.program_commands import LOG_FORMATS
+from adapter.shell.log_formatters import FORMATS
+
+ODD = 'two\nlines, "quotes", \u2028 and \ud800'
+
+
+def record(message: str, *given: object, trace: bool = False) -> logging.LogRecord:
+    found = logging.LogRecord("adapter.shell.supervise", logging.ERROR, "guard.py", 1, message, given, None)
+    if trace:
+        try:
+            raise KeyError("x")
+        except KeyError as error:
+            found.exc_info = (KeyError, error, error.__traceback__)
+    found.created = 1_767_323_045.25  # 2026-01-02T03:04:05.25Z
+    return found
+
+
+def line(found: logging.LogRecord) -> dict[str, Any]:
+    text = FORMATS["json"].format(found)
+    assert text.isascii() and len(text.splitlines()) == 1
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+@pytest.mark.parametrize("said", ["a watch failed", ODD, ""])
+def test_a_line_is_one_object(said: str) -> None:
+    assert line(record("%s", said)) == {
+        "time": "2026-01-02T03:04:05.250000Z",
+        "level": "ERROR",
+        "logger": "adapter.shell.supervise",
+        "message": said,
+    }
+
+
+def test_a_trace_stands_beside_the_message_and_is_that_of_the_text() -> None:
+    found = line(record("a plan that was asked for", trace=True))
+    assert found["message"] == "a plan that was asked for"
+    assert found["trace"].startswith("Traceback") and found["trace"].endswith("KeyError: 'x'")
+    assert FORMATS["text"].format(record("a plan", trace=True)).endswith(found["trace"])
+
+
+def test_what_was_handed_to_a_record_beside_its_message_stays_out() -> None:
+    found = record("hello")
+    found.token = "secret"
+    assert line(found).keys() == {"time", "level", "logger", "message"}
+
+
+@pytest.mark.parametrize(
+    ("words", "want"), [([], "text"), (["--log-format", "json"], "json"), (["--log-format=text"], "text")], ids=str
+)
+def test_text_is_the_default(words: list[str], want: str) -> None:
+    assert parser(["rayspan", "controller"]).parse_args(["controller", *words]).log_format == want
+
+
+def test_each_format_that_may_be_typed_is_there() -> None:
+    assert {*LOG_FORMATS} == {*FORMATS}

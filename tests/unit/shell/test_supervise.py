@@ -1,0 +1,182 @@
+"""A task that meets what nobody expected begins anew, later and later; what must end the process does, and no Secret is told."""
+
+import asyncio
+import logging
+import time
+from itertools import pairwise
+from typing import cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from adapter.objects.unstructured import Raw
+from adapter.shell import supervise
+from adapter.shell.supervise import FIRST_PAUSE, LAST_PAUSE, contained, each, failed, guarded
+from tests.unit.shell.controller.test_workqueue import play
+
+SECRET = "hunter2"
+
+
+class Fatal(Exception):
+    """What the process shall not survive."""
+
+
+def counted(task: str) -> float:
+    return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": task}) or 0.0
+
+
+def fault() -> None:
+    raise ValueError(SECRET)
+
+
+def test_a_task_that_breaks_begins_anew_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
+    began, broke, before = list[float](), list[Exception](), counted("t")
+
+    async def body() -> None:
+        began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0)
+        fault()
+
+    async def test() -> None:
+        task = asyncio.create_task(guarded("t", body, broke=broke.append))
+        await asyncio.wait([task], timeout=1200)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    play(test)
+    waits = [later - earlier for earlier, later in pairwise(began)]
+    longest = [min(FIRST_PAUSE * 2**n, LAST_PAUSE) for n in range(len(waits))]
+    assert len(waits) > 15 and len(broke) == len(began) == counted("t") - before
+    assert all(most / 2 - 0.01 <= wait <= most + 0.01 for wait, most in zip(waits, longest, strict=True)), waits
+    assert len({round(wait, 3) for wait in waits[-8:]}) > 1, "many would come back at once"
+    assert SECRET not in caplog.text
+
+
+def test_a_task_that_ran_for_long_begins_anew_soon() -> None:
+    began = list[float]()
+
+    async def body() -> None:
+        began.append(asyncio.get_running_loop().time())
+        await asyncio.wait([asyncio.create_task(asyncio.Event().wait())], timeout=LAST_PAUSE + 1)
+        fault()
+
+    async def test() -> None:
+        task = asyncio.create_task(guarded("t", body))
+        await asyncio.wait([task], timeout=1000)
+        task.cancel()
+
+    play(test)
+    assert all(later - earlier < LAST_PAUSE + 2 for earlier, later in pairwise(began)) and len(began) > 10
+
+
+def test_what_must_end_the_process_does() -> None:
+    async def lost() -> None:
+        raise Fatal
+
+    async def test() -> None:
+        with pytest.raises(Fatal):
+            await guarded("t", lost, ends=(Fatal,))
+        with pytest.raises(KeyboardInterrupt):
+            await guarded("t", interrupted)
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    play(test)
+
+
+def test_a_task_that_returns_is_over() -> None:
+    async def done() -> None:
+        return
+
+    async def test() -> None:
+        await guarded("t", done)
+
+    play(test)
+
+
+def test_a_fault_is_told_once_with_its_trace_and_without_what_it_says(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    for _ in range(50):
+        with contained("t", "demo/train"):
+            fault()
+    (told,) = caplog.records
+    assert told.levelno == logging.ERROR and told.getMessage().startswith("t failed at demo/train by ValueError:\n")
+    assert "in fault" in told.getMessage() and SECRET not in told.getMessage()
+    now += supervise.TOLD_AGAIN_SECONDS
+    with contained("t"):
+        fault()
+    assert "t failed by ValueError (49 more like it since it was told last):" in caplog.text
+
+
+def test_another_fault_of_the_same_task_is_told_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    with contained("t"):
+        fault()
+    with contained("t"):
+        int("no number")
+    assert len(caplog.records) == 2
+
+
+def test_of_a_group_the_first_fault_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(asyncio.to_thread(fault))
+        except ExceptionGroup as group:
+            failed("t", group)
+
+    asyncio.run(test())
+    assert "in fault" in caplog.text and "ValueError" in caplog.text and SECRET not in caplog.text
+
+
+def test_one_that_cannot_be_read_hides_no_other() -> None:
+    objects: list[Raw] = [{"metadata": {"name": "a"}, "n": 1}, {"metadata": 7}, {"n": "x"}, {"n": 4}]
+    assert [found for _, found in each("t", objects, lambda raw: 1 + raw["n"])] == [2, 5]
+    assert [found for _, found in each("t", [cast(Raw, 7), *objects], lambda raw: 1 + raw["n"])] == [2, 5]
+
+
+async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that a server breaks, again and again: the loop itself would tell each with its trace."""
+    loop, before = asyncio.get_running_loop(), counted("event loop")
+    loop.set_exception_handler(supervise.unawaited)
+    try:
+        for _ in range(5):
+            loop.call_soon(fault)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+    assert counted("event loop") == before + 5
+    (told,) = caplog.messages
+    assert told.startswith("event loop failed at Exception in callback") and "in fault" in told and SECRET not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "is_fault"),
+    [
+        pytest.param(
+            RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"), False, id="closed"
+        ),
+        pytest.param(ConnectionResetError(), False, id="reset"),
+        pytest.param(TypeError(), True, id="a fault of whoever reads"),
+        pytest.param(RuntimeError("dictionary changed size during iteration"), True, id="another fault"),
+    ],
+)
+async def test_a_connection_that_ends_while_it_sends_is_no_fault(
+    error: Exception, is_fault: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As uvloop tells it."""
+    before = counted("event loop")
+    context = {"message": "Fatal error on SSL protocol", "exception": error, "transport": None, "protocol": object()}
+    supervise.unawaited(asyncio.get_running_loop(), context)
+    assert (counted("event loop") - before, bool(caplog.messages)) == (int(is_fault), is_fault)
+
+
+async def test_what_is_told_without_an_exception_is_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+    supervise.unawaited(asyncio.get_running_loop(), {"message": "a session is not closed"})
+    assert caplog.messages == ["a session is not closed"]

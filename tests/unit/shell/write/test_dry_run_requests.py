@@ -1,0 +1,345 @@
+"""A worker cluster is asked by a create that keeps nothing, once for all jobs of a shape, and for no longer than a moment."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from adapter import names
+from adapter.actions import Plan, TryCopy
+from adapter.objects.workload import Workload, workload
+from adapter.rewrite import dry_run_pod
+from adapter.rewrite.dry_run_pod import Tried
+from adapter.shell.controller.enqueue import GANG
+from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.reconciler import Looks
+from adapter.shell.observe import dry_run_answers
+from adapter.shell.observe.dry_run_answers import Trials
+from adapter.shell.write import dry_run_requests as writer
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Answer, Server, refuses, says
+from tests.unit.builders import at, make_target, make_workload
+from tests.unit.stores import Sight, fill, make_template
+
+Raw = dict[str, Any]
+
+
+def gang(name: str = "train", **template: Any) -> Raw:
+    raw = make_workload(name=name, groups={"workers": 2})
+    raw["spec"]["podSets"][1]["template"] = make_template("1", **template)
+    return raw
+
+
+def ask(raw: Raw, cluster: str = "east") -> TryCopy:
+    work = workload(raw)
+    podset, target = work.podsets[1], make_target(cluster)
+    return TryCopy(work, podset, target, dry_run_pod.pod(podset.template, podset.name, target, work.namespace))
+
+
+def with_sidecar(cpu: str = "500m") -> Answer:
+    """The API server adds a container to pods, and takes all else as it is."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        made = await request.json()
+        if request.path.endswith("/pods"):
+            made["spec"]["containers"].append({"name": "mesh", "resources": {"requests": {"cpu": cpu}}})
+        return await says(made)(request)
+
+    return answer
+
+
+async def asked(server: Server, actions: Iterable[TryCopy], sight: Sight) -> None:
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        for member in sight.members.values():
+            member.client = client
+        sight.manager.client = client
+        for action in actions:
+            await sight.executor(client).do(action)
+
+
+def known(sight: Sight, raw: Raw) -> dict[str, Tried]:
+    work = workload(raw)
+    return dict(sight.facts.trials.of(work, work.podsets[1]))
+
+
+def noted(trials: Trials, cluster: str, work: Workload, tried: Tried) -> None:
+    """Have it said, with nothing changed meanwhile."""
+    trials.note(cluster, work, work.podsets[1], tried, trials.under(cluster, work.namespace))
+
+
+async def test_it_is_a_dry_run_and_its_answer_is_what_is_reserved() -> None:
+    sight, server = Sight({"east": 9}), Server(lists=[with_sidecar()])
+    await asked(server, [ask(gang())], sight)
+    (request,) = server.asked
+    assert (request.method, request.path) == ("POST", f"/api/v1/namespaces/{builders.NAMESPACE}/pods")
+    assert request.query == {"dryRun": "All"}
+    assert known(sight, gang())["east"].request["cpu"] == 1500
+
+
+async def test_jobs_of_one_shape_ask_once() -> None:
+    sight, server = Sight({"east": 9, "west": 9}), Server(lists=[with_sidecar()] * 9)
+    first, like, other = gang(), gang("like"), gang("other", runtimeClassName="kata")
+    await asked(server, [ask(first), ask(first), ask(like), ask(first, "west"), ask(other)], sight)
+    assert len(server.asked) == 3
+    assert set(known(sight, like)) == {"east", "west"} and set(known(sight, other)) == {"east"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused", "unknown"),
+    [
+        pytest.param(refuses(403, message="violates PodSecurity"), "violates PodSecurity", "", id="refused"),
+        pytest.param(refuses(500, message="webhook down"), "", "webhook down", id="trouble"),
+        pytest.param(says({"kind": "Pod"}), "", "its answer cannot be read: KeyError", id="no pod"),
+        pytest.param(says([]), "", "what answers there is no Kubernetes API server", id="no API server"),
+    ],
+)
+async def test_whatever_comes_of_it_is_remembered(answer: Answer, refused: str, unknown: str) -> None:
+    """Also trouble: else it would be asked at every look."""
+    sight, server = Sight({"east": 9}), Server(lists=[answer])
+    await asked(server, [ask(gang())] * 2, sight)
+    found = known(sight, gang())["east"]
+    assert (found.refused, found.unknown, len(server.asked)) == (refused, unknown, 1)
+
+
+async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "SECONDS", 0.2)
+    sight, server = Sight({"east": 9}), Server()
+    server.lists = [apiserver.silence(server)]
+    await asked(server, [ask(gang())], sight)
+    assert known(sight, gang())["east"].unknown.startswith("no answer within")
+
+
+async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "SECONDS", 1.0)
+    monkeypatch.setattr(writer, "AT_ONCE", 1)
+    sight, server = Sight({"east": 9}), Server()
+    server.lists = [apiserver.silence(server)] * 5
+    shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(5)]
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        executor = sight.executor(client)
+        async with asyncio.timeout(5 * 1.0):
+            await asyncio.gather(*(executor.do(ask(shape)) for shape in shapes))
+    assert all(known(sight, shape)["east"].unknown for shape in shapes)
+
+
+# --- how long an answer counts -----------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> Any:
+        return at(self.seconds)
+
+
+def remembered(sight: Sight, clock: Clock, tried: Tried, raw: Raw) -> Trials:
+    found, work = Trials(sight.fleet, sight.facts.targets, clock), workload(raw)
+    noted(found, "east", work, tried)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tried", "counts_for"),
+    [
+        pytest.param(Tried(held={"spec": {}}), dry_run_answers.COUNTS_FOR, id="an answer"),
+        pytest.param(Tried(unknown="down"), dry_run_answers.COUNTS_FOR, id="none"),
+        pytest.param(
+            Tried(refused="no"), dry_run_answers.REFUSED_FOR, id="a refusal, for which there may be no reason soon"
+        ),
+    ],
+)
+def test_an_answer_counts_for_a_while(tried: Tried, counts_for: timedelta) -> None:
+    clock, work = Clock(), workload(gang())
+    found = remembered(Sight({"east": 9}), clock, tried, gang())
+    clock.seconds = counts_for.total_seconds() - 1
+    assert "east" in found.of(work, work.podsets[1])
+    clock.seconds += 1
+    assert not found.of(work, work.podsets[1])
+
+
+def test_it_does_not_count_in_other_circumstances() -> None:
+    """The namespace is under another level of Pod Security by now; or the cluster gives its pods something else."""
+    sight, work = Sight({"east": 9}), workload(gang())
+    found = remembered(sight, Clock(), Tried(refused="no"), gang())
+    labelled = {"metadata": {"name": builders.NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    fill(sight.members["east"].namespaces, labelled)
+    assert not found.of(work, work.podsets[1])
+
+
+async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
+    """The namespace's labels change while a webhook thinks, which may have read the former ones."""
+    sight, server = Sight({"east": 9}), Server()
+
+    async def thinks(request: web.Request) -> web.StreamResponse:
+        fill(sight.members["east"].namespaces, {"metadata": {"name": builders.NAMESPACE, "labels": {"mesh": "on"}}})
+        return await with_sidecar()(request)
+
+    server.lists = [thinks, with_sidecar()]
+    await asked(server, [ask(gang())], sight)
+    assert known(sight, gang()) == {}
+    await asked(server, [ask(gang())], sight)
+    assert known(sight, gang())["east"].request["cpu"] == 1500
+
+
+def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run_answers, "MOST", 3)
+    sight, often = Sight({"east": 9}), gang()
+    others = (gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3))
+    found = Trials(sight.fleet, sight.facts.targets, Clock())
+    for raw in (often, next(others), often, *others):
+        noted(found, "east", workload(raw), Tried(unknown="down"))
+    assert found.of(workload(often), workload(often).podsets[1])
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run_answers, "MOST", 3)
+    sight, clock = Sight({"east": 9}), Clock()
+    shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(9)]
+    found = Trials(sight.fleet, sight.facts.targets, clock)
+    for raw in shapes:
+        noted(found, "east", workload(raw), Tried(unknown="down"))
+    left = [raw for raw in shapes if found.of(workload(raw), workload(raw).podsets[1])]
+    assert left == shapes[-3:]
+
+
+# --- how a plan comes to be written ------------------------------------------------------------------------------------
+
+
+async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered() -> None:
+    """East has room by the template, and too little for what its webhook makes of it; so it is west that is asked next."""
+    sight, server, raw = Sight({"east": 2, "west": 9}), Server(), gang()
+    fill(sight.manager.workloads, raw)
+    key, work = workload(raw).key, workload(raw)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        for member in sight.members.values():
+            member.client = client
+        executor = sight.executor(client)
+        asked_of = []
+        for _ in range(9):
+            server.lists, before = [with_sidecar()], len(server.asked)
+            await executor.do(Plan(work, None, ()))
+            if len(server.asked) > before:
+                break
+            untried = sight.facts.gangs.facts(key, builders.START).untried_by_plan
+            asked_of += [cluster for cluster, _ in untried]
+            for cluster, _ in untried:
+                server.lists = [with_sidecar()]
+                await executor.do(ask(raw, cluster))
+        written = server.asked[-1].body
+    assert asked_of == ["east", "west"]
+    assert {share["cluster"]: share["groups"][0]["count"] for share in written["spec"]["shares"]} == {
+        "east": 1,
+        "west": 1,
+    }
+    assert written["kind"] == names.PLACEMENT_KIND
+
+
+async def test_a_plan_is_not_put_off_for_ever() -> None:
+    """Of many clusters one after the other refuses, and when the last one has, what the first one said counts no more."""
+    fleet = {f"cluster-{number:02}": 9 for number in range(80)}
+    sight, server, raw, clock = Sight(fleet), Server(), gang(), Clock()
+    sight.facts.trials._now = clock
+    fill(sight.manager.workloads, raw)
+    key, work = workload(raw).key, workload(raw)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        executor = sight.executor(client)
+        server.lists = [with_sidecar()]
+        for _ in range(2 * len(fleet)):
+            await executor.do(Plan(work, None, ()))
+            if server.asked:
+                break
+            for cluster, _ in sight.facts.gangs.facts(key, builders.START).untried_by_plan:
+                noted(sight.facts.trials, cluster, work, Tried(refused="no"))
+            clock.seconds += 1
+    assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
+    assert not sight.facts.gangs.waits_for_answers(key), "its Placement wakes it"
+
+
+class Told:
+    """Stands in for whoever wakes others."""
+
+    def tried(self, _: object) -> None:
+        """Nobody else is to be woken."""
+
+
+def looking(sight: Sight, client: Any) -> Looks:
+    unasked: Any = None
+    return Looks(
+        manager=sight.manager,
+        fleet=sight.fleet,
+        gangs=sight.facts.gangs,
+        workers=unasked,
+        services=unasked,
+        claims=unasked,
+        executor=sight.executor(client),
+        conditions=unasked,
+        aggregator=unasked,
+        waker=cast(Waker, Told()),
+    )
+
+
+async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken() -> None:
+    """Plan, ask, plan: each look says that the next one is due at once, since nothing was written that would wake it."""
+    sight, server, raw = Sight({"east": 9}), Server(), gang()
+    fill(sight.manager.workloads, raw)
+    job = {"metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "uid": "uid-of-job"}, "spec": {}}
+    fill(sight.manager.ray_jobs, job)
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = sight.members["east"].client = client
+        looks = looking(sight, client)
+        server.lists = [with_sidecar()] * 9
+        after = [await looks.look((GANG, *workload(raw).key)) for _ in range(3)]
+    assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["pods", "placements"]
+    assert after[0] == 0.0 and after[1] is not None and after[1] < 0.1
+    assert after[2] is None, "its Placement wakes it"
+
+
+async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "SECONDS", 1.0)
+    raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
+    for podset in raw["spec"]["podSets"][1:]:
+        podset["template"] = make_template("1")
+    work, target = workload(raw), make_target("east")
+    sight, server = Sight({"east": 9}), Server()
+    server.lists = [apiserver.silence(server)] * 9
+    pods = [(one, dry_run_pod.pod(one.template, one.name, target, work.namespace)) for one in work.podsets[1:]]
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        async with asyncio.timeout(4 * 1.0):
+            await looking(sight, client)._execute(work.key, [TryCopy(work, one, target, pod) for one, pod in pods])
+    assert all(sight.facts.trials.of(work, one)["east"].unknown for one, _ in pods)
+
+
+async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
+    sight, server, raw = Sight({"east": 9, "west": 9}), Server(), gang()
+    fill(sight.manager.workloads, raw)
+    work = workload(raw)
+    noted(sight.facts.trials, "east", work, Tried(refused="violates PodSecurity"))
+    noted(sight.facts.trials, "west", work, Tried(unknown="down"))
+    body, made, _, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
+    assert [share["cluster"] for share in body["spec"]["shares"]] == ["west"]
+    want = (
+        "2 of 2 workers to west; east passed over: it refuses the pods of worker group workers: violates PodSecurity."
+    )
+    assert body["spec"]["explanation"] == want and not made.untried
+    assert server.asked == []
+
+
+async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() -> None:
+    """It is not called hopeless: an admin of that cluster may change his mind, or a ResourceQuota has room again."""
+    sight, raw = Sight({"east": 9}), gang()
+    fill(sight.manager.workloads, raw)
+    work = workload(raw)
+    noted(sight.facts.trials, "east", work, Tried(refused="exceeded quota"))
+    body, made, again, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
+    assert body["spec"]["shares"] == [] and not made.never
+    assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
+    (tried,) = known(sight, raw).values()
+    assert again == tried.until

@@ -1,0 +1,152 @@
+"""Every write for a gang is meant for one object as it was: a share that is admitted, a plan that stands, the pods of a share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from adapter import names
+from adapter.actions import Action, Plan, Record, Release, Repoint, Reserve, SetCheck, Vacate
+from adapter.objects.placement import placement
+from adapter.objects.reservation import reservation
+from adapter.objects.workload import workload
+from adapter.rewrite.dry_run_pod import Tried
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.write import gang_writer
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Server, refuses, says
+from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_target, make_workload
+from tests.unit.stores import Sight, make_template
+
+Raw = dict[str, Any]
+WORK = make_workload()
+PLACE = make_placement(WORK)
+SHARE = make_reservation(PLACE)
+RECREATED = {**SHARE, "metadata": SHARE["metadata"] | {"uid": "another"}}
+
+
+async def do(server: Server, action: Action) -> Sight:
+    """Do an action, with one server for both clusters; what a copy would be in east is known."""
+    sight = Sight({"east": 9})
+    trials, work = sight.facts.trials, workload(WORK)
+    trials.note("east", work, work.podsets[1], Tried(unknown="down"), trials.under("east", work.namespace))
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = sight.members["east"].client = client
+        await sight.executor(client).do(action)
+    return sight
+
+
+async def set_check(server: Server) -> None:
+    """Write Ready on the ground of an admitted share in east."""
+    relied_on = (reservation("east", SHARE),)
+    await do(server, SetCheck(workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on))
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(make_reservation(PLACE, admitted=False), id="not admitted any more"),
+        pytest.param(make_reservation(PLACE, deleting=True), id="being deleted"),
+        pytest.param(make_reservation(PLACE, conditions=[names.EVICTED]), id="evicted"),
+        pytest.param(RECREATED, id="another one of that name"),
+    ],
+)
+async def test_a_gang_starts_only_on_shares_that_are_admitted_when_they_are_read_once_more(
+    now: Mapping[str, Any],
+) -> None:
+    server = Server(lists=[says(now), says(WORK)])
+    with pytest.raises(Unreachable, match="the share in east is not admitted any more"):
+        await set_check(server)
+    assert [asked.method for asked in server.asked] == ["GET"], "nothing was written"
+
+
+async def test_the_check_is_written_for_this_very_version_of_the_workload() -> None:
+    """An answer that comes late must not start the next attempt."""
+    server = Server(lists=[says(SHARE), says(WORK)])
+    await set_check(server)
+    read, write = server.asked
+    assert (read.method, write.method) == ("GET", "PATCH") and write.path.endswith("/workloads/rayjob-train/status")
+    meant = {key: write.body["metadata"].get(key) for key in ("uid", "resourceVersion")}
+    assert meant == {"uid": workload(WORK).uid, "resourceVersion": workload(WORK).resource_version}
+    (entry,) = write.body["status"]["admissionChecks"]
+    assert (entry["name"], entry["state"]) == (builders.CHECK, names.CHECK_READY)
+
+
+STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(Plan(workload(WORK), placement(STANDS), ()), id="a further round"),
+        pytest.param(Record(placement(STANDS), {"state": names.PLACED}), id="a status"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4), id="another slice"),
+        pytest.param(Repoint(placement(STANDS), workload(WORK), 4, vacant=True), id="no slice"),
+    ],
+)
+async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
+    """Else a plan of who led before, which comes late, would change the counts of shares that were made by another one."""
+    server = Server(lists=[says(STANDS)])
+    await do(server, action)
+    (write,) = server.asked
+    assert write.method == "PATCH" and write.body["metadata"] == {"uid": placement(STANDS).uid, "resourceVersion": "7"}
+
+
+COPIES = tuple(make_copy(make_pod(f"worker-{number}")) for number in range(3))
+SIDECAR = {"name": "mesh", "resources": {"requests": {"cpu": "500m"}}}
+HELD = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [SIDECAR]}}
+
+
+async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
+    """And what the template says, where that is not known."""
+    share, groups = placement(PLACE).shares[0], (("workers", 2, make_template("1")), ("gpu", 1, make_template("1")))
+    target = make_target("east", share="train-1-1")
+    server = Server(lists=[says({"metadata": {"uid": "anchor"}}), says(SHARE)])
+    await do(server, Reserve(placement(PLACE), share, target, groups, None, True, {"workers": HELD}))
+    podsets = {
+        one["template"]["metadata"]["labels"]["rayspan.dev/ray-group"]: one
+        for one in server.asked[1].body["spec"]["podSets"]
+    }
+    assert podsets["workers"]["template"]["spec"] == HELD["spec"]
+    assert podsets["workers"]["template"]["metadata"]["labels"]["team"] == "a"
+    assert podsets["gpu"]["template"]["spec"]["containers"][0]["name"] == "ray"
+
+
+VACATE = Vacate(reservation("east", SHARE), COPIES)
+
+
+async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
+    server = Server(lists=[says({"kind": "Status"})] * 3)
+    await do(server, VACATE)
+    asked = {(one.method, one.path.rsplit("/", 2)[-2:][0], one.body["preconditions"]["uid"]) for one in server.asked}
+    assert asked == {("DELETE", "pods", copy["metadata"]["uid"]) for copy in COPIES}
+
+
+async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said aloud, and the share is waited for by nobody."""
+    monkeypatch.setattr(gang_writer, "AT_ONCE", 1)
+    sight, server = Sight({"east": 9}), Server(lists=[refuses(403), *[says({"kind": "Status"})] * 2])
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.members["east"].client = client
+        with pytest.raises(ApiError):
+            await sight.executor(client).do(VACATE)
+        assert len(server.asked) == 3
+    assert sight.memory.unreleased == {reservation("east", SHARE).uid: "no"}
+
+
+async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
+    server = Server(lists=[says({"kind": "Status"})] * 2)
+    await do(server, Release(reservation("east", SHARE)))
+    assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
+
+
+async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
+    """No room has changed, but what is wanted has."""
+    server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
+    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room.version
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = client
+        await sight.executor(client).do(Repoint(placement(STANDS), workload(WORK), 7))
+    (write,) = server.asked
+    assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, workload(WORK).attempt)
+    assert "shares" not in write.body["spec"] and not sight.memory.planned

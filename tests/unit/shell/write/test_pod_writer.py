@@ -1,0 +1,99 @@
+"""In which order are a worker's objects written, and for which version of its pod?"""
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from adapter.actions import AssignSlot, CreatePod
+from adapter.objects.placement import placement
+from adapter.objects.references import Reference
+from adapter.objects.unstructured import uid_of
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.observe.transient_state import Memory
+from tests.unit import apiserver
+from tests.unit.apiserver import Answer, Server, refuses, says, text
+from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.stores import Sight
+
+Raw = dict[str, Any]
+PLACE = make_placement(make_workload())
+SLOT = "east/1/role-workers/0"
+POD = make_pod(placement=PLACE["metadata"]["name"], slot=SLOT)
+SECRET = {"kind": "Secret", "metadata": {"name": "token", "uid": "s", "resourceVersion": "1"}, "type": "Opaque"}
+WANTED = {Reference("Secret", "token"): "spec.imagePullSecrets"}
+
+
+async def do(
+    action: Any, *answers: Answer, trouble: type[Exception] | None = None, memory: Memory | None = None
+) -> list[apiserver.Asked]:
+    """Do an action with one server for both clusters; returns what it was asked, in order."""
+    server = Server(lists=list(answers))
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight = Sight({"east": 9})
+        sight.memory = memory or sight.memory
+        sight.manager.client = sight.members["east"].client = client
+        with pytest.raises(trouble) if trouble else nullcontext():
+            await sight.executor(client).do(action)
+    return server.asked
+
+
+def made() -> CreatePod:
+    body = make_copy(POD)
+    body["metadata"]["ownerReferences"] = make_reservation(PLACE)["metadata"]["ownerReferences"]
+    return CreatePod("east", None, placement(PLACE), ("east", 1), POD, body, WANTED)
+
+
+@pytest.mark.parametrize(
+    ("answers", "trouble", "writes"),
+    [
+        pytest.param([says(SECRET)] * 2 + [says(made().body)], None, ["secrets", "pods"], id="all is well"),
+        pytest.param([says(SECRET), refuses(403)], ApiError, ["secrets"], id="the cluster refuses the copy"),
+        pytest.param([refuses(404, "NotFound")], Unreachable, [], id="the manager has no such Secret"),
+    ],
+)
+async def test_what_a_pod_refers_to_stands_before_the_pod(
+    answers: list[Answer], trouble: type[Exception] | None, writes: list[str]
+) -> None:
+    """A pod that came first would wait in its worker cluster, and for ever if its process dies between the two."""
+    memory = Memory()
+    asked = await do(made(), *answers, trouble=trouble, memory=memory)
+    assert [one.path.rpartition("/")[2] for one in asked if one.method == "POST"] == writes
+    assert memory.sent == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
+    assert memory.making == 0, "it is over"
+    assert memory.made == (set() if trouble else {uid_of(POD)})
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble", "unknown"),
+    [
+        pytest.param(says(made().body), None, False, id="it was made"),
+        pytest.param(refuses(403), ApiError, False, id="it was refused"),
+        pytest.param(refuses(500, "InternalError", 'failed calling webhook "x": no'), ApiError, False, id="before"),
+        pytest.param(refuses(504, "Timeout"), ApiError, True, id="the API server does not know"),
+        pytest.param(text("", 502), ApiError, True, id="nor does what stands before it"),
+    ],
+)
+async def test_whether_a_copy_may_come_to_stand_is_known(
+    answer: Answer, trouble: type[Exception] | None, unknown: bool
+) -> None:
+    """Its pod may not be sent elsewhere while it may."""
+    memory = Memory()
+    await do(made(), says(SECRET), says(SECRET), answer, trouble=trouble, memory=memory)
+    assert memory.unanswered == ({uid_of(POD)} if unknown else set())
+
+
+async def test_a_refusal_of_what_stands_beside_it_says_nothing_of_an_earlier_try() -> None:
+    memory = Memory()
+    memory.unanswered.add(uid_of(POD))
+    await do(made(), says(SECRET), refuses(403), trouble=ApiError, memory=memory)
+    assert memory.unanswered == {uid_of(POD)}
+
+
+async def test_a_slot_is_given_to_this_very_version_of_a_pod() -> None:
+    """Whoever gave it one meanwhile has changed it: the write is refused then, and the pod is looked at again."""
+    pod = {**POD, "metadata": POD["metadata"] | {"uid": "u7", "resourceVersion": "41"}}
+    (asked,) = await do(AssignSlot(pod, "east", SLOT), says(pod))
+    assert (asked.method, asked.path.rpartition("/")[2]) == ("PATCH", "status")
+    meant = {key: asked.body["metadata"].get(key) for key in ("uid", "resourceVersion")}
+    assert meant == {"uid": "u7", "resourceVersion": "41"}

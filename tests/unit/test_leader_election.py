@@ -1,0 +1,403 @@
+"""Two candidates never both believe that they may write, whatever clocks, pauses, crashes and lost answers they have."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter import leader_election, names
+from adapter.leader_election import (
+    LATE_SECONDS,
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    RETRY_SECONDS,
+    Candidate,
+    Put,
+    StepDown,
+    Wait,
+)
+
+Raw = dict[str, Any]
+WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
+STAMP, EARLIER = "2026-05-01T12:00:00.000250Z", "2026-04-01T00:00:00.000000Z"
+ME, OTHER = "rayspan-a_1", "rayspan-b_2"
+NOW = 1000.0
+FRESH = Candidate(ME)
+
+
+def lease(holder: str | None, version: int = 7, **spec: Any) -> Raw:
+    metadata = {"name": names.LEASE, "namespace": names.SYSTEM_NAMESPACE, "uid": "u1", "resourceVersion": str(version)}
+    usual = {"leaseDurationSeconds": 15, "leaseTransitions": 3, "acquireTime": EARLIER, "renewTime": EARLIER}
+    return {"metadata": metadata, "spec": {**usual, "holderIdentity": holder, **spec}}
+
+
+def seen(seconds: float) -> Candidate:
+    """A candidate that has not seen the Lease change for so long."""
+    return Candidate(ME, "7", NOW - seconds)
+
+
+def leading(seconds: float) -> Candidate:
+    """A leader whose last renewal was sent so long ago."""
+    return leader_election.granted(seen(0), NOW - seconds)
+
+
+@pytest.mark.parametrize(
+    ("me", "found", "near"),
+    [
+        pytest.param(seen(0), lease(OTHER), False, id="another one holds it"),
+        pytest.param(seen(LATE_SECONDS - 0.1), lease(OTHER), False, id="and was renewing it a moment ago"),
+        pytest.param(seen(LATE_SECONDS), lease(OTHER), True, id="and is late"),
+        pytest.param(seen(0), lease(""), True, id="it was given back"),
+        pytest.param(FRESH, None, True, id="there is none"),
+        pytest.param(seen(0), lease(ME), True, id="it is ours: the answer was lost"),
+        pytest.param(leading(1), lease(ME), True, id="we lead"),
+    ],
+)
+def test_whoever_may_lead_soon_knows_it_before(me: Candidate, found: Raw | None, near: bool) -> None:
+    assert leader_election.near(me, found, NOW) is near
+    assert RETRY_SECONDS * 2 < LATE_SECONDS < LEASE_SECONDS / 2, (
+        "two looks may miss a renewal; and there is time left to read"
+    )
+
+
+# --- what a candidate does -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("me", "found"),
+    [
+        pytest.param(FRESH, None, id="there is none, and never was"),
+        pytest.param(seen(LEASE_SECONDS), lease(OTHER), id="it did not change for its duration"),
+        pytest.param(seen(3600), lease(OTHER), id="nor for an hour"),
+        pytest.param(seen(0), lease(""), id="it was given back"),
+        pytest.param(seen(0), lease(None), id="nobody ever held it"),
+        pytest.param(seen(0), {"metadata": {"uid": "u1", "resourceVersion": "7"}}, id="it says nothing"),
+        pytest.param(seen(0), lease(ME), id="it is ours: the answer was lost"),
+        pytest.param(Candidate(ME, "", NOW - LEASE_SECONDS), None, id="it was deleted, and nobody made it anew"),
+        pytest.param(leading(9), lease(ME), id="we lead"),
+        pytest.param(leading(9), None, id="we lead, and somebody deleted it"),
+    ],
+)
+def test_it_is_taken_or_renewed(me: Candidate, found: Raw | None) -> None:
+    move = leader_election.decide(me, found, NOW, WALL)
+    assert isinstance(move, Put)
+    assert move.create is (found is None)
+    assert move.body["spec"]["holderIdentity"] == ME
+    if found is not None:
+        assert move.body["metadata"] == {"uid": "u1", "resourceVersion": "7"}, "of this very version"
+
+
+@pytest.mark.parametrize(
+    ("me", "found", "seconds"),
+    [
+        pytest.param(seen(0), lease(OTHER), RETRY_SECONDS, id="just renewed"),
+        pytest.param(seen(14.5), lease(OTHER), 0.5, id="not a moment later than needed"),
+        pytest.param(seen(16), lease(OTHER, leaseDurationSeconds=60), RETRY_SECONDS, id="its holder asks for longer"),
+        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=1), 1.0, id="its holder asks for less than is safe"),
+        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=None), 1.0, id="its holder does not say"),
+        pytest.param(Candidate(ME, "", NOW - 14), None, 1.0, id="deleted, and its holder may not know yet"),
+    ],
+)
+def test_another_ones_is_respected(me: Candidate, found: Raw | None, seconds: float) -> None:
+    holder = OTHER if found else ""
+    assert leader_election.decide(me, found, NOW, WALL) == Wait(seconds, holder)
+
+
+@pytest.mark.parametrize(
+    ("me", "found", "why"),
+    [
+        pytest.param(leading(1), lease(OTHER), f"it is held by {OTHER}", id="another one has it"),
+        pytest.param(leading(1), lease(""), "it is held by nobody", id="somebody emptied it"),
+        pytest.param(
+            leading(10), lease(ME), "it was not renewed for 10 s: this process did not run in time", id="too late"
+        ),
+        pytest.param(
+            leading(999), None, "it was not renewed for 10 s: this process did not run in time", id="much too late"
+        ),
+    ],
+)
+def test_a_leader_steps_down(me: Candidate, found: Raw | None, why: str) -> None:
+    assert leader_election.decide(me, found, NOW, WALL) == StepDown(why)
+
+
+@pytest.mark.parametrize("renewed", ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "soon", None])
+@pytest.mark.parametrize("seconds", [0.0, 14.0, 15.0])
+def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
+    """The other machine's clock may be wrong by a century, and so may ours."""
+    usual = leader_election.decide(seen(seconds), lease(OTHER), NOW, WALL)
+    odd = leader_election.decide(seen(seconds), lease(OTHER, renewTime=renewed, acquireTime=renewed), NOW, WALL)
+    assert odd == usual
+    late = leader_election.decide(seen(seconds), lease(OTHER), NOW, WALL.replace(year=2199))
+    assert type(late) is type(usual)
+
+
+@pytest.mark.parametrize(
+    ("me", "move"),
+    [
+        pytest.param(FRESH, Wait(RETRY_SECONDS), id="a candidate tries again"),
+        pytest.param(leading(3), Wait(RETRY_SECONDS), id="a leader, too"),
+        pytest.param(leading(9), Wait(1.0), id="but not beyond its deadline"),
+        pytest.param(leading(10), StepDown("it was not renewed for 10 s: refused"), id="which is its end"),
+    ],
+)
+def test_an_attempt_that_fails(me: Candidate, move: Wait | StepDown) -> None:
+    assert leader_election.missed(me, NOW, "refused") == move
+
+
+@pytest.mark.parametrize(
+    ("me", "allowed"),
+    [(FRESH, False), (seen(99), False), (leading(0), True), (leading(9.9), True), (leading(10), False)],
+)
+def test_who_may_write(me: Candidate, allowed: bool) -> None:
+    assert leader_election.may_write(me, NOW) is allowed
+    assert not leader_election.may_write(leader_election.resigned(me), NOW)
+
+
+def test_an_attempt_of_a_leader_ends_with_its_deadline() -> None:
+    assert (
+        leader_election.patience(FRESH, NOW)
+        == leader_election.patience(leading(0), NOW)
+        == leader_election.REQUEST_SECONDS
+    )
+    assert leader_election.patience(leading(8), NOW) == 2.0
+
+
+def test_what_was_seen_counts_from_when_it_changed() -> None:
+    me = leader_election.saw(FRESH, lease(OTHER, 7), 100.0)
+    assert (me.seen, me.since) == ("7", 100.0)
+    assert leader_election.saw(me, lease(OTHER, 7), 105.0) == me
+    assert leader_election.saw(me, lease(OTHER, 8), 106.0).since == 106.0
+    assert leader_election.saw(me, None, 107.0).since == 107.0
+    assert leader_election.saw(FRESH, None, 100.0).since == -math.inf
+
+
+# --- what stands in it -----------------------------------------------------------------------------------------------
+
+
+def put(me: Candidate, found: Raw | None) -> Put:
+    move = leader_election.decide(me, found, NOW, WALL)
+    assert isinstance(move, Put)
+    return move
+
+
+def test_it_is_made_with_the_fields_of_client_go() -> None:
+    assert put(FRESH, None).body == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "rayspan-controller", "namespace": "rayspan-system"},
+        "spec": {
+            "holderIdentity": ME,
+            "leaseDurationSeconds": 15,
+            "acquireTime": STAMP,
+            "renewTime": STAMP,
+            "leaseTransitions": 0,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("me", "found", "acquired", "transitions"),
+    [
+        pytest.param(leading(2), lease(ME), EARLIER, 3, id="a renewal"),
+        pytest.param(seen(0), lease(ME), EARLIER, 3, id="after a lost answer"),
+        pytest.param(leading(2), lease(ME, acquireTime=None), STAMP, 3, id="nobody knows since when"),
+        pytest.param(seen(15), lease(OTHER), STAMP, 4, id="a change"),
+        pytest.param(seen(0), lease(""), STAMP, 4, id="after it was given back"),
+        pytest.param(seen(0), lease("", leaseTransitions=None), STAMP, 1, id="the first change"),
+        pytest.param(seen(0), lease("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
+    ],
+)
+def test_it_tells_who_leads_since_when(me: Candidate, found: Raw, acquired: str, transitions: int) -> None:
+    spec = put(me, found).body["spec"]
+    assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
+
+
+def test_it_is_given_back_by_its_holder_only() -> None:
+    assert leader_election.giving_back(leading(1), lease(ME), WALL) == {
+        "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {names.GAVE_BACK_ANNOTATION: ME}},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
+    }
+    for found in (lease(OTHER), lease(""), None):
+        assert leader_election.giving_back(leading(1), found, WALL) is None
+
+
+def test_who_led_last_is_known_although_it_was_given_back() -> None:
+    noted = lease("")
+    noted["metadata"]["annotations"] = {names.GAVE_BACK_ANNOTATION: OTHER}
+    assert [leader_election.leader(found) for found in (None, lease(""), lease(ME), noted)] == ["", "", ME, OTHER]
+
+
+# --- two of them -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Shelf:
+    """The one Lease, as an API server keeps it."""
+
+    kept: Raw | None = None
+    version: int = 0
+    late: list[Put] = field(default_factory=list)  # on their way, when who sent them had given up
+
+    def arrive(self) -> None:
+        while self.late:
+            move = self.late.pop(0)
+            self.take(move.body, create=move.create)
+
+    def take(self, body: Raw, *, create: bool) -> bool:
+        """Whether it was granted."""
+        stale = not create and self.kept and body["metadata"]["resourceVersion"] != str(self.version)
+        if stale or create is (self.kept is not None):
+            return False
+        self.version += 1
+        spec = {**(self.kept or {"spec": {}})["spec"], **body["spec"]}
+        self.kept = {"metadata": {"uid": "u1", "resourceVersion": str(self.version)}, "spec": spec}
+        return True
+
+
+@dataclass
+class Process:
+    """A candidate with a clock of its own, that may be stopped wherever it waits for something."""
+
+    shelf: Shelf
+    rate: float
+    ahead: float
+    number: int
+    time: float = 0.0  # the true one
+    lives: int = 0
+    sending: Put | None = None
+    me: Candidate = field(init=False)
+    work: Iterator[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    @property
+    def clock(self) -> float:
+        return self.ahead + self.rate * self.time
+
+    @property
+    def writes(self) -> bool:
+        return leader_election.may_write(self.me, self.clock)
+
+    def restart(self) -> None:
+        """Die at once, and begin as another one."""
+        self._drop()
+        self.lives += 1
+        self.me = Candidate(f"{self.number}_{self.lives}")
+        self.work = self._attempt()
+
+    def go_on(self) -> None:
+        """To the next place where it waits; after an attempt the next one begins, or a fresh process."""
+        if next(self.work, self) is self:
+            self.work = self._attempt()
+
+    def fail(self) -> None:
+        """The attempt fails; a request that was sent may have been granted before, or will be."""
+        self._drop()
+        self.work = self._attempt()
+
+    def give_back(self) -> None:
+        self._drop()
+        self.me = leader_election.resigned(self.me)
+        self.work = self._giving_back()
+
+    def _drop(self) -> None:
+        if self.sending:
+            self.shelf.late.append(self.sending)
+        self.sending = None
+
+    def _attempt(self) -> Iterator[None]:
+        yield
+        found = self.shelf.kept
+        yield
+        self.me = leader_election.saw(self.me, found, self.clock)
+        yield
+        move = leader_election.decide(self.me, found, self.clock, WALL)
+        if isinstance(move, StepDown):
+            self.restart()
+        if not isinstance(move, Put):
+            return
+        yield
+        sent = self.clock
+        yield
+        self.sending = move
+        yield
+        self.sending = None
+        done = self.shelf.take(move.body, create=move.create)
+        yield
+        if done:
+            self.me = leader_election.granted(self.me, sent)
+
+    def _giving_back(self) -> Iterator[None]:
+        found = self.shelf.kept
+        yield
+        if body := leader_election.giving_back(self.me, found, WALL):
+            self.shelf.take(body, create=False)
+        self.restart()
+
+
+STEPS = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(["go on"] * 8 + ["fail", "restart", "give back", "arrive"]),
+    st.sampled_from([1, 2, 3, 20, 20, 20]),  # how often without a pause; an attempt has nine places to be stopped at
+    st.sampled_from([0, 0, 1, 9.5, 13, 15, 40]),  # seconds until then
+)
+RATES = st.sampled_from([0.85, 1.0, 1.2])  # far beyond any real clock, and within what the times allow
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(st.lists(STEPS, min_size=30, max_size=60), RATES, RATES, st.integers(0, 10**6))
+def test_never_two_write_at_once(steps: list[tuple[int, str, int, float]], one: float, two: float, ahead: int) -> None:
+    shelf = Shelf()
+    pair = [Process(shelf, one, 0.0, 0), Process(shelf, two, float(ahead), 1)]
+    for number, what, times, pause in steps:
+        for process in pair:
+            process.time += pause
+        acting = pair[number]
+        do = {
+            "go on": acting.go_on,
+            "fail": acting.fail,
+            "restart": acting.restart,
+            "give back": acting.give_back,
+            "arrive": shelf.arrive,
+        }[what]
+        for _ in range(times):
+            do()
+            assert not all(process.writes for process in pair)
+
+
+def test_the_two_do_lead_in_turn() -> None:
+    """What the property above says would be true of candidates that never lead as well."""
+    shelf = Shelf()
+    one, two = Process(shelf, 1.0, 0.0, 0), Process(shelf, 1.0, 500.0, 1)
+
+    def run(*alive: Process, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            for process in alive:
+                for _ in range(9):
+                    process.go_on()
+            for process in (one, two):
+                process.time += 1
+
+    run(one, two, seconds=30)
+    assert (one.writes, two.writes) == (True, False)
+    run(two, seconds=LEASE_SECONDS - 1)
+    assert (one.writes, two.writes) == (False, False), "the one is stopped, and the other one still waits"
+    run(two, seconds=4)
+    assert (one.writes, two.writes) == (False, True)
+    run(one, two, seconds=3)
+    assert (one.lives, one.writes, two.writes) == (2, False, True), "the one has ended, and stands by afresh"
+    two.give_back()
+    run(two, one, seconds=2)
+    assert one.writes or two.writes, "what was given back is taken at once"
+
+
+def test_the_deadline_leaves_room_before_the_lease_runs_out() -> None:
+    """For clocks that run unequally fast."""
+    assert RENEW_SECONDS * 1.5 <= LEASE_SECONDS
+    assert LEASE_SECONDS + RETRY_SECONDS < 20, "the hand-over that users are promised"
