@@ -24,7 +24,7 @@ class Known:
     uid: str = ""  # status.clusterUID; empty: it was never seen
     accepted: str = ""  # the uid that its admin takes it to have
     taken: Mapping[str, str] = field(default_factory=dict)  # uid -> another WorkerCluster, whose cluster that is
-    taken_from: str = ""  # the holder from whom its admin has the claim taken (claim.py)
+    taken_from: str = ""  # the holder from whom its admin has the claim taken (cluster_claim.py)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Asked at the admission check, before any quota is held: a pod that cannot start elsewhere would hold its whole gang. What its
 templates must not have is said in `pod_validation.py`, and whether the Secrets and ConfigMaps that it refers to can be copied is
-asked of the manager (`rewrite.copies`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not in a podset
+asked of the manager (`rewrite.copied_objects`); what KubeRay adds to the template afterwards (operator-wide sidecars) is not in a podset
 and not seen here. A field of a KubeRay that is newer than the manager's is not there, and nothing is said of it.
 """
 

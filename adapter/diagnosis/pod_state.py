@@ -1,6 +1,6 @@
 """How is one pod of a RayCluster: where, since when, and what is wrong with it, as the manager's pod says it?
 
-A worker's pod in the manager shows what its copy in a worker cluster says (`worker.mirror`), so one reader is enough for pods that run
+A worker's pod in the manager shows what its copy in a worker cluster says (`worker.status_mirror`), so one reader is enough for pods that run
 here and for those that do not. The node of a copy has no place there: the address of its host has.
 """
 

@@ -25,7 +25,7 @@ The clauses stand in order, most terminal first; the first that applies decides:
      9. there is no round, or the last one is withdrawn: plan                    lifecycle.py
     10. nothing fitted: look again when room changes, and give way               lifecycle.py, requeue.py (gives way)
     11. shares of the round that do not stand are asked for                      reserve.py
-    12. it runs: workers that lost their place are planned anew                  running.py, drain.py (who leaves), start_timeout.py,
+    12. it runs: workers that lost their place are planned anew                  running.py, drain_order.py (who leaves), start_timeout.py,
                                                                                  scale_up.py (who comes by itself)
     13. the round is not admitted in time: withdrawn as a whole                  reserve.py
 

@@ -298,7 +298,7 @@ def _refuse_too_many(where: str, podsets: int) -> None:
 
 def _worker(group: object, where: str, faults: list[str]) -> tuple[PodSet | None, Raw]:
     """One worker group as Kueue counts it: replicas times hosts; and the group without what has a fault. Where KubeRay would count
-    otherwise, the job is refused (`admission.refusal`), which takes its numbers for checked.
+    otherwise, the job is refused (`admission.job_validation`), which takes its numbers for checked.
 
     Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object. One that cannot be counted has a worker: what
     its template has is judged all the same.

@@ -1,7 +1,7 @@
 """Which Secrets and ConfigMaps does a pod refer to, and how does it read when they have other names?
 
 Both are one walk over the pod's spec, so what is found is what is renamed. Volumes of other kinds that name a Secret (CSI,
-CephFS, …) are not followed: their drivers belong to a cluster, and `admission.portability` turns them away.
+CephFS, …) are not followed: their drivers belong to a cluster, and `admission.pod_validation` turns them away.
 """
 
 from collections.abc import Callable

@@ -14,6 +14,6 @@ def _sent(name: str) -> str:
     return (files(__name__) / f"{name}.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
 
 
-DRAIN: Final = _sent("drain")
-PROBE_SERVER: Final = _sent("probeserver")
-PROBE_CLIENT: Final = _sent("probeclient")
+DRAIN: Final = _sent("drain_hook")
+PROBE_SERVER: Final = _sent("probe_server")
+PROBE_CLIENT: Final = _sent("probe_client")

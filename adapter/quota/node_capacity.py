@@ -24,7 +24,7 @@ _TAINT = ("key", "value", "effect")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that takes pods: what it has, in the units of `objects.podrequests`."""
+    """A node that takes pods: what it has, in the units of `objects.pod_requests`."""
 
     labels: Labels
     taints: tuple[Raw, ...]

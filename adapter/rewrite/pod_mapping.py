@@ -1,7 +1,7 @@
 """What does a worker cluster give the pods that come to it: where they run there, as whom, and from which registry?
 
 `WorkerCluster.spec.pods`, applied to a pod spec from which the manager's own was stripped before. The cluster's word wins
-over the pod's, since its administrator knows what exists there. Whether a pod may go at all is not asked here (`admission.refusal`).
+over the pod's, since its administrator knows what exists there. Whether a pod may go at all is not asked here (`admission.job_validation`).
 """
 
 from collections.abc import Mapping

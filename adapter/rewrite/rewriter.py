@@ -1,7 +1,7 @@
 """What does a manager's KubeRay worker pod look like in a worker cluster?
 
 A pure function of the pod, the head's address and the share: the same input gives the same bytes, so a controller that
-crashed after a create repeats it. It does not ask whether the pod may travel (`admission.refusal`) and does not look for room.
+crashed after a create repeats it. It does not ask whether the pod may travel (`admission.job_validation`) and does not look for room.
 Order inside a container: literals first, then addresses (a literal may hold one), then its last words, the zone, and the hook that drains.
 """
 

@@ -2,7 +2,7 @@
 
 The stance: remove what is known to belong to the manager and keep everything else, so that a new field travels and an
 incompatibility shows up by name (docs/upstream.md, "What a worker pod leaves at home"). What must not travel at all is not
-removed here but refused (`admission.refusal`), before any quota is held. What a pod reads of itself becomes a literal: name,
+removed here but refused (`admission.job_validation`), before any quota is held. What a pod reads of itself becomes a literal: name,
 namespace, labels, annotations and uid must stay the manager's, for Ray's autoscaler knows a node by the manager pod's name
 (docs/upstream.md, "How Ray's autoscaler knows a node"), and the labels that KubeRay reads back are gone from the copy. What
 is true only where the pod runs (podIP, hostIP, nodeName, limits) stays a reference.

@@ -1,6 +1,6 @@
 """What does the fate of one worker pod depend on: the manager's pod, its copies, its share, and the head that it joins?
 
-Read from the stores by shell/observe/worker_observer.py; dispatch.py, create.py and report.py decide from it. Nothing here decides anything.
+Read from the stores by shell/observe/worker_observer.py; dispatch.py, create_pod.py and report.py decide from it. Nothing here decides anything.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

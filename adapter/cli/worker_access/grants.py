@@ -30,7 +30,7 @@ from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS, SERVICES, WORKER_ACCESSES
 from adapter.shell.kube.user_kubeconfig import default_namespace
 
-_KEY_BYTES: Final = 32  # which make the 43 characters that `access.request` takes
+_KEY_BYTES: Final = 32  # which make the 43 characters that `access.access_request` takes
 _KUBECTL: Final = "kubectl"
 _ENDED: Final = 143  # what a shell gives a program that SIGTERM ended
 NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."

@@ -1,6 +1,6 @@
 """Is one worker cluster this process's to write to? Holds the claim there while this process leads, and answers before each write.
 
-What the claim says, and who may take it, is `admission.claim`'s. Where the account has no right to it, as one that was made before
+What the claim says, and who may take it, is `admission.cluster_claim`'s. Where the account has no right to it, as one that was made before
 there were claims, work goes on without one and says so: an upgrade of the manager must not stop what its jobs do. A process that
 takes part in no election claims nothing: whoever starts it so says that nobody else runs.
 """

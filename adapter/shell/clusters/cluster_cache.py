@@ -111,7 +111,7 @@ class Cluster:
 
     def release(self) -> None:
         """Keep nothing of it, for it is followed no more. It and its stores hold each other: what stood when all was settled is never
-        looked through for such (`shell.heap`), and would stay for as long as the process."""
+        looked through for such (`shell.gc_tuning`), and would stay for as long as the process."""
         for row in self._rows:
             row.store.forget()
         self._emptied()

@@ -1,6 +1,6 @@
 """Who was one worker cluster found to be, by the connection that stands now, and may it be written to?
 
-Whether that is who it is on record to be says `admission.identity`. A connection is of one cluster for as long as it lives: when
+Whether that is who it is on record to be says `admission.cluster_identity`. A connection is of one cluster for as long as it lives: when
 another one is accepted in its place, everything is read anew by a new one. Writes wait until the uid stands in the
 WorkerCluster, so nothing of ours is in a cluster that nobody could know again.
 """

@@ -2,7 +2,7 @@
 
 Of several replicas one leads. The others follow the same clusters, so that they can take over at once and say meanwhile
 what would be planned; they decide nothing and write nothing. Pods, which are most of what there is and nothing to plan by, they follow
-from when the leader is late (`leaderelection.near`), and whoever leads decides nothing before it has read them. What a look is, is for
+from when the leader is late (`leader_election.near`), and whoever leads decides nothing before it has read them. What a look is, is for
 `looks`; who the parts are, for `wiring`.
 """
 

@@ -42,7 +42,7 @@ async def listed(
     """Everything in a collection, as `keep` leaves it, and the version that it is of, empty where none is told; raises ApiError or
     Unreachable, which is Overfull where it does not go into its `room`.
 
-    Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.shape`).
+    Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.well_formed`).
     """
     whole = _Whole(keep, room or Budget(KEPT_BYTES).room(kind_of(path)[0]))
     await read(client, path, whole.take, whole.room.budget.page, **selectors)

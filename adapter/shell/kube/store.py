@@ -2,7 +2,7 @@
 
 A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
 never changed in place: they share parts (`alike`). It knows how much memory they take, and leaves to others how much that may be. What is no
-object (`objects.shape`) does not come in, and an object comes in as a whole or not at all.
+object (`objects.well_formed`) does not come in, and an object comes in as a whole or not at all.
 """
 
 import itertools

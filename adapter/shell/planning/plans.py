@@ -1,7 +1,7 @@
 """How does a gang get its round: stores in, Placement object out?
 
 One plan at a time, so that no two gangs are promised the same room: the next plan sees the Placements of all earlier ones. It
-reads what `planning.rounds` takes, and decides nothing: who waits and whose turn comes first is for `planning.gangorder` to say.
+reads what `planning.rounds` takes, and decides nothing: who waits and whose turn comes first is for `planning.ordering` to say.
 A plan takes a pause after each gang that it goes through, for a queue may be long, and on the same loop the Lease is renewed. What
 the stores hear meanwhile is for the next plan.
 """

@@ -1,7 +1,7 @@
 """What do the stores show of each worker cluster, and of what was promised there? The facts that a plan is made on.
 
 It reads, and decides nothing: whether a cluster takes part, and what is deducted from what it shows, is for
-`planning.snapshot` to say. What one cluster shows may be of any shape, and is in no other cluster's way.
+`planning.capacity` to say. What one cluster shows may be of any shape, and is in no other cluster's way.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Conditions:
-    """Writes what `admission.conditions` says about the admins' objects."""
+    """Writes what `admission.condition_patches` says about the admins' objects."""
 
     def __init__(
         self, manager: Manager, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer

@@ -18,19 +18,19 @@ import json, sys
 from adapter.cli import controller
 from hack.testbed import pace
 pace.keep(sys.argv[1])
-from adapter.gang import anchors, deadlines, lifecycle, running, waiting
+from adapter.gang import orphan_anchors, timeouts, lifecycle, running, requeue
 from adapter.shell.controller import engine
 from adapter.shell.kube import client, reflector
-from adapter.shell.observe import memory
+from adapter.shell.observe import transient_state
 from adapter.shell.write import copies
-from adapter.worker import headturns
+from adapter.worker import head_polling
 print(json.dumps({
-    "resyncs": [one.RESYNC.total_seconds() for one in (deadlines, lifecycle, running, waiting)]
-        + [engine.RESYNC_SECONDS, memory.SURE_FOR.total_seconds()],
-    "spill": deadlines.SPILL_AFTER.total_seconds(), "yield": deadlines.YIELD_AFTER.total_seconds(),
-    "first": deadlines.EXCLUDED_FIRST.total_seconds(), "longest": deadlines.EXCLUDED_FOR.total_seconds(),
-    "settled": anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
-    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": headturns.ASK_SECONDS,
+    "resyncs": [one.RESYNC.total_seconds() for one in (timeouts, lifecycle, running, requeue)]
+        + [engine.RESYNC_SECONDS, transient_state.SURE_FOR.total_seconds()],
+    "spill": timeouts.SPILL_AFTER.total_seconds(), "yield": timeouts.YIELD_AFTER.total_seconds(),
+    "first": timeouts.EXCLUDED_FIRST.total_seconds(), "longest": timeouts.EXCLUDED_FOR.total_seconds(),
+    "settled": orphan_anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
+    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": head_polling.ASK_SECONDS,
     "first backoff": reflector.FIRST_BACKOFF, "last backoff": reflector.LAST_BACKOFF,
 }))
 """

@@ -10,7 +10,11 @@ from adapter import programs
 from hack.lab.base.paths import REPO
 
 FOLDER = REPO / "adapter" / "programs"
-SENT = {"drain": programs.DRAIN, "probeserver": programs.PROBE_SERVER, "probeclient": programs.PROBE_CLIENT}
+SENT = {
+    "drain_hook": programs.DRAIN,
+    "probe_server": programs.PROBE_SERVER,
+    "probe_client": programs.PROBE_CLIENT,
+}
 FILES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
@@ -37,4 +41,4 @@ def test_it_needs_the_standard_library_alone_and_ray_where_ray_is(name: str) -> 
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     found = plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
     rooms = {module.partition(".")[0] for module in found}
-    assert rooms - sys.stdlib_module_names == ({"ray"} if name == "drain" else set())
+    assert rooms - sys.stdlib_module_names == ({"ray"} if name == "drain_hook" else set())
