@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job, PodSet, Workload
 from adapter.rewrite.target import Target
 
@@ -144,7 +145,7 @@ class AssignSlot:
 
     pod: Mapping[str, Any]
     cluster: str
-    slot: str
+    slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class MirrorHead:
     cluster: str
     about: Job | None
     placement: Placement
-    share: tuple[str, int]  # the pod's, by cluster and round
+    share: ShareKey  # the pod's
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
 
@@ -169,7 +170,7 @@ class CreatePod:
     cluster: str
     about: Job | None
     placement: Placement
-    share: tuple[str, int]  # the one that it is on, by cluster and round
+    share: ShareKey  # the one that it is on
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
     references: Mapping[Reference, str] = field(default_factory=dict)  # as `references.wanted` says it

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.access.access_request import NAME, Asked
 from adapter.access.grant import EXEC, LOG, Grant
 from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, label, quoted, uid_of
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import slot_cluster
 
 Query = tuple[tuple[str, str], ...]
 # Of k8s:pkg/apis/core/types.go, PodLogOptions, but for insecureSkipTLSVerifyBackend: that would weaken a cluster's own link.
@@ -53,7 +53,7 @@ def cluster_of(asked: Asked, grant: Grant, pod: Raw | None) -> str | Refusal:
         return _forbidden(f"WorkerAccess {grant.name} is for pod {quoted(grant.pod)}, not for {asked.pod}.")
     if not pod or uid_of(pod) != grant.pod_uid:
         return _gone(f"Pod {grant.namespace}/{grant.pod} is not there any more, or is another one by now: look again.")
-    cluster, _ = share_key(slot_of(pod))
+    cluster = slot_cluster(pod)
     if not cluster:
         return _gone(f"Pod {grant.namespace}/{grant.pod} has no place in a worker cluster; use kubectl itself.")
     if not NAME.fullmatch(cluster):

@@ -19,8 +19,10 @@ from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
 from adapter.cli.pod_diff import changes
 from adapter.objects import rayservice, specs
+from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import Unusable
 from adapter.objects.unstructured import UNREADABLE, Raw, label, meta
+from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter, stripping
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
@@ -149,7 +151,7 @@ def _shown(one: Found, head: str, cluster: str, spec: specs.WorkerCluster) -> st
         group = label(one.pod, names.RAY_GCS_GROUP_LABEL)
         role = group_workload.role(group)
         target = _target(one.pod, cluster, spec)
-        slot = f"{cluster}/{target.round}/{role}/0"
+        slot = str(Slot(ShareKey(cluster, target.round), role, 0))
         copy = rewriter.remote_pod(
             one.pod,
             head=HeadAddress.of(one.pod, head),

@@ -11,7 +11,7 @@ from typing import Literal
 from adapter import names
 from adapter.diagnosis.job_facts import Facts, is_head
 from adapter.objects.unstructured import LONGEST, Raw, condition, label, meta, quoted
-from adapter.objects.worker_pod import in_place, share_key, slot_of, waits_for_quota
+from adapter.objects.worker_pod import in_place, slot_cluster, slot_of, waits_for_quota
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
 UNSEEN = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
@@ -49,7 +49,7 @@ class PodState:
 def read(pod: Raw, facts: Facts) -> PodState:
     """Read one pod of the job."""
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    cluster = label(pod, names.CLUSTER_LABEL) or share_key(slot_of(pod))[0] or ("" if gated(pod) else MANAGER)
+    cluster = label(pod, names.CLUSTER_LABEL) or slot_cluster(pod) or ("" if gated(pod) else MANAGER)
     ready = condition(pod, "Ready")
     joined = ready.get("status") == "True"
     step, reason, message = _step(pod)
@@ -65,7 +65,7 @@ def read(pod: Raw, facts: Facts) -> PodState:
         ready=joined,
         restarts=sum(int(one.get("restartCount") or 0) for _, one in _containers(pod)),
         since=str((joined and ready.get("lastTransitionTime")) or meta(pod).get("creationTimestamp") or ""),
-        slot=slot_of(pod),
+        slot=str(slot_of(pod) or ""),
         step=step,
         message=quoted(" ".join(message.split()), LONGEST),
     )

@@ -25,7 +25,7 @@ def unwanted(gang: Gang) -> tuple[Reservation, ...]:
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
     wanted = {current.key_of(share): share for share in current.live} if current else {}
-    shares = ((found, wanted.get((found.cluster, found.round))) for found in gang.reservations)
+    shares = ((found, wanted.get(found.key)) for found in gang.reservations)
     return tuple(found for found, share in shares if not _wanted(found, share, current, gang.runs))
 
 

@@ -11,9 +11,19 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.placement import Placement, placement
+from adapter.objects.placement import Placement, ShareKey, placement
 from adapter.objects.unstructured import Key, Raw, key_of
-from adapter.objects.worker_pod import cluster_of, group_of, in_place, leaving, place_of, share_key, slot_of, slots_on
+from adapter.objects.worker_pod import (
+    Slot,
+    cluster_of,
+    group_of,
+    in_place,
+    leaving,
+    place_of,
+    slot_cluster,
+    slot_of,
+    slots_on,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +106,8 @@ class Gathered:
     place: Placement
     pods: Sequence[Raw]  # of the manager
     copies: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
-    held: Collection[str]  # slots that a pod or a copy is on
-    admitted: Collection[tuple[str, int]]  # shares that hold quota now, by cluster and round
+    held: Collection[Slot]  # slots that a pod or a copy is on
+    admitted: Collection[ShareKey]  # shares that hold quota now
     desired: int  # how many workers the RayCluster is to have
     head_since: datetime | None = None  # since when its head is ready, None while it is not
 
@@ -113,7 +123,7 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     free, found = free_places(gang, draining), []
     away = min(gang.place.wanted, gang.desired) - sum(serving.values()) - _unserved(gang, free)
     for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
-        cluster, group, copy = share_key(slot_of(pod))[0], group_of(pod), gang.copies.get(key_of(pod))
+        cluster, group, copy = slot_cluster(pod), group_of(pod), gang.copies.get(key_of(pod))
         if cluster not in draining or copy is None or leaving(copy) or not free[group]:
             continue
         if serving[key_of(pod)]:

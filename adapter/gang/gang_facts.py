@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.gang.drain_order import Gathered
-from adapter.objects.placement import Placement, Share
+from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Workload
@@ -45,15 +45,15 @@ class Gang:
     given_up: Mapping[str, str] = field(default_factory=dict)  # clusters whose workers count as lost, and why
     draining: frozenset[str] = frozenset()  # clusters that workers are to leave
     movers: tuple[tuple[str, Raw], ...] = ()  # cluster and copy: workers whose turn it is to leave one that is drained
-    occupied: frozenset[tuple[str, int]] = frozenset()  # shares that a pod is on, here or there, by cluster and round
+    occupied: frozenset[ShareKey] = frozenset()  # shares that a pod is on, here or there
     unplaced: bool = False  # a pod of the manager waits for a slot
-    here: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on, also one that has failed
-    there: frozenset[tuple[str, int]] = frozenset()  # those that a copy is on, or was when its cluster was seen last
-    unusable: Mapping[tuple[str, int], str] = field(default_factory=dict)  # shares whose pods were refused, and why
+    here: frozenset[ShareKey] = frozenset()  # those that a pod of the manager is on, also one that has failed
+    there: frozenset[ShareKey] = frozenset()  # those that a copy is on, or was when its cluster was seen last
+    unusable: Mapping[ShareKey, str] = field(default_factory=dict)  # shares whose pods were refused, and why
     unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
     # By uid: the copies on shares that are to go, but for those that have ended or count as gone.
     ending: Mapping[str, tuple[Raw, ...]] = field(default_factory=dict)
-    alive: frozenset[tuple[str, int]] = frozenset()  # those that a pod of the manager is on that has not failed
+    alive: frozenset[ShareKey] = frozenset()  # those that a pod of the manager is on that has not failed
     first_seen: datetime | None = None  # when this process saw the round that stands for the first time
     # By round: the same of each that has a share which was not noted as admitted.
     seen_since: Mapping[int, datetime] = field(default_factory=dict)

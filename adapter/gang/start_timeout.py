@@ -21,9 +21,17 @@ from adapter.gang import drain_order
 from adapter.gang.drain_order import Gathered
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import excluded, unstarted_for
-from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, condition, key_of, meta, moment, uid_of
-from adapter.objects.worker_pod import dispatched, group_of, in_place, share_key, slot_of, waits_for_quota
+from adapter.objects.worker_pod import (
+    dispatched,
+    group_of,
+    in_place,
+    slot_cluster,
+    slot_of,
+    slot_share,
+    waits_for_quota,
+)
 from adapter.objects.worker_pod import ended as over
 from adapter.objects.worker_pod import leaving as deleting
 
@@ -40,11 +48,11 @@ class Unstarted:
     exclusions: tuple[Exclusion, ...] = ()  # the clusters that are closed from now on
     why: str = ""  # a sentence on all of them
     # Share -> group -> slots that are no place: its cluster is closed, and nobody is on them who started, or still may.
-    short: Mapping[tuple[str, int], Counter[str]] = field(default_factory=dict)
+    short: Mapping[ShareKey, Counter[str]] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
     due: datetime | None = None  # when to look again, because another one may be late
 
-    def places(self, share: Share, key: tuple[str, int]) -> int:
+    def places(self, share: Share, key: ShareKey) -> int:
         """For how many workers a share, with its cluster and round, is a place."""
         return share.workers - sum(self.short.get(key, Counter()).values())
 
@@ -139,9 +147,9 @@ def _late(gang: Gang, starting: Sequence[tuple[Raw, datetime | None]], now: date
 
 def _short(
     workers: Gathered, current: Placement, closed: Collection[str], late: Iterable[Raw]
-) -> dict[tuple[str, int], Counter[str]]:
+) -> dict[ShareKey, Counter[str]]:
     off = {key_of(pod) for pod in late}
-    stay = Counter((share_key(slot_of(pod)), group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
+    stay = Counter((slot_share(pod), group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
     shares = [(current.key_of(share), share) for share in current.live if share.cluster in closed]
     return {key: +Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
 
@@ -194,7 +202,7 @@ def _in_time(gang: Gang) -> str:
 
 
 def _cluster(pod: Raw) -> str:
-    return share_key(slot_of(pod))[0]
+    return slot_cluster(pod)
 
 
 def _living(workers: Gathered) -> list[Raw]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapter import names
 from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
@@ -44,6 +44,13 @@ class Share:
     @property
     def workers(self) -> int:
         return sum(group.count for group in self.groups)
+
+
+class ShareKey(NamedTuple):
+    """The cluster and the round of a share, which identify it in its Placement."""
+
+    cluster: str
+    round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +135,9 @@ class Placement:
         """The round that made a share: with its cluster it tells the share from all others of the Placement."""
         return share.round or self.round
 
-    def key_of(self, share: Share) -> tuple[str, int]:
-        """By what a share is told from all others: its cluster and its round."""
-        return share.cluster, self.round_of(share)
+    def key_of(self, share: Share) -> ShareKey:
+        """The key of one of its shares."""
+        return ShareKey(share.cluster, self.round_of(share))
 
     def stands_for(self, work: Workload) -> bool:
         """Whether it was made for this very attempt of the Workload, which holds quota and is not over; or for its elastic job,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from adapter import names
+from adapter.objects.placement import ShareKey
 from adapter.objects.unstructured import (
     Raw,
     annotation,
@@ -52,6 +53,11 @@ class Reservation:
     ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
     pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
     stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
+
+    @property
+    def key(self) -> ShareKey:
+        """The key of its share."""
+        return ShareKey(self.cluster, self.round)
 
     @property
     def workers(self) -> int:

@@ -12,10 +12,11 @@ the pod itself counts for more. Whether the slot that it came with is its own is
 import functools
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.placement import GroupShare, Placement, Share
-from adapter.objects.unstructured import Key, Raw, annotation, condition, is_true, key_of, label, meta, moment, number
+from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
+from adapter.objects.unstructured import Key, Raw, annotation, condition, is_true, key_of, label, meta, moment
 from adapter.objects.workload import Workload
 
 # A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
@@ -26,22 +27,57 @@ GONE_AFTER = timedelta(minutes=5)
 # Slots are listed for no more shares, and read of no longer list: it stands in each pod of the group, and an annotation may say anything.
 # Twenty shares take about a kilobyte, a tenth of what a worker pod has; a gang in more pieces has its slots written one by one.
 _MOST_LISTED, _LONGEST_LIST = 20, 4096
+# A cluster's name has up to 253 characters and a role 8. Longer texts are forged, and none is kept in the cache of parsed slots.
+_LONGEST_SLOT = 512
 
 
-def share_key(slot: str) -> tuple[str, int]:
-    """Cluster and round of the share that a slot is on; a slot that says nothing is on none."""
-    cluster, round_, *_ = *slot.split("/"), "", ""
-    return cluster, number(round_)
+class Slot(NamedTuple):
+    """A place for one worker on a share."""
+
+    share: ShareKey
+    role: str
+    index: int  # type: ignore[assignment]  # The field hides tuple.index, which nothing calls.
+
+    @property
+    def cluster(self) -> str:
+        return self.share.cluster
+
+    @staticmethod
+    def parse(text: str) -> "Slot | None":
+        """Read `cluster/round/role/index`; None for every text that `str` does not write."""
+        return _parse(text) if len(text) <= _LONGEST_SLOT else None
+
+    def __str__(self) -> str:
+        return f"{self.share.cluster}/{self.share.round}/{self.role}/{self.index}"
 
 
-def role_of(slot: str) -> str:
-    """The role that a slot of a plan is for."""
-    return slot.split("/")[2]
+@functools.lru_cache(maxsize=16384)  # Each reconcile reads the slots of all pods of a gang again.
+def _parse(text: str) -> Slot | None:
+    parts = text.split("/", 4)
+    if len(parts) != 4:
+        return None
+    cluster, round_, role, index = parts
+    if not (cluster and _is_canonical(round_) and _is_canonical(index)):
+        return None
+    return Slot(ShareKey(cluster, int(round_)), role, int(index))
 
 
-def slot_of(pod: Raw) -> str:
-    """The slot that a pod or a copy says it holds, or came with; empty when none."""
-    return annotation(pod, names.SLOT_ANNOTATION) or _came_with(pod)
+def slot_of(pod: Raw) -> Slot | None:
+    """The slot that is written in a manager pod or a remote pod, else its template slot."""
+    written = annotation(pod, names.SLOT_ANNOTATION)
+    return Slot.parse(written) if written else _template_slot(pod)
+
+
+def slot_cluster(pod: Raw) -> str:
+    """The cluster of a pod's slot, empty when it has none."""
+    slot = slot_of(pod)
+    return slot.cluster if slot else ""
+
+
+def slot_share(pod: Raw) -> ShareKey | None:
+    """The key of the share that a pod's slot is on."""
+    slot = slot_of(pod)
+    return slot.share if slot else None
 
 
 def place_of(pod: Raw) -> Key:
@@ -51,7 +87,7 @@ def place_of(pod: Raw) -> Key:
 
 def is_preassigned(pod: Raw) -> bool:
     """Whether a pod has no other slot than the one that it came with, of which nothing is written in it."""
-    return not annotation(pod, names.SLOT_ANNOTATION) and bool(_came_with(pod))
+    return not annotation(pod, names.SLOT_ANNOTATION) and _template_slot(pod) is not None
 
 
 def without_slot(pod: Raw) -> Raw:
@@ -69,50 +105,53 @@ def as_planned(pod: Raw, place: Placement | None) -> Raw:
 
 def cluster_of(pod: Raw, place: Placement | None) -> str:
     """The worker cluster in which a pod has its place, likewise; empty when it has none."""
-    return label(pod, names.CLUSTER_LABEL) or share_key(slot_of(as_planned(pod, place)))[0]
+    return label(pod, names.CLUSTER_LABEL) or slot_cluster(as_planned(pod, place))
 
 
-def _came_with(pod: Raw) -> str:
+def _template_slot(pod: Raw) -> Slot | None:
     """KubeRay's number of the pod counts through the listed slots, whoever wrote either."""
     index, listed = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
-    return _nth(listed, int(index)) if _is_number(index) and 0 < len(listed) <= _LONGEST_LIST else ""
+    return _nth(listed, int(index)) if _is_number(index) and 0 < len(listed) <= _LONGEST_LIST else None
 
 
 @functools.lru_cache(maxsize=4096)  # a look at a gang asks it again and again of each of its pods
-def _nth(listed: str, index: int) -> str:
+def _nth(listed: str, index: int) -> Slot | None:
     left = index
     for part in listed.split(" "):
         prefix, _, count = part.rpartition("/")
         if not _is_number(count):
-            return ""
+            return None
         if left < int(count):
-            return f"{prefix}/{left}"
+            return Slot.parse(f"{prefix}/{left}")
         left -= int(count)
-    return ""
+    return None
 
 
 def listed(placement: Placement, group: str) -> str:
     """What the template of a worker group lists: its slots, in the order of the plan; empty when they are too many shares."""
     parts = [(share, part) for share in placement.live for part in share.groups if part.name == group]
-    found = " ".join(f"{_prefix(placement, share, part)}{part.count}" for share, part in parts)
+    found = " ".join(f"{share.cluster}/{placement.round_of(share)}/{part.role}/{part.count}" for share, part in parts)
     return found if len(parts) <= _MOST_LISTED and len(found) <= _LONGEST_LIST else ""
 
 
-def slots(placement: Placement, pod: Raw) -> Iterator[str]:
+def slots(placement: Placement, pod: Raw) -> Iterator[Slot]:
     """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
     for share, part in _parts(placement, pod):
         yield from slots_on(placement, share, part)
 
 
-def is_slot(placement: Placement, pod: Raw, slot: str) -> bool:
-    """Whether this is one of `slots`: of a large gang they are not all written down to find out."""
-    return any(_is_on(_prefix(placement, share, part), part.count, slot) for share, part in _parts(placement, pod))
+def is_slot(placement: Placement, pod: Raw, slot: Slot | None) -> bool:
+    """Whether this is one of `slots`, which are not listed to find out: a gang may have thousands."""
+    return slot is not None and any(
+        slot.share == placement.key_of(share) and slot.role == part.role and slot.index < part.count
+        for share, part in _parts(placement, pod)
+    )
 
 
-def slots_on(placement: Placement, share: Share, group: GroupShare) -> Iterator[str]:
+def slots_on(placement: Placement, share: Share, group: GroupShare) -> Iterator[Slot]:
     """The slots of one worker group on one share."""
-    prefix = _prefix(placement, share, group)
-    return (f"{prefix}{index}" for index in range(group.count))
+    key = placement.key_of(share)
+    return (Slot(key, group.role, index) for index in range(group.count))
 
 
 def _parts(placement: Placement, pod: Raw) -> Iterator[tuple[Share, GroupShare]]:
@@ -120,20 +159,14 @@ def _parts(placement: Placement, pod: Raw) -> Iterator[tuple[Share, GroupShare]]
     return ((share, part) for share in placement.live for part in share.groups if part.name == group)
 
 
-def _prefix(placement: Placement, share: Share, group: GroupShare) -> str:
-    return f"{share.cluster}/{placement.round_of(share)}/{group.role}/"
-
-
-def _is_on(prefix: str, count: int, slot: str) -> bool:
-    index = slot.removeprefix(prefix)
-    number = int(index) if slot.startswith(prefix) and _is_number(index) else count
-    return number < count and index == str(number)
-
-
 def _is_number(text: str) -> bool:
     """Whether this is a count or an index. It has no more digits than a count can have: an annotation may hold thousands, which Python
     refuses to read."""
     return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def _is_canonical(text: str) -> bool:
+    return _is_number(text) and (text == "0" or not text.startswith("0"))
 
 
 def group_of(pod: Raw) -> str:

@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.placement import share_name
+from adapter.objects.placement import ShareKey, share_name
 from adapter.objects.pod_requests import Resources, alike, pod_requests
 from adapter.objects.selectors import tolerates
 from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw, bounded, meta
+from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
@@ -76,7 +77,7 @@ def pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, 
         target=replace(target, share=share_name(target.placement, _NO_ROUND), round=_NO_ROUND),
         role=role,
         total=1,
-        slot=f"{target.cluster}/{_NO_ROUND}/{role}/0",
+        slot=str(Slot(ShareKey(target.cluster, _NO_ROUND), role, 0)),
         anchor_uid=target.workload_uid,
         pull_secrets=(template.get("spec") or {}).get("imagePullSecrets") or (),
     )

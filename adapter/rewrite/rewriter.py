@@ -49,7 +49,7 @@ def remote_pod(
 
     `head` is what `HeadAddress.of` read off the same pod, and is dialled as `target.head` says; `role` the podset's name
     (`groupworkload.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
-    "<cluster>/<round>/<role>/<index>"; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
+    the text of a slot; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
     PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
     docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """

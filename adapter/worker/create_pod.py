@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from adapter.actions import Action, CreatePod, MirrorHead, say
 from adapter.admission import pod_validation
-from adapter.objects.placement import Placement, Share
+from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
-from adapter.objects.worker_pod import role_of, share_key
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
 from adapter.rewrite import copied_objects, rewriter, service_mirror, zone
 from adapter.rewrite import group_workload as holding
@@ -21,13 +21,13 @@ from adapter.rewrite.target import Target
 from adapter.worker.worker_facts import Worker
 
 
-def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Action]:
+def make(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Action]:
     """Make the copy of a pod in its slot, with what it needs there; nothing while there is something to wait for."""
-    cluster, number = share_key(slot)
+    cluster = slot.cluster
     # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
     # no address yet.
-    share = next((one for one in placement.live if placement.key_of(one) == (cluster, number)), None)
-    reservation = worker.reservations.get((cluster, number))
+    share = next((one for one in placement.live if placement.key_of(one) == slot.share), None)
+    reservation = worker.reservations.get(slot.share)
     if (
         cluster in worker.remotes
         or worker.own(pod)
@@ -41,7 +41,7 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: str) -> list[Acti
 
 
 def _make(
-    worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: str
+    worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: Slot
 ) -> list[Action]:
     body = _copy(worker, pod, reservation, share, slot)
     wanted = rewriter.referred(pod, worker.pull_secrets)
@@ -52,14 +52,14 @@ def _make(
     ):
         text = f"A worker for {share.cluster} is not made: {why}."
         return say(worker.job, "WorkerTrouble", text, warning=True)
-    made = CreatePod(share.cluster, worker.job, placement, share_key(slot), pod, body, wanted)
+    made = CreatePod(share.cluster, worker.job, placement, slot.share, pod, body, wanted)
     kept = _kept(worker.job, pod, worker.targets[share.cluster])
-    return [*kept, *mirrors(worker, pod, placement, share_key(slot)), made]
+    return [*kept, *mirrors(worker, pod, placement, slot.share), made]
 
 
-def mirrors(worker: Worker, pod: Raw, placement: Placement, share: tuple[str, int]) -> list[Action]:
+def mirrors(worker: Worker, pod: Raw, placement: Placement, share: ShareKey) -> list[Action]:
     """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
-    cluster, reservation = share[0], worker.reservations.get(share)
+    cluster, reservation = share.cluster, worker.reservations.get(share)
     standing, service = worker.head_mirrors.get(cluster), worker.head.service
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
@@ -68,8 +68,8 @@ def mirrors(worker: Worker, pod: Raw, placement: Placement, share: tuple[str, in
     return [MirrorHead(cluster, worker.job, placement, share, pod, body) for body in lacks]
 
 
-def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: str) -> Raw:
-    target, role = worker.targets[share.cluster], role_of(slot)
+def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: Slot) -> Raw:
+    target, role = worker.targets[share.cluster], slot.role
     labels = {**reservation.ray_labels.get(role, {}), **target.labels}
     pods = _as_reserved(target.pods, reservation, role)
     return rewriter.remote_pod(
@@ -78,7 +78,7 @@ def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot
         target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
         total=share.workers,
-        slot=slot,
+        slot=str(slot),
         anchor_uid=reservation.anchor_uid,
         pod_group=reservation.pod_group,
         pull_secrets=worker.pull_secrets,
@@ -92,9 +92,9 @@ def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMa
     return replace(pods, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else pods
 
 
-def _beyond(body: Raw, reservation: Reservation, slot: str) -> str:
+def _beyond(body: Raw, reservation: Reservation, slot: Slot) -> str:
     """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
-    held = reservation.templates.get(role_of(slot))
+    held = reservation.templates.get(slot.role)
     more = holding.excess(body["spec"], held) if held else ""
     return more and (
         f"it asks for {more}, which is not what quota is held for; whatever adds to the template's requests, such as sidecars "

@@ -13,12 +13,13 @@ from adapter.actions import Action, AssignSlot, DeletePod, LookAgain, say
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.worker_pod import (
+    Slot,
     dispatched,
     ended,
     is_preassigned,
     is_slot,
     leaving,
-    share_key,
+    slot_cluster,
     slot_of,
     slots,
     unheld,
@@ -71,24 +72,26 @@ def _orphans(worker: Worker) -> list[Action]:
         for cluster, remote in worker.remotes.items()
         if cluster not in own and not leaving(remote)
     ]
-    slot = "" if pod is None else slot_of(pod)
-    if pod is None or not slot or leaving(pod) or ended(pod):
+    slot = None if pod is None else slot_of(pod)
+    if pod is None or slot is None or leaving(pod) or ended(pod):
         return orphans
-    astray = {c: r for c, r in own.items() if not slot.startswith(f"{c}/") and not leaving(r)}
+    astray = {c: r for c, r in own.items() if c != slot.cluster and not leaving(r)}
     return orphans + [DeletePod(cluster, remote, SLOT_ELSEWHERE) for cluster, remote in astray.items()]
 
 
 def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> list[Action]:
     slot = slot_of(pod)
-    cluster, number = share_key(slot)
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
-    if _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot)):
+    if slot is None or (
+        _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot))
+    ):
         free = _free_slot(worker, pod, placement, now)
         waits: list[Action] = [LookAgain(LOOKS_AROUND)] if worker.slotless else []
-        return [AssignSlot(pod, share_key(free)[0], free)] if free else waits
+        return [AssignSlot(pod, free.cluster, free)] if free else waits
     if better := _better_slot(worker, pod, placement, now):
-        return [AssignSlot(pod, share_key(better)[0], better)]
+        return [AssignSlot(pod, better.cluster, better)]
+    cluster = slot.cluster
     # 5. Nothing is known of a cluster that cannot be seen.
     if cluster not in worker.targets:
         return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
@@ -97,8 +100,8 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     if (own is None or ended(own)) and _starts_again(worker, pod, placement):
         return []
     if own:
-        kept = create_pod.mirrors(worker, pod, placement, (cluster, number)) if _reads_mirrors(worker, cluster) else []
-        beyond = report.beyond(own, worker.reservations.get((cluster, number)), slot, cluster)
+        kept = create_pod.mirrors(worker, pod, placement, slot.share) if _reads_mirrors(worker, cluster) else []
+        beyond = report.beyond(own, worker.reservations.get(slot.share), slot, cluster)
         mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond, busy=worker.busy)
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
@@ -117,7 +120,7 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
     RayCluster is resumed, its group gets no workers until the next resync, up to five minutes later.
     """
     slot = slot_of(pod)
-    found = worker.reservations.get(share_key(slot))
+    found = worker.reservations.get(slot.share) if slot else None
     return worker.restarts and (found is None or bool(found.evicted)) and is_slot(placement, pod, slot)
 
 
@@ -125,32 +128,32 @@ def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen,
     nor while one was asked for without an answer, which is asked for again (create.make) as long as the slot is planned."""
     slot = slot_of(pod)
-    cluster = share_key(slot)[0]
     if worker.unanswered and is_slot(placement, pod, slot):
         return False
+    cluster = slot_cluster(pod)
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
     return not slot or ((seen or not worker.sent) and not worker.made and wants_slot(pod, worker.remotes))
 
 
-def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
-    """The first free slot, in the order of the plan, empty when there is none; one in a cluster that the plan leaves out now only
+def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> Slot | None:
+    """The first free slot, in the order of the plan, None when there is none; one in a cluster that the plan leaves out now only
     when there is no other: workers of this gang may not start there."""
     avoided = _avoided(placement, now)
     free = (slot for slot in slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
-    first = next(free, "")
-    if share_key(first)[0] not in avoided:
+    first = next(free, None)
+    if first is None or first.cluster not in avoided:
         return first
-    return next((slot for slot in free if share_key(slot)[0] not in avoided), first)
+    return next((slot for slot in free if slot.cluster not in avoided), first)
 
 
-def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> str:
-    """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. Empty when
+def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> Slot | None:
+    """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. None when
     there is none, and it stays."""
     avoided = _avoided(placement, now)
-    if not is_preassigned(pod) or share_key(slot_of(pod))[0] not in avoided or not _may_choose(worker, pod, placement):
-        return ""
+    if not is_preassigned(pod) or slot_cluster(pod) not in avoided or not _may_choose(worker, pod, placement):
+        return None
     free = _free_slot(worker, pod, placement, now)
-    return "" if share_key(free)[0] in avoided else free
+    return free if free and free.cluster not in avoided else None
 
 
 def _avoided(placement: Placement, now: datetime) -> set[str]:
@@ -158,9 +161,9 @@ def _avoided(placement: Placement, now: datetime) -> set[str]:
     return {one.cluster for one in placement.excluded if one.until > now}
 
 
-def _open(worker: Worker, slot: str) -> bool:
+def _open(worker: Worker, slot: Slot) -> bool:
     """Whether a new pod may take a slot: one that cannot be seen may be taken, and what is drained takes nobody."""
-    cluster = share_key(slot)[0]
+    cluster = slot.cluster
     return cluster in worker.targets and cluster not in worker.draining
 
 

@@ -10,7 +10,7 @@ from adapter import names
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw, condition, meta, moment, timestamp
-from adapter.objects.worker_pod import dispatched, role_of
+from adapter.objects.worker_pod import Slot, dispatched
 from adapter.objects.workload import Job
 from adapter.rewrite import group_workload
 from adapter.worker import status_mirror
@@ -26,12 +26,12 @@ SETTLES_IN_A_CROWD = timedelta(seconds=30)
 STUCK_AFTER = timedelta(seconds=60)
 
 
-def beyond(remote: Raw, found: Reservation | None, slot: str, cluster: str) -> str:
+def beyond(remote: Raw, found: Reservation | None, slot: Slot | None, cluster: str) -> str:
     """What a copy asks for beyond its share, a sentence for all of its siblings; empty when nothing, or nothing is known of the share.
 
     It runs: a worker that is stopped is worth less than some quota that is counted short, and its replacement would be the same.
     """
-    role = role_of(slot) if slot.count("/") > 1 else ""
+    role = slot.role if slot else ""
     held = found.templates.get(role) if found else None
     if not found or not held:
         return ""

@@ -25,7 +25,7 @@ from adapter.objects.unstructured import (
     turned,
     uid_of,
 )
-from adapter.objects.worker_pod import is_preassigned, share_key, slot_of
+from adapter.objects.worker_pod import is_preassigned, slot_of
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -125,9 +125,10 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 def _record(local: Raw) -> Raw:
     """What is written with the first news of a pod that has the slot that it came with: where it is, for all who look for it there."""
-    slot = slot_of(local)
-    here = {names.CLUSTER_LABEL: share_key(slot)[0]}
-    return {"labels": here, "annotations": {names.SLOT_ANNOTATION: slot}} if is_preassigned(local) else {}
+    slot = slot_of(local) if is_preassigned(local) else None
+    if slot is None:
+        return {}
+    return {"labels": {names.CLUSTER_LABEL: slot.cluster}, "annotations": {names.SLOT_ANNOTATION: str(slot)}}
 
 
 def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:

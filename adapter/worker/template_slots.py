@@ -26,7 +26,7 @@ from datetime import datetime
 
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, meta, moment
-from adapter.objects.worker_pod import dispatched, ended, is_preassigned, is_slot, leaving, share_key, slot_of
+from adapter.objects.worker_pod import dispatched, ended, is_preassigned, is_slot, leaving, slot_cluster, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,8 @@ def is_own(placement: Placement, pod: Raw, ground: Ground) -> bool:
         return True
     if not ground.seen:
         return ground.sent
-    slot = slot_of(pod)
-    open_ = not ground.shared and share_key(slot)[0] not in ground.draining
-    return (open_ or ground.unanswered) and is_slot(placement, pod, slot)
+    open_ = not ground.shared and slot_cluster(pod) not in ground.draining
+    return (open_ or ground.unanswered) and is_slot(placement, pod, slot_of(pod))
 
 
 def may_be_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:

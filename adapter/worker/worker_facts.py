@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from adapter import names
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw, label, uid_of
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
 from adapter.rewrite import service_mirror, zone
 from adapter.rewrite.head_address import HeadAddress
@@ -27,9 +28,9 @@ class Worker:
     job: Job | None
     belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
     head: HeadAddress  # of which no IP is known while it has none
-    reservations: Mapping[tuple[str, int], Reservation]  # that of its slot by cluster and round, while it can be seen
+    reservations: Mapping[ShareKey, Reservation]  # that of its slot, while it can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
-    taken: Collection[str]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
+    taken: Collection[Slot]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet

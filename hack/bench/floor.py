@@ -35,6 +35,7 @@ from adapter.objects.placement import Placement
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import reservation as read_reservation
 from adapter.objects.unstructured import Raw, annotation, key_of, label, uid_of
+from adapter.objects.worker_pod import Slot
 from adapter.rewrite import rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
@@ -84,7 +85,7 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
                     pod, head=HeadAddress.of(pod, head["status"]["podIP"]), target=target, role=group.role, total=share.workers,
-                    slot=f"{share.cluster}/{place.round_of(share)}/{group.role}/{index}", anchor_uid=anchor,
+                    slot=str(Slot(place.key_of(share), group.role, index)), anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import slot_cluster
 from hack.lab import faults
 from hack.lab.base import lab as definition
 from hack.lab.base import sidebyside
@@ -149,7 +149,7 @@ def _well(job: Job, asked: int) -> bool:
 
 def _pods(job: Job) -> dict[str, str]:
     """The cluster of each worker, by its uid."""
-    return {pod["metadata"]["uid"]: share_key(slot_of(pod))[0] for pod in job.pods()}
+    return {pod["metadata"]["uid"]: slot_cluster(pod) for pod in job.pods()}
 
 
 def _every() -> list[tuple[tuple[str, str], ...]]:

@@ -7,7 +7,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import annotation, label
-from adapter.objects.worker_pod import is_preassigned, slot_of
+from adapter.objects.worker_pod import is_preassigned, slot_cluster, slot_of
 from hack.lab.base import lab as definition
 from hack.testbed import audit
 from hack.testbed.clusters import Cluster, wait
@@ -35,8 +35,8 @@ def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controll
         assert annotation(pod, names.SLOTS_ANNOTATION) == update["annotations"][names.SLOTS_ANNOTATION]
         index = int(label(pod, names.RAY_REPLICA_INDEX_LABEL))
         cluster, rest = ("east", index) if index < 3 else ("west", index - 3)
-        assert slot_of(pod).split("/")[0] == label(pod, names.CLUSTER_LABEL) == cluster
-        assert slot_of(pod).endswith(f"/{rest}") and not is_preassigned(pod), "it is written by now"
+        assert slot_cluster(pod) == label(pod, names.CLUSTER_LABEL) == cluster
+        assert str(slot_of(pod)).endswith(f"/{rest}") and not is_preassigned(pod), "it is written by now"
     copies = {
         slot_of(copy): names.SLOTS_ANNOTATION in copy["metadata"]["annotations"]
         for copies in stage.remote().values()
@@ -61,9 +61,9 @@ def test_who_edits_a_template_gets_no_other_place_than_there_is(
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
-    role = slot_of(stage.workers()[0]).split("/")[2]
+    role = str(slot_of(stage.workers()[0])).split("/")[2]
     _list(stage, listed.format(role=role) if listed else None)
-    before = {pod["metadata"]["name"]: slot_of(pod) for pod in stage.workers()}
+    before = _slots(stage)
     gone = next(name for name, slot in before.items() if slot.startswith("east/"))
     stage.manager.delete("pod", gone, stage.name, wait=False)
     wait(lambda: gone not in _slots(stage) and stage.running(2), 90, f"another one runs, {why}", running.tail)
@@ -105,7 +105,7 @@ def _list(stage: Stage, listed: str | None) -> None:
 
 
 def _slots(stage: Stage) -> dict[str, str]:
-    return {pod["metadata"]["name"]: slot_of(pod) for pod in stage.workers()}
+    return {pod["metadata"]["name"]: str(slot_of(pod)) for pod in stage.workers()}
 
 
 def _numbers(stage: Stage) -> dict[str, str]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import workload as read_workload
 from adapter.rewrite.target import Target
 
@@ -141,7 +142,7 @@ def make_pod(
     uid: str = "",
     placement: str = "",
     group: str = "workers",
-    slot: str = "",
+    slot: Slot | str = "",
     index: str = "",
     listed: str = "",
     dispatched: bool = False,
@@ -160,7 +161,7 @@ def make_pod(
             deleting=deleting,
             labels=labels,
             annotations={
-                **({names.SLOT_ANNOTATION: slot} if slot else {}),
+                **({names.SLOT_ANNOTATION: str(slot)} if slot else {}),
                 **({names.SLOTS_ANNOTATION: listed} if listed else {}),
             },
             ownerReferences=[ray_cluster],

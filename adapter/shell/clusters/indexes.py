@@ -6,7 +6,7 @@ A key is one string; an object that lacks what it is made of stands under a key 
 from adapter import names
 from adapter.objects.placement import gang_of
 from adapter.objects.unstructured import Raw, annotation, key_of, label
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import gang_key
 from adapter.worker.template_slots import in_doubt
 
@@ -27,7 +27,7 @@ def by_slot(pod: Raw) -> tuple[str, ...]:
     """What finds a pod among those of its Placement: its slot, empty where it has none, the cluster of that, and `IN_DOUBT` while it may not
     be its own."""
     slot = slot_of(pod)
-    words = slot, in_cluster(share_key(slot)[0])
+    words = (str(slot), in_cluster(slot.cluster)) if slot else ("", in_cluster(""))
     return (*words, IN_DOUBT) if in_doubt(pod) else words
 
 

@@ -16,7 +16,7 @@ from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.unstructured import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
-from adapter.objects.worker_pod import ended, group_of, leaving, share_key, slot_of, waits_for_quota
+from adapter.objects.worker_pod import Slot, ended, group_of, leaving, slot_of, slot_share, waits_for_quota
 from adapter.preflight.reachability import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster, in_cluster
@@ -106,7 +106,7 @@ class Waker:
             ):
                 pods = self._manager.pods.group("/".join(key_of(place)))
                 # An elastic job has a share for almost every worker: to wake all for each would be too much.
-                self._keys.all(POD, (pod for pod in pods if share_key(slot_of(pod)) in shares))
+                self._keys.all(POD, (pod for pod in pods if slot_share(pod) in shares))
         if after is None:  # its anchor went before it, unless somebody else deleted it
             namespace, name = key_of(raw)
             self._anchor(namespace, cluster, name)
@@ -274,16 +274,17 @@ class Waker:
             before, after, predicates.stand
         ):  # a share may be lost with its last worker, or be left
             self._keys.gang_of(place, BURST_SECONDS)
-        left = slot_of(before or {})
-        if after is None and not left:
-            self._undone(by_placement(raw), raw)
-        elif after is None or left not in ("", slot_of(after)):
-            self._free(by_placement(raw), left)
+        slot = slot_of(before or {})
+        if slot is None:
+            if after is None:
+                self._undone(by_placement(raw), raw)
+        elif after is None or slot != slot_of(after):
+            self._free(by_placement(raw), slot)
 
-    def _free(self, place: str, slot: str) -> None:
+    def _free(self, place: str, slot: Slot) -> None:
         """A slot may be free: those without one look for it, those who had the same one find that it is theirs, and so do those who came
         with one that is not their own, of whom nothing tells that until their copies are made."""
-        for one in ("", slot, IN_DOUBT):
+        for one in ("", str(slot), IN_DOUBT):
             self._keys.all(POD, self._manager.pods.having(place, one))
 
     def _undone(self, place: str, gone: Raw) -> None:

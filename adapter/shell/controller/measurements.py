@@ -17,7 +17,7 @@ from adapter import names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.admission import condition_patches
 from adapter.objects.unstructured import Raw, condition, key_of, meta, moment
-from adapter.objects.worker_pod import as_planned, is_preassigned, place_of, share_key, slot_of
+from adapter.objects.worker_pod import as_planned, is_preassigned, place_of, slot_cluster
 from adapter.shell import metrics
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.supervise import each
@@ -58,7 +58,7 @@ class Census(Collector):
     def _where(self, pod: Raw) -> _Labels:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
         found = self._manager.placements.get(place_of(pod)) if is_preassigned(pod) else None
-        cluster, _ = share_key(slot_of(as_planned(pod, self._manager.place(found) if found else None)))
+        cluster = slot_cluster(as_planned(pod, self._manager.place(found) if found else None))
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
         known = phase if phase in _PHASES else metrics.OTHER  # a worker cluster says it, and it is mirrored as it is
         return cluster if self._manager.worker_clusters.named(cluster) else "", known
@@ -116,7 +116,7 @@ def done(action: Action, cluster: str, now: datetime) -> None:
         case CreatePod():
             _dispatched(action.pod, cluster, metrics.CREATED, now)
         case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Running":  # it holds what changes only
-            _dispatched(action.pod, slot_of(action.pod).split("/")[0], metrics.RUNNING, now)
+            _dispatched(action.pod, slot_cluster(action.pod), metrics.RUNNING, now)
         case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
             _lost(action)
         case DeletePod() if action.why in _ORPHANS:
@@ -137,7 +137,7 @@ def _lost(action: PatchStatus) -> None:
     """Its slot may be forged, and its reason is the copy's own where we gave none."""
     reason = action.body["status"].get("reason")
     known = reason if reason in names.LOSSES else metrics.OTHER
-    metrics.LOSSES.labels(metrics.named(slot_of(action.pod).split("/")[0]), known).inc()
+    metrics.LOSSES.labels(metrics.named(slot_cluster(action.pod)), known).inc()
 
 
 def _ready(action: SetCheck, now: datetime) -> None:

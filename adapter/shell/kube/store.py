@@ -7,8 +7,8 @@ object (`objects.well_formed`) does not come in, and an object comes in as a who
 
 import itertools
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from adapter.objects import trim, well_formed
@@ -49,7 +49,7 @@ class Store:
         changed: Changed = _nobody,
         *,
         index: Callable[[Raw], str] | None = None,
-        counted: Callable[[Raw], str] | None = None,
+        counted: Callable[[Raw], Hashable] | None = None,
         finds: Callable[[Raw], Collection[str]] = lambda _: (),
         slims: Callable[[Raw], Raw] = trim.bare,
     ) -> None:
@@ -69,7 +69,7 @@ class Store:
         self._restoring = False  # a list is being taken of a cluster that counts from lower down
         self._index, self._counted, self._finds, self._slims = index, counted, finds, slims
         self._groups: dict[str, set[Key]] = defaultdict(set)
-        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        self._counts: dict[str, dict[Hashable, int]] = defaultdict(dict)
         self._found: dict[tuple[str, str], dict[Key, None]] = defaultdict(dict)  # by group and word
 
     @property
@@ -128,7 +128,7 @@ class Store:
         """The objects for which the index gives this value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
 
-    def count(self, value: str) -> Mapping[str, int]:
+    def count(self, value: str) -> Mapping[Any, int]:
         """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
         return self._counts.get(value, {})
 
@@ -209,7 +209,7 @@ class Store:
             raise Odd(f"it cannot be read ({type(error).__name__})") from None
         return kept
 
-    def _places(self, raw: Raw) -> tuple[str, str]:
+    def _places(self, raw: Raw) -> tuple[str, Hashable]:
         """Its group and its counted value, empty where there is none."""
         group = self._index(raw) if self._index else ""
         return group, self._counted(raw) if self._counted else ""
@@ -225,7 +225,7 @@ class Store:
             for word in self._finds(raw):
                 self._found[group, word][key] = None
             if counted:
-                self._counts[group][counted] += 1
+                self._counts[group][counted] = self._counts[group].get(counted, 0) + 1
         self._changed(before, kept)
 
     def remove(self, raw: Raw) -> str:
@@ -310,7 +310,7 @@ class Store:
             if not like:
                 del self._found[group, word]
 
-    def _uncount(self, group: str, counted: str) -> None:
+    def _uncount(self, group: str, counted: Hashable) -> None:
         self._counts[group][counted] -= 1
         if not self._counts[group][counted]:
             del self._counts[group][counted]

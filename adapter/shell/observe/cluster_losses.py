@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.objects import raycluster
 from adapter.objects.unstructured import Key, Raw, key_of, label, uid_of
-from adapter.objects.worker_pod import ended, share_key, slot_of
+from adapter.objects.worker_pod import ended, slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager_cache import Manager
@@ -104,7 +104,7 @@ class Losses:
         silent, found = self._fleet.silent(), defaultdict[Key, list[Raw]](list)
         for pod in self._manager.pods if silent and not self._manager.lost else ():
             with contained("losses", key_of(pod)):
-                if share_key(slot_of(pod))[0] in silent:
+                if slot_cluster(pod) in silent:
                     found[_ray_cluster(pod)].append(pod)
         return found
 

@@ -14,10 +14,9 @@ from adapter.admission.policy import lost_after, reservation_timeout, start_time
 from adapter.gang import elastic
 from adapter.gang.cleanup import unwanted
 from adapter.gang.gang_facts import Gang, current
-from adapter.objects.placement import Placement, placement_name
+from adapter.objects.placement import Placement, ShareKey, placement_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, uid_of
-from adapter.objects.worker_pod import share_key
 from adapter.objects.workload import PodSet, Workload, runs
 from adapter.rewrite import copied_objects
 from adapter.rewrite.target import Target
@@ -29,7 +28,7 @@ from adapter.shell.observe.dry_run_answers import Trials
 from adapter.shell.observe.job_problems import Refusals
 from adapter.shell.observe.replan import Seen
 from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.slots import ShareKey, Slots
+from adapter.shell.observe.slots import Slots
 from adapter.shell.observe.source_objects import Sources
 from adapter.shell.observe.targets import Targets
 from adapter.shell.observe.transient_state import Memory
@@ -112,7 +111,7 @@ class Gangs:
             # its pods, here and there
             occupied=_all(self._slots.occupied(p) for p in found),
             here=_all(self._slots.here(p) for p in found),
-            there=_all(map(share_key, self._slots.there(p)) for p in found) | _all(map(self._slots.dispatched, found)),
+            there=_all(self._slots.there(p) for p in found) | _all(map(self._slots.dispatched, found)),
             alive=_all(self._slots.alive(p) for p in found),
             unplaced=any(self._slots.unplaced(p) for p in found),
             workers=self._slots.unready(stands, standing) if stands else None,
@@ -187,7 +186,7 @@ class Gangs:
         work, _ = self._under(key)
         return bool(work and self._trials.wanted(work))
 
-    def _unusable(self, place: Placement) -> dict[tuple[str, int], str]:
+    def _unusable(self, place: Placement) -> dict[ShareKey, str]:
         """The shares that were refused a pod which is still wanted, and why."""
         return self._memory.unusable(place, map(uid_of, self._slots.living(place)))
 

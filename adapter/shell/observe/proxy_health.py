@@ -14,7 +14,7 @@ import aiohttp
 
 from adapter import names
 from adapter.objects.unstructured import Raw, key_of, uid_of
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.supervise import contained
@@ -67,7 +67,7 @@ class Proxies:
         if as_of == self._as_of:
             return
         self._as_of, self._pods = as_of, dict(self._endpoints())
-        self._unseen = {one for one, pod in self._pods.items() if share_key(slot_of(pod))[0] in silent}
+        self._unseen = {one for one, pod in self._pods.items() if slot_cluster(pod) in silent}
         turns = {one: self._turns.get(one, Turn()) for one in self._pods}
         self._turns = {one: turn if one in self._unseen else proxy_polling.seen(turn) for one, turn in turns.items()}
 

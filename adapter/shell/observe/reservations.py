@@ -11,7 +11,7 @@ from adapter import names
 from adapter.objects.placement import Placement, share_name
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, key_of, label
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import Slot, slot_share
 from adapter.objects.workload import Workload, there
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import Manager
@@ -54,10 +54,12 @@ class Shares:
         """Whether a Workload's job is there; none is missed where there is none."""
         return there(work.job, self._manager.job(work.job)) if work.job else "There"
 
-    def under(self, place: Placement, slot: str) -> list[Reservation]:
+    def under(self, place: Placement, slot: Slot | None) -> list[Reservation]:
         """What stands for the share that a slot is on, none where it cannot be seen or read: asked for each worker, and an elastic job
         has a share for almost every one."""
-        cluster, number = share_key(slot)
+        if slot is None:
+            return []
+        cluster, number = slot.share
         member = self._fleet.seen().get(cluster)
         raw = member.workloads.get((place.namespace, share_name(place.name, number))) if member else None
         if member is None or raw is None:
@@ -92,5 +94,5 @@ def _with_pods(member: Member, found: Reservation) -> Reservation:
     if not found.evicted or found.reserved_at is None:
         return found
     pods = member.pods.group(f"{found.namespace}/{found.placement}")
-    on_it = (share_key(slot_of(pod)) == (member.name, found.round) for pod in pods)
+    on_it = (slot_share(pod) == found.key for pod in pods)
     return replace(found, stranded=not any(on_it))

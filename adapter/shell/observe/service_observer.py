@@ -12,7 +12,7 @@ from adapter import names
 from adapter.objects import specs
 from adapter.objects.specs import Network
 from adapter.objects.unstructured import Key, Raw, key_of
-from adapter.objects.worker_pod import share_key, slot_of
+from adapter.objects.worker_pod import slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager_cache import Manager
@@ -74,7 +74,7 @@ class Services:
         return self._pods.get(ray_cluster, ())
 
     def _backend(self, pod: Raw, seen: Mapping[str, object]) -> Backend:
-        cluster, _ = share_key(slot_of(pod))
+        cluster = slot_cluster(pod)
         networks = self._networks(cluster)
         if networks is None:
             return Backend(pod, None, seen=True, cluster=cluster)

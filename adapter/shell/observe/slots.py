@@ -21,17 +21,19 @@ from adapter.actions import Action, AssignSlot
 from adapter.gang import drain_order
 from adapter.gang.drain_order import Gathered
 from adapter.objects import raycluster
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.worker_pod import (
+    Slot,
     dispatched,
     ended,
     gone,
     in_place,
     leaving,
-    share_key,
+    slot_cluster,
     slot_of,
+    slot_share,
     waits_for_quota,
     without_slot,
 )  # fmt: skip
@@ -43,8 +45,6 @@ from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.observe.transient_state import Memory
 from adapter.worker import template_slots
 from adapter.worker.template_slots import Ground
-
-ShareKey = tuple[str, int]  # cluster and round
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,8 @@ class _Stands:
 
 
 def _stands(pod: Raw) -> _Stands:
-    slot, living = slot_of(pod), not (leaving(pod) or ended(pod))
-    share = share_key(slot) if slot else None
-    return _Stands(pod, share, living, dispatched(pod), waits_for_quota(pod), in_place(pod))
+    living = not (leaving(pod) or ended(pod))
+    return _Stands(pod, slot_share(pod), living, dispatched(pod), waits_for_quota(pod), in_place(pod))
 
 
 class Claims:
@@ -70,7 +69,7 @@ class Claims:
 
     def __init__(self) -> None:
         self.changes = 0
-        self._held: dict[str, tuple[str, str]] = {}  # pod uid -> Placement's key, slot
+        self._held: dict[str, tuple[str, Slot]] = {}  # pod uid -> Placement's key, slot
 
     def take(self, actions: list[Action]) -> list[Action]:
         """Claim what these actions assign; call it with no await since the facts were read."""
@@ -87,7 +86,7 @@ class Claims:
                 self.changes += 1
                 self._held.pop(uid_of(action.pod), None)
 
-    def slots(self, place: str, *, but: str | None) -> frozenset[str]:
+    def slots(self, place: str, *, but: str | None) -> frozenset[Slot]:
         """The slots of a Placement (by its key) that other pods than `but` (a uid, or None) are about to hold."""
         return frozenset(slot for uid, (where, slot) in self._held.items() if where == place and uid != but)
 
@@ -114,9 +113,9 @@ class Slots:
             if not template_slots.in_doubt(pod):
                 return True
             slot = slot_of(pod)
-            alone = slot not in about and sum(count.get(slot, 0) for count in counts) <= 1  # which it is mostly
+            alone = slot is None or (slot not in about and _holders(counts, slot) <= 1)  # which it is mostly
             shared = not alone and self.shared(pod)
-            return template_slots.is_own(place, pod, self._ground(pod, seen.get(share_key(slot)[0]), shared, draining))
+            return template_slots.is_own(place, pod, self._ground(pod, seen.get(slot_cluster(pod)), shared, draining))
 
         return [pod if is_own(pod) else without_slot(pod) for pod in pods]
 
@@ -137,43 +136,45 @@ class Slots:
         memory = self._memory
         return template_slots.may_be_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
 
-    def _counts(self, group: str) -> list[Mapping[str, int]]:
+    def _counts(self, group: str) -> list[Mapping[Slot, int]]:
         members = self._fleet.members().values()
         return [self._manager.pods.count(group), *(member.pods.count(group) for member in members)]
 
     def shared(self, pod: Raw) -> bool:
         """Whether somebody else holds a pod's slot, too, or is about to."""
         group, slot = by_placement(pod), slot_of(pod)
-        held = sum(count.get(slot, 0) for count in self._counts(group))
+        if slot is None:
+            return False
+        held = _holders(self._counts(group), slot)
         return held > self._own(pod)[slot] or slot in self._claims.slots(group, but=uid_of(pod))
 
-    def taken(self, pod: Raw) -> frozenset[str]:
+    def taken(self, pod: Raw) -> frozenset[Slot]:
         """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
         group, uid = by_placement(pod), uid_of(pod)
         counts = self._counts(group)
-        alone = {slot for slot, held in self._own(pod).items() if sum(count.get(slot, 0) for count in counts) <= held}
-        return frozenset[str]().union(*counts) - alone | self._claims.slots(group, but=uid)
+        alone = {slot for slot, held in self._own(pod).items() if _holders(counts, slot) <= held}
+        return frozenset[Slot]().union(*counts) - alone | self._claims.slots(group, but=uid)
 
     def yielded(self, place: Placement, pod: Raw) -> bool:
         """Whether all others that have a pod's slot only came with it, and are to have another one: one that was written goes before.
         Else each would wait for the other one, where no slot is free but this."""
         group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
-        if template_slots.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
+        if slot is None or template_slots.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
             return False
-        held = sum(count.get(slot, 0) for count in self._counts(group))
-        others = [one for one in self._manager.pods.having(group, slot) if uid_of(one) != uid]
+        held = _holders(self._counts(group), slot)
+        others = [one for one in self._manager.pods.having(group, str(slot)) if uid_of(one) != uid]
         if held > self._own(pod)[slot] + len(others):  # a copy that is none of its own
             return False
         return not any(map(slot_of, self._standing(place, others)))
 
-    def _own(self, pod: Raw) -> Counter[str]:
+    def _own(self, pod: Raw) -> Counter[Slot]:
         """The slots of its Placement that a pod and its copies carry, and how many of them each."""
         group, uid = by_placement(pod), uid_of(pod)
         stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
         mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
-        return Counter(slot_of(one) for one in mine if by_placement(one) == group)
+        return Counter(slot for one in mine if by_placement(one) == group and (slot := slot_of(one)))
 
-    def held(self, place: Placement) -> frozenset[str]:
+    def held(self, place: Placement) -> frozenset[Slot]:
         """The slots of a Placement that are held."""
         members = self._fleet.members().values()
         here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
@@ -181,23 +182,24 @@ class Slots:
 
     def occupied(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement of which a slot is held, though not by a pod that only says so."""
-        about = map(share_key, self._claims.slots(_group(place), but=None))
-        return self.here(place).union(map(share_key, self.there(place)), about)
+        about = (slot.share for slot in self._claims.slots(_group(place), but=None))
+        return self.here(place).union(self.there(place), about)
 
     def here(self, place: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that a pod of the manager is on, also one that has ended."""
         return self._on(place, self._seen(place))
 
-    def there(self, place: Placement) -> frozenset[str]:
-        """The slots of a Placement that a copy is on, in clusters that can be seen or were."""
+    def there(self, place: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that a copy is on, in clusters that can be seen or were."""
         group = _group(place)
-        return frozenset[str]().union(*(one.pods.count(group) for one in self._fleet.members().values()))
+        counts = (one.pods.count(group) for one in self._fleet.members().values())
+        return frozenset(slot.share for count in counts for slot in count)
 
     def ending(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
         """The copies on a share of a cluster that can be seen, but for those that have ended, or count as gone: they hold its
         quota. Of a large gang they are gathered for a share that is to go, and not at each look."""
         pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
-        on_it = (pod for pod in pods if share_key(slot_of(pod)) == (share.cluster, share.round))
+        on_it = (pod for pod in pods if slot_share(pod) == share.key)
         return tuple(pod for pod in on_it if not ended(pod) and not gone(pod, now))
 
     def alive(self, place: Placement) -> frozenset[ShareKey]:
@@ -250,7 +252,7 @@ class Slots:
 
     def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
         pods = self._pods(place)
-        admitted = {(one.cluster, one.round) for one in standing if one.placement == place.name and one.admitted}
+        admitted = {one.key for one in standing if one.placement == place.name and one.admitted}
         desired, head = self._desired(pods, place), self._head(pods)
         since = true_since(head, "Ready") if head else None
         return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
@@ -288,7 +290,7 @@ class Slots:
     def _copies(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
         """What stands for each of these pods in the cluster of its slot, by the pod's key."""
         members = self._fleet.members()
-        there = ((key_of(pod), members.get(share_key(slot_of(pod))[0])) for pod in pods)
+        there = ((key_of(pod), members.get(slot_cluster(pod))) for pod in pods)
         return {key: copy for key, member in there if member and (copy := member.pods.get(key))}
 
     def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
@@ -300,6 +302,10 @@ class Slots:
 
 def _group(place: Placement) -> str:
     return f"{place.namespace}/{place.name}"
+
+
+def _holders(counts: Iterable[Mapping[Slot, int]], slot: Slot) -> int:
+    return sum(count.get(slot, 0) for count in counts)
 
 
 def _uids(pod: Raw) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from adapter.gang.timeouts import AWAY, RESYNC
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.workload import Workload
 
 # How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
@@ -41,7 +41,7 @@ class Memory:
         self.unreleased: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
         self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
         self._refused: dict[str, dict[tuple[int, str], str]] = {}  # round and cluster -> what its API server said
-        self._unusable: dict[str, dict[tuple[str, int], dict[str, str]]] = {}  # share -> pod -> why
+        self._unusable: dict[str, dict[ShareKey, dict[str, str]]] = {}  # share -> pod -> why
 
     def lead(self, now: datetime, pods: Iterable[str]) -> None:
         """Note that this process leads from now on, and which worker pods it found: whoever led before may have sent their copies."""
@@ -107,15 +107,15 @@ class Memory:
         found = self._refused.get(place.uid, {})
         return {cluster: why for (round_, cluster), why in found.items() if round_ == place.round}
 
-    def refuse_pod(self, place: Placement, share: tuple[str, int], pod: str, why: str) -> None:
-        """Note that a cluster refused to have a pod made on a share (cluster and round)."""
+    def refuse_pod(self, place: Placement, share: ShareKey, pod: str, why: str) -> None:
+        """Note that a cluster refused to have a pod made on a share."""
         self._unusable.setdefault(place.uid, {}).setdefault(share, {})[pod] = why
 
-    def accept_pod(self, place: Placement, share: tuple[str, int]) -> None:
+    def accept_pod(self, place: Placement, share: ShareKey) -> None:
         """Note that it made one, after all."""
         self._unusable.get(place.uid, {}).pop(share, None)
 
-    def unusable(self, place: Placement, pods: Iterable[str]) -> dict[tuple[str, int], str]:
+    def unusable(self, place: Placement, pods: Iterable[str]) -> dict[ShareKey, str]:
         """The shares that were refused one of these pods, and why: what was said of others, their siblings need not hear."""
         wanted, found = set(pods), self._unusable.get(place.uid, {})
         told = {share: [why for pod, why in notes.items() if pod in wanted] for share, notes in found.items()}

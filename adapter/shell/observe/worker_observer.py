@@ -9,7 +9,7 @@ from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Key, Raw, uid_of
-from adapter.objects.worker_pod import is_slot, pull_secrets, share_key, slot_of, wants_slot
+from adapter.objects.worker_pod import Slot, is_slot, pull_secrets, slot_cluster, slot_of, wants_slot
 from adapter.objects.workload import Workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.service_mirror import Standing
@@ -65,7 +65,7 @@ class Workers:
             job=work.job if work else None,
             belongs=raycluster.belongs(pod, self._manager.ray_cluster(pod), work.job) if pod and work else None,
             head=address,
-            reservations={(one.cluster, one.round): one for one in standing},
+            reservations={one.key: one for one in standing},
             targets=self._targets.every(near, work, stands_for.name) if work and stands_for else {},
             taken=self._taken(pod, stands_for) if pod and stands_for and unmade else (),
             draining=self._fleet.draining(),
@@ -90,20 +90,20 @@ class Workers:
 
     def _silence(self, pod: Raw, work: Workload) -> Silence | None:
         """What is to be thought of a pod whose cluster cannot be seen."""
-        cluster, _ = share_key(slot_of(pod))
+        cluster = slot_cluster(pod)
         if not cluster or cluster in self._fleet.seen():
             return None
         chosen, _ = self._policies.policy(self._policies.check_of(work))
         return self._losses.of_pod(cluster, pod, lost_after(chosen))
 
-    def _taken(self, pod: Raw, place: Placement) -> Collection[str]:
+    def _taken(self, pod: Raw, place: Placement) -> Collection[Slot]:
         """The slots that others hold; none where the pod keeps its own: all are not read for each pod of a large gang."""
         slot = slot_of(pod)
-        keeps = slot and is_slot(place, pod, slot) and not self._slots.shared(pod)
+        keeps = is_slot(place, pod, slot) and not self._slots.shared(pod)
         if keeps and not place.excluded:
             return ()
         taken = self._slots.taken(pod)
-        return taken - {slot} if slot in taken and self._slots.yielded(place, pod) else taken
+        return taken - {slot} if slot and slot in taken and self._slots.yielded(place, pod) else taken
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))
@@ -112,7 +112,7 @@ class Workers:
 
 def _near(members: Mapping[str, Member], place: Placement, pod: Raw) -> dict[str, Member]:
     """Those that a pod may run in: with a hundred clusters, all the others are not prepared for at each look."""
-    clusters = {*(share.cluster for share in place.live), share_key(slot_of(pod))[0]}
+    clusters = {*(share.cluster for share in place.live), slot_cluster(pod)}
     return {name: member for name, member in members.items() if name in clusters}
 
 

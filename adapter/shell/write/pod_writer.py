@@ -52,7 +52,7 @@ class PodWriter:
                 "uid": uid_of(action.pod),
                 "resourceVersion": action.pod["metadata"]["resourceVersion"],
                 "labels": {names.CLUSTER_LABEL: action.cluster},
-                "annotations": {names.SLOT_ANNOTATION: action.slot},
+                "annotations": {names.SLOT_ANNOTATION: str(action.slot)},
             }
         }
         # By the subresource, which takes metadata too (k8s:registry/core/pod/strategy.go): no webhook for pods is asked, such as

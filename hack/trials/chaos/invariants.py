@@ -83,7 +83,7 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(LOST, f"worker {name} has no slot")
         elif not mine:
             yield Finding(LOST, f"worker {name} holds slot {slot} and has no copy")
-        elif not slot.startswith(f"{mine[0][0]}/"):
+        elif slot.cluster != mine[0][0]:
             yield Finding(LOST, f"worker {name} holds slot {slot} and has its copy in {mine[0][0]}")
         elif not _ready(mine[0][1]):
             yield Finding(LOST, f"the copy of worker {name} in {mine[0][0]} is not ready")

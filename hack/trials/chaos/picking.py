@@ -36,4 +36,4 @@ def turned(objects: Sequence[Raw], fault: Fault) -> list[Raw]:
 def _order(raw: Raw) -> tuple[str, str, str]:
     """By gang, then slot; names have parts that are made anew in every run."""
     gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.RAY_CLUSTER_LABEL)
-    return gang or label(raw, names.PLACEMENT_LABEL), slot_of(raw), meta(raw)["name"]
+    return gang or label(raw, names.PLACEMENT_LABEL), str(slot_of(raw) or ""), meta(raw)["name"]

@@ -116,7 +116,7 @@ def _manager(snapshot: Snapshot) -> Iterator[str]:
         said = f"{place.status.get('state')}: {place.status.get('reason')}"
         yield f"  Placement {place.name} round {place.round} ({shares}) {said}"
     for pod in snapshot.pods:
-        slot = slot_of(pod)
+        slot = slot_of(pod) or ""
         yield f"  pod {meta(pod)['name']} {uid_of(pod)} {_phase(pod)} {slot}{_leaving(pod)}"
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from adapter.gang.drain_order import Gathered, movers
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import workload
 from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload, of_service
 
 Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
-ALL = frozenset({("east", 1), ("west", 1)})
+ALL = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
 
 
 def pod(name: str, slot: str, *, ready: bool = True, group: str = "workers", deleting: bool = False) -> Raw:
@@ -26,7 +26,7 @@ def pod(name: str, slot: str, *, ready: bool = True, group: str = "workers", del
 def gathered(*pods: Raw) -> Gathered:
     """These workers, each with its copy, are all that the RayCluster is to have."""
     copies = {facts.key_of(one): make_copy(one) for one in pods if slot_of(one)}
-    return Gathered(PLACE, pods, copies, {slot_of(one) for one in pods}, ALL, len(pods))
+    return Gathered(PLACE, pods, copies, {slot for one in pods if (slot := slot_of(one))}, ALL, len(pods))
 
 
 def leave(gang: Gathered, at_once: int = 1) -> list[str]:
@@ -98,7 +98,7 @@ def test_those_that_kuberay_has_yet_to_make_are_away(desired: int, who: list[str
 
 
 def test_nobody_moves_to_a_share_without_quota() -> None:
-    assert leave(replace(gathered(E0, E1), admitted={("east", 1)})) == []
+    assert leave(replace(gathered(E0, E1), admitted={ShareKey("east", 1)})) == []
 
 
 def test_nobody_moves_to_another_cluster_that_is_drained() -> None:

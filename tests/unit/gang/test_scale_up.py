@@ -12,6 +12,7 @@ from adapter import names
 from adapter.actions import Action, Plan, Record, Reserve, Say, SetCheck
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
+from adapter.objects.placement import ShareKey
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
 from tests.unit.builders import at, make_reservation, stamp
@@ -58,7 +59,7 @@ def kept(actions: list[Action]) -> list[tuple[str, int]]:
     return [(share.cluster, share.round) for share in only(actions, Plan).kept]
 
 
-BASE, FIRST, SECOND = ("east", 1), ("west", 2), ("west", 3)
+BASE, FIRST, SECOND = ShareKey("east", 1), ShareKey("west", 2), ShareKey("west", 3)
 TWO = grown("west", "west")
 
 

@@ -14,9 +14,9 @@ from adapter.gang.drain_order import Gathered
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import Exclusion, Placement, placement
+from adapter.objects.placement import Exclusion, Placement, ShareKey, placement
 from adapter.objects.reservation import reservation
-from adapter.objects.worker_pod import slot_of
+from adapter.objects.worker_pod import Slot, slot_of
 from adapter.objects.workload import workload
 from tests.unit.builders import (
     CHECK,
@@ -63,7 +63,7 @@ def copy_of(one: Raw, *conditions: Raw, made: float = 0, node: str = "", started
 E0, E1 = pod("a", "east/1/role-workers/0"), pod("b", "east/1/role-workers/1")
 W0, W1 = (pod(name, f"west/1/role-workers/{index}", ready=True) for index, name in enumerate("cd"))
 RUNS = pod("b", "east/1/role-workers/1", ready=True)
-ADMITTED = frozenset({("east", 1), ("west", 1), ("west", 2), ("north", 2)})
+ADMITTED = frozenset({ShareKey("east", 1), ShareKey("west", 1), ShareKey("west", 2), ShareKey("north", 2)})
 
 
 def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None, **more: Any) -> Gathered:
@@ -74,7 +74,7 @@ def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None
         "place": placement(placed()),
         "pods": pods,
         "copies": {key: copy for key, copy in known.items() if copy},
-        "held": {slot_of(one) for one in pods},
+        "held": {slot for one in pods if (slot := slot_of(one))},
         "admitted": ADMITTED,
         "desired": len(pods),
         "head_since": at(-50),
@@ -105,7 +105,7 @@ def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gan
         "targets": {},
         "workers": workers and replace(workers, place=read),
         "start_timeout": TIMEOUT,
-        "occupied": frozenset({("east", 1), ("west", 1)}),
+        "occupied": frozenset({ShareKey("east", 1), ShareKey("west", 1)}),
     }
     return Gang(**{**plain, **more})
 
@@ -246,10 +246,10 @@ def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_plac
     one, two = ({"name": "workers", "role": "role-workers", "count": count} for count in (1, 2))
     raw["spec"]["shares"] = [{"cluster": "east", "groups": [two], "round": 1}, {"cluster": "west", "groups": [one]}]
     moved = pod("c", "west/2/role-workers/0", ready=True)
-    stays = replace(SPOT, pods=(RUNS, moved), copies={}, held={slot_of(RUNS), slot_of(moved)}, desired=3)
-    assert decided(gang(stays, raw, occupied=frozenset({("east", 1), ("west", 2)})), 150) == []
+    stays = replace(SPOT, pods=(RUNS, moved), copies={}, held={*filter(None, map(slot_of, (RUNS, moved)))}, desired=3)
+    assert decided(gang(stays, raw, occupied=frozenset({ShareKey("east", 1), ShareKey("west", 2)})), 150) == []
     second = gathered([E1, moved], {"c": copy_of(moved)}, desired=2)
-    found = gang(second, raw, occupied=frozenset({("east", 1), ("west", 2)}))
+    found = gang(second, raw, occupied=frozenset({ShareKey("east", 1), ShareKey("west", 2)}))
     (planned,) = [one for one in decided(found, 150) if isinstance(one, Plan)]
     assert (planned.without, planned.unstarted) == ({"workers": 2}, False)
 
@@ -308,8 +308,8 @@ def test_it_is_ended_when_it_has_a_place() -> None:
         pytest.param(TWO, with_place(count=2), ["a", "b"], id="or all"),
         pytest.param(TWO, with_place("east"), [], id="not to a place in the same cluster"),
         pytest.param(TWO, excluding(with_place(), "west"), [], id="nor to one in a cluster that is closed"),
-        pytest.param(replace(TWO, admitted={("east", 1), ("west", 1)}), with_place(), [], id="nor to one without quota"),
-        pytest.param(replace(TWO, held={*TWO.held, "west/2/role-workers/0"}), with_place(), [], id="nor to one that is taken"),
+        pytest.param(replace(TWO, admitted={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [], id="nor to one without quota"),
+        pytest.param(replace(TWO, held={*TWO.held, Slot(ShareKey("west", 2), "role-workers", 0)}), with_place(), [], id="nor to one that is taken"),
         pytest.param(replace(TWO, desired=5), with_place(), [], id="nor to one for a pod that KubeRay has yet to make"),
         pytest.param(gathered([E0, E1, W0, W1, pod("x", "")]), with_place(), [], id="nor to one for a pod that waits for a slot"),
         pytest.param(SPOT, with_place(count=2), ["a"], id="who runs stays"),
@@ -327,7 +327,7 @@ def test_a_place_is_kept_while_somebody_is_on_the_way_to_it() -> None:
     """The pod has ended, and KubeRay has yet to make the next one."""
     over = pod("a", "east/1/role-workers/0", phase="Failed")
     moving = replace(SPOT, pods=(over, RUNS, W0, W1))
-    on = frozenset({("east", 1), ("west", 1)})
+    on = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
     assert decided(gang(moving, with_place(), occupied=on), 102) == []
     arrived = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)])
     (spared,) = decided(gang(arrived, with_place(), occupied=on), 102)
@@ -417,7 +417,7 @@ ARRIVED = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)]
     ],
 )  # fmt: skip
 def test_an_elastic_job_keeps_a_place_while_somebody_is_on_the_way_to_it(workers: Gathered, spared: bool) -> None:
-    found = gang(workers, elastic_place(), occupied=frozenset({("east", 1), ("west", 1)}))
+    found = gang(workers, elastic_place(), occupied=frozenset({ShareKey("east", 1), ShareKey("west", 1)}))
     plans = [one for one in decided(found, 102) if isinstance(one, Plan)]
     assert [[share.cluster for share in one.kept or ()] for one in plans] == ([["east", "west"]] if spared else [])
 

@@ -69,9 +69,9 @@ RAY_CLUSTER = Change(100, "mgr", "rayclusters", "gang", {"metadata": {"name": "g
 OF_KUBERAY = [RAY_CLUSTER, here(101, "x"), here(105, "y")]
 MADE = [RAY_CLUSTER, here(199, "a"), here(200, "b")]
 OURS = [
-    *MADE, here(200, "a", slot="east/r/0"), there(201, "a"), here(202, "b", slot="east/r/1"), there(203, "b"),
-    there(203.5, "a", phase="Running"), here(204, "a", slot="east/r/0", phase="Running"),
-    there(204.5, "b", phase="Running"), here(205, "b", slot="east/r/1", phase="Running"),
+    *MADE, here(200, "a", slot="east/1/r/0"), there(201, "a"), here(202, "b", slot="east/1/r/1"), there(203, "b"),
+    there(203.5, "a", phase="Running"), here(204, "a", slot="east/1/r/0", phase="Running"),
+    there(204.5, "b", phase="Running"), here(205, "b", slot="east/1/r/1", phase="Running"),
 ]  # fmt: skip
 FLOOR = [*MADE, there(201, "a"), there(203, "b"), here(204, "a", phase="Running"), here(205, "b", phase="Running")]
 
@@ -248,7 +248,7 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
         pod = json.loads(json.dumps(order["pod"]))
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
         found_there = reservation(order["cluster"], SHARE)
-        standing = {(found_there.cluster, found_there.round): found_there}
+        standing = {found_there.key: found_there}
         worker = Worker(
             pod,
             {},

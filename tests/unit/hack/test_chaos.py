@@ -90,7 +90,7 @@ def ready(kind: str, name: str, **metadata: Any) -> Raw:
 
 
 def worker(name: str, cluster: str) -> Raw:
-    return ready("worker", name, annotations={names.SLOT_ANNOTATION: f"{cluster}/role/0"})
+    return ready("worker", name, annotations={names.SLOT_ANNOTATION: f"{cluster}/1/role/0"})
 
 
 def copied(name: str) -> Raw:
@@ -174,10 +174,10 @@ BROKEN: list[Any] = [
     pytest.param(lambda s: s.jobs.clear(), invariants.LOST, "gang gang-1 is wanted and has no RayCluster", id="no job"),
     pytest.param(lambda s: leave(s.jobs[0]), invariants.LOST, "gang gang-1 is wanted and has no RayCluster", id="a job that goes"),
     pytest.param(lambda s: s.pods[1]["status"].update(phase="Failed"), invariants.LOST, "gang gang-1 has 2 workers, 1 of them ready, and shall have 2", id="a worker failed"),
-    pytest.param(lambda s: s.members["east"].pods.clear(), invariants.LOST, "worker a holds slot east/role/0 and has no copy", id="no copy"),
+    pytest.param(lambda s: s.members["east"].pods.clear(), invariants.LOST, "worker a holds slot east/1/role/0 and has no copy", id="no copy"),
     pytest.param(lambda s: s.pods[1]["metadata"]["annotations"].clear(), invariants.LOST, "worker a has no slot", id="no slot"),
     pytest.param(lambda s: s.members["east"].pods[0]["status"].update(conditions=[]), invariants.LOST, "the copy of worker a in east is not ready", id="a copy that does not run"),
-    pytest.param(lambda s: s.members["west"].pods.append(s.members["east"].pods.pop()), invariants.LOST, "worker a holds slot east/role/0 and has its copy in west", id="a copy elsewhere"),
+    pytest.param(lambda s: s.members["west"].pods.append(s.members["east"].pods.pop()), invariants.LOST, "worker a holds slot east/1/role/0 and has its copy in west", id="a copy elsewhere"),
     pytest.param(lambda s: s.members["west"].pods.append(copied("a")), invariants.DOUBLED, "worker a has copies in east and west", id="two copies"),
     pytest.param(lambda s: s.members["west"].pods.append(copied("c")), invariants.ORPHAN, "pod c in west has no worker in the manager", id="an orphaned copy"),
     pytest.param(lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: "uid-other"}), invariants.ORPHAN, f"share {SHARE} in west has no Workload in the manager", id="an orphaned share"),

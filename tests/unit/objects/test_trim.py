@@ -12,10 +12,12 @@ from adapter.admission import job_validation
 from adapter.gang import start_timeout
 from adapter.gang.orphan_anchors import settled
 from adapter.objects import pod_requests, raycluster, rayjob, trim, worker_pod
+from adapter.objects.placement import ShareKey
 from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, anchors, reservation
 from adapter.objects.unstructured import controller_uid, is_true, key_of, uid_of
 from adapter.objects.well_formed import odd
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import workload
 from adapter.quota import node_capacity, preemption
 from adapter.rewrite import copied_objects, rewriter
@@ -234,7 +236,7 @@ OF_COPIES: list[Callable[[Any], object]] = [
     lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
     lambda raw: HEAD.moved_from(raw, mirrored=True), lambda raw: HEAD.moved_from(raw, mirrored=False),
     lambda raw: copied_objects.copy(MOVED, {"data": {}}, raw),
-    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, "east/1/workers/0", "east"),
+    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
 ]  # fmt: skip
 COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.worker_pod import (
+    Slot,
     in_place,
     is_preassigned,
     is_slot,
@@ -84,7 +85,7 @@ def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
     place = placement(make_placement(make_workload(), shares=spread))
     wanted = list(slots(place, make_pod(group=group)))
     pods = [make_pod(group=group, index=str(index), listed=listed(place, group)) for index in range(len(wanted) + 1)]
-    assert [slot_of(pod) for pod in pods] == [*wanted, ""], "and one too many comes with none"
+    assert [slot_of(pod) for pod in pods] == [*wanted, None], "and one too many comes with none"
 
 
 @pytest.mark.parametrize(
@@ -103,17 +104,17 @@ def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
         pytest.param({"index": "0", "listed": "east/1/role-workers/x"}, "", id="no count"),
         pytest.param({"index": "0", "listed": "east"}, "", id="no slots"),
         pytest.param({"index": "1", "listed": "east/1/role-workers/1  " * 500}, "", id="longer than any of ours"),
-        pytest.param({"index": "0", "listed": "7"}, "/0", id="a cluster without a name: none has such a share"),
+        pytest.param({"index": "0", "listed": "7"}, "", id="a cluster without a name: none has such a share"),
     ],
 )  # fmt: skip
 def test_which_slot_a_pod_came_with(pod: Raw, want: str) -> None:
-    assert slot_of(make_pod(**pod)) == want
+    assert str(slot_of(make_pod(**pod)) or "") == want
     assert is_preassigned(make_pod(**pod)) is (bool(want) and "slot" not in pod)
 
 
 def test_a_pod_without_its_slot_is_the_same_pod() -> None:
     pod = make_pod(index="0", listed=LISTED)
-    assert slot_of(without_slot(pod)) == ""
+    assert slot_of(without_slot(pod)) is None
     assert without_slot(pod)["metadata"] | {"annotations": pod["metadata"]["annotations"]} == pod["metadata"]
 
 
@@ -123,6 +124,31 @@ def test_what_is_written_by_hand_breaks_nothing_and_makes_no_slot(index: str, fo
     place = placement(make_placement(make_workload()))
     pod = make_pod(index=index, listed=forged)
     assert is_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(slots(place, pod)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "east", "east/1/r", "east/1/r/0/0", "/1/r/0", "east/01/r/0", "east/1_0/r/0", "east/+1/r/0", "east/1/r/00", "east/1/r/-1",
+        "east/1/r/\u0663", "east/\u0661/r/0", "east//r/0", "east/1/r/", "east/1/r/ 0", f"east/1/r/{'9' * 10}", f"{'e' * 600}/1/r/0",
+        "/" * 5000,
+    ],
+)  # fmt: skip
+def test_a_text_that_no_slot_is_written_as_is_none(text: str) -> None:
+    assert Slot.parse(text) is None
+
+
+@given(st.text(max_size=20), st.integers(0, 10**9 - 1), st.text(max_size=20), st.integers(0, 10**9 - 1))
+def test_a_slot_is_read_back_as_it_was_written(cluster: str, round_: int, role: str, index: int) -> None:
+    slot = Slot(ShareKey(cluster, round_), role, index)
+    assert str(slot) == f"{slot}" == f"{cluster}/{round_}/{role}/{index}"
+    assert Slot.parse(str(slot)) == (slot if cluster and "/" not in cluster + role else None)
+
+
+@given(st.text("east/01٣_9", max_size=20))
+def test_what_is_read_as_a_slot_is_what_one_is_written_as(text: str) -> None:
+    slot = Slot.parse(text)
+    assert slot is None or str(slot) == text
 
 
 @pytest.mark.parametrize(("shares", "lists"), [(20, True), (21, False)])

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
-from adapter.objects.worker_pod import is_slot, share_key, slot_of, slots, without_slot
+from adapter.objects.worker_pod import Slot, is_slot, slot_cluster, slot_of, slots, without_slot
 from adapter.objects.workload import Job, workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.head_address import HeadAddress
@@ -61,9 +61,9 @@ def target(cluster: str) -> Target:
     )
 
 
-def shares(**raw: Raw) -> dict[tuple[str, int], Reservation]:
+def shares(**raw: Raw) -> dict[ShareKey, Reservation]:
     found = [reservation(cluster, each) for cluster, each in raw.items()]
-    return {(each.cluster, each.round): each for each in found}
+    return {each.key: each for each in found}
 
 
 ADMITTED = shares(east=SHARE, west=SHARE)
@@ -88,8 +88,9 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
 
 # --- the objects that the table speaks of ----------------------------------------------------------------------------
 
-EAST0, EAST1 = "east/1/role-workers/0", "east/1/role-workers/1"
-WEST0, WEST1 = "west/1/role-workers/0", "west/1/role-workers/1"
+EAST, WEST = ShareKey("east", 1), ShareKey("west", 1)
+EAST0, EAST1 = (Slot(EAST, "role-workers", index) for index in (0, 1))
+WEST0, WEST1 = (Slot(WEST, "role-workers", index) for index in (0, 1))
 NEW = make_pod(placement=NAME)
 SLOTTED = make_pod(placement=NAME, slot=EAST0)
 OUT = make_pod(placement=NAME, slot=EAST0, dispatched=True)
@@ -120,14 +121,14 @@ EAST_AVOIDED = placement(make_placement(WORK, excluded={"east": 60}))
 UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 
 
-def body(slot: str, pod: Raw = SLOTTED, total: int = 2) -> Raw:
+def body(slot: Slot, pod: Raw = SLOTTED, total: int = 2) -> Raw:
     return rewriter.remote_pod(
         pod,
         head=HeadAddress.of(pod, HEAD),
-        target=target(slot.split("/")[0]),
+        target=target(slot.cluster),
         role="role-workers",
         total=total,
-        slot=slot,
+        slot=str(slot),
         anchor_uid=f"anchor-of-{NAME}-1",
     )
 
@@ -410,11 +411,11 @@ CASES = [
     Case("4. nor is one for which a copy was asked without an answer",
          "it may come to stand there",
          worker(SLOTTED, taken=[EAST0], unanswered=True),
-         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
     Case("4. also not for a better one",
          "a second copy is worse than one in a cluster that is left out",
          worker(CAME_EAST, placement=EAST_AVOIDED, unanswered=True),
-         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+         [CreatePod("east", JOB, EAST_AVOIDED, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
     Case("4. but where nothing is planned for it",
          "its share goes, and what stands on it goes along",
          worker(UNPLANNED, unanswered=True),
@@ -438,11 +439,11 @@ CASES = [
     Case("4. a slot that the pod came with needs no write",
          "its record is as old as the pod",
          worker(CAME_EAST),
-         [CreatePod("east", JOB, PLACE, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+         [CreatePod("east", JOB, PLACE, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
     Case("4. nor a free slot that comes earlier",
          "it is not moved for the order",
          worker(CAME_SECOND),
-         [CreatePod("east", JOB, PLACE, ("east", 1), CAME_SECOND, body(EAST1, CAME_SECOND))]),
+         [CreatePod("east", JOB, PLACE, EAST, CAME_SECOND, body(EAST1, CAME_SECOND))]),
     Case("4. one that another pod holds is given up",
          "KubeRay gave its number again",
          worker(CAME_EAST, taken=[EAST0]),
@@ -470,11 +471,11 @@ CASES = [
     Case("4. and kept where there is none",
          "a write would change nothing",
          worker(CAME_EAST, placement=EAST_AVOIDED, taken=[WEST0, WEST1]),
-         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), CAME_EAST, body(EAST0, CAME_EAST))]),
+         [CreatePod("east", JOB, EAST_AVOIDED, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
     Case("4. one that was written there is kept",
          "it was chosen with that known",
          worker(SLOTTED, placement=EAST_AVOIDED),
-         [CreatePod("east", JOB, EAST_AVOIDED, ("east", 1), SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, EAST_AVOIDED, EAST, SLOTTED, body(EAST0))]),
     Case("4. one with a copy is kept, too",
          "who runs is not moved by this",
          worker(CAME_EAST, {"east": make_copy(CAME_EAST)}, placement=EAST_AVOIDED),
@@ -675,7 +676,7 @@ CASES = [
     Case("8. a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
-         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
     Case("8. of a job that goes nothing is made any more",
          "its shares stand until their last worker is gone, and would never go",
          worker(SLOTTED, job_gone=True),
@@ -687,7 +688,7 @@ CASES = [
     Case("8. of a job that is not known nobody hears of a refusal",
          "an event needs an object",
          worker(SLOTTED, job=None),
-         [CreatePod("east", None, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
+         [CreatePod("east", None, PLACE, EAST, SLOTTED, body(EAST0))]),
     Case("8. an orphan of its name goes first",
          "the name is taken over there",
          worker(SLOTTED, {"east": STRANGER_LEAVING}),
@@ -707,7 +708,7 @@ CASES = [
     Case("8. another cluster's orphan does not",
          "names are per cluster",
          worker(SLOTTED, {"west": STRANGER_LEAVING}),
-         [CreatePod("east", JOB, PLACE, ("east", 1), SLOTTED, body(EAST0))]),
+         [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
 ]  # fmt: skip
 
 
@@ -724,7 +725,7 @@ def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
     found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
-    assert found == [CreatePod("east", JOB, placement(mixed), ("east", 1), SLOTTED, body(EAST0, total=4))]
+    assert found == [CreatePod("east", JOB, placement(mixed), EAST, SLOTTED, body(EAST0, total=4))]
 
 
 def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
@@ -862,12 +863,12 @@ def test_a_slot_that_a_template_made_up_is_not_used_while_a_namesake_is_leaving_
 # --- slots -----------------------------------------------------------------------------------------------------------
 
 
-def named(name: str, slot: str, **more: Any) -> Raw:
+def named(name: str, slot: Slot | str, **more: Any) -> Raw:
     """A pod of this gang, or another's."""
     return make_pod(name, slot=slot, **{"placement": NAME, **more})
 
 
-def slots_taken(pods: Iterable[Raw], but: str | None) -> frozenset[str]:
+def slots_taken(pods: Iterable[Raw], but: str | None) -> frozenset[Slot]:
     """What Slots.taken means, read off all pods and copies of a Placement."""
     others = (one for one in pods if but not in (facts.uid_of(one), facts.label(one, names.POD_UID_LABEL)))
     return frozenset(slot for slot in map(slot_of, others) if slot)
@@ -903,7 +904,7 @@ def copied(pod: Raw, place: str = NAME) -> Raw:
     ],
 )
 def test_a_slot_is_held_by_pods_and_copies_of_others(
-    here: list[Raw], there: Mapping[str, Raw], taken: set[str]
+    here: list[Raw], there: Mapping[str, Raw], taken: set[Slot]
 ) -> None:
     sight = Sight({"east": 1, "west": 1})
     fill(sight.manager.pods, *here)
@@ -916,7 +917,7 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     assert slots_of.held(PLACE) == slots_taken(held, but=None)
 
 
-CAME = make_pod("came", uid="u-came", placement=NAME, index="0", listed=EAST0.rpartition("/")[0] + "/1")
+CAME = make_pod("came", uid="u-came", placement=NAME, index="0", listed=str(EAST0).rpartition("/")[0] + "/1")
 
 
 @pytest.mark.parametrize(
@@ -967,15 +968,16 @@ def test_a_slot_that_is_just_being_given_away_is_held() -> None:
 
 @given(
     st.one_of(
-        st.sampled_from([EAST0, WEST0, "", "east/1", "east/2/workers/0"]), st.text("east/1wolkrs-0٣9", max_size=30)
+        st.sampled_from([str(EAST0), str(WEST0), "", "east/1", "east/2/workers/0"]),
+        st.text("east/1wolkrs-0٣9", max_size=30),
     )
 )
 def test_a_slot_is_told_from_what_is_none_without_writing_all_down(text: str) -> None:
-    assert is_slot(PLACE, NEW, text) is (text in list(slots(PLACE, NEW)))
+    assert is_slot(PLACE, NEW, Slot.parse(text)) is (text in map(str, slots(PLACE, NEW)))
     assert all(is_slot(PLACE, NEW, slot) for slot in slots(PLACE, NEW))
-    first = next(slots(PLACE, NEW))
+    first = str(next(slots(PLACE, NEW)))
     for forged in (f"{first[:-1]}007", f"{first[:-1]}{'9' * 5000}", f"{first[:-1]}-1", first[:-1], f"{first[:-1]}٣"):
-        assert not is_slot(PLACE, NEW, forged)
+        assert not is_slot(PLACE, NEW, Slot.parse(forged))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -1019,7 +1021,7 @@ class World:
     def everyone(self) -> list[Raw]:
         return [*self.pods.values(), *(copy for pods in self.seen().values() for copy in pods.values())]
 
-    def taken(self, pod: Raw) -> frozenset[str]:
+    def taken(self, pod: Raw) -> frozenset[Slot]:
         """What others hold: of whoever came with its own slot, and is to have another one, that slot does not count against one that was
         written, which Workers reads off the stores."""
         held, slot, uid = slots_taken(self.everyone(), facts.uid_of(pod)), slot_of(pod), facts.uid_of(pod)
@@ -1034,7 +1036,7 @@ class World:
         pod, seen = self.pods.get(name), self.seen()
         if pod is None or not template_slots.in_doubt(pod):
             return pod
-        cluster, uid = share_key(slot_of(pod))[0], facts.uid_of(pod)
+        cluster, uid = slot_cluster(pod), facts.uid_of(pod)
         ground = Ground(
             copied=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
             seen=cluster in seen,
@@ -1046,7 +1048,7 @@ class World:
         return pod if template_slots.is_own(PLACE, pod, ground) else dict(without_slot(pod))
 
     def silence(self, pod: Raw) -> Silence | None:
-        cluster, _ = share_key(slot_of(pod))
+        cluster = slot_cluster(pod)
         until = at(0) if self.late else at(99)
         return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
 
@@ -1071,7 +1073,7 @@ class World:
                 assert pod["metadata"]["name"] not in self.remote[cluster], "over a pod that stands"
                 assert set(self.copies_of(pod)) <= {cluster}, "a second copy in another cluster"
                 copy = _with_slot(make_copy(self.pods[pod["metadata"]["name"]], phase="Pending"), slot_of(made))
-                assert slot_of(made).startswith(f"{cluster}/")
+                assert slot_cluster(made) == cluster
                 # Asked for again it may be another one's by now, who came with it and gives it up: the copy may stand.
                 assert slot_of(copy) not in self.taken(self.pods[pod["metadata"]["name"]]) or uid in self.unanswered
                 assert facts.label(made, names.POD_UID_LABEL) == uid
@@ -1182,10 +1184,11 @@ def _leaving(raw: facts.Raw) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": make.stamp()}}
 
 
-def _with_slot(pod: facts.Raw, slot: str) -> Raw:
+def _with_slot(pod: facts.Raw, slot: Slot | None) -> Raw:
     return {
         **pod,
-        "metadata": pod["metadata"] | {"annotations": pod["metadata"]["annotations"] | {names.SLOT_ANNOTATION: slot}},
+        "metadata": pod["metadata"]
+        | {"annotations": pod["metadata"]["annotations"] | {names.SLOT_ANNOTATION: str(slot or "")}},
     }
 
 
@@ -1228,7 +1231,7 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
     standing = {
         (c, n): facts.label(raw, names.POD_UID_LABEL) for c, pods in world.remote.items() for n, raw in pods.items()
     }
-    wanted = {(slot_of(p).split("/")[0], n): facts.uid_of(p) for n, p in placed.items()}
+    wanted = {(slot_cluster(p), n): facts.uid_of(p) for n, p in placed.items()}
     assert standing == wanted
 
 

@@ -6,8 +6,10 @@ import pytest
 
 from adapter import names
 from adapter.actions import PatchStatus, Say
+from adapter.objects.placement import ShareKey
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.unstructured import condition
+from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import workload
 from adapter.worker import report
 from adapter.worker.dispatch import decide
@@ -15,7 +17,7 @@ from tests.unit.builders import at, make_copy, make_placement, make_pod, make_re
 from tests.unit.worker.test_dispatch import worker
 
 Raw = dict[str, Any]
-SLOT = "east/1/role-workers/0"
+SLOT = Slot(ShareKey("east", 1), "role-workers", 0)
 WORK = make_workload()
 PLACE = make_placement(WORK)
 POD = make_pod(placement=PLACE["metadata"]["name"], slot=SLOT, dispatched=True)
@@ -53,7 +55,7 @@ def test_what_a_copy_asks_for_beyond_its_share(spec: Raw, found: Reservation | N
 
 
 def test_a_slot_that_somebody_wrote_is_no_share() -> None:
-    assert report.beyond(copy(MORE), share(), "east/1", "east") == ""
+    assert report.beyond(copy(MORE), share(), Slot.parse("east/1"), "east") == ""
 
 
 def test_it_is_said_on_the_job_and_on_the_pod() -> None:

@@ -14,7 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter import __version__, names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.gang import messages as explain
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.workload import workload as read_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell import metrics
@@ -79,14 +79,14 @@ def test_the_words_in_the_doc_are_those_of_the_code() -> None:
 
 
 def a_pod(cluster: str) -> Raw:
-    pod = make_pod(slot=f"{cluster}/role/0")
+    pod = make_pod(slot=f"{cluster}/1/role/0")
     pod["metadata"]["creationTimestamp"] = stamp()
     return pod
 
 
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
-    measurements.done(CreatePod("timed", None, PLACE, ("timed", 1), pod, {}), "timed", at(2))
+    measurements.done(CreatePod("timed", None, PLACE, ShareKey("timed", 1), pod, {}), "timed", at(2))
     measurements.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
     measurements.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
     measurements.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
@@ -96,7 +96,7 @@ def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
 
 
 def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    measurements.done(CreatePod("behind", None, PLACE, ("behind", 1), a_pod("behind"), {}), "behind", at(-3))
+    measurements.done(CreatePod("behind", None, PLACE, ShareKey("behind", 1), a_pod("behind"), {}), "behind", at(-3))
     assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
 
 
@@ -105,7 +105,7 @@ def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
     [
         pytest.param({"lost": make_copy(make_pod())}, None, {"pod-gone": 1}, id="the pod is gone"),
         pytest.param(
-            {"lost": make_copy(make_pod(slot="east/role/0"))}, make_pod(slot="east/role/0"), {"slot-elsewhere": 1},
+            {"lost": make_copy(make_pod(slot="east/1/role/0"))}, make_pod(slot="east/1/role/0"), {"slot-elsewhere": 1},
             id="its slot is elsewhere",
         ),
         pytest.param({"lost": make_copy(make_pod())}, make_pod(phase="Failed"), {}, id="it ended"),
@@ -281,11 +281,11 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
     home = stores.Sight({}).manager
     stores.fill(home.worker_clusters, {**make_worker_cluster("east"), "metadata": {"name": "east"}})
     pods = [
-        make_pod("a", slot="east/role/0", phase="Running"),
-        make_pod("b", slot="east/role/1", phase="Running"),
-        make_pod("c", slot="somewhere/role/0"),
+        make_pod("a", slot="east/1/role/0", phase="Running"),
+        make_pod("b", slot="east/1/role/1", phase="Running"),
+        make_pod("c", slot="somewhere/1/role/0"),
         make_pod("d"),
-        make_pod("e", slot="east/role/2", phase="a phase of somebody else's"),
+        make_pod("e", slot="east/1/role/2", phase="a phase of somebody else's"),
     ]
     stores.fill(home.pods, *pods)
     census = Census(home)

@@ -7,9 +7,9 @@ import pytest
 from adapter import names
 from adapter.actions import AssignSlot
 from adapter.objects import specs
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
-from adapter.objects.worker_pod import is_preassigned, slot_of
+from adapter.objects.worker_pod import Slot, is_preassigned, slot_of
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.slots import Claims, Slots
 from adapter.worker.dispatch import decide
@@ -30,7 +30,9 @@ WORK = make_workload(check=names.CHECK_READY)
 PLACE_RAW = make_placement(WORK, placedRound=1)
 PLACE, NAME = placement(PLACE_RAW), PLACE_RAW["metadata"]["name"]
 LISTED = "east/1/role-workers/2 west/1/role-workers/2"
-EAST0, EAST1, WEST0, WEST1 = (f"{cluster}/1/role-workers/{index}" for cluster in ("east", "west") for index in (0, 1))
+EAST0, EAST1, WEST0, WEST1 = (
+    Slot(ShareKey(cluster, 1), "role-workers", index) for cluster in ("east", "west") for index in (0, 1)
+)
 
 
 def came(name: str, index: int, **more: Any) -> dict[str, Any]:
@@ -40,10 +42,10 @@ def came(name: str, index: int, **more: Any) -> dict[str, Any]:
     return pod
 
 
-def copy_of(pod: Raw, slot: str) -> dict[str, Any]:
+def copy_of(pod: Raw, slot: Slot) -> dict[str, Any]:
     copy = make_copy(dict(pod))
     copy["metadata"]["labels"][names.PLACEMENT_LABEL] = NAME
-    copy["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
+    copy["metadata"]["annotations"][names.SLOT_ANNOTATION] = str(slot)
     return copy
 
 
@@ -71,7 +73,7 @@ OLD = came("old", 2, deleting=True)
 OUT = [came("x", 2, dispatched=True, phase="Failed"), came("y", 3, dispatched=True, phase="Failed")]
 
 
-def facts(found: Sight, pod: Raw) -> tuple[str, frozenset[str]]:
+def facts(found: Sight, pod: Raw) -> tuple[Slot | None, frozenset[Slot]]:
     """Which slot a pod has, and which of the plan are taken, as its own look sees them."""
     seen = found.facts.workers.facts(key_of(pod))
     assert seen.pod
@@ -96,7 +98,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
 )
 def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     slot, taken = facts(found, B)
-    assert (slot, WEST0 in taken) == ("", True)
+    assert (slot, WEST0 in taken) == (None, True)
     assert found.facts.workers.facts(key_of(B)).slotless
 
 
@@ -107,7 +109,7 @@ def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
     found = sight(A, *holders)
     fill(found.manager.placements, given_up)
     seen = found.facts.workers.facts(key_of(A))
-    assert seen.pod and (slot_of(seen.pod), seen.slotless) == ("", False)
+    assert seen.pod and (slot_of(seen.pod), seen.slotless) == (None, False)
     assert decide(seen, at(100)) == []
 
 
@@ -117,7 +119,7 @@ def test_one_that_is_just_being_given_away_is_not_either() -> None:
     assert slot_of(slots.standing(PLACE, B)) == WEST0
     given: list[Any] = [AssignSlot(A, "west", WEST0)]
     claims.take(given)
-    assert slot_of(slots.standing(PLACE, B)) == ""
+    assert slot_of(slots.standing(PLACE, B)) is None
     assert slots.unplaced(PLACE), "its gang sees it at once, too"
     claims.release(given)
     assert not slots.unplaced(PLACE)
@@ -132,7 +134,7 @@ def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() ->
     slots = Slots(found.manager, found.fleet, Claims(), found.memory)
     assert slots.occupied(PLACE) == {("west", 1)}
     found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
-    assert facts(found, B)[0] == ""
+    assert facts(found, B)[0] is None
     assert slots.occupied(PLACE) == set(), "else the share would wait for who waits for another"
 
 
@@ -140,7 +142,7 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
     """Ray has lost those who were there: KubeRay gives their numbers to pods that can have no copy, so their share is lost at once."""
     found = sight(*OUT, B, west=[copy_of(pod, slot) for pod, slot in zip(OUT, (WEST0, WEST1), strict=True)])
     silence(found, "west")
-    assert facts(found, B)[0] == ""
+    assert facts(found, B)[0] is None
     gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
     assert (gang.unplaced, ("west", 1) in gang.alive) == (True, False)
 

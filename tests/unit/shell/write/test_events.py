@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from adapter.actions import CreatePod, Say
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.rewrite.head_address import HeadAddress
@@ -50,7 +50,7 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
         executor, memory = sight.executor(client), sight.memory
         for pod in pods:
             with pytest.raises(ApiError):
-                await executor.do(CreatePod("east", JOB, placement(PLACE), ("east", 1), pod, pod))
+                await executor.do(CreatePod("east", JOB, placement(PLACE), ShareKey("east", 1), pod, pod))
         (note,) = server.asked
         said = 'worker cluster east refuses pods of the job: pods "*" is forbidden: violates PodSecurity'
         assert note.body["message"] == said
@@ -83,7 +83,7 @@ async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bo
         fill(sight.manager.placements, PLACE)
         executor, memory = sight.executor(client), sight.memory
         with pytest.raises(ApiError) as trouble:
-            await executor.do(CreatePod("east", JOB, placement(PLACE), ("east", 1), pod, pod))
+            await executor.do(CreatePod("east", JOB, placement(PLACE), ShareKey("east", 1), pod, pod))
         assert trouble.value.status != 404, "nobody asks for a pod that was not made"
     assert [one.body["message"] for one in server.asked[1:]] == ([said] if said else [])
     assert bool(memory.unusable(placement(PLACE), [uid_of(pod)])) is unusable

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from adapter.actions import AssignSlot, CreatePod
-from adapter.objects.placement import placement
+from adapter.objects.placement import ShareKey, placement
 from adapter.objects.references import Reference
 from adapter.objects.unstructured import uid_of
+from adapter.objects.worker_pod import Slot
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.observe.transient_state import Memory
 from tests.unit import apiserver
@@ -18,7 +19,7 @@ from tests.unit.stores import Sight
 
 Raw = dict[str, Any]
 PLACE = make_placement(make_workload())
-SLOT = "east/1/role-workers/0"
+SLOT = Slot(ShareKey("east", 1), "role-workers", 0)
 POD = make_pod(placement=PLACE["metadata"]["name"], slot=SLOT)
 SECRET = {"kind": "Secret", "metadata": {"name": "token", "uid": "s", "resourceVersion": "1"}, "type": "Opaque"}
 WANTED = {Reference("Secret", "token"): "spec.imagePullSecrets"}
@@ -41,7 +42,7 @@ async def do(
 def made() -> CreatePod:
     body = make_copy(POD)
     body["metadata"]["ownerReferences"] = make_reservation(PLACE)["metadata"]["ownerReferences"]
-    return CreatePod("east", None, placement(PLACE), ("east", 1), POD, body, WANTED)
+    return CreatePod("east", None, placement(PLACE), ShareKey("east", 1), POD, body, WANTED)
 
 
 @pytest.mark.parametrize(
