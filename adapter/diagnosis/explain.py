@@ -10,13 +10,13 @@ from adapter.diagnosis.blocker import STAGES, Link, Stage, sentence
 from adapter.diagnosis.job_facts import Facts
 from adapter.diagnosis.pod_state import UNSEEN, PodState, read
 from adapter.objects.placement import placement
-from adapter.objects.worker_pod import as_planned
+from adapter.objects.worker_pod import without_unplanned_slot
 
 
 def pods(facts: Facts) -> list[PodState]:
     """The Ray nodes of a job, the head first."""
     place = placement(facts.placement) if facts.placement else None
-    return [read(as_planned(pod, place), facts) for pod in facts.pods]
+    return [read(without_unplanned_slot(pod, place), facts) for pod in facts.pods]
 
 
 def walk(facts: Facts) -> Link:

@@ -13,7 +13,7 @@ from adapter.diagnosis.job_document import Document
 from adapter.objects import admissioncheck
 from adapter.objects.placement import Placement, placement
 from adapter.objects.unstructured import Key, Raw, condition, key_of
-from adapter.objects.worker_pod import cluster_of, place_of
+from adapter.objects.worker_pod import cluster_of, placement_key
 
 _NOT_ASKED = ("pods",)  # nobody requests these: they are what a pod is
 
@@ -72,7 +72,7 @@ def _phases(pods: Iterable[Raw], places: Mapping[Key, Placement]) -> dict[str, C
     """How many of the manager's worker pods of each cluster are in which phase."""
     found: dict[str, Counter[str]] = {}
     for pod in pods:
-        if cluster := cluster_of(pod, places.get(place_of(pod))):
+        if cluster := cluster_of(pod, places.get(placement_key(pod))):
             phase = str((pod.get("status") or {}).get("phase") or "Pending")
             found.setdefault(cluster, Counter())[phase] += 1
     return found

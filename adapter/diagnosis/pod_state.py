@@ -11,7 +11,7 @@ from typing import Literal
 from adapter import names
 from adapter.diagnosis.job_facts import Facts, is_head
 from adapter.objects.unstructured import LONGEST, Raw, condition, label, meta, quoted
-from adapter.objects.worker_pod import in_place, slot_cluster, slot_of, waits_for_quota
+from adapter.objects.worker_pod import has_working_ray_node, slot_cluster, slot_of, waits_for_quota
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
 UNSEEN = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
@@ -90,7 +90,7 @@ def _step(pod: Raw) -> tuple[Step, str, str]:
     if crash := next(_crashes(pod), None):
         return "Crashes", *crash
     sent = condition(pod, names.DISPATCHED_CONDITION)
-    joined = in_place(pod)
+    joined = has_working_ray_node(pod)
     if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
         return "Joined" if joined else "Unseen", UNSEEN, str(sent.get("message") or "")
     if joined:

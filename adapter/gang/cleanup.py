@@ -13,7 +13,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import ENDS_IN, RESYNC
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
-from adapter.objects.worker_pod import leaving
+from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload
 
 
@@ -34,7 +34,7 @@ def release(gang: Gang, shares: Iterable[Reservation]) -> list[Action]:
     actions: list[Action] = []
     for share in shares:
         pods = gang.ending.get(share.uid, ())
-        if staying := tuple(pod for pod in pods if not leaving(pod)):
+        if staying := tuple(pod for pod in pods if not is_deleting(pod)):
             actions.append(Vacate(share, staying))
         elif not pods and not share.deleting:
             actions.append(Release(share))

@@ -17,12 +17,12 @@ from adapter.objects.worker_pod import (
     Slot,
     cluster_of,
     group_of,
-    in_place,
-    leaving,
-    place_of,
+    has_working_ray_node,
+    is_deleting,
+    placement_key,
+    share_slots,
     slot_cluster,
     slot_of,
-    slots_on,
 )
 
 
@@ -48,8 +48,8 @@ def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[
     """
     known = {key_of(raw): raw for raw in placements}
     plans = {key: placement(raw) for key, raw in known.items()}
-    here = (pod for pod in pods if cluster_of(pod, plans.get(place_of(pod))) == cluster)
-    running = Counter(place_of(pod) for pod in here if not _over(pod))
+    here = (pod for pod in pods if cluster_of(pod, plans.get(placement_key(pod))) == cluster)
+    running = Counter(placement_key(pod) for pod in here if not _over(pod))
     reserved = {key: _reserved(plan, cluster) for key, plan in plans.items()}
     wanted = running.keys() | {key for key, count in reserved.items() if count}
     return {key: _stay(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
@@ -124,7 +124,7 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     away = min(gang.place.wanted, gang.desired) - sum(serving.values()) - _unserved(gang, free)
     for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
         cluster, group, copy = slot_cluster(pod), group_of(pod), gang.copies.get(key_of(pod))
-        if cluster not in draining or copy is None or leaving(copy) or not free[group]:
+        if cluster not in draining or copy is None or is_deleting(copy) or not free[group]:
             continue
         if serving[key_of(pod)]:
             if away >= draining[cluster]:
@@ -143,7 +143,7 @@ def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
 
 def _serves(pod: Raw, copy: Raw | None) -> bool:
     """Whether a worker does its part, and is not about to go; what it says of itself is older than what becomes of its copy."""
-    return copy is not None and in_place(pod) and not (leaving(pod) or leaving(copy))
+    return copy is not None and has_working_ray_node(pod) and not (is_deleting(pod) or is_deleting(copy))
 
 
 def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
@@ -152,5 +152,5 @@ def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
     for share in gang.place.live:
         if gang.place.key_of(share) in gang.admitted and share.cluster not in closed:
             for group in share.groups:
-                free[group.name] += sum(slot not in gang.held for slot in slots_on(gang.place, share, group))
+                free[group.name] += sum(slot not in gang.held for slot in share_slots(gang.place, share, group))
     return free

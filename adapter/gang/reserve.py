@@ -114,7 +114,7 @@ def locks(gang: Gang, placement: str, placed: Placement | None = None) -> tuple[
 
 
 def _update(podset: str, placement: str, placed: Placement | None) -> dict[str, object]:
-    slots = worker_pod.listed(placed, podset) if placed else ""
+    slots = worker_pod.list_slots(placed, podset) if placed else ""
     return {
         "name": podset,
         "labels": {names.PLACEMENT_LABEL: placement},

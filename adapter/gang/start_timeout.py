@@ -24,16 +24,16 @@ from adapter.gang.timeouts import excluded, unstarted_for
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, condition, key_of, meta, moment, uid_of
 from adapter.objects.worker_pod import (
-    dispatched,
     group_of,
-    in_place,
+    has_working_ray_node,
+    is_dispatched,
     slot_cluster,
     slot_of,
     slot_share,
     waits_for_quota,
 )
-from adapter.objects.worker_pod import ended as over
-from adapter.objects.worker_pod import leaving as deleting
+from adapter.objects.worker_pod import has_ended as over
+from adapter.objects.worker_pod import is_deleting as deleting
 
 # A kubelet begins with Ready False and the start time in one write (k8s:pkg/kubelet/status/status_manager.go); only a second or
 # so of rounding may lie between the two.
@@ -114,9 +114,9 @@ def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]
     found: list[tuple[Raw, datetime | None]] = []
     for pod in _placed(workers):
         copy = workers.copies.get(key_of(pod))
-        if in_place(pod) or _cluster(pod) in passed:
+        if has_working_ray_node(pod) or _cluster(pod) in passed:
             continue
-        if copy is None and not dispatched(pod):
+        if copy is None and not is_dispatched(pod):
             found.append((pod, None))
         elif copy and not (deleting(copy) or over(copy) or started(copy)):
             found.append((pod, _since(copy, workers.head_since)))

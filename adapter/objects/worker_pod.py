@@ -1,12 +1,12 @@
-"""Which places does a Placement have for worker pods, and which of them are taken?
+"""Worker pods, and the slots that a Placement has for them.
 
-A slot is `cluster/round/role/index`: a share, a worker group on it, and a number below the share's count of that group. It is
-written into an annotation, which may say anything: of what is no slot, nothing is believed. Which pod gets which is decided
-in worker/dispatch.py.
+A slot is `cluster/round/role/index`: a share, a worker group on it, and a number below the share's count of that group.
+It is written into an annotation. An annotation may say anything, and a text that is no slot counts as none.
 
-A pod may come with one, so that nobody has to write it before its copy is made: its template lists the slots of its group, and KubeRay
-numbers the pods. Both stand in the pod from its creation on, and neither moves when its gang is planned anew. What was written into
-the pod itself counts for more. Whether the slot that it came with is its own is asked in worker/template_slots.py.
+A pod may have a template slot, so that no write is needed before its remote pod is created. Its template lists the
+slots of its group, and KubeRay numbers the pods. A pod has both from its creation on, and a new plan changes neither. A
+slot that is written into the pod itself takes precedence. Who gets which slot is decided in worker/dispatch.py, and
+whether a pod owns its template slot in worker/template_slots.py.
 """
 
 import functools
@@ -19,15 +19,15 @@ from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
 from adapter.objects.unstructured import Key, Raw, annotation, condition, is_true, key_of, label, meta, moment
 from adapter.objects.workload import Workload
 
-# A pod that should have ended by then counts as gone, though its cluster still shows it: its node is lost, and nobody may ever say
-# that it has ended. As long as Kubernetes waits for a node before it gives its pods up (tolerationSeconds of 300 by default).
+# A pod that should have ended this long ago counts as gone although its cluster still shows it: its node may be lost,
+# and then nothing reports the end. Kubernetes waits as long for a node before it gives its pods up (tolerationSeconds
+# of 300 by default).
 GONE_AFTER = timedelta(minutes=5)
 
-
-# Slots are listed for no more shares, and read of no longer list: it stands in each pod of the group, and an annotation may say anything.
-# Twenty shares take about a kilobyte, a tenth of what a worker pod has; a gang in more pieces has its slots written one by one.
+# The list is in each pod of the group: twenty shares take about a kilobyte, a tenth of a worker pod. Slots on more
+# shares are written one by one. A longer list is not read, since an annotation may say anything.
 _MOST_LISTED, _LONGEST_LIST = 20, 4096
-# A cluster's name has up to 253 characters and a role 8. Longer texts are forged, and none is kept in the cache of parsed slots.
+# The name of a cluster has up to 253 characters and a role 8. A longer text is forged and stays out of the cache.
 _LONGEST_SLOT = 512
 
 
@@ -80,92 +80,100 @@ def slot_share(pod: Raw) -> ShareKey | None:
     return slot.share if slot else None
 
 
-def place_of(pod: Raw) -> Key:
-    """Namespace and name of the Placement that a pod is labelled with."""
+def placement_key(pod: Raw) -> Key:
+    """Namespace and name of the Placement in a pod's label."""
     return key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)
 
 
 def is_preassigned(pod: Raw) -> bool:
-    """Whether a pod has no other slot than the one that it came with, of which nothing is written in it."""
+    """Whether a pod has a template slot, and no slot is written into it."""
     return not annotation(pod, names.SLOT_ANNOTATION) and _template_slot(pod) is not None
 
 
-def without_slot(pod: Raw) -> Raw:
-    """The pod as if it had come with no slot."""
-    left = {key: value for key, value in (meta(pod).get("annotations") or {}).items() if key != names.SLOTS_ANNOTATION}
-    return {**pod, "metadata": {**meta(pod), "annotations": left}}
+def without_template_slots(pod: Raw) -> Raw:
+    """The pod without the list of slots from its template."""
+    annotations = {
+        key: value for key, value in (meta(pod).get("annotations") or {}).items() if key != names.SLOTS_ANNOTATION
+    }
+    return {**pod, "metadata": {**meta(pod), "annotations": annotations}}
 
 
-def as_planned(pod: Raw, place: Placement | None) -> Raw:
-    """A pod as it looks from the manager alone: without the slot that it came with, where its plan does not have that any more. Of a plan
-    that is not known (None) nothing is said. Whether it has the slot in fact, the controller alone can say (worker/template_slots.py)."""
-    astray = place is not None and is_preassigned(pod) and not is_slot(place, pod, slot_of(pod))
-    return without_slot(pod) if astray else pod
+def without_unplanned_slot(pod: Raw, placement: Placement | None) -> Raw:
+    """The pod without a template slot that its Placement does not have; None: the Placement is not known, and the pod
+    keeps its slot.
+
+    This reads the manager cluster alone. Only the controller knows whether the pod owns the slot
+    (worker/template_slots.py).
+    """
+    is_unplanned = placement is not None and is_preassigned(pod) and not is_planned_slot(placement, pod, slot_of(pod))
+    return without_template_slots(pod) if is_unplanned else pod
 
 
-def cluster_of(pod: Raw, place: Placement | None) -> str:
-    """The worker cluster in which a pod has its place, likewise; empty when it has none."""
-    return label(pod, names.CLUSTER_LABEL) or slot_cluster(as_planned(pod, place))
+def cluster_of(pod: Raw, placement: Placement | None) -> str:
+    """The worker cluster that a pod is in or has a planned slot in, as far as the manager cluster shows; empty when
+    there is none."""
+    return label(pod, names.CLUSTER_LABEL) or slot_cluster(without_unplanned_slot(pod, placement))
 
 
 def _template_slot(pod: Raw) -> Slot | None:
-    """KubeRay's number of the pod counts through the listed slots, whoever wrote either."""
-    index, listed = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
-    return _nth(listed, int(index)) if _is_number(index) and 0 < len(listed) <= _LONGEST_LIST else None
+    """The slot in the template's list that KubeRay's number of the pod leads to, whoever wrote either."""
+    index, slot_list = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
+    return _nth_slot(slot_list, int(index)) if _is_number(index) and 0 < len(slot_list) <= _LONGEST_LIST else None
 
 
-@functools.lru_cache(maxsize=4096)  # a look at a gang asks it again and again of each of its pods
-def _nth(listed: str, index: int) -> Slot | None:
-    left = index
-    for part in listed.split(" "):
+@functools.lru_cache(maxsize=4096)  # Each reconcile of a gang reads the slots of all its pods several times.
+def _nth_slot(slot_list: str, index: int) -> Slot | None:
+    remaining = index
+    for part in slot_list.split(" "):
         prefix, _, count = part.rpartition("/")
         if not _is_number(count):
             return None
-        if left < int(count):
-            return Slot.parse(f"{prefix}/{left}")
-        left -= int(count)
+        if remaining < int(count):
+            return Slot.parse(f"{prefix}/{remaining}")
+        remaining -= int(count)
     return None
 
 
-def listed(placement: Placement, group: str) -> str:
-    """What the template of a worker group lists: its slots, in the order of the plan; empty when they are too many shares."""
-    parts = [(share, part) for share in placement.live for part in share.groups if part.name == group]
-    found = " ".join(f"{share.cluster}/{placement.round_of(share)}/{part.role}/{part.count}" for share, part in parts)
-    return found if len(parts) <= _MOST_LISTED and len(found) <= _LONGEST_LIST else ""
+def list_slots(placement: Placement, group: str) -> str:
+    """The list of slots for the template of a worker group, in the order of the plan; empty when there are too many
+    shares."""
+    parts = [(placement.key_of(share), part) for share, part in _group_shares(placement, group)]
+    slot_list = " ".join(f"{key.cluster}/{key.round}/{part.role}/{part.count}" for key, part in parts)
+    return slot_list if len(parts) <= _MOST_LISTED and len(slot_list) <= _LONGEST_LIST else ""
 
 
-def slots(placement: Placement, pod: Raw) -> Iterator[Slot]:
+def planned_slots(placement: Placement, pod: Raw) -> Iterator[Slot]:
     """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
-    for share, part in _parts(placement, pod):
-        yield from slots_on(placement, share, part)
+    for share, part in _group_shares(placement, group_of(pod)):
+        yield from share_slots(placement, share, part)
 
 
-def is_slot(placement: Placement, pod: Raw, slot: Slot | None) -> bool:
-    """Whether this is one of `slots`, which are not listed to find out: a gang may have thousands."""
+def is_planned_slot(placement: Placement, pod: Raw, slot: Slot | None) -> bool:
+    """Whether this is one of `planned_slots`. It does not list them: a gang may have thousands."""
     return slot is not None and any(
         slot.share == placement.key_of(share) and slot.role == part.role and slot.index < part.count
-        for share, part in _parts(placement, pod)
+        for share, part in _group_shares(placement, group_of(pod))
     )
 
 
-def slots_on(placement: Placement, share: Share, group: GroupShare) -> Iterator[Slot]:
+def share_slots(placement: Placement, share: Share, group: GroupShare) -> Iterator[Slot]:
     """The slots of one worker group on one share."""
     key = placement.key_of(share)
     return (Slot(key, group.role, index) for index in range(group.count))
 
 
-def _parts(placement: Placement, pod: Raw) -> Iterator[tuple[Share, GroupShare]]:
-    group = group_of(pod)
+def _group_shares(placement: Placement, group: str) -> Iterator[tuple[Share, GroupShare]]:
     return ((share, part) for share in placement.live for part in share.groups if part.name == group)
 
 
 def _is_number(text: str) -> bool:
-    """Whether this is a count or an index. It has no more digits than a count can have: an annotation may hold thousands, which Python
+    """Whether this is a count or an index. It has fewer than ten digits: an annotation may hold thousands, which Python
     refuses to read."""
     return text.isascii() and text.isdecimal() and len(text) < 10
 
 
 def _is_canonical(text: str) -> bool:
+    """Whether this is a number as `str` writes it."""
     return _is_number(text) and (text == "0" or not text.startswith("0"))
 
 
@@ -174,20 +182,21 @@ def group_of(pod: Raw) -> str:
     return label(pod, names.RAY_GCS_GROUP_LABEL).lower()
 
 
-def pull_secrets(pod: Raw, work: Workload) -> tuple[Raw, ...]:
-    """Those that the pod's template names, as written there: admission gives a pod that has none those of its account, so the pod
-    itself does not tell."""
-    specs = [podset.template.get("spec") or {} for podset in work.podsets if podset.name == group_of(pod)]
-    return tuple(one for spec in specs for one in spec.get("imagePullSecrets") or ())
+def pull_secrets(pod: Raw, workload: Workload) -> tuple[Raw, ...]:
+    """The imagePullSecrets of the pod's template. The pod itself does not show them: admission gives a pod without any
+    those of its service account."""
+    specs = [podset.template.get("spec") or {} for podset in workload.podsets if podset.name == group_of(pod)]
+    return tuple(secret for spec in specs for secret in spec.get("imagePullSecrets") or ())
 
 
-def wants_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
-    """Whether a pod may get a slot, or another one: as long as nothing was made of it, and when it has none at all."""
-    return not slot_of(pod) or not (remotes or dispatched(pod))
+def may_get_slot(pod: Raw, remotes: Mapping[str, Raw]) -> bool:
+    """Whether a pod may get a slot: it has none, or no remote pod was created for the one that it has."""
+    return not slot_of(pod) or not (remotes or is_dispatched(pod))
 
 
-def unheld(pod: Raw) -> str:
-    """Why the manager may run a pod itself, a fragment; empty while our gate and the lock keep it from its nodes."""
+def unlocked_reason(pod: Raw) -> str:
+    """Why the manager cluster may run a pod itself, a fragment; empty while the scheduling gate and the lock keep it
+    from its nodes."""
     spec = pod.get("spec") or {}
     if spec.get("nodeName"):
         return f"spec.nodeName is {spec['nodeName']}"
@@ -199,41 +208,42 @@ def unheld(pod: Raw) -> str:
 
 
 def waits_for_quota(pod: Raw) -> bool:
-    """Whether the manager has no quota for a pod of an elastic job yet: Kueue holds it by a gate of its own."""
+    """Whether a pod of an elastic job still has Kueue's own scheduling gate: the manager has no quota for it yet."""
     return names.ELASTIC_GATE in {gate.get("name") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()}
 
 
-def leaving(raw: Raw) -> bool:
+def is_deleting(pod: Raw) -> bool:
     """Whether a pod is being deleted."""
-    return bool(meta(raw).get("deletionTimestamp"))
+    return bool(meta(pod).get("deletionTimestamp"))
 
 
-def gone(raw: Raw, now: datetime) -> bool:
-    """Whether a pod should have ended so long ago that nobody will say that it has: its time is over, grace included."""
-    due = moment(meta(raw).get("deletionTimestamp"))
-    return due is not None and now >= due + GONE_AFTER
+def is_overdue_for_deletion(pod: Raw, now: datetime) -> bool:
+    """Whether a pod should have ended, grace period included, so long ago that nothing will report its end."""
+    deadline = moment(meta(pod).get("deletionTimestamp"))
+    return deadline is not None and now >= deadline + GONE_AFTER
 
 
-def ended(raw: Raw) -> bool:
-    """Whether a pod is over."""
-    return (raw.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+def has_ended(pod: Raw) -> bool:
+    """Whether a pod has failed or succeeded."""
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
-def in_place(pod: Raw) -> bool:
-    """Whether a worker's Ray node does its part: its pod is ready, or it is one of a RayService and all of its containers run.
+def has_working_ray_node(pod: Raw) -> bool:
+    """Whether a worker's Ray node works: its pod is ready, or it belongs to a RayService and all of its containers run.
 
-    There KubeRay asks for Serve's proxy, too, and Serve keeps one only where a replica is: a worker without one is never ready, and waits
-    for replicas (docs/upstream.md, "The RayClusters of a RayService"). Its raylet runs when its containers do: an init container
-    has reached the head before, and `ray start --block` ends with the raylet.
+    For a RayService KubeRay's readiness also needs Serve's proxy, which Serve keeps only where a replica is. A worker
+    without a replica is never ready and waits for replicas (docs/upstream.md, "The RayClusters of a RayService"). Its
+    raylet runs when its containers do: an init container has reached the head before, and `ray start --block` ends with
+    the raylet.
     """
     if is_true(pod, "Ready"):
         return True
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    running = bool(statuses) and all((one.get("state") or {}).get("running") is not None for one in statuses)
+    running = bool(statuses) and all((status.get("state") or {}).get("running") is not None for status in statuses)
     serves = label(pod, names.RAY_SERVE_LABEL) == "true" and label(pod, names.RAY_NODE_TYPE_LABEL) != names.HEAD
     return serves and running
 
 
-def dispatched(pod: Raw) -> bool:
-    """Whether a pod's copy was seen once."""
+def is_dispatched(pod: Raw) -> bool:
+    """Whether the remote pod of a pod has been observed."""
     return bool(condition(pod, names.DISPATCHED_CONDITION))

@@ -14,17 +14,17 @@ from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.worker_pod import (
     Slot,
-    dispatched,
-    ended,
+    has_ended,
+    is_deleting,
+    is_dispatched,
+    is_planned_slot,
     is_preassigned,
-    is_slot,
-    leaving,
+    may_get_slot,
+    planned_slots,
     slot_cluster,
     slot_of,
-    slots,
-    unheld,
+    unlocked_reason,
     waits_for_quota,
-    wants_slot,
 )  # fmt: skip
 from adapter.objects.workload import Job
 from adapter.worker import create_pod, report
@@ -45,20 +45,22 @@ def decide(worker: Worker, now: datetime) -> list[Action]:
     if pod is None:
         return orphans
     # 2. A pod that is being deleted or has ended wants no copy that still runs.
-    if leaving(pod) or ended(pod):
+    if is_deleting(pod) or has_ended(pod):
         over = "its pod in the manager cluster ended"
-        return orphans + [DeletePod(c, r, over) for c, r in worker.own(pod).items() if not leaving(r) and not ended(r)]
+        return orphans + [
+            DeletePod(c, r, over) for c, r in worker.own(pod).items() if not is_deleting(r) and not has_ended(r)
+        ]
     # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
     if worker.placement is None or worker.belongs is None:
         return orphans
     if not worker.belongs:
         return [*orphans, *_foreign(worker.job, pod)]
-    made = bool(worker.own(pod) or worker.made or dispatched(pod))
+    made = bool(worker.own(pod) or worker.made or is_dispatched(pod))
     #    The manager has no quota for it yet, so it takes nothing elsewhere.
     if waits_for_quota(pod) and not made:
         return orphans
     #    One that may run here gets neither a slot nor a copy: the worker would be there twice, once on no quota.
-    if (why := unheld(pod)) and not made:
+    if (why := unlocked_reason(pod)) and not made:
         return [*orphans, *_unheld(pod, why)]
     return [*orphans, *_place(worker, pod, worker.placement, now)]
 
@@ -70,12 +72,12 @@ def _orphans(worker: Worker) -> list[Action]:
     orphans: list[Action] = [
         DeletePod(cluster, remote, POD_GONE)
         for cluster, remote in worker.remotes.items()
-        if cluster not in own and not leaving(remote)
+        if cluster not in own and not is_deleting(remote)
     ]
     slot = None if pod is None else slot_of(pod)
-    if pod is None or slot is None or leaving(pod) or ended(pod):
+    if pod is None or slot is None or is_deleting(pod) or has_ended(pod):
         return orphans
-    astray = {c: r for c, r in own.items() if c != slot.cluster and not leaving(r)}
+    astray = {c: r for c, r in own.items() if c != slot.cluster and not is_deleting(r)}
     return orphans + [DeletePod(cluster, remote, SLOT_ELSEWHERE) for cluster, remote in astray.items()]
 
 
@@ -84,7 +86,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
     # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
     #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
     if slot is None or (
-        _may_choose(worker, pod, placement) and (slot in worker.taken or not is_slot(placement, pod, slot))
+        _may_choose(worker, pod, placement) and (slot in worker.taken or not is_planned_slot(placement, pod, slot))
     ):
         free = _free_slot(worker, pod, placement, now)
         waits: list[Action] = [LookAgain(LOOKS_AROUND)] if worker.slotless else []
@@ -97,7 +99,7 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
     # 6. The copy stands: what happens to it happens to the pod. Unless the whole gang is about to start again.
     own = worker.own(pod).get(cluster)
-    if (own is None or ended(own)) and _starts_again(worker, pod, placement):
+    if (own is None or has_ended(own)) and _starts_again(worker, pod, placement):
         return []
     if own:
         kept = create_pod.mirrors(worker, pod, placement, slot.share) if _reads_mirrors(worker, cluster) else []
@@ -106,10 +108,10 @@ def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> lis
         going = report.ending(own, now) or _replaced(worker, cluster, own)
         return report.stuck(pod, own, cluster, now) or kept + mirrored + going
     # 7. The copy stood and is gone: KubeRay shall replace the worker.
-    if worker.made or dispatched(pod):
+    if worker.made or is_dispatched(pod):
         return report.gone(pod, cluster, now)
     # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
-    return create_pod.make(worker, pod, placement, slot) if is_slot(placement, pod, slot) else []
+    return create_pod.make(worker, pod, placement, slot) if is_planned_slot(placement, pod, slot) else []
 
 
 def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
@@ -121,25 +123,25 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """
     slot = slot_of(pod)
     found = worker.reservations.get(slot.share) if slot else None
-    return worker.restarts and (found is None or bool(found.evicted)) and is_slot(placement, pod, slot)
+    return worker.restarts and (found is None or bool(found.evicted)) and is_planned_slot(placement, pod, slot)
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen,
     nor while one was asked for without an answer, which is asked for again (create.make) as long as the slot is planned."""
     slot = slot_of(pod)
-    if worker.unanswered and is_slot(placement, pod, slot):
+    if worker.unanswered and is_planned_slot(placement, pod, slot):
         return False
     cluster = slot_cluster(pod)
     seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
-    return not slot or ((seen or not worker.sent) and not worker.made and wants_slot(pod, worker.remotes))
+    return not slot or ((seen or not worker.sent) and not worker.made and may_get_slot(pod, worker.remotes))
 
 
 def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> Slot | None:
     """The first free slot, in the order of the plan, None when there is none; one in a cluster that the plan leaves out now only
     when there is no other: workers of this gang may not start there."""
     avoided = _avoided(placement, now)
-    free = (slot for slot in slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
+    free = (slot for slot in planned_slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
     first = next(free, None)
     if first is None or first.cluster not in avoided:
         return first
@@ -175,7 +177,7 @@ def _reads_mirrors(worker: Worker, cluster: str) -> bool:
 
 def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
-    if leaving(remote) or ended(remote):
+    if is_deleting(remote) or has_ended(remote):
         return []
     left = worker.head.moved_from(remote, mirrored=_reads_mirrors(worker, cluster))
     return [DeletePod(cluster, remote, f"the head moved from {left} to {worker.head.ip}")] if left else []

@@ -12,7 +12,7 @@ from typing import Any
 from adapter.actions import Action, DeleteSlice, PutSlice, say
 from adapter.objects import raycluster
 from adapter.objects.unstructured import Raw, key_of, label, meta
-from adapter.objects.worker_pod import leaving
+from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Job
 from adapter.worker import service_endpoints
 from adapter.worker.service_endpoints import Backend
@@ -48,7 +48,7 @@ def decide(serving: Serving) -> list[Action]:
 
 
 def _wanted(service: Raw, serving: Serving) -> tuple[dict[str, Any], str]:
-    if leaving(service):  # a finalizer may keep it, with its address, for longer than its workers
+    if is_deleting(service):  # a finalizer may keep it, with its address, for longer than its workers
         return {}, ""
     if serving.beyond:
         return {}, service_endpoints.beyond(service)

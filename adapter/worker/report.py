@@ -10,7 +10,7 @@ from adapter import names
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw, condition, meta, moment, timestamp
-from adapter.objects.worker_pod import Slot, dispatched
+from adapter.objects.worker_pod import Slot, is_dispatched
 from adapter.objects.workload import Job
 from adapter.rewrite import group_workload
 from adapter.worker import status_mirror
@@ -52,7 +52,7 @@ def mirrored(
         return []
     said, left = _told(job, remote, cluster), _starting(remote, now, SETTLES_IN_A_CROWD if busy else SETTLES_IN)
     said += say(job, "BeyondShare", more, warning=True) if more else []
-    if left and not said and not dispatched(pod):
+    if left and not said and not is_dispatched(pod):
         return [LookAgain(left)]
     return [PatchStatus(pod, patch), *said]
 
@@ -82,7 +82,7 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
         )
     if late and not silence.alive:
         return _failed(pod, names.WORKER_LOST, f"Given up: worker cluster {cluster} {silence.why}.", now)
-    known = silence.since is not None and dispatched(pod)
+    known = silence.since is not None and is_dispatched(pod)
     patch = status_mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
     unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
     unknown += say(job, "HeadNotAsked", silence.late, warning=True) if silence.late else []

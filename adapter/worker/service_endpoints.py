@@ -20,7 +20,7 @@ from adapter.objects import raycluster
 from adapter.objects.selectors import has_all
 from adapter.objects.specs import Network
 from adapter.objects.unstructured import Key, Raw, controller_uid, is_true, key_of, label, meta, quoted, uid_of
-from adapter.objects.worker_pod import dispatched, ended, leaving, slot_of, unheld
+from adapter.objects.worker_pod import has_ended, is_deleting, is_dispatched, slot_of, unlocked_reason
 
 FAMILIES = ("IPv4", "IPv6")
 # k8s:pkg/apis/discovery/validation/validation.go, maxEndpoints.
@@ -79,7 +79,9 @@ def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
         return False
     if not has_all(meta(pod).get("labels") or {}, selector) or label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD:
         return False
-    return (controller_uid(pod), key_of(pod)[0]) == (uid_of(ray_cluster), key_of(service)[0]) and not unheld(pod)
+    return (controller_uid(pod), key_of(pod)[0]) == (uid_of(ray_cluster), key_of(service)[0]) and not unlocked_reason(
+        pod
+    )
 
 
 def is_of(service: Raw, ray_cluster: Raw) -> bool:
@@ -111,9 +113,9 @@ def beyond(service: Raw) -> str:
 def _endpoint(service: Raw, family: str, one: Backend) -> _Endpoint | None:
     pod = one.pod
     address, ports = _address(one, family), _ports(service, pod)
-    if not (address and ports) or leaving(pod) or ended(pod) or not (slot_of(pod) and dispatched(pod)):
+    if not (address and ports) or is_deleting(pod) or has_ended(pod) or not (slot_of(pod) and is_dispatched(pod)):
         return None
-    serving, terminating = is_true(pod, "Ready"), bool(one.copy and leaving(one.copy))
+    serving, terminating = is_true(pod, "Ready"), bool(one.copy and is_deleting(one.copy))
     ready = serving and not terminating and not (one.dead and not one.seen)
     namespace, name = key_of(pod)
     body = {
@@ -129,7 +131,7 @@ def _address(one: Backend, family: str) -> str:
     found = next((text for text in _addresses(one.pod) if _is_of(family, text)), "")
     if not one.seen:
         return found
-    mine = one.copy is not None and label(one.copy, names.POD_UID_LABEL) == uid_of(one.pod) and not ended(one.copy)
+    mine = one.copy is not None and label(one.copy, names.POD_UID_LABEL) == uid_of(one.pod) and not has_ended(one.copy)
     return found if mine and one.copy and found in _addresses(one.copy) else ""
 
 

@@ -1,21 +1,25 @@
-"""Is the slot that a worker pod came with its own: may its copy be made there, with nothing written before?
+"""Whether a worker pod owns its template slot, so that its remote pod may be created there without a write to the pod.
 
-The pod's template lists the slots of its group as they were planned when the job was admitted, and KubeRay numbers the pods, so each has a
-record of its slot before anybody could make its copy: whoever decides next, also after a crash, reads the same cluster in it. The
-slot counts as long as nothing speaks against it. Else the pod is one without a slot, to its gang as well, and gets one by a write (dispatch.py):
+The pod's template lists the slots of its group as they were planned when the job was admitted, and KubeRay numbers the
+pods. So each pod names its slot before its remote pod can be created, and a new leader, also after a crash, reads the
+same cluster in it. A pod owns the slot unless one of these is true. Then it counts as a pod without a slot, for its
+gang as well, and gets one by a write (dispatch.py).
 
-- Its share was given up since, or is another one: a template keeps what was planned first.
-- Somebody else holds it, and keeps it where it was written for him. KubeRay gives a number again when its pod is gone, and a copy takes
-  longer to go; two pods may have one number; a user may write what he likes into a template, for his own job.
+- The share was given up, or the slot is not planned: a template keeps the first plan.
+- Another pod holds the slot, and keeps it when it is written there. KubeRay reuses a number when its pod is gone, and
+  the remote pod takes longer to go. Two pods may have one number. A user may write anything into the template of his
+  own job.
 - Its cluster is being drained.
-- Its cluster cannot be seen, and nobody can have made the copy there: then the worker may go elsewhere at once.
+- Its cluster is unreachable, and no remote pod can have been created there. Then the worker may go elsewhere at once.
 
-In a cluster that cannot be seen a copy may stand that was never reported. A slot that was written says that the cluster was seen just
-before; one that a pod came with says nothing, so there it counts who may have sent a copy: this process, which knows, or one that led
-before it, which can have done so only for a pod that was there when this one began to lead, by our stores or by its age.
+An unreachable cluster may have a remote pod that was never reported. A written slot shows that the cluster was
+reachable just before; a template slot does not. There it counts who may have sent a remote pod. This process knows what
+it sent. An earlier leader can have sent one only for a pod that existed when this process began to lead, by our stores
+or by the pod's age.
 
-In a cluster that can be seen a copy may come to stand, too, where this process asked for it and got no answer. There the slot is kept as
-long as it is planned: the copy is asked for again, and then it is there, or refused.
+A reachable cluster may get a remote pod, too, when this process sent a create request that was not answered. There the
+pod keeps its slot as long as it is planned: the create request is repeated, and then the remote pod exists or is
+denied.
 
 Where numbers and lists come from: docs/upstream.md, "The number of a worker".
 """
@@ -26,37 +30,47 @@ from datetime import datetime
 
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, meta, moment
-from adapter.objects.worker_pod import dispatched, ended, is_preassigned, is_slot, leaving, slot_cluster, slot_of
+from adapter.objects.worker_pod import (
+    has_ended,
+    is_deleting,
+    is_dispatched,
+    is_planned_slot,
+    is_preassigned,
+    slot_cluster,
+    slot_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What there is to be known of the slot that a pod came with."""
+class TemplateSlotFacts:
+    """What decides whether a pod owns its template slot."""
 
-    copied: bool  # its copy stands there, or this process made it
-    seen: bool  # its cluster can be seen
-    sent: bool  # somebody may have made a copy there of which nothing is known
-    unanswered: bool  # this process asked for one, and no answer says whether it was made
-    shared: bool  # another pod or copy holds the slot, or is about to
+    created: bool  # its remote pod is observed, or this process created it
+    reachable: bool  # the cluster of the slot
+    maybe_sent: bool  # a remote pod may exist there that is not known
+    unanswered: bool  # this process sent a create request, and no answer says whether it succeeded
+    shared: bool  # another pod or remote pod holds the slot, or is about to
     draining: Collection[str]  # clusters that get no new pods
 
 
-def in_doubt(pod: Raw) -> bool:
-    """Whether it is to be asked at all: the copy of a pod that says more of itself was seen, or is not to be made."""
-    return is_preassigned(pod) and not (dispatched(pod) or leaving(pod) or ended(pod))
+def must_check_slot(pod: Raw) -> bool:
+    """Whether a pod may not own its slot. A dispatched pod owns it, and a pod that is deleted or has ended needs no
+    remote pod."""
+    return is_preassigned(pod) and not (is_dispatched(pod) or is_deleting(pod) or has_ended(pod))
 
 
-def is_own(placement: Placement, pod: Raw, ground: Ground) -> bool:
-    """Whether a pod that is in doubt has the slot that it came with."""
-    if ground.copied:
+def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
+    """Whether a pod whose slot must be checked owns it."""
+    if facts.created:
         return True
-    if not ground.seen:
-        return ground.sent
-    open_ = not ground.shared and slot_cluster(pod) not in ground.draining
-    return (open_ or ground.unanswered) and is_slot(placement, pod, slot_of(pod))
+    if not facts.reachable:
+        return facts.maybe_sent
+    is_open = not facts.shared and slot_cluster(pod) not in facts.draining
+    return (is_open or facts.unanswered) and is_planned_slot(placement, pod, slot_of(pod))
 
 
-def may_be_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:
-    """Whether somebody may have sent a pod's copy to its cluster: that is known (`sent`), or the pod is older than this process's lead."""
-    made = moment(meta(pod).get("creationTimestamp"))
-    return sent or leads_since is None or made is None or made < leads_since
+def may_have_been_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:
+    """Whether a remote pod may have been sent to the pod's cluster: it is known (`sent`), or the pod is older than this
+    process's lead."""
+    created = moment(meta(pod).get("creationTimestamp"))
+    return sent or leads_since is None or created is None or created < leads_since

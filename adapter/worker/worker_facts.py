@@ -30,7 +30,7 @@ class Worker:
     head: HeadAddress  # of which no IP is known while it has none
     reservations: Mapping[ShareKey, Reservation]  # that of its slot, while it can be seen
     targets: Mapping[str, Target]  # for clusters that can be seen
-    taken: Collection[Slot]  # slots held by other pods of the Placement, here or there; known where `wants_slot`
+    taken: Collection[Slot]  # slots held by other pods of the Placement, here or there; known where `may_get_slot`
     draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
     silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
     made: bool = False  # whether this process made its copy, of which the manager may not be told yet

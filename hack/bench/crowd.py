@@ -23,7 +23,7 @@ from adapter.shell.controller.reconciler import Looks
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.observe.cluster_losses import Losses
 from adapter.shell.observe.proxy_health import Proxies
-from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.transient_state import Memory
 from adapter.shell.write.copies import Copier
 from adapter.shell.write.events import Announcer
@@ -102,8 +102,8 @@ class Stand:
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd, self.queue, self._nobody = crowd, _Queue(), cast(Any, None)
-        manager, fleet, memory, claims = crowd.manager, crowd.fleet, Memory(), Claims()
-        facts = wiring.read(manager, fleet, claims, Losses(manager, fleet), Proxies(manager, fleet), memory, "mgr")
+        manager, fleet, memory, assignments = crowd.manager, crowd.fleet, Memory(), PendingAssignments()
+        facts = wiring.read(manager, fleet, assignments, Losses(manager, fleet), Proxies(manager, fleet), memory, "mgr")
         planning = wiring.plan(manager, fleet, facts, memory)
         copier, announcer = Copier(manager, fleet, facts.sources, facts.workers), Announcer(manager.client)
         self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.seen)
@@ -113,7 +113,7 @@ class Stand:
             gangs=facts.gangs,
             workers=facts.workers,
             services=facts.services,
-            claims=claims,
+            assignments=assignments,
             executor=wiring.execute(manager, fleet, facts, planning, announcer, memory, copier),
             conditions=self._nobody,
             aggregator=self._nobody,

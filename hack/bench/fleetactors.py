@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from adapter import names
 from adapter.objects.unstructured import Raw, key_of, label, timestamp, uid_of
-from adapter.objects.worker_pod import ended
+from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube import resources
 from hack.bench import fleetinput
 from hack.bench.fleetapi import Cluster
@@ -31,7 +31,7 @@ class KubeRay:
         world.manager.follow(resources.PODS, self._heard)
 
     def _heard(self, _: Cluster, pod: Raw) -> None:
-        if ended(pod) and uid_of(pod) not in self._gone:
+        if has_ended(pod) and uid_of(pod) not in self._gone:
             self._gone.add(uid_of(pod))
             asyncio.get_running_loop().call_soon(self._replace, pod)
 

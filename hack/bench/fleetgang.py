@@ -170,7 +170,7 @@ class Gang:
     @cached_property
     def slots(self) -> Raw:
         """The annotation of its template by which its pods come with their slots."""
-        listed = worker_pod.listed(placement(self.placement), GROUP.lower()) if self._listed else ""
+        listed = worker_pod.list_slots(placement(self.placement), GROUP.lower()) if self._listed else ""
         return {names.SLOTS_ANNOTATION: listed} if listed else {}
 
     def _pod(self) -> Raw:

@@ -15,7 +15,7 @@ from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
 from adapter.shell.observe.cluster_losses import Losses
 from adapter.shell.observe.proxy_health import Proxies
-from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.transient_state import Memory
 from adapter.shell.planning.preview import Preview
 from adapter.shell.write.copies import Copier
@@ -67,7 +67,7 @@ class Sight:
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = Memory()
         facts = self.facts = wiring.read(
-            manager, fleet, Claims(), Losses(manager, fleet), Proxies(manager, fleet), self.memory, "mgr"
+            manager, fleet, PendingAssignments(), Losses(manager, fleet), Proxies(manager, fleet), self.memory, "mgr"
         )
         self.planning = wiring.plan(manager, fleet, facts, self.memory)
         self.preview = Preview(manager, fleet, facts.policies, facts.refusals, self.planning)

@@ -22,7 +22,7 @@ from adapter.cli.worker_access.grants import Way
 from adapter.diagnosis.job_facts import Facts, is_head
 from adapter.objects.rayjob import Unusable, has_submitter
 from adapter.objects.unstructured import Raw, meta, timestamp, uid_of
-from adapter.objects.worker_pod import ended
+from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube.client import Client, Unreachable
 
 PAUSE_SECONDS = 2.0  # between two looks for workers that have come: a new one takes longer to start
@@ -70,7 +70,7 @@ def _words(given: argparse.Namespace, pod: Raw, *, one: bool, since: str = "") -
 def started(pod: Raw) -> bool:
     """Whether a container of a pod has printed anything yet, or may have."""
     states = [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or ()]
-    return ended(pod) or any("running" in state or "terminated" in state for state in states)
+    return has_ended(pod) or any("running" in state or "terminated" in state for state in states)
 
 
 def to_begin(pods: Iterable[Raw], open_now: Iterable[str], done: Iterable[str]) -> list[Raw]:
@@ -194,7 +194,7 @@ class _Followed:
             one = self._open.pop(uid)
             code = one.task.result()
             pod = next((each for each in pods if uid_of(each) == uid), None)
-            if code == DONE or pod is None or ended(pod):
+            if code == DONE or pod is None or has_ended(pod):
                 self._done.add(uid)
             else:
                 self._broke_off(pod, one.begun, code)

@@ -8,7 +8,7 @@ from adapter.objects.placement import gang_of
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import gang_key
-from adapter.worker.template_slots import in_doubt
+from adapter.worker.template_slots import must_check_slot
 
 IN_DOUBT = "in doubt"  # no slot is called so
 
@@ -28,7 +28,7 @@ def by_slot(pod: Raw) -> tuple[str, ...]:
     be its own."""
     slot = slot_of(pod)
     words = (str(slot), in_cluster(slot.cluster)) if slot else ("", in_cluster(""))
-    return (*words, IN_DOUBT) if in_doubt(pod) else words
+    return (*words, IN_DOUBT) if must_check_slot(pod) else words
 
 
 def in_cluster(name: str) -> str:

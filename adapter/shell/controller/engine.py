@@ -25,7 +25,7 @@ from adapter.shell.kube.client import Client
 from adapter.shell.planning.preview import Preview
 from adapter.shell.supervise import contained, guarded
 from adapter.shell.write import anchors
-from adapter.worker.template_slots import in_doubt
+from adapter.worker.template_slots import must_check_slot
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Engine:
             await seen
             self._settled()
         self._leads = True
-        parts.memory.lead(datetime.now(UTC), map(uid_of, filter(in_doubt, self.manager.pods)))
+        parts.memory.lead(datetime.now(UTC), map(uid_of, filter(must_check_slot, self.manager.pods)))
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 

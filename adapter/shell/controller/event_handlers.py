@@ -16,7 +16,7 @@ from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.unstructured import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
-from adapter.objects.worker_pod import Slot, ended, group_of, leaving, slot_of, slot_share, waits_for_quota
+from adapter.objects.worker_pod import Slot, group_of, has_ended, is_deleting, slot_of, slot_share, waits_for_quota
 from adapter.preflight.reachability import unproven
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import IN_DOUBT, by_placement, by_ray_cluster, by_selected_ray_cluster, in_cluster
@@ -140,7 +140,7 @@ class Waker:
         else:
             namespace, name = key_of(after)
             self._keys.named(POD, namespace, name, BURST_SECONDS)
-        if before is not None and (after is None or (ended(after) and not ended(before))):
+        if before is not None and (after is None or (has_ended(after) and not has_ended(before))):
             self._less(cluster, before)
         if predicates.changed(before, after, predicates.endpoint) and (
             pod := self._manager.pods.get(key_of(after or before or {}))
@@ -292,7 +292,7 @@ class Waker:
         take that."""
         pods, group = self._manager.pods, group_of(gone)
         without = (*pods.having(place, ""), *pods.having(place, IN_DOUBT))
-        fit = (pod for pod in without if group_of(pod) == group and not (leaving(pod) or waits_for_quota(pod)))
+        fit = (pod for pod in without if group_of(pod) == group and not (is_deleting(pod) or waits_for_quota(pod)))
         self._keys.all(POD, itertools.islice(fit, AT_MOST))
 
     def _head(self, before: Raw | None, after: Raw | None) -> None:

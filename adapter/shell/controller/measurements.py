@@ -17,7 +17,7 @@ from adapter import names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.admission import condition_patches
 from adapter.objects.unstructured import Raw, condition, key_of, meta, moment
-from adapter.objects.worker_pod import as_planned, is_preassigned, place_of, slot_cluster
+from adapter.objects.worker_pod import is_preassigned, placement_key, slot_cluster, without_unplanned_slot
 from adapter.shell import metrics
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.supervise import each
@@ -57,8 +57,8 @@ class Census(Collector):
 
     def _where(self, pod: Raw) -> _Labels:
         """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
-        found = self._manager.placements.get(place_of(pod)) if is_preassigned(pod) else None
-        cluster = slot_cluster(as_planned(pod, self._manager.place(found) if found else None))
+        found = self._manager.placements.get(placement_key(pod)) if is_preassigned(pod) else None
+        cluster = slot_cluster(without_unplanned_slot(pod, self._manager.place(found) if found else None))
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
         known = phase if phase in _PHASES else metrics.OTHER  # a worker cluster says it, and it is mirrored as it is
         return cluster if self._manager.worker_clusters.named(cluster) else "", known

@@ -12,7 +12,14 @@ from adapter.objects.pending_workload import in_vain, is_pending
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.unstructured import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
-from adapter.objects.worker_pod import dispatched, ended, in_place, leaving, slot_of, unheld
+from adapter.objects.worker_pod import (
+    has_ended,
+    has_working_ray_node,
+    is_deleting,
+    is_dispatched,
+    slot_of,
+    unlocked_reason,
+)
 from adapter.objects.workload import workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
 from adapter.shell.observe.waiting_workloads import borrows
@@ -82,13 +89,13 @@ def frees(before: Raw | None, after: Raw | None) -> bool:
 def stand(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
-    return gone, slot_of(pod), in_place(pod)
+    return gone, slot_of(pod), has_working_ray_node(pod)
 
 
 def as_told(before: Raw | None, after: Raw | None, told: Raw | None) -> bool:
     """Whether a worker pod that goes on became what a patch of ours made of it (`told`, None: there is none), and nothing beside: then whoever
     told it so knows all of it. What an API server makes of a patch in its own way is not that."""
-    if told is None or before is None or after is None or ended(after):
+    if told is None or before is None or after is None or has_ended(after):
         return False
     had, said = meta(before), meta(told)
     notes = {field: {**(had.get(field) or {}), **said[field]} for field in ("labels", "annotations") if field in said}
@@ -101,13 +108,13 @@ def as_told(before: Raw | None, after: Raw | None, told: Raw | None) -> bool:
 def endpoint(pod: Raw) -> object:
     """What of a worker pod, or of its copy, decides whether requests go straight there."""
     status = pod.get("status") or {}
-    there = uid_of(pod), leaving(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
-    return there, meta(pod).get("labels"), is_true(pod, "Ready"), dispatched(pod), slot_of(pod)
+    there = uid_of(pod), is_deleting(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
+    return there, meta(pod).get("labels"), is_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
 
 
 def backend(pod: Raw) -> object:
     """What of a worker pod alone decides that, too: whose it is, and whether the manager's nodes are kept from it."""
-    return endpoint(pod), controller_uid(pod), unheld(pod)
+    return endpoint(pod), controller_uid(pod), unlocked_reason(pod)
 
 
 def leads(service: Raw) -> object:

@@ -28,7 +28,7 @@ from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
 from adapter.shell.observe.gang_observer import Gangs
 from adapter.shell.observe.planning_order import aged, turn
 from adapter.shell.observe.service_observer import Services
-from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.worker_observer import Workers
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import Conditions
@@ -52,7 +52,7 @@ class Looks:
     gangs: Gangs
     workers: Workers
     services: Services
-    claims: Claims
+    assignments: PendingAssignments
     executor: Executor
     conditions: Conditions
     aggregator: Aggregator
@@ -109,11 +109,11 @@ class Looks:
     async def _pod(self, key: Key) -> float | None:
         # No await between the facts and the claim: else two pods could be given one slot.
         actions = dispatch.decide(self.workers.facts(key), datetime.now(UTC))
-        self.claims.take(actions)
+        self.assignments.add(actions)
         try:
             return await self._execute(key, actions)
         finally:
-            self.claims.release(actions)
+            self.assignments.remove(actions)
 
     async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""

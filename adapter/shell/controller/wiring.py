@@ -23,7 +23,7 @@ from adapter.shell.observe.proxy_health import Proxies
 from adapter.shell.observe.replan import Seen
 from adapter.shell.observe.reservations import Shares
 from adapter.shell.observe.service_observer import Services
-from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.slots import PendingAssignments, Slots
 from adapter.shell.observe.source_objects import Sources
 from adapter.shell.observe.targets import Targets
 from adapter.shell.observe.transient_state import Memory
@@ -76,7 +76,7 @@ class Readers:
 def read(
     manager: Manager,
     fleet: Fleet,
-    claims: Claims,
+    assignments: PendingAssignments,
     losses: Losses,
     proxies: Proxies,
     memory: Memory,
@@ -85,7 +85,11 @@ def read(
     """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
     policies, sources = Policies(manager), Sources(manager)
     refusals = Refusals(manager, policies, sources)
-    targets, shares, slots = Targets(manager, manager_id), Shares(manager, fleet), Slots(manager, fleet, claims, memory)
+    targets, shares, slots = (
+        Targets(manager, manager_id),
+        Shares(manager, fleet),
+        Slots(manager, fleet, assignments, memory),
+    )
     trials, seen = Trials(fleet, targets), Seen(manager, fleet, policies, memory)
     workers = Workers(manager, fleet, policies, shares, targets, slots, losses, memory)
     gangs = Gangs(manager, fleet, policies, sources, refusals, targets, shares, slots, losses, memory, trials, seen)
@@ -125,8 +129,13 @@ def assemble(
     """Build the controller of a manager cluster, which is called `manager` in the worker clusters; `election`: that by which this
     process leads, if it is one of several."""
     fleet = Fleet(tasks, manager_id, manager.client.may_write, election)
-    memory, claims, losses, proxies = Memory(), Claims(), Losses(manager, fleet), Proxies(manager, fleet)
-    facts = read(manager, fleet, claims, losses, proxies, memory, manager_id)
+    memory, assignments, losses, proxies = (
+        Memory(),
+        PendingAssignments(),
+        Losses(manager, fleet),
+        Proxies(manager, fleet),
+    )
+    facts = read(manager, fleet, assignments, losses, proxies, memory, manager_id)
     planning, announcer = plan(manager, fleet, facts, memory), Announcer(manager.client)
     copier = Copier(manager, fleet, facts.sources, facts.workers)
     conditions = Conditions(manager, fleet, Logins(tasks, manager), facts.policies, facts.shares, announcer)
@@ -137,7 +146,7 @@ def assemble(
         gangs=facts.gangs,
         workers=facts.workers,
         services=facts.services,
-        claims=claims,
+        assignments=assignments,
         executor=execute(manager, fleet, facts, planning, announcer, memory, copier),
         conditions=conditions,
         aggregator=Aggregator(manager, fleet, facts.policies, announcer),

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.objects import raycluster
 from adapter.objects.unstructured import Key, Raw, key_of, label, uid_of
-from adapter.objects.worker_pod import ended, slot_cluster
+from adapter.objects.worker_pod import has_ended, slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager_cache import Manager
@@ -111,7 +111,7 @@ class Losses:
     def _head(self, pods: Iterable[Raw]) -> Raw | None:
         """The head of these pods' RayCluster. One that has ended keeps its address in its status, and another pod may have it."""
         found = each("losses", pods, lambda pod: raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))))
-        return next((head for _, head in found if head and not ended(head)), None)
+        return next((head for _, head in found if head and not has_ended(head)), None)
 
     async def _ask(self, client: HeadClient, head: Head, pod: Raw, heard: Tell) -> None:
         """Ask one head, and note what comes of it."""

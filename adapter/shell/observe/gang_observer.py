@@ -109,18 +109,19 @@ class Gangs:
             unusable={share: why for p in found for share, why in self._unusable(p).items()},
             unreleased=dict(self._memory.unreleased),
             # its pods, here and there
-            occupied=_all(self._slots.occupied(p) for p in found),
-            here=_all(self._slots.here(p) for p in found),
-            there=_all(self._slots.there(p) for p in found) | _all(map(self._slots.dispatched, found)),
-            alive=_all(self._slots.alive(p) for p in found),
-            unplaced=any(self._slots.unplaced(p) for p in found),
-            workers=self._slots.unready(stands, standing) if stands else None,
+            occupied=_all(self._slots.occupied_shares(p) for p in found),
+            here=_all(self._slots.shares_of_pods(p) for p in found),
+            there=_all(self._slots.shares_of_remote_pods(p) for p in found)
+            | _all(map(self._slots.shares_of_dispatched_pods, found)),
+            alive=_all(self._slots.shares_of_living_pods(p) for p in found),
+            unplaced=any(self._slots.has_unplaced_pod(p) for p in found),
+            workers=self._slots.unready_workers(stands, standing) if stands else None,
             movers=tuple(one for p in found for one in self._slots.movers(p, standing)),
         )
         seen = self._memory.first_seen(gang.current, now) if gang.current else None
         since = self._memory.seen_since(gang.current, now) if gang.current else {}
         untried, by_plan = (tuple(pair for pair in some if pair not in gang.tried) for some in (asked, by_plan))
-        ending = {one.uid: self._slots.ending(one, now) for one in unwanted(gang)}
+        ending = {one.uid: self._slots.running_remote_pods(one, now) for one in unwanted(gang)}
         return replace(gang, untried=untried, untried_by_plan=by_plan, ending=ending, first_seen=seen, seen_since=since)
 
     def _runs(self, work: Workload) -> bool:
@@ -188,7 +189,7 @@ class Gangs:
 
     def _unusable(self, place: Placement) -> dict[ShareKey, str]:
         """The shares that were refused a pod which is still wanted, and why."""
-        return self._memory.unusable(place, map(uid_of, self._slots.living(place)))
+        return self._memory.unusable(place, map(uid_of, self._slots.living_pods(place)))
 
     def _silent(self, placements: tuple[Placement, ...], odd: Iterable[str]) -> dict[str, str]:
         quiet = {**dict.fromkeys(odd, "shows a share of this job that cannot be read"), **self._fleet.silent()}

@@ -1,14 +1,13 @@
-"""Which slots of a Placement are held, and by whom?
+"""The slots of a Placement that are taken, and the state of the pods that hold them.
 
-A slot is a worker's place on a share. It is held by the manager's pod that carries it, by that pod's copy (also in a
-cluster that is silent now), and by whoever is just being given it: between a decision and the answer to its write, no store
-shows it.
+Three things hold a slot: the manager pod that names it, the pod's remote pod (also in a cluster that is unreachable
+now), and a pod that is just being assigned it. Between a decision and the answer to its write, no store shows the slot.
 
-A slot that a pod came with counts as held by it, whether or not it is its own: who cannot have it is one without a slot to those who
-decide, and gets another one.
+A template slot counts as held by its pod whether or not the pod owns it. A pod that does not own it is one without a
+slot for every decision, and gets another one.
 
-A label and an annotation are easily forged: a pod that is known not to be of the job's RayCluster keeps no share. It may keep a slot,
-and then another one is taken: a gang has thousands of pods, and whose each of them is, is not asked for every slot.
+Labels and annotations are easily forged: a pod that is known to be outside the job's RayCluster keeps no share. It may
+keep a slot, and then another slot is used: a gang has thousands of pods, and ownership is not checked for every slot.
 """
 
 from collections import Counter
@@ -26,16 +25,16 @@ from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.worker_pod import (
     Slot,
-    dispatched,
-    ended,
-    gone,
-    in_place,
-    leaving,
+    has_ended,
+    has_working_ray_node,
+    is_deleting,
+    is_dispatched,
+    is_overdue_for_deletion,
     slot_cluster,
     slot_of,
     slot_share,
     waits_for_quota,
-    without_slot,
+    without_template_slots,
 )  # fmt: skip
 from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
@@ -44,264 +43,280 @@ from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.clusters.worker_cache import Member
 from adapter.shell.observe.transient_state import Memory
 from adapter.worker import template_slots
-from adapter.worker.template_slots import Ground
+from adapter.worker.template_slots import TemplateSlotFacts
 
 
 @dataclass(frozen=True, slots=True)
-class _Stands:
-    """What a gang asks of each of its pods."""
+class _WorkerState:
+    """What a gang reads of each of its pods."""
 
     pod: Raw
     share: ShareKey | None  # None: it has no slot
     living: bool  # it neither ended nor is it being deleted
     dispatched: bool
-    waits: bool  # for the manager's quota
-    in_place: bool
+    waits_for_quota: bool  # the manager's
+    working: bool  # its Ray node
 
 
-def _stands(pod: Raw) -> _Stands:
-    living = not (leaving(pod) or ended(pod))
-    return _Stands(pod, slot_share(pod), living, dispatched(pod), waits_for_quota(pod), in_place(pod))
+def _worker_state(pod: Raw) -> _WorkerState:
+    living = not (is_deleting(pod) or has_ended(pod))
+    return _WorkerState(
+        pod, slot_share(pod), living, is_dispatched(pod), waits_for_quota(pod), has_working_ray_node(pod)
+    )
 
 
-class Claims:
-    """Slots by the pod that is about to hold them."""
+class PendingAssignments:
+    """The slots that are being written, by the pod that gets each."""
 
     def __init__(self) -> None:
         self.changes = 0
-        self._held: dict[str, tuple[str, Slot]] = {}  # pod uid -> Placement's key, slot
+        self._slots: dict[str, tuple[str, Slot]] = {}  # pod uid -> Placement's key, slot
 
-    def take(self, actions: list[Action]) -> list[Action]:
-        """Claim what these actions assign; call it with no await since the facts were read."""
+    def add(self, actions: list[Action]) -> list[Action]:
+        """Add what these actions assign, and return them. Do not await between reading the facts and this call."""
         for action in actions:
             if isinstance(action, AssignSlot):
                 self.changes += 1
-                self._held[uid_of(action.pod)] = (by_placement(action.pod), action.slot)
+                self._slots[uid_of(action.pod)] = (by_placement(action.pod), action.slot)
         return actions
 
-    def release(self, actions: list[Action]) -> None:
-        """The writes are done, or failed: the stores tell the truth again."""
+    def remove(self, actions: list[Action]) -> None:
+        """Remove what these actions assign: the writes succeeded or failed, and the stores show the result."""
         for action in actions:
             if isinstance(action, AssignSlot):
                 self.changes += 1
-                self._held.pop(uid_of(action.pod), None)
+                self._slots.pop(uid_of(action.pod), None)
 
-    def slots(self, place: str, *, but: str | None) -> frozenset[Slot]:
-        """The slots of a Placement (by its key) that other pods than `but` (a uid, or None) are about to hold."""
-        return frozenset(slot for uid, (where, slot) in self._held.items() if where == place and uid != but)
+    def slots(self, group: str, *, but: str | None) -> frozenset[Slot]:
+        """The slots of a Placement (by its key) that are being written into other pods than `but` (a uid, or None)."""
+        return frozenset(slot for uid, (key, slot) in self._slots.items() if key == group and uid != but)
 
 
 class Slots:
-    """Reads the manager's and the members' pods."""
+    """Reads the pods of the manager cluster and of the worker clusters."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, claims: Claims, memory: Memory) -> None:
-        self._manager, self._fleet, self._claims, self._memory = manager, fleet, claims, memory
-        # The pods of a Placement, and as of which changes.
+    def __init__(self, manager: Manager, fleet: Fleet, assignments: PendingAssignments, memory: Memory) -> None:
+        self._manager, self._fleet, self._assignments, self._memory = manager, fleet, assignments, memory
+        # The effective pods of the last Placement, and the versions of all that they were read from.
         self._read: tuple[Placement | None, object, list[Raw]] = None, None, []
-        self._stood: tuple[list[Raw], list[_Stands]] = [], []  # the same pods, and how they stand
+        self._states: tuple[list[Raw], list[_WorkerState]] = [], []  # the same pods, and their states
 
-    def standing(self, place: Placement, pod: Raw) -> Raw:
-        """A pod as it counts: without the slot that it came with, where that is not its own."""
-        return self._standing(place, [pod])[0]
+    def effective_pod(self, placement: Placement, pod: Raw) -> Raw:
+        """A pod as decisions see it: without its template slots when it does not own its slot."""
+        return self._effective_pods(placement, [pod])[0]
 
-    def _standing(self, place: Placement, pods: Iterable[Raw]) -> list[Raw]:
-        """The same of some pods of a Placement, of which there may be thousands."""
+    def _effective_pods(self, placement: Placement, pods: Iterable[Raw]) -> list[Raw]:
+        """Some pods of a Placement, which may be thousands, as decisions see them."""
         seen, draining = self._fleet.seen(), self._fleet.draining()
-        counts, about = self._counts(_group(place)), self._claims.slots(_group(place), but=None)
+        group = _group(placement)
+        counts, pending = self._counts(group), self._assignments.slots(group, but=None)
 
-        def is_own(pod: Raw) -> bool:
-            if not template_slots.in_doubt(pod):
+        def owns_slot(pod: Raw) -> bool:
+            if not template_slots.must_check_slot(pod):
                 return True
             slot = slot_of(pod)
-            alone = slot is None or (slot not in about and _holders(counts, slot) <= 1)  # which it is mostly
-            shared = not alone and self.shared(pod)
-            return template_slots.is_own(place, pod, self._ground(pod, seen.get(slot_cluster(pod)), shared, draining))
+            is_only_holder = slot is None or (slot not in pending and _holders(counts, slot) <= 1)
+            shared = not is_only_holder and self.is_shared(pod)
+            facts = self._template_slot_facts(pod, seen.get(slot_cluster(pod)), shared, draining)
+            return template_slots.owns_slot(placement, pod, facts)
 
-        return [pod if is_own(pod) else without_slot(pod) for pod in pods]
+        return [pod if owns_slot(pod) else without_template_slots(pod) for pod in pods]
 
-    def _ground(self, pod: Raw, member: Member | None, shared: bool, draining: Collection[str]) -> Ground:
+    def _template_slot_facts(
+        self, pod: Raw, member: Member | None, shared: bool, draining: Collection[str]
+    ) -> TemplateSlotFacts:
         uid, memory = uid_of(pod), self._memory
-        copy = member.pods.get(key_of(pod)) if member else None
-        return Ground(
-            copied=bool(copy and label(copy, names.POD_UID_LABEL) == uid) or uid in memory.made,
-            seen=member is not None,
-            sent=member is None and self.may_be_sent(pod),
+        remote = member.pods.get(key_of(pod)) if member else None
+        return TemplateSlotFacts(
+            created=bool(remote and label(remote, names.POD_UID_LABEL) == uid) or uid in memory.made,
+            reachable=member is not None,
+            maybe_sent=member is None and self.may_have_been_sent(pod),
             unanswered=uid in memory.unanswered,
             shared=shared,
             draining=draining,
         )
 
-    def may_be_sent(self, pod: Raw) -> bool:
-        """Whether somebody, this process or one that led before, may have sent a pod's copy anywhere."""
+    def may_have_been_sent(self, pod: Raw) -> bool:
+        """Whether this process or an earlier leader may have sent a pod's remote pod to any cluster."""
         memory = self._memory
-        return template_slots.may_be_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
+        return template_slots.may_have_been_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
 
     def _counts(self, group: str) -> list[Mapping[Slot, int]]:
+        """How many pods hold each slot, by cluster."""
         members = self._fleet.members().values()
         return [self._manager.pods.count(group), *(member.pods.count(group) for member in members)]
 
-    def shared(self, pod: Raw) -> bool:
-        """Whether somebody else holds a pod's slot, too, or is about to."""
+    def is_shared(self, pod: Raw) -> bool:
+        """Whether another pod holds a pod's slot as well, or is about to."""
         group, slot = by_placement(pod), slot_of(pod)
         if slot is None:
             return False
-        held = _holders(self._counts(group), slot)
-        return held > self._own(pod)[slot] or slot in self._claims.slots(group, but=uid_of(pod))
+        holders = _holders(self._counts(group), slot)
+        return holders > self._own_slots(pod)[slot] or slot in self._assignments.slots(group, but=uid_of(pod))
 
-    def taken(self, pod: Raw) -> frozenset[Slot]:
-        """The slots of a pod's Placement that others hold: asked for each pod of a large gang, so all are not read each time."""
+    def taken_by_others(self, pod: Raw) -> frozenset[Slot]:
+        """The slots of a pod's Placement that others hold. It is called for each pod of a large gang, so it does not
+        read every pod."""
         group, uid = by_placement(pod), uid_of(pod)
         counts = self._counts(group)
-        alone = {slot for slot, held in self._own(pod).items() if _holders(counts, slot) <= held}
-        return frozenset[Slot]().union(*counts) - alone | self._claims.slots(group, but=uid)
+        own = {slot for slot, held in self._own_slots(pod).items() if _holders(counts, slot) <= held}
+        return frozenset[Slot]().union(*counts) - own | self._assignments.slots(group, but=uid)
 
-    def yielded(self, place: Placement, pod: Raw) -> bool:
-        """Whether all others that have a pod's slot only came with it, and are to have another one: one that was written goes before.
-        Else each would wait for the other one, where no slot is free but this."""
+    def outranks_others(self, placement: Placement, pod: Raw) -> bool:
+        """Whether all other pods with a pod's slot have it from their template and are to get another one: a written
+        slot takes precedence. Otherwise each would wait for the other when no other slot is free."""
         group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
-        if slot is None or template_slots.in_doubt(pod) or slot in self._claims.slots(group, but=uid):
+        if slot is None or template_slots.must_check_slot(pod) or slot in self._assignments.slots(group, but=uid):
             return False
-        held = _holders(self._counts(group), slot)
-        others = [one for one in self._manager.pods.having(group, str(slot)) if uid_of(one) != uid]
-        if held > self._own(pod)[slot] + len(others):  # a copy that is none of its own
+        holders = _holders(self._counts(group), slot)
+        others = [other for other in self._manager.pods.having(group, str(slot)) if uid_of(other) != uid]
+        if holders > self._own_slots(pod)[slot] + len(others):  # a remote pod of another pod
             return False
-        return not any(map(slot_of, self._standing(place, others)))
+        return not any(map(slot_of, self._effective_pods(placement, others)))
 
-    def _own(self, pod: Raw) -> Counter[Slot]:
-        """The slots of its Placement that a pod and its copies carry, and how many of them each."""
+    def _own_slots(self, pod: Raw) -> Counter[Slot]:
+        """The slots of its Placement that a pod and its remote pods hold, and how many of them hold each."""
         group, uid = by_placement(pod), uid_of(pod)
         stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
-        mine = (one for store in stores if (one := store.get(key_of(pod))) and uid in _uids(one))
-        return Counter(slot for one in mine if by_placement(one) == group and (slot := slot_of(one)))
+        own = (raw for store in stores if (raw := store.get(key_of(pod))) and uid in _uids(raw))
+        return Counter(slot for raw in own if by_placement(raw) == group and (slot := slot_of(raw)))
 
-    def held(self, place: Placement) -> frozenset[Slot]:
+    def taken(self, placement: Placement) -> frozenset[Slot]:
         """The slots of a Placement that are held."""
-        members = self._fleet.members().values()
-        here, there = self._manager.pods.count(_group(place)), (member.pods.count(_group(place)) for member in members)
-        return frozenset(here).union(*there, self._claims.slots(_group(place), but=None))
+        group = _group(placement)
+        return frozenset[Slot]().union(*self._counts(group), self._assignments.slots(group, but=None))
 
-    def occupied(self, place: Placement) -> frozenset[ShareKey]:
-        """The shares of a Placement of which a slot is held, though not by a pod that only says so."""
-        about = (slot.share for slot in self._claims.slots(_group(place), but=None))
-        return self.here(place).union(self.there(place), about)
+    def occupied_shares(self, placement: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement with a slot that is held, except by a pod that is not the job's."""
+        pending = (slot.share for slot in self._assignments.slots(_group(placement), but=None))
+        return self.shares_of_pods(placement).union(self.shares_of_remote_pods(placement), pending)
 
-    def here(self, place: Placement) -> frozenset[ShareKey]:
-        """The shares of a Placement that a pod of the manager is on, also one that has ended."""
-        return self._on(place, self._seen(place))
+    def shares_of_pods(self, placement: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that manager pods are on, ended ones included."""
+        return self._shares(placement, self._worker_states(placement))
 
-    def there(self, place: Placement) -> frozenset[ShareKey]:
-        """The shares of a Placement that a copy is on, in clusters that can be seen or were."""
-        group = _group(place)
-        counts = (one.pods.count(group) for one in self._fleet.members().values())
+    def shares_of_remote_pods(self, placement: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that remote pods are on, or were when their cluster became unreachable."""
+        group = _group(placement)
+        counts = (member.pods.count(group) for member in self._fleet.members().values())
         return frozenset(slot.share for count in counts for slot in count)
 
-    def ending(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
-        """The copies on a share of a cluster that can be seen, but for those that have ended, or count as gone: they hold its
-        quota. Of a large gang they are gathered for a share that is to go, and not at each look."""
-        pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
-        on_it = (pod for pod in pods if slot_share(pod) == share.key)
-        return tuple(pod for pod in on_it if not ended(pod) and not gone(pod, now))
-
-    def alive(self, place: Placement) -> frozenset[ShareKey]:
+    def shares_of_living_pods(self, placement: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that its living pods are on."""
-        return self._on(place, (one for one in self._seen(place) if one.living))
+        return self._shares(placement, (state for state in self._worker_states(placement) if state.living))
 
-    def dispatched(self, place: Placement) -> frozenset[ShareKey]:
-        """The shares of a Placement that a copy of a living pod was seen on: also where this process has not seen the cluster."""
-        return self._on(place, (one for one in self._seen(place) if one.living and one.dispatched))
+    def shares_of_dispatched_pods(self, placement: Placement) -> frozenset[ShareKey]:
+        """The shares of a Placement that the remote pods of living pods were observed on, also by an earlier
+        process."""
+        states = (state for state in self._worker_states(placement) if state.living and state.dispatched)
+        return self._shares(placement, states)
 
-    def unplaced(self, place: Placement) -> bool:
-        """Whether a living pod has no slot, and the manager's quota for one."""
-        return any(one.living and not (one.share or one.waits) for one in self._seen(place))
+    def running_remote_pods(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
+        """The remote pods that hold the quota of a share in a reachable cluster: none that has ended or counts as gone.
+        It is called for a share that is to be deleted, and not in each reconcile of a large gang."""
+        pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
+        remotes = (pod for pod in pods if slot_share(pod) == share.key)
+        return tuple(pod for pod in remotes if not has_ended(pod) and not is_overdue_for_deletion(pod, now))
 
-    def living(self, place: Placement) -> list[Raw]:
-        """The pods of a Placement in the manager cluster that neither ended nor are being deleted."""
-        return [one.pod for one in self._seen(place) if one.living]
+    def has_unplaced_pod(self, placement: Placement) -> bool:
+        """Whether a living pod has no slot, and the manager has quota for it."""
+        return any(
+            state.living and not (state.share or state.waits_for_quota) for state in self._worker_states(placement)
+        )
 
-    def _pods(self, place: Placement) -> list[Raw]:
-        """The pods of a Placement in the manager cluster, as they count: a look at a gang asks for them again and again."""
-        if not (there := self._manager.pods.group(_group(place))):
-            return []  # as of each gang that waits: what else could change need not be asked of a hundred clusters
-        known, as_of, pods = self._read
-        now = self._as_of()
-        if known is not place or as_of != now:
-            pods = self._standing(place, there)
-            self._read = place, now, pods
-        return pods
+    def living_pods(self, placement: Placement) -> list[Raw]:
+        """The manager pods of a Placement that neither ended nor are being deleted."""
+        return [state.pod for state in self._worker_states(placement) if state.living]
 
-    def _as_of(self) -> object:
-        stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
-        changes = self._claims.changes, frozenset(self._memory.unanswered), *(store.changes for store in stores)
-        return changes, frozenset(self._fleet.seen()), self._fleet.draining()
-
-    def movers(self, place: Placement, standing: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
-        """The copies that are to leave clusters which are drained, now, by cluster and copy; `standing` is what stands for its
-        Workload."""
+    def movers(self, placement: Placement, reservations: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
+        """The remote pods that are to leave draining clusters now, each with its cluster; `reservations` are its
+        Workload's."""
         members = self._fleet.members()
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
-        if not draining:  # most of the time, and then a large gang is not gathered
+        if not draining:  # This is so most of the time, and then a large gang is not gathered.
             return ()
-        return drain_order.movers(self._gather(place, standing), draining)
+        return drain_order.movers(self._gather(placement, reservations), draining)
 
-    def unready(self, place: Placement, standing: Iterable[Reservation]) -> Gathered | None:
-        """The workers of a Placement; None while all that its RayCluster is to have are ready, and then they are not gathered."""
-        seen = self._seen(place)
-        pods, ready = [one.pod for one in seen], sum(one.in_place for one in seen)
-        settled = ready == len(pods) and ready >= self._desired(pods, place)
-        return None if settled else self._gather(place, standing)
+    def unready_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered | None:
+        """The workers of a Placement; None while all that its RayCluster wants are ready, and then they are not
+        gathered."""
+        states = self._worker_states(placement)
+        pods, ready = [state.pod for state in states], sum(state.working for state in states)
+        all_ready = ready == len(pods) and ready >= self._desired_workers(pods, placement)
+        return None if all_ready else self._gather(placement, reservations)
 
-    def _gather(self, place: Placement, standing: Iterable[Reservation]) -> Gathered:
-        pods = self._pods(place)
-        admitted = {one.key for one in standing if one.placement == place.name and one.admitted}
-        desired, head = self._desired(pods, place), self._head(pods)
+    def _gather(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered:
+        pods = self._pods(placement)
+        admitted = {share.key for share in reservations if share.placement == placement.name and share.admitted}
+        desired, head = self._desired_workers(pods, placement), self._head(pods)
         since = true_since(head, "Ready") if head else None
-        return Gathered(place, pods, self._copies(pods), self.held(place), admitted, desired, since)
+        return Gathered(placement, pods, self._remote_pods(pods), self.taken(placement), admitted, desired, since)
 
-    def _seen(self, place: Placement) -> list[_Stands]:
-        """How the pods of a Placement stand, as they count: a gang's look asks several times, and each was read once for each of its
-        versions."""
-        pods = self._pods(place)
-        known, stands = self._stood
-        if known is not pods:
-            stands = [self._manager.pods.reading(pod, _stands) for pod in pods]
-            self._stood = pods, stands
-        return stands
+    def _pods(self, placement: Placement) -> list[Raw]:
+        """The effective manager pods of a Placement. They are cached: each reconcile of a gang reads them several
+        times."""
+        pods = self._manager.pods.group(_group(placement))
+        if not pods:
+            return []  # This is so for each gang that waits. It saves reading the versions of a hundred clusters.
+        last_placement, last_versions, effective = self._read
+        versions = self._versions()
+        if last_placement is not placement or last_versions != versions:
+            effective = self._effective_pods(placement, pods)
+            self._read = placement, versions, effective
+        return effective
 
-    def _on(self, place: Placement, pods: Iterable[_Stands]) -> frozenset[ShareKey]:
-        """The shares that these pods of a Placement are on, but for those that only say so; while its job is not known, nobody does."""
-        job, found = place.job or self._job(place), set[ShareKey]()
-        for one in pods:
-            if one.share and one.share not in found and self._is_of(job, one.pod):  # once for each share, mostly
-                found.add(one.share)
-        return frozenset(found)
+    def _versions(self) -> object:
+        """A value that changes with everything that the effective pods are read from."""
+        stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
+        changes = self._assignments.changes, frozenset(self._memory.unanswered), *(store.changes for store in stores)
+        return changes, frozenset(self._fleet.seen()), self._fleet.draining()
+
+    def _worker_states(self, placement: Placement) -> list[_WorkerState]:
+        """The states of the effective pods of a Placement. Each version of a pod is read once."""
+        pods = self._pods(placement)
+        last_pods, states = self._states
+        if last_pods is not pods:
+            states = [self._manager.pods.reading(pod, _worker_state) for pod in pods]
+            self._states = pods, states
+        return states
+
+    def _shares(self, placement: Placement, states: Iterable[_WorkerState]) -> frozenset[ShareKey]:
+        """The shares that these pods of a Placement are on, without pods that are not the job's. While the job is not
+        known, all count."""
+        job, shares = placement.job or self._job(placement), set[ShareKey]()
+        for state in states:
+            # Ownership is checked once for each share, mostly.
+            if state.share and state.share not in shares and self._is_of(job, state.pod):
+                shares.add(state.share)
+        return frozenset(shares)
 
     def _is_of(self, job: Job | None, pod: Raw) -> bool:
         return job is None or raycluster.belongs(pod, self._manager.ray_cluster(pod), job) is not False
 
-    def _job(self, place: Placement) -> Job | None:
-        work = self._manager.workloads.get((place.namespace, place.workload))
-        return job_of(work) if work else None
+    def _job(self, placement: Placement) -> Job | None:
+        workload = self._manager.workloads.get((placement.namespace, placement.workload))
+        return job_of(workload) if workload else None
 
     def _head(self, pods: Iterable[Raw]) -> Raw | None:
         """The head that these pods join."""
-        first = next((pod for pod in pods if not leaving(pod)), None)
+        first = next((pod for pod in pods if not is_deleting(pod)), None)
         return raycluster.head(first, self._manager.heads.group(by_ray_cluster(first))) if first else None
 
-    def _copies(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
-        """What stands for each of these pods in the cluster of its slot, by the pod's key."""
+    def _remote_pods(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
+        """The remote pod of each of these pods in the cluster of its slot, by the pod's key."""
         members = self._fleet.members()
-        there = ((key_of(pod), members.get(slot_cluster(pod))) for pod in pods)
-        return {key: copy for key, member in there if member and (copy := member.pods.get(key))}
+        pairs = ((key_of(pod), members.get(slot_cluster(pod))) for pod in pods)
+        return {key: remote for key, member in pairs if member and (remote := member.pods.get(key))}
 
-    def _desired(self, pods: Iterable[Raw], place: Placement) -> int:
-        """How many workers of the Placement's groups their RayCluster is to have."""
+    def _desired_workers(self, pods: Iterable[Raw], placement: Placement) -> int:
+        """How many workers of the Placement's groups their RayCluster wants."""
         first = min(pods, key=key_of, default={})
         raw = self._manager.ray_cluster(first) or {}
-        return raycluster.workers(raw, {group.name for share in place.shares for group in share.groups})
+        return raycluster.workers(raw, {group.name for share in placement.shares for group in share.groups})
 
 
-def _group(place: Placement) -> str:
-    return f"{place.namespace}/{place.name}"
+def _group(placement: Placement) -> str:
+    return f"{placement.namespace}/{placement.name}"
 
 
 def _holders(counts: Iterable[Mapping[Slot, int]], slot: Slot) -> int:
@@ -309,5 +324,5 @@ def _holders(counts: Iterable[Mapping[Slot, int]], slot: Slot) -> int:
 
 
 def _uids(pod: Raw) -> tuple[str, str]:
-    """A pod's own, and whose copy it is."""
+    """A pod's own uid, and the uid of the manager pod that it is the remote pod of."""
     return uid_of(pod), label(pod, names.POD_UID_LABEL)

@@ -9,7 +9,7 @@ from adapter.admission.policy import lost_after, when_share_lost
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Key, Raw, uid_of
-from adapter.objects.worker_pod import Slot, is_slot, pull_secrets, slot_cluster, slot_of, wants_slot
+from adapter.objects.worker_pod import Slot, is_planned_slot, may_get_slot, pull_secrets, slot_cluster, slot_of
 from adapter.objects.workload import Workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.service_mirror import Standing
@@ -49,11 +49,11 @@ class Workers:
         pod, members = self._manager.pods.get(key), self._fleet.seen()
         remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
         stands_for = self._shares.placement_of(pod) if pod else None
-        came, pod = pod, self._slots.standing(stands_for, pod) if pod and stands_for else pod
+        came, pod = pod, self._slots.effective_pod(stands_for, pod) if pod and stands_for else pod
         near = _near(members, stands_for, pod) if pod and stands_for else {}
         work = self._shares.workload_of(stands_for) if stands_for else None
         standing = self._shares.under(stands_for, slot_of(pod)) if pod and work and stands_for else []
-        unmade = bool(pod and wants_slot(pod, remotes))
+        unmade = bool(pod and may_get_slot(pod, remotes))
         if unmade:  # only a copy that is made now is told of its flavor
             standing = [with_ray_labels(one, members[one.cluster].flavors.named) for one in standing]
         head = raycluster.head(pod, self._manager.heads.group(by_ray_cluster(pod))) if pod else None
@@ -71,13 +71,13 @@ class Workers:
             draining=self._fleet.draining(),
             silence=self._silence(pod, work) if pod and work else None,
             made=bool(pod and uid_of(pod) in self._memory.made),
-            sent=bool(pod and self._slots.may_be_sent(pod)),
+            sent=bool(pod and self._slots.may_have_been_sent(pod)),
             unanswered=bool(pod and uid_of(pod) in self._memory.unanswered),
             head_pod=head,
             head_mirrors=_head_mirrors(address.service, members),
             pull_secrets=pull_secrets(pod, work) if pod and work else (),
             job_gone=bool(work and (work.deleted or self._shares.job_of(work) != "There")),
-            slotless=bool(came and stands_for and pod is not came and is_slot(stands_for, came, slot_of(came))),
+            slotless=bool(came and stands_for and pod is not came and is_planned_slot(stands_for, came, slot_of(came))),
             busy=self._memory.making > 0,
             restarts=self._restarts(work) if work else False,
         )
@@ -99,11 +99,11 @@ class Workers:
     def _taken(self, pod: Raw, place: Placement) -> Collection[Slot]:
         """The slots that others hold; none where the pod keeps its own: all are not read for each pod of a large gang."""
         slot = slot_of(pod)
-        keeps = is_slot(place, pod, slot) and not self._slots.shared(pod)
+        keeps = is_planned_slot(place, pod, slot) and not self._slots.is_shared(pod)
         if keeps and not place.excluded:
             return ()
-        taken = self._slots.taken(pod)
-        return taken - {slot} if slot and slot in taken and self._slots.yielded(place, pod) else taken
+        taken = self._slots.taken_by_others(pod)
+        return taken - {slot} if slot and slot in taken and self._slots.outranks_others(place, pod) else taken
 
     def _restarts(self, work: Workload) -> bool:
         chosen, _ = self._policies.policy(self._policies.check_of(work))

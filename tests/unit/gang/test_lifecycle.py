@@ -43,7 +43,7 @@ from adapter.gang.timeouts import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC,
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
-from adapter.objects.worker_pod import leaving
+from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make
@@ -963,10 +963,10 @@ class Cluster:
     def step(self) -> bool:
         """What this cluster's own controllers do next: end a pod, finish a deletion, which makes room, or admit the first that fits."""
         for name, pod in list(self.copies.items()):
-            if leaving(pod) and pod.get("late"):
+            if is_deleting(pod) and pod.get("late"):
                 del self.copies[name]
                 return False
-            if leaving(pod):  # in its grace
+            if is_deleting(pod):  # in its grace
                 self.copies[name] = {**pod, "late": True}
         for name, raw in list(self.shares.items()):
             if raw["metadata"].get("deletionTimestamp"):

@@ -229,7 +229,7 @@ HELD = reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets": [
     {"name": "workers", "count": 1, "template": stores.make_template("10m")},
 ]}})  # fmt: skip
 OF_COPIES: list[Callable[[Any], object]] = [
-    key_of, uid_of, odd, anchor_uid, worker_pod.slot_of, worker_pod.leaving, worker_pod.ended, lambda raw: worker_pod.gone(raw, LATER),
+    key_of, uid_of, odd, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended, lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
     indexes.by_placement, predicates.stand, start_timeout.started, start_timeout._stuck_at, lambda raw: start_timeout._since(raw, START),
     lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble(raw, "east"),
     lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirrored(None, LOCAL, raw, "east", START),
@@ -289,9 +289,9 @@ TOLD = make_condition(names.DISPATCHED_CONDITION)
 SERVE = builders.make_service("serve")
 OF_WORKERS: list[Callable[[Any], object]] = [
     key_of, uid_of, controller_uid, odd, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of, worker_pod.group_of,
-    worker_pod.leaving, worker_pod.ended, worker_pod.dispatched, worker_pod.in_place, worker_pod.unheld, worker_pod.waits_for_quota,
+    worker_pod.is_deleting, worker_pod.has_ended, worker_pod.is_dispatched, worker_pod.has_working_ray_node, worker_pod.unlocked_reason, worker_pod.waits_for_quota,
     predicates.stand, predicates.endpoint, predicates.backend, predicates.head,
-    lambda raw: worker_pod.wants_slot(raw, {}), lambda raw: HeadAddress.of(raw, "10.9.9.9"), lambda raw: HeadAddress.of(raw, "").service,
+    lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.of(raw, "10.9.9.9"), lambda raw: HeadAddress.of(raw, "").service,
     rewriter.referred, lambda raw: service_endpoints._target({"targetPort": "metrics"}, "TCP", raw),
     lambda raw: status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
     lambda raw: status_mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),

@@ -11,14 +11,14 @@ from adapter import names
 from adapter.objects.placement import ShareKey, placement
 from adapter.objects.worker_pod import (
     Slot,
-    in_place,
+    has_working_ray_node,
+    is_planned_slot,
     is_preassigned,
-    is_slot,
-    listed,
+    list_slots,
+    planned_slots,
     pull_secrets,
     slot_of,
-    slots,
-    without_slot,
+    without_template_slots,
 )
 from adapter.objects.workload import PodSet, workload
 from tests.unit.builders import make_condition, make_placement, make_pod, make_workload
@@ -69,7 +69,7 @@ def test_when_a_worker_does_its_part(labels: dict[str, str], ready: bool, states
     pod["metadata"]["labels"] |= labels
     pod["status"]["conditions"] = [make_condition("Ready", ready)]
     pod["status"]["containerStatuses"] = [{"name": f"c{index}", "state": state} for index, state in enumerate(states)]
-    assert in_place(pod) is want
+    assert has_working_ray_node(pod) is want
 
 
 LISTED = "east/1/role-workers/2 west/1/role-workers/2"
@@ -83,8 +83,10 @@ def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
     spread: dict[str, dict[str, int]], group: str
 ) -> None:
     place = placement(make_placement(make_workload(), shares=spread))
-    wanted = list(slots(place, make_pod(group=group)))
-    pods = [make_pod(group=group, index=str(index), listed=listed(place, group)) for index in range(len(wanted) + 1)]
+    wanted = list(planned_slots(place, make_pod(group=group)))
+    pods = [
+        make_pod(group=group, index=str(index), listed=list_slots(place, group)) for index in range(len(wanted) + 1)
+    ]
     assert [slot_of(pod) for pod in pods] == [*wanted, None], "and one too many comes with none"
 
 
@@ -114,8 +116,8 @@ def test_which_slot_a_pod_came_with(pod: Raw, want: str) -> None:
 
 def test_a_pod_without_its_slot_is_the_same_pod() -> None:
     pod = make_pod(index="0", listed=LISTED)
-    assert slot_of(without_slot(pod)) is None
-    assert without_slot(pod)["metadata"] | {"annotations": pod["metadata"]["annotations"]} == pod["metadata"]
+    assert slot_of(without_template_slots(pod)) is None
+    assert without_template_slots(pod)["metadata"] | {"annotations": pod["metadata"]["annotations"]} == pod["metadata"]
 
 
 @given(st.text(max_size=30), st.text("east/1rolwks-0 9", max_size=60))
@@ -123,7 +125,7 @@ def test_what_is_written_by_hand_breaks_nothing_and_makes_no_slot(index: str, fo
     """Whoever edits a template may list what he likes: it is a slot of the plan or none."""
     place = placement(make_placement(make_workload()))
     pod = make_pod(index=index, listed=forged)
-    assert is_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(slots(place, pod)))
+    assert is_planned_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(planned_slots(place, pod)))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +157,10 @@ def test_what_is_read_as_a_slot_is_what_one_is_written_as(text: str) -> None:
 def test_a_gang_in_many_pieces_has_its_slots_written_one_by_one(shares: int, lists: bool) -> None:
     """What a template lists stands in each of its pods."""
     place = placement(make_placement(make_workload(), shares={f"c{n}": {"workers": 1} for n in range(shares)}))
-    assert bool(listed(place, "workers")) is lists
-    assert not listed(place, "gpu")
+    assert bool(list_slots(place, "workers")) is lists
+    assert not list_slots(place, "gpu")
 
 
 def test_nor_does_one_with_names_of_any_length() -> None:
     place = placement(make_placement(make_workload(), shares={f"{n}{'c' * 250}": {"workers": 1} for n in range(18)}))
-    assert not listed(place, "workers")
+    assert not list_slots(place, "workers")

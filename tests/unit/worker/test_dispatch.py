@@ -20,16 +20,23 @@ from adapter.objects.placement import ShareKey, placement
 from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
-from adapter.objects.worker_pod import Slot, is_slot, slot_cluster, slot_of, slots, without_slot
+from adapter.objects.worker_pod import (
+    Slot,
+    is_planned_slot,
+    planned_slots,
+    slot_cluster,
+    slot_of,
+    without_template_slots,
+)
 from adapter.objects.workload import Job, workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
-from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.slots import PendingAssignments, Slots
 from adapter.worker import status_mirror, template_slots
 from adapter.worker.cluster_loss import Silence
 from adapter.worker.dispatch import decide
-from adapter.worker.template_slots import Ground
+from adapter.worker.template_slots import TemplateSlotFacts
 from adapter.worker.worker_facts import Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -869,7 +876,7 @@ def named(name: str, slot: Slot | str, **more: Any) -> Raw:
 
 
 def slots_taken(pods: Iterable[Raw], but: str | None) -> frozenset[Slot]:
-    """What Slots.taken means, read off all pods and copies of a Placement."""
+    """What Slots.taken_by_others means, read off all pods and copies of a Placement."""
     others = (one for one in pods if but not in (facts.uid_of(one), facts.label(one, names.POD_UID_LABEL)))
     return frozenset(slot for slot in map(slot_of, others) if slot)
 
@@ -910,11 +917,11 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     fill(sight.manager.pods, *here)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
+    slots_of = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     mine = facts.uid_of(SLOTTED)
     held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
-    assert slots_of.taken(SLOTTED) == slots_taken(held, but=mine) == taken
-    assert slots_of.held(PLACE) == slots_taken(held, but=None)
+    assert slots_of.taken_by_others(SLOTTED) == slots_taken(held, but=mine) == taken
+    assert slots_of.taken(PLACE) == slots_taken(held, but=None)
 
 
 CAME = make_pod("came", uid="u-came", placement=NAME, index="0", listed=str(EAST0).rpartition("/")[0] + "/1")
@@ -939,9 +946,9 @@ def test_a_slot_that_is_written_goes_before_one_that_a_pod_came_with(
     fill(sight.manager.pods, SLOTTED, *others)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
-    assert slots_of.yielded(PLACE, SLOTTED) is yielded
-    assert not slots_of.yielded(PLACE, CAME), "who came with it"
+    slots_of = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    assert slots_of.outranks_others(PLACE, SLOTTED) is yielded
+    assert not slots_of.outranks_others(PLACE, CAME), "who came with it"
     taken = sight.facts.workers._taken(SLOTTED, PLACE)
     assert (EAST0 not in taken) is yielded
 
@@ -956,14 +963,14 @@ def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
 
 def test_a_slot_that_is_just_being_given_away_is_held() -> None:
     """No store shows it before its write is answered, and two pods are looked at side by side."""
-    sight, claims = Sight({"east": 1, "west": 1}), Claims()
-    slots_of = Slots(sight.manager, sight.fleet, claims, sight.memory)
+    sight, assignments = Sight({"east": 1, "west": 1}), PendingAssignments()
+    slots_of = Slots(sight.manager, sight.fleet, assignments, sight.memory)
     given = decide(worker(NEW), at(5))
-    claims.take(given)
-    assert slots_of.taken(named("another", "")) == slots_of.held(PLACE) == {EAST0}
-    assert slots_of.taken(NEW) == slots_of.taken(named("x", "", placement="another-place")) == set()
-    claims.release(given)
-    assert slots_of.taken(named("another", "")) == slots_of.held(PLACE) == set()
+    assignments.add(given)
+    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken(PLACE) == {EAST0}
+    assert slots_of.taken_by_others(NEW) == slots_of.taken_by_others(named("x", "", placement="another-place")) == set()
+    assignments.remove(given)
+    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken(PLACE) == set()
 
 
 @given(
@@ -973,11 +980,11 @@ def test_a_slot_that_is_just_being_given_away_is_held() -> None:
     )
 )
 def test_a_slot_is_told_from_what_is_none_without_writing_all_down(text: str) -> None:
-    assert is_slot(PLACE, NEW, Slot.parse(text)) is (text in map(str, slots(PLACE, NEW)))
-    assert all(is_slot(PLACE, NEW, slot) for slot in slots(PLACE, NEW))
-    first = str(next(slots(PLACE, NEW)))
+    assert is_planned_slot(PLACE, NEW, Slot.parse(text)) is (text in map(str, planned_slots(PLACE, NEW)))
+    assert all(is_planned_slot(PLACE, NEW, slot) for slot in planned_slots(PLACE, NEW))
+    first = str(next(planned_slots(PLACE, NEW)))
     for forged in (f"{first[:-1]}007", f"{first[:-1]}{'9' * 5000}", f"{first[:-1]}-1", first[:-1], f"{first[:-1]}٣"):
-        assert not is_slot(PLACE, NEW, Slot.parse(forged))
+        assert not is_planned_slot(PLACE, NEW, Slot.parse(forged))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -1025,7 +1032,7 @@ class World:
         """What others hold: of whoever came with its own slot, and is to have another one, that slot does not count against one that was
         written, which Workers reads off the stores."""
         held, slot, uid = slots_taken(self.everyone(), facts.uid_of(pod)), slot_of(pod), facts.uid_of(pod)
-        if template_slots.in_doubt(pod):
+        if template_slots.must_check_slot(pod):
             return held
         copies = [copy for pods in self.seen().values() for copy in pods.values()]
         firm = [*filter(None, map(self.standing, self.pods)), *copies]
@@ -1034,18 +1041,18 @@ class World:
     def standing(self, name: str) -> Raw | None:
         """The pod as it counts, which Slots reads off the stores."""
         pod, seen = self.pods.get(name), self.seen()
-        if pod is None or not template_slots.in_doubt(pod):
+        if pod is None or not template_slots.must_check_slot(pod):
             return pod
         cluster, uid = slot_cluster(pod), facts.uid_of(pod)
-        ground = Ground(
-            copied=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
-            seen=cluster in seen,
-            sent=uid in self.sent | self.older,
+        about = TemplateSlotFacts(
+            created=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
+            reachable=cluster in seen,
+            maybe_sent=uid in self.sent | self.older,
             unanswered=uid in self.unanswered,
             shared=slot_of(pod) in slots_taken(self.everyone(), uid),
             draining=self.draining,
         )
-        return pod if template_slots.is_own(PLACE, pod, ground) else dict(without_slot(pod))
+        return pod if template_slots.owns_slot(PLACE, pod, about) else dict(without_template_slots(pod))
 
     def silence(self, pod: Raw) -> Silence | None:
         cluster = slot_cluster(pod)

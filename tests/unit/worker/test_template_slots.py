@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from adapter.objects.placement import placement
-from adapter.worker.template_slots import Ground, in_doubt, is_own, may_be_sent
+from adapter.worker.template_slots import TemplateSlotFacts, may_have_been_sent, must_check_slot, owns_slot
 from tests.unit.builders import at, make_placement, make_pod, make_workload, stamp
 
 Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
 EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)
-FREE = Ground(copied=False, seen=True, sent=False, unanswered=False, shared=False, draining=frozenset())
+FREE = TemplateSlotFacts(
+    created=False, reachable=True, maybe_sent=False, unanswered=False, shared=False, draining=frozenset()
+)
 
 
 @pytest.mark.parametrize(
-    ("pod", "ground", "want"),
+    ("pod", "facts", "want"),
     [
         pytest.param(CAME, FREE, True, id="nothing speaks against it"),
         pytest.param(CAME, replace(FREE, shared=True), False, id="another one holds it"),
@@ -27,16 +29,16 @@ FREE = Ground(copied=False, seen=True, sent=False, unanswered=False, shared=Fals
         pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), FREE, False, id="of a round that is not"),
         pytest.param(make_pod(index="5", listed="east/1/role-workers/9"), FREE, False, id="more than the share has"),
         pytest.param(make_pod(group="gpu", **EAST0), FREE, False, id="another group's"),
-        pytest.param(CAME, replace(FREE, seen=False), False, id="out of sight, and nobody sent a copy"),
-        pytest.param(CAME, replace(FREE, seen=False, sent=True), True, id="out of sight, and somebody may have"),
-        pytest.param(CAME, replace(FREE, seen=False, sent=True, shared=True, draining={"east"}), True, id="whatever else is known"),
+        pytest.param(CAME, replace(FREE, reachable=False), False, id="out of sight, and nobody sent a copy"),
+        pytest.param(CAME, replace(FREE, reachable=False, maybe_sent=True), True, id="out of sight, and somebody may have"),
+        pytest.param(CAME, replace(FREE, reachable=False, maybe_sent=True, shared=True, draining={"east"}), True, id="whatever else is known"),
         pytest.param(CAME, replace(FREE, unanswered=True, shared=True, draining={"east"}), True, id="its copy was asked for"),
         pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), replace(FREE, unanswered=True), False, id="on a share that goes"),
-        pytest.param(CAME, replace(FREE, copied=True, shared=True, draining={"east"}), True, id="its copy is there"),
+        pytest.param(CAME, replace(FREE, created=True, shared=True, draining={"east"}), True, id="its copy is there"),
     ],
 )  # fmt: skip
-def test_whose_slot_it_is(pod: Raw, ground: Ground, want: bool) -> None:
-    assert is_own(PLACE, pod, ground) is want
+def test_whose_slot_it_is(pod: Raw, facts: TemplateSlotFacts, want: bool) -> None:
+    assert owns_slot(PLACE, pod, facts) is want
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_whose_slot_it_is(pod: Raw, ground: Ground, want: bool) -> None:
     ],
 )
 def test_of_whom_it_is_asked(pod: Raw, want: bool) -> None:
-    assert in_doubt(pod) is want
+    assert must_check_slot(pod) is want
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,8 @@ def test_of_whom_it_is_asked(pod: Raw, want: bool) -> None:
 def test_who_may_have_sent_a_copy(sent: bool, leads: float | None, want: bool) -> None:
     pod = {**CAME, "metadata": CAME["metadata"] | {"creationTimestamp": stamp(0)}}
     since = None if leads is None else at(0) + timedelta(seconds=leads)
-    assert may_be_sent(pod, sent=sent, leads_since=since) is want
+    assert may_have_been_sent(pod, sent=sent, leads_since=since) is want
 
 
 def test_of_a_pod_without_an_age_it_is_not_known() -> None:
-    assert may_be_sent({"metadata": {}}, sent=False, leads_since=at(0))
+    assert may_have_been_sent({"metadata": {}}, sent=False, leads_since=at(0))

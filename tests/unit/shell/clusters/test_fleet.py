@@ -21,7 +21,7 @@ from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.cluster_losses import Losses
 from adapter.shell.observe.proxy_health import Proxies
-from adapter.shell.observe.slots import Claims
+from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.transient_state import Memory
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import Announcer
@@ -74,7 +74,9 @@ async def benched() -> AsyncIterator[Bench]:
 
         server.lists, server.watches = [answer] * 1000, [silence(server)] * 1000
         fleet = Fleet(tasks, "mgr", lambda: True)
-        facts = wiring.read(manager, fleet, Claims(), Losses(manager, fleet), Proxies(manager, fleet), Memory(), "mgr")
+        facts = wiring.read(
+            manager, fleet, PendingAssignments(), Losses(manager, fleet), Proxies(manager, fleet), Memory(), "mgr"
+        )
         logins = Logins(tasks, manager)
         conditions = Conditions(manager, fleet, logins, facts.policies, facts.shares, Announcer(client))
         yield Bench(manager, fleet, conditions, server)

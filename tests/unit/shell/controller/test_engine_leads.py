@@ -13,7 +13,7 @@ from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.transient_state import Memory
-from adapter.worker.template_slots import may_be_sent
+from adapter.worker.template_slots import may_have_been_sent
 from tests.unit.builders import make_pod
 
 Raw = dict[str, Any]
@@ -80,4 +80,4 @@ async def test_whoever_begins_to_lead_notes_the_pods_whose_copies_may_be_sent() 
     memory = parts.memory
     assert memory.sent == {"at-the-start", "while-it-stood-by"}
     known = {"sent": uid_of(after) in memory.sent, "leads_since": memory.leads_since}
-    assert memory.leads_since is not None and not may_be_sent(after, **cast(Any, known))
+    assert memory.leads_since is not None and not may_have_been_sent(after, **cast(Any, known))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from adapter.objects import trim
 from adapter.objects.unstructured import key_of
-from adapter.objects.worker_pod import without_slot
+from adapter.objects.worker_pod import without_template_slots
 from adapter.rewrite import rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube import interning, object_size
@@ -139,7 +139,7 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
         rewriter.remote_pod(raw, head=HeadAddress.of(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
         status_mirror.status_patch(raw, raw, "east")
         status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp())
-        without_slot(raw)
+        without_template_slots(raw)
         trim.worker(raw)
     assert {key_of(raw): json.dumps(raw) for raw in store} == before
 

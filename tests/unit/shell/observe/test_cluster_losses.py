@@ -15,7 +15,7 @@ from adapter.objects.specs import dispatch_policy
 from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.slots import PendingAssignments, Slots
 from tests.unit.builders import (
     NAMESPACE,
     at,
@@ -124,7 +124,7 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     fill(sight.manager.pods, *pods)
     fill(east.pods, *map(make_copy, pods[:2]))
     fill(sight.members["west"].pods, make_copy(pods[2]))
-    slots = Slots(sight.manager, sight.fleet, Claims(), sight.memory)
+    slots = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     standing = [reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
     assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), standing)] == ["a"]
     waits = reservation("west", make_reservation(PLACE, admitted=False))
@@ -149,13 +149,13 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     )
     fill(sight.manager.pods, ready)
     slots, standing = (
-        Slots(sight.manager, sight.fleet, Claims(), sight.memory),
+        Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory),
         [reservation("east", make_reservation(PLACE))],
     )
-    assert slots.unready(placement(PLACE), standing) is None
+    assert slots.unready_workers(placement(PLACE), standing) is None
     fill(sight.manager.pods, ready, starts)
     fill(sight.members["east"].pods, make_copy(starts))
-    found = slots.unready(placement(PLACE), standing)
+    found = slots.unready_workers(placement(PLACE), standing)
     assert found
     assert [facts.key_of(copy)[1] for copy in found.copies.values()] == ["b"]
     assert (found.admitted, found.desired, found.head_since) == ({("east", 1)}, 1, None)
@@ -164,11 +164,11 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     head = {"metadata": make_meta("head", labels=labels, ownerReferences=owner), "status": {"podIP": "10.0.0.1"}}
     head["status"]["conditions"] = [make_condition("Ready", since=9)]
     fill(sight.manager.heads, head)
-    found = slots.unready(placement(PLACE), standing)
+    found = slots.unready_workers(placement(PLACE), standing)
     assert found
     assert found.head_since == at(9)
     fill(sight.manager.pods)
-    gone = slots.unready(placement(PLACE), standing)
+    gone = slots.unready_workers(placement(PLACE), standing)
     assert gone is None, "nobody is there, so nobody starts"
 
 

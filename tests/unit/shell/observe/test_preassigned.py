@@ -11,7 +11,7 @@ from adapter.objects.placement import ShareKey, placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.worker_pod import Slot, is_preassigned, slot_of
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.slots import Claims, Slots
+from adapter.shell.observe.slots import PendingAssignments, Slots
 from adapter.worker.dispatch import decide
 from tests.unit.builders import (
     at,
@@ -114,15 +114,15 @@ def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
 
 
 def test_one_that_is_just_being_given_away_is_not_either() -> None:
-    found, claims = sight(B), Claims()
-    slots = Slots(found.manager, found.fleet, claims, found.memory)
-    assert slot_of(slots.standing(PLACE, B)) == WEST0
+    found, assignments = sight(B), PendingAssignments()
+    slots = Slots(found.manager, found.fleet, assignments, found.memory)
+    assert slot_of(slots.effective_pod(PLACE, B)) == WEST0
     given: list[Any] = [AssignSlot(A, "west", WEST0)]
-    claims.take(given)
-    assert slot_of(slots.standing(PLACE, B)) is None
-    assert slots.unplaced(PLACE), "its gang sees it at once, too"
-    claims.release(given)
-    assert not slots.unplaced(PLACE)
+    assignments.add(given)
+    assert slot_of(slots.effective_pod(PLACE, B)) is None
+    assert slots.has_unplaced_pod(PLACE), "its gang sees it at once, too"
+    assignments.remove(given)
+    assert not slots.has_unplaced_pod(PLACE)
 
 
 def test_one_where_its_own_copy_stands_is_its_own_whoever_else_holds_it() -> None:
@@ -131,11 +131,11 @@ def test_one_where_its_own_copy_stands_is_its_own_whoever_else_holds_it() -> Non
 
 def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() -> None:
     found = sight(B)
-    slots = Slots(found.manager, found.fleet, Claims(), found.memory)
-    assert slots.occupied(PLACE) == {("west", 1)}
+    slots = Slots(found.manager, found.fleet, PendingAssignments(), found.memory)
+    assert slots.occupied_shares(PLACE) == {("west", 1)}
     found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
     assert facts(found, B)[0] is None
-    assert slots.occupied(PLACE) == set(), "else the share would wait for who waits for another"
+    assert slots.occupied_shares(PLACE) == set(), "else the share would wait for who waits for another"
 
 
 def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place_elsewhere() -> None:
@@ -169,11 +169,11 @@ def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], 
 def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
     """A request that timed out may be done all the same: sent elsewhere, the worker would be there twice."""
     found = sight(B)
-    slots = Slots(found.manager, found.fleet, Claims(), found.memory)
+    slots = Slots(found.manager, found.fleet, PendingAssignments(), found.memory)
     found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
-    assert slots.occupied(PLACE) == set()
+    assert slots.occupied_shares(PLACE) == set()
     found.memory.unanswered.add(uid_of(B))
-    assert slots.occupied(PLACE) == {("west", 1)}, "its gang sees it at once, too"
+    assert slots.occupied_shares(PLACE) == {("west", 1)}, "its gang sees it at once, too"
     seen = found.facts.workers.facts(key_of(B))
     assert seen.pod and (slot_of(seen.pod), seen.unanswered) == (WEST0, True)
 

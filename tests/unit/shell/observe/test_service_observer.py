@@ -211,7 +211,7 @@ async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
             gangs=unasked,
             workers=unasked,
             services=found.facts.services,
-            claims=unasked,
+            assignments=unasked,
             executor=found.executor(client),
             conditions=unasked,
             aggregator=unasked,

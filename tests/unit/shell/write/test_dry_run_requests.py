@@ -277,7 +277,7 @@ def looking(sight: Sight, client: Any) -> Looks:
         gangs=sight.facts.gangs,
         workers=unasked,
         services=unasked,
-        claims=unasked,
+        assignments=unasked,
         executor=sight.executor(client),
         conditions=unasked,
         aggregator=unasked,
