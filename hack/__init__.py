@@ -1,1 +1,4 @@
-"""What developers run around Rayspan: the lab and its pinned tools. Nothing here is imported by the product."""
+"""Developers' tools around Rayspan: the lab, benches, trials and their pinned programs.
+
+The product imports none of it.
+"""

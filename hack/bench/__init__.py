@@ -1,1 +1,4 @@
-"""What does Rayspan cost? Each bench measures against something else in the same run: only such ratios can be carried to other machines."""
+"""Measures what Rayspan costs.
+
+Each bench compares with a baseline in the same run: only such ratios carry over to other machines.
+"""

@@ -1,6 +1,8 @@
-"""`python -m hack.bench [NAME…]`: every bench prints tables for people, and in the end a line `BENCH name key=value …` for programs.
+"""`python -m hack.bench [NAME…]`: runs benches, prints tables, and a line `BENCH name key=value …` for each.
 
-Then each figure stands beside its goal (promises.py). A goal that was missed is told as a sentence, and then the status is 1; with --lenient, which is for busy machines, only what is missed by far. Figures of one run are to be compared with each other only; who works on the machine meanwhile changes them all.
+Then each figure stands beside its goal (promises.py). A missed goal is a sentence and gives status 1. With --lenient,
+for busy machines, only a goal missed by far does. Compare only figures of one run: other work on the machine changes
+them all.
 """
 
 import argparse
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lines += found.lines
             rows += found.rows
             wrong += verdicts.sentences(found.rows, lenient=asked.lenient)
-            if asked.write:  # after each, so that an interrupted run keeps what it has
+            if asked.write:  # after each bench, so that an interrupted run keeps what it has
                 page.write(record.keep(found.rows))
     except LabError as failure:
         print(failure, file=sys.stderr)

@@ -1,8 +1,8 @@
-"""How does a gang come to stand with room reserved, and with its pods still to be made, by whom and when we like?
+"""Brings a gang to the point where quota is reserved and its pods are still to be made, when we choose.
 
-KubeRay makes pods one after the other, at a pace of its own, which would be measured instead of the dispatch. So it makes them
-once, while our controller is parked; then it is parked itself, its pods are deleted, and what they were is handed out. Both are
-the deployed ones, so nobody else may use the lab meanwhile.
+KubeRay makes pods one by one at its own pace, which would be measured instead of the dispatch. So KubeRay makes them
+once while our controller is parked. Then KubeRay is parked, its pods are deleted, and their specs are handed out. Both
+are the deployed ones, so the lab must have no other user meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from hack.testbed.deployment import parked
 from hack.testbed.recorder import Place, Recorder
 from hack.testbed.stage import Stage
 
-CPU = "200m"  # of each worker: what the init container that KubeRay adds asks for anyway
+CPU = "200m"  # of each worker: what KubeRay's init container asks for anyway
 PATIENCE = 600.0  # seconds; KubeRay takes up to a minute for 1000 pods, and 15 s to take its lease over
 
 _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
@@ -26,8 +26,10 @@ _KEPT = ("name", "namespace", "labels", "annotations", "ownerReferences")
 
 @contextmanager
 def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller: bool) -> Iterator[list[Raw]]:
-    """The worker pods, by other names, that a RayCluster with reserved room and a running head lacks; within the context
-    KubeRay is away, and so is our controller unless it is asked for."""
+    """The worker pods, under other names, that a RayCluster with reserved quota and a running head lacks.
+
+    Within the context KubeRay is parked, and so is our controller unless it is asked for.
+    """
     manager = stage.manager
     with ExitStack() as back, ExitStack() as ours:
         with parked(manager, KUBERAY.deployment, KUBERAY.namespace):
@@ -47,7 +49,7 @@ def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller
 
 
 def again(pod: Raw) -> Raw:
-    """What is sent to make a pod like this one, under a name that was not there."""
+    """The request body for a pod like this one, under a new name."""
     kept = {key: value for key, value in meta(pod).items() if key in _KEPT}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": kept | {"name": f"{kept['name']}-2"}, "spec": pod["spec"]}
 

@@ -1,8 +1,8 @@
-"""What does a crowd of gangs cost that wait for room? Plans and milliseconds of CPU time a gang. No cluster is needed.
+"""Measures what a crowd of waiting gangs costs: plans and milliseconds of CPU time a gang. It needs no cluster.
 
-The controller's own looks, plans and stores, over API servers that are kept in memory: something changes in a worker cluster, and every
-gang that it wakes is looked at, in the order in which they were woken, until none is woken any more. Counts are the same on every
-machine; a crowd is doubled, for what grows with its square would stand still at a thousand.
+The controller's own reconcilers, plans and stores run over API servers in memory. A worker cluster changes, and every
+gang that this enqueues is reconciled in order until the queue is empty. Counts are the same on every machine. A crowd
+is doubled, so that a quadratic cost shows.
 """
 
 import argparse
@@ -35,8 +35,8 @@ from hack.testbed import figures
 
 NAME = "crowd"
 HELP = "gangs that wait for room: plans and milliseconds for each when something changes"
-_REPEATS = 3  # the best of so many: what disturbs only ever adds
-_ROUNDS = 20  # of looks that wake looks: more have no end
+_REPEATS = 3  # the best of so many: disturbances only add
+_ROUNDS = 20  # of reconciles that enqueue others: more would have no end
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ class Cost:
 
 
 class _Queue:
-    """Takes the place of the work queue: who is woken, in that order."""
+    """Stands in for the work queue: records the enqueued gangs in order."""
 
     def __init__(self) -> None:
         self.woken: dict[QueueKey, None] = {}
@@ -123,7 +123,7 @@ class Stand:
             store.listen(handle)
 
     async def after(self, change: Callable[[], None]) -> Cost:
-        """What it costs to look at all gangs that a change wakes, and whom those wake."""
+        """The cost of reconciling all gangs that a change enqueues, directly or through others."""
         plans, began = _plans(), time.process_time()
         change()
         for _ in range(_ROUNDS):
@@ -141,7 +141,7 @@ class Stand:
             self.queue.add((GANG, crowdinput.NAMESPACE, raw["metadata"]["name"]))
 
     def one_more(self) -> None:
-        """One that nobody has heard of comes."""
+        """A new gang arrives."""
         size, number = self.crowd.size, len(self.crowd.manager.workloads)
         work = crowdinput.gang(size, number)
         crowdinput.hold(self.crowd.api, work)
@@ -158,7 +158,7 @@ class Stand:
 
 
 async def measured(size: Size) -> dict[str, Cost]:
-    """What each kind of change costs, in the order in which they happen."""
+    """The cost of each kind of change, in the order in which they happen."""
     stand = Stand(crowdinput.make(size))
     found = {_FIRST: await stand.after(stand.come)}
     for what, queue in (_OWN, "team-1"), (_OTHER, crowdinput.APART):

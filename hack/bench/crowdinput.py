@@ -1,8 +1,8 @@
-"""What does the crowd's bench plan? Gangs that wait for room in one queue, over worker clusters with a tree of queues each, and beside
-them a queue that stands in no tree.
+"""The gangs that the crowd's bench plans: they wait in one queue, over worker clusters with a queue tree each.
 
-The stores are the controller's own, and so is all that reads and writes them; the clusters behind are kept in memory. Each gang is a
-little too large for what is there, so it is planned to the end, and waits on.
+Beside them stands a queue that is in no tree. The stores, their readers and their writers are the controller's own; the
+clusters behind are in memory. Each gang is a little too large for what is free, so it is planned to the end and waits
+on.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ def hold(api: MemoryApi, work: Raw) -> None:
 
 
 def gang(size: Size, number: int) -> Raw:
-    """A Workload that holds the manager's quota, and asks for some workers more than there is room for; the first is the oldest."""
+    """A Workload that holds the manager's quota and asks for a few workers more than fit; the first is the oldest."""
     created = datetime.now(UTC) - timedelta(minutes=5) + timedelta(seconds=0.1 * number)
     wanted = _cores(size) + 1 + number % 5
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": f"job-{number}", "uid": f"job-uid-{number}"}

@@ -1,11 +1,13 @@
-"""How fast are a gang's gated pods dispatched, beside the floor of our own protocol, and what does each cost?
+"""Measures how fast a gang's gated pods are dispatched, beside the floor of our protocol, and what each costs.
 
-Both begin with room reserved and admitted in two clusters for N pods. A bare script (floor.py) makes them, all at once, creates
-each copy and writes one status back; or it makes them only, and our controller does the rest: the same pods, the same bytes, the
-same fake nodes, turn about, and whoever went first goes last the next time. Then the RayCluster is deleted, and the copies with it, by
-the script again or by our controller. By-lines tell how a gang fares while KubeRay makes its pods, at its own pace, and if it is
-asked for, what one more write to each of the manager's pods costs the script.
-The deployed controller and KubeRay are parked for moments, so nobody else may use the lab meanwhile.
+Both runs begin with quota reserved and admitted in two clusters for N pods. In one, a bare script (floor.py) makes all
+pods at once, creates each remote pod, and writes one status back. In the other, the script only makes the pods and our
+controller does the rest, with the same bytes and fake nodes. The order alternates. Then the RayCluster and its remote
+pods are deleted, by the script or by our controller.
+
+Extra lines tell how a gang fares while KubeRay makes its pods at its own pace, and on request what one more write to
+each manager pod costs the script. The deployed controller and KubeRay are parked at times, so the lab must have no
+other user meanwhile.
 """
 
 import argparse
@@ -40,17 +42,17 @@ HELP = "gated pods until all of them run, beside a bare script that does the lea
 
 _SIZES = (100, 300, 1000)
 _TIMES = 3  # the median of so many
-_LARGE, _TIMES_LARGE = 1000, 2  # a gang of a thousand takes minutes; twice, so that each of the two goes first once
-_HOWS = {"floor": "", "ours": MAKE_ONLY, "extra": EXTRA_PATCH}  # who dispatches, and what the script is told
+_LARGE, _TIMES_LARGE = 1000, 2  # a gang of a thousand takes minutes; twice, so that each side goes first once
+_HOWS = {"floor": "", "ours": MAKE_ONLY, "extra": EXTRA_PATCH}  # who dispatches, and the script's option for it
 _WHO = {"floor": "the floor", "ours": "our controller", "extra": "the floor with one more write"}
-_FAKE_NODES = 4  # on each cluster: 500 workers of 200m ask for 100 CPUs, and a fake node has 32
+_FAKE_NODES = 4  # on each cluster: 500 workers of 200m ask for 100 CPUs; a fake node has 32
 _QUOTA = 128  # CPUs of each cluster, all that its fake nodes have
-_SOON = 0.02  # seconds: CPU is counted from the first write on, give or take so much
+_SOON = 0.02  # seconds: CPU is counted from the first write on, with this tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is noted before anybody dispatches: where the audit logs end, and which processes the lab has."""
+    """The state before the dispatch: the ends of the audit logs, and the lab's processes."""
 
     logs: Mapping[str, audit.Log]
     lab: frozenset[int]
@@ -60,13 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backlogs", type=int, nargs="+", default=list(_SIZES), metavar="N",
                         help=f"how many pods, up to 1000 (default {' '.join(map(str, _SIZES))})")  # fmt: skip
     parser.add_argument("--times", type=int, default=_TIMES, metavar="N",
-                        help=f"how often each is measured (default {_TIMES}), from {_LARGE} pods on {_TIMES_LARGE} times at most")  # fmt: skip
+                        help=f"how often each is measured (default {_TIMES}), from {_LARGE} pods on "
+                             f"{_TIMES_LARGE} times at most")  # fmt: skip
     parser.add_argument("--extra-patch", action="store_true",
-                        help="measure the floor with one more write to each of the manager's pods, too (dispatch)")  # fmt: skip
+                        help="measure the floor with one more write to each of the manager's pods, too "
+                             "(dispatch)")  # fmt: skip
 
 
 def run(asked: argparse.Namespace) -> Found:
-    """Measure, print a table, and return the lines for programs, of which the last one has the ratios, and what is judged."""
+    """Measure, print a table, and return the `BENCH` lines; the last one has the ratios and is judged."""
     fleet = deployment.on_lab(renew=asked.renew, fake_nodes=_FAKE_NODES)
     who = ("floor", "ours", "extra") if asked.extra_patch else ("floor", "ours")
     rows = [_size(fleet, workers, asked.times, who) for workers in asked.backlogs]
@@ -91,7 +95,7 @@ def _size(fleet: Clusters, workers: int, times: int, who: Sequence[str]) -> dict
 
 
 def _run(stage: Stage, job: str, workers: int, how: str) -> Figures:
-    """One gang: until all of it run, and until all is gone. By the script alone, or by our controller of pods that the script makes."""
+    """Run one gang until all of it runs and all is gone, by the script alone or by our controller."""
     ours = how == MAKE_ONLY
     with _recorder(stage) as seen, tempfile.TemporaryDirectory() as place:
         with backlog.reserved(stage, seen, job, workers, controller=ours) as pods:
@@ -175,7 +179,8 @@ def _no_pods(now: Mapping[Place, Raw]) -> bool:
 
 
 def _cleared(stage: Stage, seen: Recorder) -> float:
-    """Wait until nothing is left of a gang, for the next one shall find the same clusters; returns how many seconds it took."""
+    """Wait until nothing is left of a gang, so that the next one finds the same clusters; returns the seconds it
+    took."""
     began = time.monotonic()
     seen.poll(lambda now: not now, PATIENCE, "everything of the gang is gone")
     wait(lambda: not stage.reserving() and not stage.leftovers(), PATIENCE, "the worker clusters are empty again")

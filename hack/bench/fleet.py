@@ -1,8 +1,8 @@
-"""What does a fleet cost the controller: how long does its loop stand still, what does a worker cost, what is held of ten thousand? No cluster is
-needed.
+"""Measures what a fleet costs the controller: stalls of its loop, the cost of a worker, memory for ten thousand.
 
-The whole controller, in processes of its own, over API servers that are kept in memory (fleetapi.py): stalls and costs are CPU time, so who
-works on the machine meanwhile changes little; memory is the process's. What it does is proved elsewhere, on real API servers.
+It needs no cluster. The whole controller runs in processes of its own over API servers in memory (fleetapi.py). Stalls
+and costs are CPU time, so other work on the machine changes little; memory is the process's. Correctness is proved
+elsewhere, on real API servers.
 """
 
 import argparse
@@ -23,30 +23,30 @@ from hack.testbed.figures import Value
 
 NAME = "fleet"
 HELP = "stalls of the loop, costs of a worker, and memory, with thousands of workers"
-_FRESH = 20  # workers that have nothing yet when a controller starts
-# Of pods, clusters and the workers of a gang. A gang of 4 000 is to end.
+_FRESH = 20  # workers without a remote pod when a controller starts
+# Pods, clusters and the workers of a gang. A gang of 4 000 must end.
 SHAPES = {
     "10k": Size(10_000, 2, 4_000),
     "wide": Size(3_000, 100, 1_000),
     "chosen": Size(1_000, 100, 500, selector=True),
 }
-_FEW = 20  # worker clusters of a gang, as many as slots are listed of
+_FEW = 20  # worker clusters of a gang: as many as templates list slots of
 PACES = {
     **{f"{pods}x{clusters}": Size(pods, clusters, pods, across=_FEW) for pods in (100, 1_000) for clusters in (2, 100)},
     "1000x100-chosen": Size(1_000, 100, 1_000, across=_FEW, selector=True),
 }
-# The same where slots are written one by one, as of a gang that is over all of a hundred clusters.
+# Shapes whose slots are written one by one, as of a gang that spans all of a hundred clusters.
 WRITTEN = {
     f"{pods}x{clusters}-written": Size(pods, clusters, pods, listed=False)
     for pods, clusters in ((100, 2), (1_000, 100))
 }
-# In which rows a worker is to cost about the same.
+# Rows in which a worker must cost about as much.
 _FLAT = {"flat": ("100x2", "1000x100"), "flat-written": ("100x2-written", "1000x100-written")}
 _ROWS = {**SHAPES, **PACES, **WRITTEN}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which of its rows, and how large."""
+    """The rows to measure, and their size."""
     rows = [*_ROWS]
     parser.add_argument(
         "--fleet-rows", nargs="+", choices=rows, default=rows, metavar="ROW",
@@ -95,14 +95,14 @@ def _table(rows: Mapping[str, Mapping[str, Value]]) -> str:
 
 
 def _flat(measured: Mapping[str, Mapping[str, Value]], few: str, many: str) -> dict[str, Value]:
-    """What a worker costs in the largest crowd against the smallest."""
+    """The cost of a worker in the largest crowd against the smallest."""
     if not {few, many} <= measured.keys():
         return {}
     return {"cpu_factor": figures.ratio(float(measured[many]["cpu_ms"]), float(measured[few]["cpu_ms"]))}
 
 
 async def _stands(size: Size) -> dict[str, Value]:
-    """Workers run: a controller starts, another one stands by, all is looked at once more, clusters are lost and come back, a gang ends."""
+    """Workers run: a controller starts, another stands by, a resync runs, clusters are lost and return, a gang ends."""
     async with World(size, _FRESH) as world:
         for gang in world.gangs[:-1]:
             world.run(gang)

@@ -1,6 +1,7 @@
-"""Who acts in the fleet's trials of faults beside API servers and controllers: KubeRay replaces workers, Kueue lets gangs in.
+"""Plays KubeRay, which replaces workers, and Kueue, which admits gangs, in the fleet's fault benches.
 
-They act at once, as the real ones do not: what is timed beside them is a controller's. Each does what its trial needs, and no more.
+They act at once, unlike the real ones, so the time measured beside them is the controller's. Each does only what its
+bench needs.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from hack.bench.fleetgang import CHECK, Gang
 from hack.bench.fleetinput import CPUS
 from hack.bench.fleetworld import World
 
-# Long enough ago that no gang is as young as another one's look, and less than what makes a gang keep room from those behind it (ten minutes).
+# Old enough that no gang is as young as another's reconcile, and less than the ten minutes after which a gang holds
+# capacity.
 _OLDEST = timedelta(minutes=4)
 _APART = timedelta(seconds=1)  # API servers tell whole seconds
 
@@ -47,7 +49,7 @@ def number_of(pod: Raw) -> int:
 
 
 class Crowd:
-    """Gangs that wait for room, the first one longest, and Kueue: who gets a share takes all that was free."""
+    """Gangs that wait for capacity, the oldest first, and Kueue: an admitted share takes all that was free."""
 
     def __init__(self, world: World, gangs: int, workers: int) -> None:
         self.gangs = [Gang(number, workers, world.size.names, "") for number in range(gangs)]
@@ -81,6 +83,6 @@ class Crowd:
 
 
 def check_of(work: Raw) -> Raw:
-    """What our check says of a gang."""
+    """Our check's state on a gang's Workload."""
     found: Raw = next(one for one in work["status"]["admissionChecks"] if one["name"] == CHECK)
     return found

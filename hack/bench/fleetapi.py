@@ -1,8 +1,9 @@
-"""What would a fleet's API servers answer that keep their objects in memory? One HTTP server for all of them, each under a path of its own.
+"""The API servers of a fleet, which keep their objects in memory: one HTTP server, each cluster under its own path.
 
-It is as much of an API server as a controller asks: lists in pages and packed, watches with a history, merge patches with their
-preconditions, deletes with a grace period for pods. It validates nothing and runs no controllers; whoever plays Kueue, KubeRay or a kubelet
-listens (`Cluster.listen`). For benches, which count and take times of who asks; how a real one behaves is not to be learnt from it.
+It implements what a controller uses: paged and compressed lists, watches with a history, merge patches with
+preconditions, and deletes with a grace period for pods. It validates nothing and runs no controllers; those that play
+Kueue, KubeRay or a kubelet listen (`Cluster.listen`). It is for benches that count and time requests. It says nothing
+about how a real API server behaves.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from adapter.shell.kube.resources import Resource
 from hack.bench.memoryapi import merged
 
 GRACE_SECONDS = 0.5  # of a pod on a node, from its delete until it is gone
-_PACKED = 128 * 1024  # bytes of an answer that is packed, as API servers do
-_REMEMBERED = 50_000  # changes of a kind, from which a watch can go on
+_PACKED = 128 * 1024  # bytes from which an answer is compressed, as API servers do
+_REMEMBERED = 50_000  # changes of a kind from which a watch can resume
 
-Heard = Callable[["Cluster", Raw], None]  # where, and the object as it is now
+Heard = Callable[["Cluster", Raw], None]  # cluster, and the object as it is now
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
-    """Who follows a kind."""
+    """A watcher of one kind."""
 
     asked: Mapping[str, str]
     namespace: str
@@ -67,7 +68,7 @@ class Cluster:
 
     def __init__(self, name: str) -> None:
         self.name, self.silent = name, False
-        self.delay = 0.0  # seconds before each answer, and before whatever a watch tells
+        self.delay = 0.0  # seconds before each answer and before each watch event
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)  # by the path of the whole collection
         self._at = 1_000
         self._made: list[tuple[str, Heard]] = []
@@ -80,7 +81,7 @@ class Cluster:
         self._made.append((resource.path(), heard))
 
     def admit(self, resource: Resource, change: Callable[[Raw], Raw]) -> None:
-        """Have each object of a kind that somebody creates over the network stand as `change` makes it, from the first."""
+        """Have `change` applied to each object of a kind that is created over the network."""
         self._admitted[resource.path()] = change
 
     def follow(self, resource: Resource, heard: Heard) -> None:
@@ -255,7 +256,7 @@ def _paged(kind: _Kind, namespace: str, asked: Mapping[str, str], size: int) -> 
 
 
 async def _next(told: "asyncio.Queue[bytes]") -> bytes:
-    """What is to be told, as much of it as there is."""
+    """The pending events, as many as there are."""
     found = [await told.get()]
     while not told.empty():
         found.append(told.get_nowait())

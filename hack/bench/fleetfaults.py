@@ -1,9 +1,8 @@
-"""What do faults cost a fleet: a cluster that is slow, workers that are lost, a leader that is killed; and who gets the room that comes free? No
-cluster is needed.
+"""Measures what faults cost a fleet: a slow cluster, lost workers, a killed leader, and who gets freed capacity.
 
-The whole controller over API servers in memory, as in `fleet`. What is told here is time of the clock, so it says something on a machine that has
-nothing else to do; what was placed out of turn, or made twice, is counted. Who replaces and admits does so at once (fleetactors.py):
-from what was to take its time on the way, which is the floor, that much is taken off.
+It needs no cluster. The whole controller runs over API servers in memory, as in `fleet`. Figures are wall-clock time,
+so they are meaningful only on an otherwise idle machine. Placements out of order and double creations are counted.
+Those who replace and admit act at once (fleetactors.py): the delay of the clusters is subtracted as the floor.
 """
 
 import argparse
@@ -33,17 +32,18 @@ from hack.testbed.figures import Value
 
 NAME = "faults"
 HELP = "a slow cluster, lost workers, a killed leader, and room that comes free, beside thousands of workers"
-_SLOW = 5.0  # seconds for each answer: half of what makes a request fail, so the cluster counts as seen
-_ORDER = (False, True, True, False, False, True)  # of gangs, whether they meet it slow: nobody gains by going first
+_SLOW = 5.0  # seconds for each answer: half of the request timeout, so the cluster counts as reachable
+# Of gangs, whether they meet it slow: alternating, so that going first has no advantage.
+_ORDER = (False, True, True, False, False, True)
 _ONE_BY_ONE, _AT_ONCE = 20, 100  # workers that are lost
 _WORKERS = 8  # of a gang that waits
-_ROOMS, _ROOMY = 10, 4  # times that room comes free, and worker clusters in which it does so by turns
-# CPUs that come free: for one gang and not for two, of which each worker takes one.
+_ROOMS, _ROOMY = 10, 4  # times that capacity is freed, and worker clusters in which that happens in turn
+# CPUs that are freed: enough for one gang and not for two. Each worker takes one.
 _FREE = _WORKERS + _WORKERS // 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which faults, and how large."""
+    """The faults to measure, and their size."""
     parser.add_argument("--faults", nargs="+", choices=[*_ROWS], default=[*_ROWS], metavar="FAULT",
                         help=f"which faults (faults; default all: {', '.join(_ROWS)})")  # fmt: skip
     parser.add_argument("--faults-pods", type=int, default=300, help="workers of each gang that starts (faults)")
@@ -72,7 +72,7 @@ async def _slow(asked: argparse.Namespace) -> dict[str, Value]:
     async with World(Size(pods * (1 + len(_ORDER)), 2, pods)) as world:
         leader = await _leader(world)
         first, *gangs = world.gangs
-        await _pace(world, first, east)  # unmeasured: what is only read once is read with it
+        await _pace(world, first, east)  # unmeasured: it warms up what is read only once
         await leader.until(lambda: world.runs(first))
         for gang, slow in zip(gangs, _ORDER, strict=True):
             world.clusters[west].delay = _SLOW if slow else 0.0
@@ -96,7 +96,7 @@ async def _pace(world: World, gang: Gang, cluster: str) -> float:
 
 
 async def _lost(asked: argparse.Namespace) -> dict[str, Value]:
-    """Copies are gone, one after the other and then many at once: how long until those in their places run?"""
+    """Remote pods vanish, one by one and then many at once: measures until their replacements run."""
     pods = asked.faults_pods
     async with World(Size(pods, 2, pods)) as world:
         (gang,) = world.gangs
@@ -118,7 +118,9 @@ async def _replaced(world: World, leader: Process, gang: Gang, many: int) -> lis
 
 
 async def _killed(asked: argparse.Namespace) -> dict[str, Value]:
-    """A leader is killed when half of a gang's copies are made; another one stands by. For how long is none made, and is any made twice?"""
+    """Kill a leader when half of a gang's remote pods are made; another stands by. Measures the gap and double
+    creations.
+    """
     pods = asked.faults_pods
     async with World(Size(pods, 2, pods)) as world:
         (gang,), made = world.gangs, list[float]()
@@ -147,7 +149,7 @@ async def _freed(asked: argparse.Namespace) -> dict[str, Value]:
     async with World(Size(0, _ROOMY, 1)) as world:
         crowd = Crowd(world, asked.faults_waiting, _WORKERS)
         leader = await world.controller()
-        await leader.until(crowd.waits, quiet=False)  # it is never quiet: who waits is looked at now and then
+        await leader.until(crowd.waits, quiet=False)  # it is never quiet: waiting gangs are reconciled now and then
         placed = _placed(world)
         took = [await _filled(world, leader, crowd, placed) for _ in range(min(_ROOMS, asked.faults_waiting))]
     wanted = (gang.work.name for gang in crowd.gangs)
@@ -172,7 +174,7 @@ async def _filled(world: World, leader: Process, crowd: Crowd, placed: Mapping[s
     before, since = len(placed), asyncio.get_running_loop().time()
     crowd.free(world.size.names[before % _ROOMY], _FREE)
     await _until(world, resources.WORKLOADS, lambda: len(placed) > before, "nobody got the room that came free")
-    # Those behind it are told that it is taken while the next room comes free, as it is elsewhere.
+    # The gangs behind learn that it is taken while the next capacity is freed elsewhere.
     await leader.until(others=1, quiet=False)
     return list(placed.values())[before] - since
 

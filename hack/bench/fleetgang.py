@@ -1,6 +1,6 @@
-"""What stands of a gang of the fleet's bench: in the manager, and in the worker clusters that it is over?
+"""The objects of a gang of the fleet's bench, in the manager and in its worker clusters.
 
-Shares, copies and statuses are what the product's own pure functions make of them, so a gang that runs has nothing left to be done.
+Shares, remote pods and statuses come from the product's own pure functions, so a running gang leaves nothing to do.
 """
 
 import json
@@ -43,7 +43,7 @@ class Gang:
 
     @cached_property
     def name(self) -> str:
-        """What its Placement is called."""
+        """The name of its Placement."""
         return placement_name(self.work)
 
     @cached_property
@@ -74,7 +74,9 @@ class Gang:
         }
 
     def waiting(self, created: datetime) -> Iterator[tuple[resources.Resource, Raw]]:
-        """What stands in the manager of a gang that came then, and waits for a place: Kueue gave it the manager's quota, our check is to say the rest."""
+        """The manager's objects of a gang that arrived then and waits for a placement: quota is reserved, our check is
+        pending.
+        """
         whole = self.workload
         check = {**whole["status"]["admissionChecks"][0], "state": names.CHECK_PENDING}
         held = [one for one in whole["status"]["conditions"] if one["type"] != names.ADMITTED]
@@ -95,14 +97,15 @@ class Gang:
             namespace=NAMESPACE, name=self.name, uid="", workload_uid=self.work.uid, workload=self.work.name,
             attempt=self.work.attempt, round=1, given_up=0, planned_at=SINCE,
             shares=tuple(Share(name, group) for name, group in groups.items()),
-            wanted=self.workers, excluded=(), explanation="", lost="", withdrawn_round=0, placed_round=1, blocked=(), status={},
+            wanted=self.workers, excluded=(), explanation="", lost="", withdrawn_round=0, placed_round=1, blocked=(),
+            status={},
         )  # fmt: skip
         made = manifest(place, self.job, CHECK, ())
         status = {"state": names.PLACED, "placedRound": 1}
         return {**made, "metadata": {**made["metadata"], **about(self.name)}, "status": status}
 
     def of_manager(self) -> Iterator[tuple[resources.Resource, Raw]]:
-        """What stands in the manager, but for its workers."""
+        """Its objects in the manager, without its workers."""
         yield resources.WORKLOADS, self.workload
         yield resources.PLACEMENTS, self.placement
         owner = Job(names.RAY_API_VERSION, "RayCluster", NAMESPACE, f"ray-{self.number}", f"ray-uid-{self.number}")
@@ -154,7 +157,7 @@ class Gang:
         return json.dumps(self._pod())
 
     def running(self) -> Iterator[tuple[str, Raw, Raw]]:
-        """Of each pod its cluster, the pod and its copy, as they are when all has been done."""
+        """For each pod its cluster, the pod and its remote pod in their final state."""
         number = 0
         for cluster, count in self.counts.items():
             ours, copy = map(json.dumps, self._pair(cluster))
@@ -226,7 +229,7 @@ def about(name: str) -> dict[str, Any]:
 
 
 def _template(spec: Raw) -> Raw:
-    """What its user wrote of a pod."""
+    """The part of a pod that its user wrote."""
     one = spec["containers"][0]
     kept = {key: one[key] for key in ("name", "image", "resources")}
     return {"containers": [kept], "nodeSelector": {}}

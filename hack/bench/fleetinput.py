@@ -1,4 +1,4 @@
-"""Which fleet does its bench look at? A manager with gangs that run, or are about to, over worker clusters that hold their copies."""
+"""The fleet of the bench: a manager with gangs that run or start, over worker clusters with their remote pods."""
 
 import base64
 import functools
@@ -16,7 +16,7 @@ from hack.bench.fleetapi import Cluster
 from hack.bench.fleetgang import CHECK, NAMESPACE, QUEUE, Gang, about, worker_cluster
 
 MANAGER = "manager"
-CPUS = 100_000  # of a worker cluster's queue: no gang waits for them unless they are said to be in use
+CPUS = 100_000  # of a worker cluster's queue: no gang waits for them unless they are set as used
 _QUOTA = {"cpu": CPUS, "memory": f"{4 * CPUS}Gi"}
 _GATE = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
 
@@ -28,10 +28,10 @@ class Size:
     pods: int
     clusters: int
     gang: int
-    across: int = 0  # over how many of them each gang is; 0: over all
-    # Whether templates list the slots of their pods; of a gang in more shares than are listed, none does.
+    across: int = 0  # clusters that each gang spans; 0: all
+    # Whether templates list the slots of their pods. They list none for a gang in more shares than are listed.
     listed: bool = True
-    selector: bool = False  # whether its policy chooses clusters by a label
+    selector: bool = False  # whether the policy chooses clusters by a label
 
     @property
     def gangs(self) -> list[int]:
@@ -41,7 +41,7 @@ class Size:
 
     @property
     def names(self) -> list[str]:
-        """What the worker clusters are called."""
+        """The names of the worker clusters."""
         return [f"cluster-{number:03}" for number in range(self.clusters)]
 
     def over(self, gang: int) -> list[str]:
@@ -51,8 +51,10 @@ class Size:
 
 
 def fill(size: Size, clusters: dict[str, Cluster], url: str, fresh: int = 0) -> list[Gang]:
-    """Have in all API servers what stands there before there is a worker; returns the gangs that are placed, and last one of so many
-    workers that comes on top, if any."""
+    """Fill all API servers with what exists before the first worker.
+
+    Returns the placed gangs, and last a gang of so many workers that comes on top, if any.
+    """
     manager = clusters[MANAGER]
     of_manager = {"metadata": {"name": "kube-system", "uid": MANAGER}}
     manager.put(resources.NAMESPACES, of_manager)
@@ -82,13 +84,15 @@ def kubeconfig(url: str, cluster: str) -> str:
 
 @functools.cache
 def _authority() -> str:
-    """One that the machine trusts: a kubeconfig has its own, which nobody asks for here, and else each would be given all of them."""
+    """A CA that the machine trusts: a kubeconfig brings its own CA, and each client would load all of the system's
+    otherwise.
+    """
     first, *_ = ssl.create_default_context().get_ca_certs(binary_form=True)
     return base64.b64encode(ssl.DER_cert_to_PEM_cert(first).encode()).decode()
 
 
 def _rules(size: Size, url: str) -> Iterator[tuple[resources.Resource, Raw]]:
-    """What admins write in the manager."""
+    """The objects that admins write in the manager."""
     parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": "default"}
     check = {"controllerName": names.CONTROLLER_NAME, "parameters": parameters}
     chosen: Raw = {"selector": {"matchLabels": {"kind": "worker"}}} if size.selector else {"names": size.names}

@@ -1,6 +1,6 @@
-"""What does a worker pod of the fleet's bench look like: as KubeRay makes it, and as its copy runs?
+"""A worker pod of the fleet's bench, as KubeRay makes it and as its remote pod runs.
 
-It is a golden one (tests/unit/rewrite/golden), with what API servers and kubelets write beside: 10 KB each.
+It is a golden pod (tests/unit/rewrite/golden) with what API servers and kubelets add: 10 KB each.
 """
 
 import functools
@@ -13,7 +13,7 @@ import yaml
 
 from adapter.objects.unstructured import Raw, timestamp
 
-SINCE = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)  # of all that has stood for long
+SINCE = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)  # of all old objects
 POD, UID, SLOT, INDEX = "POD-TO-BE-NAMED", "UID-TO-BE-GIVEN", "SLOT-TO-BE-TAKEN", "4711471147"
 _GOLDEN = Path(__file__).parents[2] / "tests/unit/rewrite/golden/kuberay-1.6.2/plain.in.yaml"
 
@@ -38,7 +38,8 @@ def ran(copy: Raw) -> Raw:
     inits = [_container(one, "terminated", since) for one in spec.get("initContainers") or ()]
     status = {
         "phase": "Running",
-        "conditions": [{"lastProbeTime": None, "lastTransitionTime": since, "status": "True", "type": kind} for kind in kinds],
+        "conditions": [{"lastProbeTime": None, "lastTransitionTime": since, "status": "True",
+            "type": kind} for kind in kinds],
         "containerStatuses": [_container(one, "running", since) for one in spec["containers"]],
         "initContainerStatuses": inits,
         "hostIP": "10.0.0.7", "hostIPs": [{"ip": "10.0.0.7"}], "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}],
@@ -48,7 +49,7 @@ def ran(copy: Raw) -> Raw:
 
 
 def written(raw: Raw) -> Raw:
-    """With what an API server notes down of who wrote which field."""
+    """Add the managedFields that an API server records."""
     body = {key: value for key, value in raw.items() if key in ("metadata", "spec", "status")}
     about = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     body["metadata"] = {key: about[key] for key in ("labels", "annotations") if key in about}
@@ -67,7 +68,8 @@ def _container(one: Raw, state: str, since: str) -> Raw:
     }
     return {
         "name": one["name"], "image": one["image"], "imageID": f"{one['image']}@sha256:{'0' * 64}",
-        "containerID": f"containerd://{'0' * 64}", "ready": True, "restartCount": 0, "started": state == "running", "lastState": {},
+        "containerID": f"containerd://{'0' * 64}", "ready": True, "restartCount": 0, "started": state == "running",
+        "lastState": {},
         "state": {state: {"startedAt": since} if state == "running" else ended},
         "allocatedResources": one["resources"]["requests"], "resources": one["resources"],
         "volumeMounts": one.get("volumeMounts") or [],

@@ -1,9 +1,9 @@
-"""What does one controller process of the fleet's bench spend? The engine as it is shipped, in a process of its own, which tells when it is asked.
+"""One controller process of the fleet's bench: the shipped engine, which reports what it spent when asked.
 
-`python -m hack.bench.fleetprocess SOCKET [shipped]` logs in by $KUBECONFIG, takes part in the election, and answers each connection to the socket
-with its `Numbers` since the last one, and with a resync first, if that is asked for. Unless its times are to be those that are shipped, no Lease
-of it is lost to a busy machine, and no resync comes by itself. A stall is CPU time that the loop's thread spent between two turns of it: that others used the machine does not
-count.
+`python -m hack.bench.fleetprocess SOCKET [shipped]` logs in by $KUBECONFIG and takes part in the election. To each
+connection to the socket it answers with its `Numbers` since the last one, after a resync if that is asked for. Unless
+the shipped times are asked for, a busy machine costs it no Lease and it starts no resync itself. A stall is CPU time
+that the loop's thread spent between two turns; time that others used the machine does not count.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from adapter.shell.kube.client import Client
 from hack.testbed import procstat
 
 RESYNC, SHIPPED = b"resync\n", "shipped"
-SPREAD_SECONDS = 20.0  # in place of a minute: a third of the time for the same looks
+SPREAD_SECONDS = 20.0  # in place of a minute: a third of the time for as many reconciles
 _TURN_SECONDS = 0.002
 _LONG = 60.0  # seconds
 _LATEST = "leads", "rss_mb", "peak_mb"
@@ -43,11 +43,11 @@ class Numbers:
     leads: bool
     stall_ms: float
     cpu_s: float
-    looks: float  # of pods
-    others: float  # looks at all other keys
+    looks: float  # reconciles of pods
+    others: float  # reconciles of all other keys
     manager: float  # writes, without those of Leases
     workers: float
-    faults: float  # of tasks, which were contained; there is to be none
+    faults: float  # of tasks, which were contained; there must be none
     rss_mb: float
     peak_mb: float
 
@@ -73,7 +73,7 @@ class _Meter:
             self._stall = max(self._stall, time.thread_time() - began)
 
     def numbers(self) -> Numbers:
-        """And begin anew."""
+        """Return the numbers, and reset them."""
         now, before = _spent(), self._before
         spent = {name: now[name] - before[name] for name in now}
         self._before, stall, self._stall = now, self._stall, 0.0
@@ -88,8 +88,10 @@ class _Meter:
 
 
 def counts(kind: str = "") -> dict[str, float]:
-    """What this process looked at, wrote and met since it began, see `Numbers`; `kind` if writes of that one and its subresources
-    alone are to count."""
+    """What this process reconciled, wrote and met since it began, see `Numbers`.
+
+    `kind`: count writes of that kind and its subresources alone.
+    """
     found = dict.fromkeys(("looks", "others", "manager", "workers", "faults"), 0.0)
     for one in (sample for family in REGISTRY.collect() for sample in family.samples):
         if one.name == "rayspan_looks_total":
@@ -137,8 +139,8 @@ def main() -> None:
 
 
 def _calm() -> None:
-    vars(engine)["RESYNC_SECONDS"] = 3600.0  # it comes when it is asked for
-    # Nobody else leads here, and on a busy machine a process may not run for long.
+    vars(engine)["RESYNC_SECONDS"] = 3600.0  # a resync comes only when it is asked for
+    # There is no second leader here, and on a busy machine a process may not run for long.
     vars(leader_election).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
     vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
 

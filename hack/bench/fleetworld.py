@@ -1,7 +1,7 @@
-"""Who stands around the controllers in the fleet's bench: API servers in this process, controllers in processes of their own, and who plays Kueue,
-KubeRay and the kubelets.
+"""The world around the controllers in the fleet's bench: API servers in this process, and players of the others.
 
-What those do is done at once, or after a moment of no meaning: nothing is timed here but what a controller spends.
+Controllers are processes of their own. The players of Kueue, KubeRay and the kubelets act at once or after an arbitrary
+moment: only what a controller spends is measured.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from hack.bench.fleetinput import MANAGER, Size
 from hack.bench.fleetprocess import SHIPPED, Numbers
 from hack.lab.base.progress import LabError
 
-PATIENCE = 400.0  # seconds for anything
+PATIENCE = 400.0  # seconds for any wait
 _POLL = 0.25
-_QUIET = 4  # polls in a row in which a process looked at nothing
-STARTS_IN = 0.2  # seconds from a copy's creation until it runs
-_AT_ONCE = 200  # pods that KubeRay makes or deletes before anybody else has a turn
+_QUIET = 4  # polls in a row in which a process reconciled nothing
+STARTS_IN = 0.2  # seconds from a remote pod's creation until it runs
+_AT_ONCE = 200  # pods that KubeRay makes or deletes before others get a turn
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Process:
     _log: Path
 
     async def ask(self, for_: bytes = b"\n") -> Numbers:
-        """What it spent since it was asked last; `for_` a resync, if that is wanted."""
+        """Its numbers since the last call; `for_` a resync, on request."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._at)
         except ConnectionError:
@@ -53,7 +53,9 @@ class Process:
     async def until(
         self, done: Callable[[], bool] = lambda: True, *, looks: int = 0, others: int = 0, quiet: bool = True
     ) -> Numbers:
-        """What it spends until something is so, it had so many looks at pods and at `others`, and, if asked for, has nothing more to do."""
+        """What it spends until a condition holds, it had so many reconciles of pods and `others`, and, on request, is
+        idle.
+        """
         found, still = await self.ask(), 0
         try:
             async with asyncio.timeout(PATIENCE):
@@ -87,14 +89,16 @@ class Process:
 
 
 class World:
-    """The API servers of a fleet, and who works there."""
+    """The API servers of a fleet, and the players around them."""
 
     def __init__(self, size: Size, fresh: int = 0, *, starts_in: float = STARTS_IN) -> None:
-        """`fresh`: the workers of one more gang. `starts_in`: seconds; with none of them, nobody sees a copy that does not run yet."""
+        """`fresh`: the workers of one more gang. `starts_in`: seconds; without them no remote pod is seen before it
+        runs.
+        """
         self.size, self._fresh, self._starts_in = size, fresh, starts_in
         self.clusters = {name: Cluster(name) for name in (MANAGER, *size.names)}
         self.gangs: list[Gang] = []
-        self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # copies that controllers made
+        self.made: dict[str, int] = dict.fromkeys(size.names, 0)  # remote pods that controllers made
         self._servers = Servers(self.clusters)
         self._folder = tempfile.TemporaryDirectory(prefix="fleet-")
         self._processes: list[Process] = []
@@ -185,7 +189,7 @@ class World:
         return not left and not any(self.workers(gang, name) for name in gang.counts)
 
     def lose(self, gang: Gang, many: int) -> list[Raw]:
-        """Have so many copies of a gang gone at once, as when their nodes are; returns the manager's pods that they stood for."""
+        """Remove so many remote pods of a gang at once, as lost nodes would; returns their manager pods."""
         found = [(cluster, key_of(copy)) for cluster in gang.counts for copy in self.workers(gang, cluster)][:many]
         for cluster, key in found:
             self.clusters[cluster].remove(resources.PODS, key)
@@ -193,7 +197,7 @@ class World:
         return [pods[key] for _, key in found]
 
     def connected(self) -> Iterator[bool]:
-        """Of each WorkerCluster whether it is said to be seen."""
+        """For each WorkerCluster whether it is reported as reachable."""
         return (is_true(raw, names.CONNECTED) for raw in self.manager.all(resources.WORKER_CLUSTERS))
 
     def silence(self, *, silent: bool) -> None:

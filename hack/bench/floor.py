@@ -1,15 +1,17 @@
-"""`python -m hack.bench.floor FOLDER [HOW]`: the least that our protocol asks for, by a bare script that decides nothing.
+"""`python -m hack.bench.floor FOLDER [HOW]`: the least that our protocol costs, by a bare script that decides nothing.
 
-The orders in the folder say what is to be done, as a script without any knowledge can do it: for each pod its own body and that of
-its copy, made by the product's own rewriter: the same bytes as the controller's. With them are kubeconfigs with the controller's own
-rights, so that API servers treat both alike, and audit logs count both alike.
+The orders in the folder hold for each pod its body and that of its remote pod, made by the product's own rewriter: the
+same bytes as the controller's. Beside them are kubeconfigs with the controller's own rights, so that API servers treat
+both alike and audit logs count both alike.
 
-For each pod that it is told of, the script does four things: create it, gated, create its copy, see it Running in a watch, write one
-status back. No caches, no queue, no preconditions beyond the uid, and nobody would survive its crash. What it reaches is what API
-servers, Kueue, schedulers and fake nodes allow on this machine. It has our controller's loop and parser, and its connections stand before
-it begins. With --make-only it does the first of the four, at the same pace, for somebody else to do the rest; with --extra-patch it writes
-to each pod of the manager once more, which tells what such a write costs; with --end it ends what is there: the RayCluster,
-whose pods the garbage collector takes, and all copies. In the end it prints what it spent itself, as JSON.
+For each pod the script creates it, gated, creates its remote pod, sees it Running in a watch, and writes one status
+back. It has no caches, no queue, no preconditions beyond the uid, and would not survive a crash. Its pace is what API
+servers, Kueue, schedulers and fake nodes allow on this machine. It has our controller's loop and parser, and its
+connections are open before it begins.
+
+--make-only does only the first of the four. --extra-patch writes to each manager pod once more, to measure such a
+write. --end deletes the RayCluster, whose pods the garbage collector takes, and all remote pods. In the end it prints
+what it spent itself, as JSON.
 """
 
 import asyncio
@@ -45,15 +47,15 @@ from adapter.worker import status_mirror
 from hack.testbed import install
 from hack.testbed.stage import QUEUE, Stage
 
-HOME = "home"  # what the manager's kubeconfig is called
-USER = "user"  # and the one of whoever makes the pods, as KubeRay does otherwise
+HOME = "home"  # name of the manager's kubeconfig
+USER = "user"  # name of the kubeconfig of the one that makes pods, as KubeRay does otherwise
 WORK = "work.json"
 MAKE_ONLY, EXTRA_PATCH, END = "--make-only", "--extra-patch", "--end"
 
 _LINE = 2**21  # bytes: one event of a watch is one line
-_CONNECTIONS = PARALLEL + 1  # as many requests in flight as the controller's client has, and the watch
-_VERSION = "/version"  # everybody may ask for it, and it is about no namespace, so that nobody counts it
-_EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # what a slot's record is, and where
+_CONNECTIONS = PARALLEL + 1  # as many requests in flight as the controller's client has, plus the watch
+_VERSION = "/version"  # open to all accounts and outside of all namespaces, so that it is not counted
+_EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # where a slot's record is
 _BACKGROUND = {"propagationPolicy": "Background"}  # as our controller deletes
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _JSON = {"Content-Type": "application/json"}
@@ -84,7 +86,8 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
         for group in share.groups:
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
-                    pod, head=HeadAddress.of(pod, head["status"]["podIP"]), target=target, role=group.role, total=share.workers,
+                    pod, head=HeadAddress.of(pod, head["status"]["podIP"]), target=target, role=group.role,
+                    total=share.workers,
                     slot=str(Slot(place.key_of(share), group.role, index)), anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}
@@ -137,7 +140,7 @@ async def _begin(servers: Servers, work: Raw, orders: Mapping[str, list[Raw]], h
 
 
 async def _end(servers: Servers, work: Raw, orders: Mapping[str, list[Raw]]) -> None:
-    """Delete the RayCluster, and at the same time each copy, for nobody else would do so."""
+    """Delete the RayCluster, and at once each remote pod, which has no other owner to delete it."""
     namespace = work["namespace"]
     async with asyncio.TaskGroup() as tasks:
         ray_cluster = RAY_CLUSTERS.path(namespace, work["job"])
@@ -182,7 +185,10 @@ async def _mirror(
 
 
 async def _copies(server: aiohttp.ClientSession, work: Raw) -> AsyncIterator[Raw]:
-    """Each copy as it stands, and as it changes. An API server ends the watch of whoever falls behind: then all come anew."""
+    """Each remote pod as it is and as it changes.
+
+    An API server ends the watch of a slow reader: then all come again.
+    """
     params = {"watch": "true", "labelSelector": f"{names.PLACEMENT_LABEL}={work['placement']}"}
     while True:
         async with server.get(PODS.path(work["namespace"]), params=params) as answer:

@@ -1,4 +1,4 @@
-"""On what was a bench run? The machine without its name, and the versions of what ran on it: what a reader compares with their own."""
+"""The machine that a bench ran on, without its name, and the versions of what ran: for comparison by a reader."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ def described() -> str:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """What the kernel calls the processor."""
+    """The kernel's name of the processor."""
     said = (line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("model name"))
     return " ".join(next(said, "").split()) or platform.machine()
 

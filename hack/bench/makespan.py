@@ -1,9 +1,9 @@
-"""How much sooner is skewed work done by one RayJob over two clusters than by two RayJobs with a half of it each, one in each cluster?
+"""Measures how much sooner skewed work is done by one RayJob over two clusters than by two RayJobs with half each.
 
-The list of tasks is as such lists are: its first half weighs ten times as much as its second. One job with four workers, two in each cluster,
-takes all of it; then two jobs with two workers each take the halves, as somebody would split it who cannot span. Ray is real, and tasks
-sleep, so the machine matters little. Seconds count inside of the jobs, from the start of the first task to the end of the last one: what
-Ray takes to start is left out, and of two jobs the longer one counts, as if both had begun at once.
+The first half of the tasks weighs ten times the second. One job with four workers, two in each cluster, takes them all.
+Then two jobs with two workers each take the halves, as a user without spanning would split them. Ray is real and tasks
+sleep, so the machine matters little. Seconds count inside the jobs, from the first task's start to the last one's end:
+Ray's start is left out, and of two jobs the longer one counts.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from hack.testbed.rayjob import JOB_SECONDS, Job
 NAME = "makespan"
 HELP = "skewed tasks of one RayJob over two clusters, against the same split by hand over two RayJobs; with real Ray"
 
-_HEAVY, _LIGHT = 5.0, 0.5  # seconds of a task: longer ones would say the same, shorter ones would be Ray's own cost
-# 132 s of work: 33 s for four workers, and 60 s for the two that have the heavy half. So 0.55 is the best that can be, and half at most of any
-# list. A milder skew, such as 8 tasks of 5 s and 40 of 1 s, can give 0.71 at best, and would say nothing about us.
+_HEAVY, _LIGHT = 5.0, 0.5  # seconds of a task: longer ones would say no more, shorter ones would measure Ray itself
+# 132 s of work: 33 s for four workers, 60 s for the two with the heavy half. So 0.55 is the best ratio here, and 0.5 of
+# any list. A milder skew, such as 8 tasks of 5 s and 40 of 1 s, gives 0.71 at best and would show nothing.
 TASKS = (*[_HEAVY] * 24, *[_LIGHT] * 24)
 _WORKERS = 4  # two fill a worker cluster's queue (manifests/queues/worker)
 _JOINED = 120  # seconds for workers to join: the tests' patience with Ray on two busy cores
@@ -117,7 +117,7 @@ def table(spanning: Ran, heavy: Ran, light: Ran) -> str:
 
 
 def program(tasks: Sequence[float], workers: int) -> str:
-    """What the job runs."""
+    """The program of the job."""
     return _PROGRAM.format(label=names.CLUSTER_LABEL, joined=_JOINED, workers=workers, done=_DONE, tasks=list(tasks))
 
 
@@ -131,7 +131,9 @@ def _spanning(fleet: Clusters) -> Ran:
 
 
 def _by_hand(fleet: Clusters) -> tuple[Ran, Ran]:
-    """Two of the sample's workers fill a cluster's queue, so the first job has the first cluster, and the other one the next."""
+    """Two of the sample's workers fill a cluster's queue, so the first job gets the first cluster and the other the
+    next.
+    """
     jobs = [Job(fleet, f"bench-makespan-{half}", _WORKERS // 2) for half in ("heavy", "light")]
     with _gone_afterwards(*jobs):
         for job, tasks in zip(jobs, halves(), strict=True):
@@ -166,7 +168,8 @@ def _check(kept: bool, otherwise: str) -> None:
 
 @contextmanager
 def _gone_afterwards(*jobs: Job) -> Iterator[None]:
-    """Nothing of the jobs is there before, as an interrupted run may have left it, and nothing afterwards: all are deleted, then awaited."""
+    """Delete all of the jobs before, as an interrupted run may have left them, and afterwards; then wait
+    for the end."""
     with ExitStack() as before:
         _leave(before, jobs)
     with ExitStack() as after:

@@ -1,4 +1,4 @@
-"""What would an API server answer that keeps its objects in memory? As much of one as a controller's writers ask while it plans."""
+"""An API server in memory, as far as a controller's writers use one while it plans."""
 
 import itertools
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def versioned(raw: Raw) -> dict[str, Any]:
 
 
 class MemoryApi:
-    """Takes the place of a client. Its objects are found by their paths; it knows no preconditions, for nobody writes beside it."""
+    """Stands in for a client. Objects are found by path; it knows no preconditions, since there is no other writer."""
 
     def __init__(self) -> None:
         self.writes = 0
@@ -45,7 +45,7 @@ class MemoryApi:
         return await self.merge(path, body)
 
     async def get(self, _: str, **__: str) -> Raw:
-        """List what nobody has."""
+        """An empty list."""
         return {"items": []}
 
 

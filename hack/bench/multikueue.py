@@ -1,9 +1,10 @@
-"""How fast does stock MultiKueue dispatch Jobs on the same lab, and what do they cost? Figures beside those of `dispatch`; nothing is promised.
+"""Measures how fast stock MultiKueue dispatches Jobs on the lab, and what they cost: figures beside `dispatch`.
 
-A hundred Jobs with a pod each are dispatched one by one, as our workers are; one Job with a hundred pods is dispatched once, and all of it is in
-one cluster. MultiKueue shows no pods in the manager, so a pod counts as there when it runs in a worker cluster; ours count a
-step later. On fake nodes the pods of a Job end at once: what it costs is counted until the manager knows that all Jobs are complete.
-Kueue is restarted in all clusters, so nobody else may use the lab meanwhile.
+Nothing is promised of them. A hundred Jobs with a pod each are dispatched one by one, as our workers are. One Job with
+a hundred pods is dispatched once, into one cluster. MultiKueue shows no pods in the manager, so a pod counts when it
+runs in a worker cluster; ours count a step later. On fake nodes the pods of a Job end at once: the cost is counted
+until the manager knows that all Jobs are complete. Kueue is restarted in all clusters, so the lab must have no other
+user.
 """
 
 import argparse
@@ -36,7 +37,8 @@ _QUOTA = 64  # CPUs of each cluster, all that its two fake nodes have
 _KUEUE = "kueue-controller-manager"  # its account in the manager
 _JOBS = Resource("batch/v1", "jobs")
 _QUEUE = "jobs"
-_PATIENCE = 300.0  # seconds for a hundred Jobs to be complete, or gone: several times what they take on two busy cores
+# Seconds for a hundred Jobs to complete or be deleted: several times what they take on two busy cores.
+_PATIENCE = 300.0
 _SEEN = 90.0  # seconds until MultiKueue sees its clusters: the tests' patience
 
 
@@ -69,7 +71,7 @@ def times(changes: Sequence[Change], manager: str) -> Figures:
 
 
 def cost(pods: int, manager: str, requests: Requests, *, cpu_s: float, lab_cpu_s: float) -> Figures:
-    """What it cost for each pod. The manager's Kueue does not tell what it does as MultiKueue from the rest, nor can its requests."""
+    """The cost of each pod. The manager's Kueue and its requests do not tell MultiKueue's part from the rest."""
     run = Run(manager, {}, requests, {})
     own = {manager: _KUEUE, **{cluster: multikueue.ACCOUNT for cluster in requests if cluster != manager}}
     mine = {cluster: [one for one in asked if one.kind.client == own[cluster]] for cluster, asked in requests.items()}
@@ -145,12 +147,14 @@ async def _submit(stage: Stage, bodies: Sequence[Raw]) -> None:
         await client.close()
 
 
-# --- what MultiKueue needs ---------------------------------------------------------------------------------------------
+# --- what MultiKueue needs -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _stage(fleet: Clusters, jobs: int) -> Iterator[Stage]:
-    """Queues with ample room in two clusters, which MultiKueue sees by an account of its own; all of it goes afterwards."""
+    """Queues with ample quota in two clusters, which MultiKueue reaches by its own account; all of it is deleted
+    afterwards.
+    """
     with Stage(fleet, f"bench-{NAME}-{jobs}", tuple(fleet.workers)[:2]) as stage, ExitStack() as stack:
         stage.build(dict.fromkeys(stage.clusters, _QUOTA))
         mine = [_known(stage, name, stack) for name in stage.clusters]

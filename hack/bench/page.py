@@ -1,6 +1,7 @@
-"""How do people read what the benches found: the figures in docs/performance.md. Pure but for the page's place.
+"""Writes the figures of the benches into docs/performance.md. Pure but for the page's place.
 
-A promise has one line, that of the row which kept it worst; of what is for comparison each row has one. It claims what was run, and on which machine.
+A promise has one line, of the row that kept it worst; a comparison has a line for each row. The page claims what was
+run, and on which machine.
 """
 
 import math

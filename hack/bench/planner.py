@@ -1,9 +1,9 @@
-"""How long does one decision of the planner take, and how does that grow? Milliseconds of CPU time. No cluster is needed.
+"""Measures one decision of the planner in milliseconds of CPU time, and how that grows. It needs no cluster.
 
-A decision is what the controller does for one gang: deduct what other gangs were promised, then plan. Quota trees are kept
-between decisions and built anew when a cluster changes, so that is measured apart. Each dimension is halved twice and
-doubled once while the others stay at the goal: a factor near 1 says that it does not matter, near 2 that it is linear. Every kind of
-decision is judged, and every dimension (promises.py).
+A decision is what the controller does for one gang: deduct what other gangs were promised, then plan. Quota trees are
+kept between decisions and rebuilt when a cluster changes, so that is measured apart. Each dimension is halved twice and
+doubled once while the others stay at the goal: a factor near 1 means no influence, near 2 linear. Every kind of
+decision and every dimension is judged (promises.py).
 """
 
 import argparse
@@ -26,7 +26,7 @@ HELP = "one decision of the planner, by pods, clusters, queues, cohorts, worker 
 
 _FACTORS = (0.25, 0.5, 1, 2)
 _DIMENSIONS = ("pods", "clusters", "queues", "depth", "groups", "gangs", "nodes")
-_REPEATS = 5  # the best of so many: what disturbs only ever adds
+_REPEATS = 5  # the best of so many: disturbances only add
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def run(asked: argparse.Namespace) -> Found:
 
 
 def _build(goal: Size) -> tuple[float, float]:
-    """What a cluster's tree costs at first, and when one of its queues has changed."""
+    """The cost of a cluster's tree at first, and after a change of one of its queues."""
     queues, cohorts, flavors = plannerinput.objects(goal)
     first = tree.build(queues, cohorts, flavors)
     changed = [{**queues[0]}, *queues[1:]]

@@ -1,7 +1,7 @@
-"""What does the planner's bench plan on? A fleet of any size, a gang that just fits it, and other gangs on their way. Pure.
+"""The input of the planner's bench: a fleet of any size, a gang that just fits, and gangs on their way. Pure.
 
-The gang is made to be hard: it fills every cluster to the last pod, half from its queue's own quota and half by borrowing
-from the other end of the tree, in the second flavor, for the first is used up.
+The gang is hard to plan. It fills every cluster to the last pod: half from its queue's own quota, half borrowed from
+the other end of the tree, in the second flavor because the first is used up.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from adapter.quota.node_capacity import Nodes
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")
 _RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
-_SPANNED = 4  # clusters that a gang on its way spans: most jobs are small beside the fleet
-_TREES = 8  # different ones that the clusters share: as many as a processor's caches do not hold
+_SPANNED = 4  # clusters that a gang on its way spans: most jobs are small compared to the fleet
+_TREES = 8  # different trees that the clusters share: as many as a processor's caches do not hold
 _BRANCHES = 8  # cohorts or queues below each cohort
 _CPU, _GPU = 1000, 1  # of each pod: millicores and devices
 
@@ -31,9 +31,9 @@ class Size:
     queues: int = 1000
     depth: int = 4  # cohorts above each queue
     groups: int = 4  # worker groups of every gang
-    gangs: int = 32  # that hold shares which no cluster's status shows yet
+    gangs: int = 32  # gangs with shares that no cluster's status shows yet
     nodes: int = 100
-    reclaims: bool = False  # whether the gang's queues take back what others borrowed of them
+    reclaims: bool = False  # whether the gang's queues reclaim what others borrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _candidate(size: Size, number: int, of: tree.Tree, there: Nodes) -> Candidat
 
 
 def _gang(queue: int, pods: int, groups: int) -> Request:
-    """Groups of even size that ask for different amounts of memory, of which there is enough."""
+    """Groups of equal size with different requests for memory, of which there is enough."""
     each = [pods // groups + (number < pods % groups) for number in range(groups)]
     asked = {"cpu": _CPU, "nvidia.com/gpu": _GPU, "pods": 1}
     return Request(
@@ -85,7 +85,9 @@ def _in_flight(size: Size, number: int) -> tuple[Request, tuple[Share, ...]]:
 
 
 def _queue(size: Size, number: int) -> Raw:
-    """The first queue owns half of a cluster's part of the gang, the last one the rest; the others what is on its way."""
+    """The first queue owns half of a cluster's part of the gang, the last one the rest; the others own what is on its
+    way.
+    """
     part = size.pods // size.clusters
     shared = {0: part // 2, size.queues - 1: part - part // 2}
     kept = {} if number in shared else {"lendingLimit": "0"}

@@ -1,8 +1,8 @@
-"""What does each bench promise, and from where on is that broken? Pure: values in, verdicts out; `python -m hack.bench` fails by them.
+"""The promises of each bench, and from where on one counts as broken. Pure: values in, verdicts out.
 
-A goal is what we set ourselves. Figures of one run on a busy machine say little, so a promise counts as broken only by a margin that no such
-noise reaches: with --lenient the status is 1 for those alone, and whoever sees it need not run it again to believe it.
-Ratios within a run and counts of requests carry to other machines; milliseconds do so by their margin.
+`python -m hack.bench` fails by them. A goal is what we aim at. Figures of one run on a busy machine say little, so a
+promise is broken only beyond a margin that no such noise reaches: with --lenient only those give status 1, and need no
+second run. Ratios within a run and counts of requests carry over to other machines; milliseconds do by their margin.
 """
 
 import math
@@ -16,7 +16,9 @@ MET, MISSED, BROKEN, UNKNOWN, BESIDE = "met", "missed", "broken", "not measured"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Of a figure: the goal, and from where on it is broken. It may be so much at most, or at least if that is the lower one."""
+    """The goal of a figure, and from where on it is broken: an upper bound, or a lower one if `broken` is the lower
+    value.
+    """
 
     what: str
     goal: float
@@ -27,7 +29,7 @@ class Promise:
         return value >= self.goal if self.least else value <= self.goal
 
     def verdict(self, value: float) -> str:
-        """What it comes to; what was not measured is not kept."""
+        """The measured value; unmeasured figures are left out."""
         if math.isnan(value):
             return UNKNOWN
         if self.beside:
@@ -54,8 +56,10 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of a bench beside what is promised of it: of which of its rows, and the least and the most of that one's runs, nan if it was
-    measured once."""
+    """One figure of a bench beside its promise: of which row, and the least and most of that row's runs.
+
+    The two are nan if it was measured once.
+    """
 
     bench: str
     about: str
@@ -69,7 +73,7 @@ class Row:
         return self.promise.verdict(self.value)
 
     def complaint(self, *, lenient: bool = False) -> str:
-        """A sentence if the goal is missed, and if that shall count, broken; else empty."""
+        """A sentence if the goal is missed (if that must count, broken); else empty."""
         whose, what = ", ".join(filter(None, (self.bench, self.about))), self.promise.what
         verdict = self.verdict
         if verdict in (MET, BESIDE) or (lenient and verdict == MISSED):
@@ -82,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Found:
-    """What a bench gives: lines for programs, and its rows."""
+    """The result of a bench: lines for programs, and its rows."""
 
     lines: list[str]
     rows: list[Row]
@@ -93,19 +97,20 @@ def beside(what: str) -> Promise:
     return Promise(what, math.inf, math.inf)
 
 
-# Our pace was 0.63 to 0.98 of the floor's over a year's labs, the floor itself 12 to 24 pods a second; it has become faster since, with our
-# own loop and parser. Requests are counted, not timed: 1.0 and 1.0 for each pod of a hundred. Of a gang whose slots must be written, 2.0
-# go to the manager, and up to 3.0 of a thousand on a busy lab, which shows them as starting before they run.
+# Our pace was 0.63 to 0.98 of the floor's over a year, the floor 12 to 24 pods a second. It became faster since, with
+# our own loop and parser. Requests are counted, not timed: 1.0 and 1.0 for each of a hundred pods. A gang whose slots
+# must be written sends 2.0 to the manager, and up to 3.0 of a thousand on a busy lab, which shows them as starting
+# before they run.
 RATIO = Promise("the pace against the floor's", 0.95, 0.5)
 MANAGER = Promise("our requests to the manager per pod", 1.1, 2.5)
 WORKERS = Promise("our requests to worker clusters per pod", 1.0, 7.0)
-# 12.8 to 16.1 ms were spent before objects were parsed once and pods looked at twice.
+# It was 12.8 to 16.1 ms before objects were parsed only once and pods reconciled only twice.
 OWN_CPU = Promise("milliseconds of our CPU per pod, both replicas", 5.0, 20.0)
-# The garbage collector takes the manager's pods at its own pace in either case, and a copy goes when its pod does.
+# The garbage collector takes the manager's pods at its own pace either way, and a remote pod goes when its pod does.
 GONE = Promise("the time until a deleted gang is gone against the floor's", 1.2, 2.5)
 DISPATCH = {"ratio": RATIO, "ours_manager": MANAGER, "ours_workers": WORKERS, "cpu_ms": OWN_CPU, "gone_ratio": GONE}
 
-# What others need for as much, and we beside them: of the whole lab, for they share the work out to other programs than we do.
+# What MultiKueue needs for as much, beside ours: of the whole lab, since the two divide the work differently.
 _PACE, _LAB_MANAGER, _LAB_WORKERS, _LAB_CPU = (
     beside("pods a second"),
     beside("requests of everybody to the manager per pod"),
@@ -129,13 +134,13 @@ MULTIKUEUE = {
     "lab_cpu_ms": _LAB_CPU,
 }
 
-# Every kind of decision, the hard ones too: 70 to 175 ms of CPU time beside a lab that worked. No worse than linear: a doubled dimension
-# cost 0.9 to 1.7 times as much; what is quadratic costs four times.
+# Every kind of decision, the hard ones too: 70 to 175 ms of CPU time on a busy machine. It must be no worse than
+# linear: a doubled dimension cost 0.9 to 1.7 times as much; a quadratic one would cost four times.
 DECISION = Promise("milliseconds of a decision", 100.0, 400.0)
 DOUBLED = Promise("the factor of a doubled dimension", 2.0, 3.0)
 
-# A change is planned through once, by those only whom it concerns; each in 5 ms is a thousand in five seconds. A crowd twice as large
-# costs twice as much, and four times where each is planned with all before it.
+# A change is planned once, only by the gangs that it concerns: at 5 ms each, a thousand take five seconds. A doubled
+# crowd costs twice as much, and four times where each gang is planned with all before it.
 GANG = Promise("milliseconds for each gang that waits", 5.0, 25.0)
 PLANS = Promise("plans of each gang after a change", 1.0, 1.5)
 OTHERS = Promise("plans after a change in a tree that is not theirs", 0.0, 0.5)
@@ -148,30 +153,31 @@ CROWD = {
     "doubled": Promise("the factor of a doubled crowd", 2.2, 3.2),
 }
 
-# 0.36 to 0.73 ms of CPU time beside a lab that worked.
+# 0.36 to 0.73 ms of CPU time on a busy machine.
 REWRITE = Promise("microseconds to rewrite a pod", 1000.0, 3000.0)
 
-# A slot and one or two statuses for each worker, and what a gang costs whatever its size, which the smallest gang of eight shares out
-# to few: so the goals of dispatch, and twice as much.
+# A slot and one or two statuses for each worker, and a fixed cost of each gang, which the smallest gang of eight
+# divides among few workers: so the goals of dispatch, doubled.
 WRITES_MANAGER = Promise("our writes to the manager per worker", 4.0, 8.0)
 WRITES_WORKERS = Promise("our writes to worker clusters per worker", 7.0, 14.0)
 RESERVE = {"writes_manager": WRITES_MANAGER, "writes_workers": WRITES_WORKERS}
-# Room is reserved share by share, whatever their size: a gang of hundreds takes as long as one of eight. Small times are mostly chance.
+# Quota is reserved share by share, whatever their size: a gang of hundreds takes as long as one of eight. Small times
+# are mostly chance.
 GROWTH = Promise("the time to Ready of the largest gang against the smallest", 2.0, 5.0)
 _SHORT = 2.0  # seconds: growth within these says nothing
 
-# A copy is another pod that starts after the first, so twice the time is fair; how long a gang takes to be placed is the rest. Each
-# request that is refused was for nothing.
+# A remote pod starts after its pod, so twice the time is fair; the rest is the placement of the gang. Each forbidden
+# request is wasted.
 RUNNING = Promise("Running P99 against plain KubeRay", 3.0, 10.0)
 REFUSED = Promise("our refused requests per worker", 0.5, 2.0)
 WALK = {"running_ratio": RUNNING, "ours_refused": REFUSED}
 
-# 0.55 is the best that its list allows; 1 says that spanning helps nobody.
+# 0.55 is the best that its list allows; at 1 spanning has no benefit.
 MAKESPAN = {"ratio": Promise("the makespan over two clusters against that of two halves split by hand", 0.6, 0.9)}
 
 
-# A leader's Lease is renewed every 2 s and lost after 10: a loop that stands still for a quarter of a second is in nobody's way. All that is
-# promised of a fleet is CPU time, counts or memory, and no more than doubled by who works beside.
+# A leader's Lease is renewed every 2 s and lost after 10, so a stall of a quarter of a second does no harm. All
+# promises of a fleet are CPU time, counts or memory; other work on the machine at most doubles them.
 _STALL = Promise("milliseconds for which the loop stands still", 250.0, 1000.0)
 FLEET = {
     **{f"{what}_stall_ms": _STALL for what in ("start", "resync", "contact", "teardown")},
@@ -182,13 +188,14 @@ FLEET = {
     "standby_mb": Promise("megabytes of who stands by", 150.0, 250.0),
     "teardown_cpu_ms": Promise("milliseconds for each worker of a gang that ends", 5.0, 10.0),
     "cpu_ms": Promise("milliseconds for a worker, both replicas", 5.0, 15.0),
-    # One makes its copy, one tells that it runs; a few are looked at between the two, where a copy takes longer than the burst that is waited for.
+    # One reconcile makes the remote pod, one reports that it runs. A few come between the two when it starts later than
+    # the awaited burst.
     "looks": Promise("looks at a worker until it runs", 2.2, 5.0),
     # From 2 on, slots are written after all.
     "manager_writes": Promise("our writes to the manager per worker", 1.1, 1.9),
     "worker_writes": Promise("our writes to worker clusters per worker", 1.0, 1.5),
 }
-# Of a gang in more shares than templates list: the slot of each is written first.
+# For a gang in more shares than templates list: each slot is written first.
 WRITTEN = {
     "looks": Promise("looks at a worker whose slot is written until it runs", 3.2, 6.0),
     "manager_writes": Promise("our writes to the manager per worker whose slot is written", 2.0, 3.5),
@@ -199,8 +206,9 @@ FLAT = {
     )
 }
 
-# Times of the clock, of one run. What is slow elsewhere is in nobody's way; who is replaced, placed or leads next has a second or two, for KubeRay
-# and people look at seconds. Broken is what no busy machine makes of that. What is counted has no margin.
+# Wall-clock times of one run. A slow cluster must not delay others. A successor, a placement or a new leader may take a
+# second or two, since KubeRay and people look at seconds. The broken bound is beyond any busy machine. Counts have no
+# margin.
 _BACK = "from a lost copy to where the one in its place runs, beyond what nodes take"
 FAULTS = {
     "east_ratio": Promise(
@@ -224,14 +232,18 @@ BENCHES: Mapping[str, tuple[Promise, ...]] = {
     "reserve": (*RESERVE.values(), GROWTH),
     "walk": tuple(WALK.values()),
     "makespan": tuple(MAKESPAN.values()),
-    "fleet": tuple(dict.fromkeys([*FLEET.values(), *WRITTEN.values(), *FLAT.values()])),  # several rows keep the same
+    # Several rows keep one promise.
+    "fleet": tuple(dict.fromkeys([*FLEET.values(), *WRITTEN.values(), *FLAT.values()])),
     "faults": tuple(FAULTS.values()),
 }
 
 
 def rows(bench: str, about: str, values: Mapping[str, Value], promises: Mapping[str, Promise]) -> list[Row]:
-    """One for each promise about a row of values; the least and the most of a key's runs stand beside it, as in `ratio_min`. Figures of which
-    the same is promised are told by their keys."""
+    """One row for each promise about a row of values.
+
+    A key's least and most run stand beside it, as in `ratio_min`. Figures with one promise are told apart by their
+    keys.
+    """
     every = [*promises.values()]
 
     def row(key: str, promise: Promise) -> Row:
@@ -254,7 +266,9 @@ def planner(decisions: Mapping[str, float], doubled: Mapping[str, float]) -> lis
 
 
 def growth(measured: list[dict[str, Value]]) -> list[Row]:
-    """The reservations': for each number of clusters the largest gang beside the smallest. Growth within chance counts as none."""
+    """The reservations' growth: for each number of clusters the largest gang beside the smallest. Chance counts as
+    none.
+    """
     found = []
     for over in dict.fromkeys(row["clusters"] for row in measured):
         mine = sorted((row for row in measured if row["clusters"] == over), key=lambda row: float(row["workers"]))

@@ -1,6 +1,6 @@
-"""What came of each row when it was run last, and where? Kept beside the page that is made of it: docs/performance.json.
+"""Keeps each row's figures of its last run, with its day and machine, in docs/performance.json beside the page.
 
-A row that was not run again keeps its figure, and says of which day and machine that is.
+A row that was not run again keeps its figure.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from hack.bench.promises import BENCHES, Promise, Row
 from hack.lab.base.paths import REPO
 
 FILE: Final = REPO / "docs" / "performance.json"
-_DIGITS: Final = 5  # two more than anybody reads, so that a verdict is that of the run
+_DIGITS: Final = 5  # two more than the page shows, so that a verdict is that of the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def keep(rows: Iterable[Row], file: Path = FILE) -> list[Kept]:
 
 
 def read(file: Path = FILE) -> list[Kept]:
-    """What is kept; without what nobody promises any more."""
+    """The kept rows, without those of removed promises."""
     if not file.exists():
         return []
     return [found for one in json.loads(file.read_text(encoding="utf-8")) if (found := _kept(one))]

@@ -1,7 +1,7 @@
-"""What did the runs of a gang come to: how fast, by whom, and at which cost? Tables for people and values for programs. Pure.
+"""Reports the runs of a gang: how fast, by whom and at which cost. Tables for people, values for programs. Pure.
 
-The bench `walk` compares two runs of one gang, one spanning clusters and one plain; `dispatch` compares our controller's pace with the
-floor's. Both count the requests of the controller's accounts as ours.
+The bench `walk` compares a run of one gang that spans clusters with a plain one. `dispatch` compares our controller's
+pace with the floor's. Both count the requests of the controller's accounts as ours.
 """
 
 import statistics
@@ -36,7 +36,8 @@ _KEYS = {
     "rss_mb": "own memory, MB",
     "gone_s": "deleted until the last pod and copy is gone, s",
 }
-_SPREAD = ("pods_s", "ours_manager", "ours_workers", "cpu_ms", "gone_s")  # told with the least and the most of all runs
+# Reported with the least and the most of all runs.
+_SPREAD = ("pods_s", "ours_manager", "ours_workers", "cpu_ms", "gone_s")
 _THROUGH = {
     "through_pods_s": "pods/s with KubeRay making them",
     "kuberay_pods_s": "pods/s that KubeRay makes",
@@ -52,7 +53,7 @@ _EXTRA = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run gave; requests are those about its namespace, until all workers ran and after that."""
+    """The result of one run; requests are those for its namespace, until all workers ran and after that."""
 
     manager: str
     times: Mapping[str, float]
@@ -116,7 +117,7 @@ def _rows(spanning: Run, plain: Run, workers: int, *, ours: bool) -> list[tuple[
 
 
 def _counted(requests: Requests, manager: str, ours: bool) -> Counter[str]:
-    """Ours by what is asked, others' by who asks. The worker clusters are one: their shares of a gang are alike."""
+    """Our requests by kind, others' by account. The worker clusters are one: their shares of a gang are alike."""
     found: Counter[str] = Counter()
     for cluster, asked in requests.items():
         where = "manager" if cluster == manager else "workers"
@@ -144,7 +145,7 @@ def pace(changes: Sequence[Change], manager: str) -> Figures:
 
 
 def through(changes: Sequence[Change], manager: str) -> Figures:
-    """Of a gang whose pods are dispatched while KubeRay makes them: seconds count from its first pod, or each from its own."""
+    """For a gang whose pods are dispatched while KubeRay makes them: seconds since its first pod, or since each pod."""
     rise = timeline.rise(changes, manager)
     made, running = list(rise.pods.values()), rise.running
     own = [running[name] - at for name, at in rise.pods.items() if name in running]
@@ -157,7 +158,7 @@ def through(changes: Sequence[Change], manager: str) -> Figures:
 
 
 def cost(workers: int, manager: str, requests: Requests, *, cpu_s: float, lab_cpu_s: float, rss_mb: float) -> Figures:
-    """What it cost for each pod; `own` requests are those of the controller's accounts, which the floor uses as well."""
+    """The cost of each pod; `own` requests are those of the controller's accounts, which the floor uses as well."""
     run = Run(manager, {}, requests, {})
     return {
         "ours_manager": run.count(run.up, here=True, ours=True) / workers,
@@ -179,8 +180,10 @@ def gone(changes: Sequence[Change], manager: str) -> Figures:
 def dispatch_values(
     workers: int, ours: Sequence[Figures], floor: Sequence[Figures], by_line: Figures, extra: Sequence[Figures] = ()
 ) -> dict[str, Value]:
-    """One size: medians of ours and of the floor's runs, and what ours is to the floor's. The spread is that of all runs; a ratio's is that
-    of runs that followed one another."""
+    """One size: medians of our runs and the floor's, and their ratio.
+
+    The spread is that of all runs; a ratio's is that of consecutive runs.
+    """
     mine, least = _median(ours), _median(floor)
     values: dict[str, Value] = {"workers": workers}
     for name, key in (("ratio", "pods_s"), ("gone_ratio", "gone_s")):
@@ -214,7 +217,7 @@ def dispatch_last_line(rows: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
 
 
 def _dearer(pods_s: float, extra: Sequence[float]) -> Figures:
-    """What one more write costs the floor, if that was measured: milliseconds of each pod's share of the time."""
+    """The cost of one more write for the floor, if measured: milliseconds of each pod's share of the time."""
     if not extra:
         return {}
     slower = statistics.median(extra)

@@ -1,8 +1,8 @@
-"""How long does it take to reserve a gang in all clusters at once, and how many writes does each worker cost?
+"""Measures how long it takes to reserve a gang in all clusters at once, and the writes of each worker.
 
-From the moment in which the manager's Kueue has reserved quota to the one in which the check is Ready: plan, a share in every
+It counts from the moment the manager's Kueue has reserved quota until the check is Ready: a plan, and a share in every
 cluster, each admitted by its own Kueue. Quota is ample and the policy spreads, so every cluster takes an even part. The
-clusters share one machine, so many of them slow each other down as they would not elsewhere.
+clusters share one machine, so many of them slow each other down more than elsewhere.
 """
 
 import argparse
@@ -40,7 +40,9 @@ _PATIENCE = 300.0  # seconds; 512 workers on two cores take a minute or two
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One gang: seconds from the manager's quota to a Placement, to all shares admitted, to all workers running; our writes."""
+    """One gang: seconds from the manager's quota to a Placement, to all shares admitted, to all workers running; our
+    writes.
+    """
 
     planned: float
     ready: float

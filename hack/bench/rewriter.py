@@ -1,5 +1,7 @@
-"""What does it cost to rewrite one pod for its worker cluster? Microseconds for each golden pod, where the WorkerCluster says
-nothing of its pods and where it says all that it can. The goal is a millisecond. No cluster is needed."""
+"""Measures the rewrite of one pod for its worker cluster, in microseconds for each golden pod.
+
+The WorkerCluster says nothing of its pods, or all that it can. The goal is a millisecond. It needs no cluster.
+"""
 
 import argparse
 import time
@@ -32,7 +34,7 @@ _EVERYTHING = PodMapping(
     labels={"team": "ray"},
     annotations={"karpenter.sh/do-not-disrupt": "true"},
 )
-_REPEATS, _SECONDS = 5, 0.03  # the best of so many, each of at least so long: what disturbs only ever adds
+_REPEATS, _SECONDS = 5, 0.03  # the best of so many, each of at least so long: disturbances only add
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +76,7 @@ def _rewrite(pod: Raw, mapping: PodMapping) -> float:
 
 def _cost(work: Callable[[], object]) -> float:
     """Microseconds for one call."""
-    timer = timeit.Timer(work, timer=time.process_time)  # CPU time: others on the machine count less
+    timer = timeit.Timer(work, timer=time.process_time)  # CPU time: other work on the machine counts less
     once, _ = 1, timer.timeit(1)
     while timer.timeit(once) < _SECONDS:
         once *= 2

@@ -1,4 +1,7 @@
-"""When did a RayCluster reach which stage, and how long did each of its workers take? Pure: recorded changes in, seconds out."""
+"""The times at which a RayCluster reached each stage, and those of each worker.
+
+Pure: recorded changes in, seconds out.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,13 +26,13 @@ class Rise:
     admitted: float
     pods: Times  # the manager's worker pods
     slots: Times  # they have a slot in a worker cluster
-    remotes: Times  # their copies
-    started: Times  # the copies run
+    remotes: Times  # their remote pods
+    started: Times  # the remote pods run
     running: Times  # the manager's pods say so
     whole: float  # KubeRay says that all workers are there
 
     def figures(self) -> dict[str, float]:
-        """What is told of it. Of a plain run, everything about copies is nan."""
+        """Its reported figures. In a plain run, those about remote pods are nan."""
         sent = [at - self.pods[name] for name, at in self.remotes.items() if name in self.pods]
         told = [self.running[name] - at for name, at in self.started.items() if name in self.running]
         return {
@@ -93,7 +96,7 @@ def fall(changes: Sequence[Change], manager: str) -> dict[str, float]:
 
 
 def worker(pod: Raw) -> bool:
-    """Whether it is a Ray worker; KubeRay's own labels do not go along to a copy."""
+    """Whether it is a Ray worker; a remote pod lacks KubeRay's own labels."""
     return label(pod, names.RAY_NODE_TYPE_LABEL) == "worker" or bool(label(pod, names.POD_UID_LABEL))
 
 

@@ -1,4 +1,4 @@
-"""How did each figure of a run do against its goal? A table and sentences for people, and whether the run failed. Pure."""
+"""Judges each figure of a run against its goal: a table, sentences, and whether the run failed. Pure."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,8 @@ _HEAD = ("what is promised", "goal", "figure", "verdict")
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Each figure beside its goal, with the least and the most of its runs where there were several; empty without any."""
+    """Each figure beside its goal, with the least and the most of its runs where there were several; empty without
+    any."""
     lines: list[list[Value]] = [[_name(row), row.promise.bound, told(row), row.verdict] for row in rows]
     return figures.table(_HEAD, lines) if lines else ""
 

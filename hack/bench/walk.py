@@ -1,7 +1,8 @@
-"""How long does a gang take from the queue to mirrored Running and back to nothing, and how many API requests does a worker cost?
+"""Measures a gang from the queue to mirrored Running and back to nothing, and the API requests of each worker.
 
-The same RayCluster runs twice: over two worker clusters, and as plain KubeRay with plain Kueue in the manager alone. Pods are on fake
-nodes, so what is measured is control planes. The deployed controller is used as it is; a run in which it was exchanged does not count.
+One RayCluster runs twice: over two worker clusters, and with plain KubeRay and Kueue in the manager alone. Pods are on
+fake nodes, so control planes are measured. The deployed controller is used as it is; a run in which it was replaced
+does not count.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""Which samples of KubeRay does Rayspan dispatch, and which does it refuse? All of them, put to real API servers.
+"""Puts samples of KubeRay to real API servers and records which ones Rayspan dispatches and which it rejects.
 
-KubeRay's own samples and test manifests, and the cases of tests/corpus, become RayClusters in the manager, held by gates; the
-worker pods that KubeRay makes of them are rewritten and shown to a worker cluster in a dry run. Nothing of them ever runs.
+KubeRay's own samples and test manifests, and the cases of tests/corpus, become gated RayClusters in the manager. The
+worker pods that KubeRay makes of them are rewritten and shown to a worker cluster in a dry run. None of them runs.
 """

@@ -1,4 +1,6 @@
-"""`python -m hack.corpus`: make docs/compatibility.md and the recorded pods anew, on the lab. `make compatibility` is this."""
+"""`python -m hack.corpus`: remake docs/compatibility.md and the recorded pods, on the lab. `make compatibility` is
+this.
+"""
 
 import argparse
 import sys
@@ -12,7 +14,7 @@ from hack.testbed import clusters
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # It has no options; without a parser `--help` would start it, on a lab that others may be using.
+    # It has no options. Without a parser `--help` would start it, on a lab that others may be using.
     argparse.ArgumentParser(prog="python -m hack.corpus", description=__doc__).parse_args(argv)
     fleet = clusters.of_lab()
     try:

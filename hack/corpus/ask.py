@@ -1,6 +1,6 @@
-"""What do the real ones say: which pods does KubeRay make of the samples, and does a worker cluster take them?
+"""Asks real API servers: which pods KubeRay makes of the samples, and whether a worker cluster takes them.
 
-All samples are created at once and looked at together: KubeRay's work is what takes the time. It decides nothing.
+All samples are created at once and read together, since KubeRay's work takes most of the time. It decides nothing.
 """
 
 import asyncio

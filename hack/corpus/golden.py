@@ -1,6 +1,6 @@
-"""Which worker pods of KubeRay are kept for the tests of the rewriter, and what of them is random? One for each interesting case.
+"""Chooses the worker pods that the rewriter's tests keep, one for each interesting case, and fixes what is random.
 
-What a run draws (uids, times, the ends of names) is put to fixed values, so that a pod made anew is the same file.
+What a run draws (uids, times, suffixes of names) gets fixed values, so that a pod made again is the same file.
 """
 
 import functools
@@ -21,13 +21,14 @@ Raw = dict[str, Any]
 
 FOLDER: Final = REPO / "tests" / "unit" / "rewrite" / "golden" / f"kuberay-{versions.KUBERAY.removeprefix('v')}"
 CHOSEN: Final = (  # of tests/corpus
-    "affinity", "autoscaled", "before-ray-start", "gcs-fault-tolerance", "gpu", "native-sidecar", "old-ray", "other-port",
+    "affinity", "autoscaled", "before-ray-start", "gcs-fault-tolerance", "gpu", "native-sidecar", "old-ray",
+    "other-port",
     "overwrite-command", "own-ray-start", "plain", "ray-address", "service", "sidecar", "start-address", "token-auth",
     "tpu-multi-host", "user-tls",
 )  # fmt: skip
 _END: Final = "x7k2p"
 _TIME: Final = "2026-01-01T00:00:00Z"
-_RANDOM: Final = r"[a-z0-9]{5}"  # what the API server and KubeRay put at the end of a name
+_RANDOM: Final = r"[a-z0-9]{5}"  # the suffix that the API server and KubeRay put on a name
 _REPLICA_NAME: Final = "ray.io/worker-group-replica-name"
 
 
@@ -38,7 +39,7 @@ def recorded(seen: Iterable[Seen]) -> dict[Path, str]:
 
 
 def read(path: Path) -> Any:
-    """Return a pod that is kept; whoever gets it may change it as he likes."""
+    """Return a golden pod; the caller may change it."""
     return json.loads(_read(path))
 
 

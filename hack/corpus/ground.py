@@ -1,6 +1,6 @@
-"""Where are samples looked at? In a few namespaces, for some have the same name, with what their pods cannot be made without.
+"""The namespaces where samples are tried: a few, since some have one name, with what their pods need to be made.
 
-Whatever is made here carries one label; what an interrupted look left is found by it, and goes first.
+All objects carry one label. What an interrupted run left is found by it and deleted first.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from hack.testbed import bulk
 
 Raw = dict[str, Any]
 
-NAMESPACE: Final = "corpus"  # the first one; ours speak of it in their commands
+NAMESPACE: Final = "corpus"  # the first one; our samples name it in their commands
 _LABEL: Final = f"{names.DOMAIN}/corpus"
 _SERVICE_ACCOUNTS: Final = Resource("v1", "serviceaccounts")
 _CLUSTER_SCOPED: Final = {
@@ -46,7 +46,7 @@ def namespaces(samples: Iterable[Sample]) -> list[str]:
 
 @asynccontextmanager
 async def ready(client: Client, seen: Sequence[Seen]) -> AsyncIterator[None]:
-    """The namespaces, and what pods cannot be made without; what an earlier run left goes first, ours goes in the end."""
+    """The namespaces, and what pods need to be made. What an earlier run left is deleted first, our own in the end."""
     await _clear(client)
     with step("corpus: what an earlier look left is gone"):
         await _gone(client)
@@ -85,7 +85,9 @@ def _labelled(body: Raw) -> Raw:
 
 
 async def _clear(client: Client) -> None:
-    """Delete what carries our label. RayClusters go before their namespaces: KubeRay would make their pods again meanwhile."""
+    """Delete what carries our label. RayClusters go before their namespaces: KubeRay would make their pods again
+    otherwise.
+    """
     ours = await _ours(client)
     for place in ours[NAMESPACES]:
         await _clear_clusters(client, place["metadata"]["name"])
@@ -94,7 +96,9 @@ async def _clear(client: Client) -> None:
 
 
 async def _clear_clusters(client: Client, namespace: str) -> None:
-    """Delete the RayClusters of a namespace. One with Redis waits for a Job that cannot run here: it waits no longer."""
+    """Delete the RayClusters of a namespace. One with Redis would wait for a Job that cannot run here: its finalizer is
+    removed.
+    """
     try:
         found = (await client.get(RAY_CLUSTERS.path(namespace)))["items"]
     except ApiError as refused:

@@ -1,7 +1,7 @@
-"""What becomes of a sample: is it dispatched, is it refused, and why? Pure; it only calls what the controller calls.
+"""Decides what becomes of a sample: dispatched or rejected, and why. Pure; it calls what the controller calls.
 
-What the controller cannot see before KubeRay has made a pod (a Secret that KubeRay adds, an address that is left) is judged by the
-pod itself, so that a gap shows up as what it is and not as a success.
+Some things show only in the pods that KubeRay made: a Secret that it adds, an address that remains. They are judged by
+the pod itself, so that a gap shows as one and not as a success.
 """
 
 import json
@@ -22,8 +22,8 @@ Raw = dict[str, Any]
 
 DISPATCHED: Final = "dispatched"
 REFUSED: Final = "refused"
-STUCK: Final = "cannot start"  # dispatched, and then it waits for what is not there
-BROKEN: Final = "broken"  # a fault of ours: no such pod should ever be sent
+STUCK: Final = "cannot start"  # dispatched, and then it waits for objects that are missing
+BROKEN: Final = "broken"  # a fault of ours: no such pod must ever be sent
 NOTHING: Final = "no workers"
 
 HEAD: Final = "10.11.0.12"
@@ -45,7 +45,7 @@ TARGET: Final = Target(
 
 @dataclass(frozen=True)
 class Seen:
-    """What the API servers, Kueue and KubeRay said of a sample. `pods` is a worker pod for each worker group."""
+    """The answers of the API servers, Kueue and KubeRay for a sample. `pods` is a worker pod for each worker group."""
 
     sample: Sample
     cluster: Raw = field(default_factory=dict)  # the RayCluster as it was to be created; {} if there is none
@@ -54,7 +54,7 @@ class Seen:
     pods: Mapping[str, Raw] = field(default_factory=dict)
     answers: Mapping[str, str] = field(
         default_factory=dict
-    )  # group -> why the worker cluster refuses the rewritten pod
+    )  # group -> why the worker cluster forbids the rewritten pod
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _of_pods(seen: Seen) -> tuple[str, str, str]:
 
 
 def _fault(seen: Seen, group: str) -> str:
-    """Why the pod that would be sent is none that can run: the worker cluster refuses it, or it still calls the manager."""
+    """Why the pod that would be sent cannot run: the worker cluster forbids it, or it still calls the manager."""
     if why := seen.answers.get(group):
         return f"the worker cluster refuses the pod: {why}"
     service = f"{seen.cluster['metadata']['name']}-head-svc"

@@ -1,9 +1,9 @@
-"""Which RayCluster does KubeRay make of a sample, and what is changed so that it can be looked at beside a hundred others?
+"""Makes the RayCluster of a sample as KubeRay would, changed so that a hundred others can be tried beside it. Pure.
 
-Pure. As KubeRay does: labels and annotations go over, and the RayCluster says what it comes from, on which a RayService's
-env depends (kuberay:ray-operator/controllers/ray, constructRayClusterForRayJob and ...ForRayService). As Rayspan's check and Kueue
-do: the workers get the Placement's label, the lock and the pool of the remote flavor. For this look only: one replica a group, of
-two hosts at most, a gate on the head, no queue, and the name of its owner instead of a random one.
+As in KubeRay, labels and annotations carry over, and the RayCluster names its origin, on which a RayService's env
+depends (kuberay:ray-operator/controllers/ray, constructRayClusterForRayJob and ...ForRayService). As by Rayspan's check
+and Kueue, the workers get the Placement's label, the lock and the pool of the remote flavor. For this trial only: one
+replica a group, of two hosts at most, a gate on the head, no queue, and the name of its owner in place of a random one.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ POOL_TOLERATION: Final = {
     "key": names.POOL_LABEL, "operator": "Equal", "value": names.POOL_REMOTE, "effect": "NoSchedule",
 }  # fmt: skip
 _SPEC: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
-_HOSTS: Final = 2  # enough to be many
+_HOSTS: Final = 2  # the least that is more than one
 
 
 class NoCluster(Exception):

@@ -1,4 +1,4 @@
-"""How do people read what was seen: docs/compatibility.md. Pure but for the page's place; no name or time of a run is in it."""
+"""Writes docs/compatibility.md. Pure but for the page's place; no name or time of a run is in it."""
 
 import re
 from collections import Counter
@@ -16,27 +16,36 @@ PAGE: Final = REPO / "docs" / "compatibility.md"
 _HEADER: Final = f"""\
 # Compatibility: which Ray clusters can be dispatched
 
-This page is generated: `make compatibility` writes it, and a test compares it with what is seen. Every sample below was given to a
-real KubeRay {versions.KUBERAY} in a manager cluster; the worker pods that it made were rewritten for a worker cluster (`PodIP`), and
+This page is generated: `make compatibility` writes it, and a test compares it with what is seen. Every sample \
+below was given to a
+real KubeRay {versions.KUBERAY} in a manager cluster; the worker pods that it made were rewritten for a worker cluster \
+(`PodIP`), and
 that cluster's API server (Kubernetes {versions.KUBERNETES}) was asked whether it takes them, in a dry run. Nothing ran.
 
 | Outcome | What it means |
 |---|---|
-| {judge.DISPATCHED} | The worker cluster takes the rewritten workers. Whether it has the image, the device or the driver that they ask for is not asked. |
+| {judge.DISPATCHED} | The worker cluster takes the rewritten workers. Whether it has the image, the device or \
+the driver that they ask for is not asked. |
 | {judge.REFUSED} | The admission check says so before any quota is held. |
 | {judge.STUCK} | Not refused, although a worker would wait in the worker cluster for what is not there. |
-| {judge.BROKEN} | The worker cluster refuses the pod, or the pod still speaks of the manager: a fault, please report it. |
+| {judge.BROKEN} | The worker cluster refuses the pod, or the pod still speaks of the manager: a fault, \
+please report it. |
 | {judge.NOTHING} | There is no worker pod to dispatch, or KubeRay makes none. |
 
-*Queue* says whether Kueue {versions.KUEUE} takes the sample as it is when it is given a queue name; the numbers lead to what it says.
-A sample that Kueue refuses is judged by the workers that it would have. A RayService is judged by those of its RayClusters, which are
+*Queue* says whether Kueue {versions.KUEUE} takes the sample as it is when it is given a queue name; the numbers \
+lead to what it says.
+A sample that Kueue refuses is judged by the workers that it would have. A RayService is judged by those of its \
+RayClusters, which are
 dispatched where Kueue and KubeRay are set as [serving.md](serving.md) says.
 
 """
 _KUBERAY: Final = f"https://github.com/ray-project/kuberay/tree/{versions.KUBERAY}/ray-operator"
 # The API server's words for it come in any order, and do not say what to do.
 _NULL: Final = 'rayStartParams in body must be of type object: "null"'
-_SAID_OF_NULL: Final = "a group has no rayStartParams: the webhook makes null of it, which the API server refuses; write rayStartParams: {}"
+_SAID_OF_NULL: Final = (
+    "a group has no rayStartParams: the webhook makes null of it, which the API server refuses; "
+    "write rayStartParams: {}"
+)
 _NAMED: Final = re.compile(r'^\S+\.ray\.io "\S+" is invalid: ')
 
 

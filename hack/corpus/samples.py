@@ -1,4 +1,4 @@
-"""Which samples are there? Those of KubeRay's module, as it is pinned for the lab, its test manifests, and ours. It only reads."""
+"""Lists the samples: those of KubeRay's module as the lab pins it, its test manifests, and ours. It only reads."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ Raw = dict[str, Any]
 OURS = "tests/corpus"
 # Where KubeRay's module keeps what a user may copy, and what its own tests apply.
 _KUBERAY = {"kuberay: config/samples": "config/samples", "kuberay: test": "test"}
-# What the API server asks for before it takes a pod that names one of them; everything else a pod can wait for.
+# Kinds that the API server requires before it takes a pod that names one; a pod can wait for all others.
 _NEEDED = ("PriorityClass", "RuntimeClass")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One object of KubeRay's, as it stands in its file, with the objects beside it that its pods cannot be made without."""
+    """One object of KubeRay's as it stands in its file, with the objects that its pods need to be made."""
 
     source: str
     name: str

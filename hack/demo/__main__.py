@@ -1,7 +1,7 @@
-"""`python -m hack.demo`: from nothing to one RayJob over two worker clusters, and back to empty clusters. The lab stays up.
+"""`python -m hack.demo`: from nothing to one RayJob over two worker clusters, and back to empty clusters.
 
-Status 0 means that all of it was seen: job SUCCEEDED, result good, workers in two clusters, nothing left. It hides no failure: the
-job of a failed demo stays for looking at, and the next demo removes it.
+The lab stays up. Status 0 means that all of it was seen: job SUCCEEDED, result good, workers in two clusters, nothing
+left. It hides no failure: the job of a failed demo stays for inspection, and the next demo removes it.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def _lab_up() -> None:
 
 
 def run_job(fleet: Clusters) -> list[str]:
-    """Run the job and show it; what was wrong, in sentences. It asks for two worker clusters, of whatever make."""
+    """Run the job and show it; returns what was wrong, in sentences. It needs any two worker clusters."""
     if job.find(fleet.manager):
         with step("remove the job of an earlier demo"):
             job.remove(fleet)

@@ -1,7 +1,7 @@
-"""What did the demo show, and when? A recording of it, in the form that asciinema plays: asciicast, version 2.
+"""Records the demo in asciinema's format, asciicast version 2.
 
-What is recorded is shown as it is to a file, line by line, with nothing drawn over. It is written once the demo has worked, and never
-of one that failed.
+The recording is the output as it goes to a file, line by line, with nothing drawn over. It is written only after the
+demo has worked.
 """
 
 import io
@@ -32,7 +32,7 @@ class Recorder(io.TextIOBase):
         self._shown.flush()
 
     def isatty(self) -> bool:
-        """Whoever asks draws over what was there, and a picture of it has no time."""
+        """A terminal: output is redrawn there, and a recording of it would lack times."""
         return False
 
     def text(self, title: str) -> str:

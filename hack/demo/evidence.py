@@ -1,6 +1,6 @@
-"""Why did the demo fail? Gathers what somebody would look at first, and names the commands for the rest.
+"""Gathers what a person would look at first after a failed demo, and names the commands for the rest.
 
-It changes nothing, and says what it could not read instead of failing over it.
+It changes nothing, and reports what it could not read instead of failing.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,7 @@
-"""What is the demo's job, how does it get in, and what is left when it has gone?
+"""The demo's job: submitted, and everything that is left of it afterwards.
 
-It is the sample that users start with, unedited. It touches no other job; what a gang left behind is told by the uid of its Workload.
+It is the sample that users start with, unedited. It touches no other job. What a gang left behind is found by the uid
+of its Workload.
 """
 
 from collections.abc import Iterable
@@ -79,7 +80,7 @@ def _count(cluster: Cluster, uids: set[str], *, manager: bool) -> dict[str, int]
 
 
 def _mine(found: Raw, uids: Iterable[str]) -> bool:
-    """Remote objects carry the Workload's uid; the others are told by the names and labels that KubeRay and Kueue give."""
+    """Remote objects carry the Workload's uid; the others are found by KubeRay's and Kueue's names and labels."""
     labels = found["metadata"].get("labels") or {}
     ray_cluster, _, _ = labels.get(names.RAY_GCS_CLUSTER_LABEL, "").rpartition(
         "-"

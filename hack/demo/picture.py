@@ -1,7 +1,7 @@
-"""`python -m hack.demo.picture CAST SVG`: a recording of the demo as one picture that a page has room for.
+"""`python -m hack.demo.picture CAST SVG`: a recording of the demo as one picture that fits a page.
 
-It draws what stands in the recording and nothing else. Until the job ends, that is of each cluster the first and the last line between
-two lines of the job. What moves the cursor cannot be drawn so, and is refused.
+It draws what the recording holds and nothing else. Until the job ends that is, of each cluster, the first and the last
+line between two lines of the job. Output that moves the cursor is rejected.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from hack.lab.base.progress import LabError
 
 _FONT = re.compile(
     r"@font-face \{\{.*?\}\}\n?", re.DOTALL
-)  # which would be loaded from elsewhere; every system has one
+)  # a web font would be loaded from elsewhere; every system has this one
 _OF_CLUSTER = re.compile(r" *[0-9.]+ s  (?!RayJob|Placement)(\S+) ")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -45,7 +45,7 @@ def svg(recording: str) -> str:
 
 
 def _shortened(said: str) -> str:
-    """Without what clusters went through between their first and their last line before the next one that is of none."""
+    """Drop each cluster's lines between its first and its last before the next line that belongs to no cluster."""
     kept: list[str] = []
     before, ended, after = said.partition("\nThe job has ended")
     for of_cluster, lines in groupby(before.split("\n"), lambda line: bool(_cluster(line))):

@@ -1,6 +1,6 @@
-"""Did the demo show what it promises? Judges the job's end, its result, and where its Ray nodes really ran.
+"""Judges the demo: the job's end, its result, and where its Ray nodes ran.
 
-Ray's own account of the nodes is checked against the pods that were seen in each cluster. It looks at nothing itself.
+Ray's own account of the nodes is compared with the pods of each cluster. It reads no cluster itself.
 """
 
 import json
@@ -30,7 +30,7 @@ class Node:
 
 
 def own_output(log: str) -> str:
-    """What the job itself printed, without what Ray's submitter says around it and the line for programs."""
+    """The job's own output, without the messages of Ray's submitter and the line for programs."""
     return "\n".join(line for line in _COLORS.sub("", log).splitlines() if not _CHATTER.search(line))
 
 
@@ -56,7 +56,7 @@ def table(rows: list[Node]) -> str:
 
 
 def faults(seen: Seen, found: dict[str, Any], rows: list[Node], workers: set[str]) -> list[str]:
-    """What is not as promised, one sentence each. `workers` are the names of the worker clusters."""
+    """The broken promises, one sentence each. `workers` are the names of the worker clusters."""
     status = seen.job.get("status", {})
     wrong = []
     if status.get("jobStatus") != "SUCCEEDED":

@@ -1,6 +1,6 @@
-"""What is the job doing right now? Looks twice a second until it has ended, and shows what changed.
+"""Watches the job twice a second until it has ended, and shows what changed.
 
-On a terminal one block is drawn over and over; elsewhere every change is a line. It judges nothing.
+On a terminal one block is redrawn; elsewhere every change is a line. It judges nothing.
 """
 
 import shutil
@@ -24,7 +24,7 @@ _ENDED = ("Complete", "Failed")
 
 @dataclass
 class Seen:
-    """What was seen of the job while it ran; afterwards most of it is gone."""
+    """A record of the running job; most of its objects are deleted afterwards."""
 
     job: Raw = field(default_factory=dict)
     placements: list[Raw] = field(default_factory=list)

@@ -1,7 +1,8 @@
-"""`python -m hack.kind demo|down`: three clusters of kind with Kueue, KubeRay and Rayspan, and the demo's job on them; or nothing of them.
+"""`python -m hack.kind demo|down`: three kind clusters with Kueue, KubeRay and Rayspan, and the demo's job; or delete
+them.
 
-It needs Linux, Docker, kind and kubectl, and is not tested: there is no Docker where it is developed. Doing `demo` again goes on from
-where it stopped. It ends with the command that runs the tests on these clusters.
+It needs Linux, Docker, kind and kubectl, and is not tested: there is no Docker where it is developed. A second `demo`
+resumes where the first stopped. It ends with the command that runs the tests on these clusters.
 """
 
 import argparse
@@ -36,7 +37,11 @@ def _demo(image: str) -> int:
         if cluster.kind not in there:
             with step(f"kind: cluster {cluster.kind}"):
                 text = clusters.configuration(cluster, image)
-                run(["kind", "create", "cluster", "--config=-", "--wait=180s", "--kubeconfig", _FILES / "kind"], input=text, timeout=_PATIENCE)  # fmt: skip
+                run(
+                    ["kind", "create", "cluster", "--config=-", "--wait=180s", "--kubeconfig", _FILES / "kind"],
+                    input=text,
+                    timeout=_PATIENCE,
+                )
     addresses = {cluster.name: _address(cluster) for cluster in CLUSTERS}
     for cluster in CLUSTERS:
         _kubeconfig(cluster).write_text(_login(cluster, addresses[cluster.name]))
@@ -67,7 +72,10 @@ def _down() -> int:
 def _check() -> None:
     missing = [program for program in ("docker", "kind", "kubectl") if not shutil.which(program)]
     if missing or sys.platform != "linux":
-        raise LabError(f"It needs Linux with docker, kind and kubectl; here is {sys.platform}, without {', '.join(missing) or 'nothing'}. `make demo` needs none of them.")  # fmt: skip
+        raise LabError(
+            f"It needs Linux with docker, kind and kubectl; here is {sys.platform}, "
+            f"without {', '.join(missing) or 'nothing'}. `make demo` needs none of them."
+        )
 
 
 def _kubeconfig(cluster: Cluster) -> Path:
@@ -92,7 +100,7 @@ def _login(cluster: Cluster, address: str) -> str:
 def _addons(cluster: Cluster) -> None:
     kubectl = ["kubectl", f"--kubeconfig={_kubeconfig(cluster)}"]
     apply = [*kubectl, "apply", "--server-side", "--force-conflicts"]
-    if cluster.name == MANAGER:  # first, for Kueue's webhooks refuse other people's pods until it runs
+    if cluster.name == MANAGER:  # first, since Kueue's webhooks reject other pods until it runs
         run([*apply, "-k", _KUBERAY], timeout=_PATIENCE)
     run([*apply, "-f", _KUEUE], timeout=_PATIENCE)
     for namespace, deployment in _READY.items():

@@ -1,6 +1,6 @@
-"""Which clusters does kind make, and by which routes do their pods reach each other? Arithmetic, and kind's configuration as text.
+"""kind's configuration as text, and the routes by which pods of the clusters reach each other.
 
-Each has one node, so all its pods are behind that node's address in Docker's network. It starts nothing.
+Each cluster has one node, so all its pods are behind that node's address in Docker's network. It starts nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ PODS = "10.64.0.0/14"
 """Pods of all clusters. What goes there keeps its sender's address: workers and heads know each other by it."""
 
 NODE_IMAGE = f"kindest/node:{versions.KUBERNETES}"
-PREFIX = "rayspan-"  # of a cluster's name, so that kind's list shows whose it is
+PREFIX = "rayspan-"  # of a cluster's name, so that kind's list shows that it is ours
 MANAGER = "mgr"
 
 
@@ -50,7 +50,7 @@ CLUSTERS = tuple(Cluster(name, index) for index, name in enumerate((MANAGER, "ea
 
 
 def configuration(cluster: Cluster, image: str) -> str:
-    """What `kind create cluster --config` reads; `image` is the node's."""
+    """The configuration for `kind create cluster --config`; `image` is the node's."""
     return yaml.safe_dump(
         {
             "kind": "Cluster",
@@ -73,7 +73,8 @@ def routes(addresses: Mapping[str, str]) -> Iterator[Command]:
 
 
 def login(text: str, cluster: Cluster, address: str) -> str:
-    """kind's kubeconfig for who is in Docker's network, by the node's address: that serves this machine and pods alike."""
+    """kind's kubeconfig for clients in Docker's network, by the node's address: it serves this machine and pods
+    alike."""
     return text.replace(f"https://{cluster.node}:6443", f"https://{address}:6443")
 
 

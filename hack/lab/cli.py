@@ -1,6 +1,6 @@
-"""Which commands does the lab have? Each is a few lines that call the module which does the work.
+"""The lab's commands: each is a few lines that call the module which does the work.
 
-A failure ends in one sentence on standard error and status 1; a wrong use in argparse's status 2.
+A failure ends in one sentence on standard error and status 1; a usage error in argparse's status 2.
 """
 
 import argparse
@@ -47,7 +47,8 @@ def _lifecycle(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     up.add_argument("--workers", type=_workers, default=2, metavar="N", help="worker clusters beside mgr (default 2)")
     up.add_argument("--fake-nodes", type=_count, default=0, metavar="N", help="kwok nodes per cluster (default 0)")
     up.add_argument("--network", choices=("flat", "isolated"), default="flat",
-                    help="isolated: pods reach no other cluster's pods, only its API server (default flat)")  # fmt: skip
+                    help="isolated: pods reach no other cluster's pods, only its API server "
+                         "(default flat)")  # fmt: skip
     for component, purpose in choice.HELP.items():
         up.add_argument(f"--{component}", action="append", default=[], metavar="[CLUSTER=]VERSION", help=purpose)
     _add(commands, "down", _down, "end everything and leave nothing behind")

@@ -1,7 +1,7 @@
-"""What can break between the clusters, and how does it heal? Real cuts: rules in the cluster's own namespace, or its cable.
+"""Breaks the connections between clusters and heals them: by rules in a cluster's own namespace, or its cable.
 
-Packets of the root namespace always pass (except with a pulled cable), so that a test can look at what it has cut off. Rules see every
-packet, also those of connections that are open already, in forward as well as input and output: controllers are pods.
+Packets of the root namespace always pass, except with a pulled cable, so that a test can read a cluster that it has cut
+off. Rules see every packet, also of open connections, in forward as well as input and output: controllers are pods.
 There is no delay here: not every kernel has netem.
 """
 

@@ -1,4 +1,4 @@
-"""What did the lab's processes say? It finds logs and shows their ends; it follows nothing (`tail -f` does, on the same files)."""
+"""Finds the logs of the lab's processes and shows their ends. It follows nothing; `tail -f` on these files does."""
 
 from collections import deque
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""How does the lab come up: at first, again, after an interruption, after a hard stop?
+"""Brings the lab up: the first time, again, after an interruption, or after a hard stop.
 
-Every step makes only what is missing, so all four are one path. A cluster whose anchor is gone has lost its mounts and with them
-its node, so it is wiped and made afresh; one that only lost a process gets that process back.
+Every step makes only what is missing, so all four are one path. A cluster whose anchor is gone has lost its mounts and
+with them its node, so it is wiped and made again. One that only lost a process gets that process back.
 """
 
 import functools
@@ -37,7 +37,8 @@ _OURS = "rayspan"
 
 
 def up(lab: Lab) -> None:
-    """Bring up this lab. One with other clusters on this machine is taken down first; fake nodes are only ever added."""
+    """Bring up this lab. One with other clusters on this machine is taken down first; fake nodes are
+    only ever added."""
     prerequisites.check()
     lab = _with_nodes_that_stand(lab)
     _make_room(lab)
@@ -52,14 +53,15 @@ def up(lab: Lab) -> None:
 
 
 def _with_nodes_that_stand(lab: Lab) -> Lab:
-    """A lab that differs in its fake nodes alone is the same lab: more are added to it, and none taken from who uses them."""
+    """Reuse a lab that differs only in its fake nodes: more are added, and none are removed, since they may be in
+    use."""
     old = definition.find()
     most = replace(lab, fake_nodes=max(lab.fake_nodes, old.fake_nodes)) if old else lab
     return most if old and replace(old, fake_nodes=most.fake_nodes) == most else lab
 
 
 def _make_room(lab: Lab) -> None:
-    """A lab that is defined differently, or that nobody wrote down, goes first: there is never half of each."""
+    """A lab with another or an unknown definition is taken down first: labs are never mixed."""
     old = definition.find()
     if old is not None and replace(old, fake_nodes=lab.fake_nodes) != lab:
         teardown.take_over(old)
@@ -74,9 +76,11 @@ def _wipe_broken(lab: Lab) -> None:
 
 
 def _made(lab: Lab) -> dict[str, Path]:
-    """Build what is missing, and return the images' archives. Compiling takes every core; the large images mostly the network.
+    """Build what is missing, and return the images' archives. Compiling takes every core; large images mostly the
+    network.
 
-    All of today's tools, also those that only fake nodes need: beside the others they take seconds, by themselves a minute or two.
+    It builds all of today's tools, also those that only fake nodes need: they take seconds beside the others, and a
+    minute or two alone.
     """
     large: dict[str, Path] = {}
     wanted = [tool.key for tool in catalog.ALL] + _asked_for(lab)
@@ -86,7 +90,7 @@ def _made(lab: Lab) -> dict[str, Path]:
 
 
 def _asked_for(lab: Lab) -> list[str]:
-    """What the clusters run in other versions than today's."""
+    """The versions that clusters run other than today's."""
     each = [versions.called(*one) for cluster in lab.clusters for one in cluster.runs._asdict().items()]
     return sorted({name for name in each if "@" in name})
 
@@ -98,7 +102,10 @@ def _first(cluster: Cluster) -> list[str]:
 
 
 def _large() -> dict[str, Path]:
-    """The images in which no program of Go is. Ours may be missing while somebody works on it: a lab without it is useful, too."""
+    """The images without a Go program.
+
+    Ours may be missing while it is being changed: a lab without it is useful, too.
+    """
     found = {_LAST: images.archive_for(_LAST)}
     try:
         return {**found, _OURS: images.archive_for(_OURS)}

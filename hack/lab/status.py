@@ -1,4 +1,4 @@
-"""How is each cluster? One line, asked afresh; it repairs nothing."""
+"""Prints one line about each cluster, read afresh. It repairs nothing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +46,7 @@ def text(rows: Sequence[Row]) -> str:
 
 def _row(cluster: Cluster) -> Row:
     up = _said(lambda: _word(_control_plane(cluster)), "no")
-    ask = _said if up == "yes" else _unasked  # each question to a server that is silent would take its whole timeout
+    ask = _said if up == "yes" else _unasked  # each request to an unreachable server would take its whole timeout
     return Row(
         cluster=cluster.name,
         api=up,

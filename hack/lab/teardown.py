@@ -1,6 +1,6 @@
-"""How does the lab go away, all of it, however it was left?
+"""Takes the lab down completely, whatever state it is in.
 
-It ends what lives in the lab's cgroups and nothing else, and afterwards asserts that nothing is left. What stays on disk are the
+It ends what lives in the lab's cgroups and nothing else, and then asserts that nothing is left. On disk remain the
 clusters' certificates and unpacked images, which make the next `up` fast; `rm -rf` of the state directory is then safe.
 """
 

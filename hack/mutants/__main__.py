@@ -1,7 +1,8 @@
-"""`python -m hack.mutants`: is each break of the product caught by the test that it names? Exit code 1 if one is not.
+"""`python -m hack.mutants`: checks that each break of the product turns its tests red. Exit code 1 if one does not.
 
-Each patch of hack/mutants/patches breaks a promise of the README in a copy of the checkout, and the tests that it names must go
-red there, which are green without it. Those of tier unit need nothing; those of tier lab need the lab with fake nodes.
+Each patch of hack/mutants/patches breaks a promise of the README in a copy of the checkout. The tests that it names
+must be red there, and green without it. Those of tier unit need nothing; those of tier lab need the lab with fake
+nodes.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def _drawn(asked: argparse.Namespace, argv: Sequence[str] | None = None) -> list
 def _tried(found: Sequence[Patch]) -> int:
     without = [patch for patch in found if patch.tier == "unit"]
     with_lab = [patch for patch in found if patch.tier == "lab"]
-    words = _on_lab() if with_lab else []  # whoever has no lab hears it before all else
+    words = _on_lab() if with_lab else []  # a missing lab is reported before all else
     with trial.copied() as base:
         verdicts = _tier(without, base, [], os.cpu_count() or 1) + _tier(with_lab, base, words, 1)
     print(report(verdicts), flush=True)
@@ -49,14 +50,18 @@ def _tried(found: Sequence[Patch]) -> int:
 
 
 def _on_lab() -> list[str]:
-    """What pytest is told, once the checkout is installed as it is: the broken controller is a process of the tests, and no pod
-    ever runs it."""
+    """pytest's options, once the checkout is installed as it is.
+
+    The broken controller is a process of the tests, and no pod ever runs it.
+    """
     install.on_lab()
     return ["--installed"]
 
 
 def _tier(found: Sequence[Patch], base: Path, words: Sequence[str], at_once: int) -> list[Verdict]:
-    """All tests of some patches without any, once, and then with each of them; raises LabError if they are not green without."""
+    """Run all tests of some patches unpatched, once, then with each patch; raises LabError if they are not green
+    unpatched.
+    """
     if not found:
         return []
     with step(f"{len(found)} mutants: their tests without them"):

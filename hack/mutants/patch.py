@@ -1,6 +1,6 @@
-"""What does a patch say of itself, and does it still fit? A header of four fields, and a diff for `git apply`.
+"""Reads a patch: a header of four fields, and a diff for `git apply`; and checks that it still fits.
 
-It reads patches and applies them to a tree that it is given. It runs no test.
+It applies patches to a tree that it is given. It runs no test.
 """
 
 import re
@@ -23,9 +23,9 @@ class Patch:
 
     name: str
     file: Path
-    promise: str  # which one is broken: a word or two, and behind a colon what it says
-    broken: str  # what was done
-    tests: tuple[str, ...]  # of which one must go red, as pytest names them
+    promise: str  # the broken promise: a word or two, and after a colon what it says
+    broken: str  # what the patch changes
+    tests: tuple[str, ...]  # of which one must be red, as pytest names them
     tier: str  # what these tests need: nothing (unit), or the lab
 
     @property
@@ -41,12 +41,12 @@ def read(file: Path) -> Patch:
     fields = [(one[1], one[2].strip()) for one in found if one]
     once = {key: text for key, text in fields if key != "Test"}
     tests = tuple(text for key, text in fields if key == "Test")
-    # Every line is a field, and every field but Test is there once.
+    # Every line is a field, and every field but Test occurs once.
     whole = None not in found and len(once) == 3 and len(fields) == len(once) + len(tests)
     if not (whole and tests and diff and ":" in once["Promise"] and once["Tier"] in TIERS):
         raise LabError(
-            f"{file.name} needs one line each of Promise (`word: what it says`), Broken and Tier ({' or '.join(TIERS)}), one or "
-            "more of Test, and a diff of git."
+            f"{file.name} needs one line each of Promise (`word: what it says`), Broken and Tier "
+            f"({' or '.join(TIERS)}), one or more of Test, and a diff of git."
         )
     return Patch(file.stem, file, once["Promise"], once["Broken"], tests, once["Tier"])
 
@@ -57,7 +57,9 @@ def every(folder: Path = PATCHES) -> list[Patch]:
 
 
 def chosen(patches: Sequence[Patch], names: Sequence[str], tier: str) -> list[Patch]:
-    """The patches of these names, all if none is named, as far as they are of the tier; raises LabError for a name that is none."""
+    """The patches of these names, all if none is named, as far as they are of the tier; raises LabError for an unknown
+    name.
+    """
     known = {patch.name for patch in patches}
     if odd := sorted(set(names) - known):
         raise LabError(f"There is no patch {', '.join(odd)}; there are {', '.join(sorted(known))}.")
@@ -75,7 +77,7 @@ def apply(patch: Patch, tree: Path) -> None:
 
 
 def _apply(patch: Patch, tree: Path, *words: str) -> None:
-    # In a folder of a repository `git apply` passes over what is outside of that folder, and calls it success.
+    # In a folder of a repository `git apply` skips what is outside of that folder, and reports success.
     alone = {"GIT_CEILING_DIRECTORIES": str(tree.resolve().parent)}
     try:
         commands.run(["git", "apply", *words, patch.file.resolve()], cwd=tree, env=alone)

@@ -1,7 +1,7 @@
-"""Do tests go red in a broken copy of the checkout, and by a failure that says so?
+"""Runs tests in a broken copy of the checkout, and judges whether a failure names the break.
 
-Each break has a copy of its own, which goes afterwards. An import that fails, a test that is not found and a fixture that breaks
-are no catch: of these the tests would say the same whatever is broken.
+Each break has a copy of its own, which is deleted afterwards. A failing import, a test that is not found and a broken
+fixture are no catch: those would happen whatever is broken.
 """
 
 import os
@@ -24,11 +24,11 @@ from hack.mutants import patch as patches
 from hack.mutants.patch import Patch
 
 CAUGHT, SURVIVED, UNSURE = "caught", "SURVIVED", "NO VERDICT"
-_RED, _GREEN = 1, 0  # of pytest's exit codes; all others say that it could not run
-# Longer than pytest's own timeout for one test with its fixtures, which says more.
+_RED, _GREEN = 1, 0  # of pytest's exit codes; all others mean that it could not run
+# Longer than pytest's own timeout for one test with its fixtures, which is more specific.
 _PATIENCE = 1_800.0
 _CLEARED = 60.0  # seconds for pytest to clear a stage and to bring the deployed controller back
-# What an assertion that does not hold, a wait that is over and an exception that does not come look like in a report.
+# How a failed assertion, an expired wait and a missing exception look in a report.
 _SAYS_SO = re.compile(
     r"assert |AssertionError|(hack\.lab\.base\.progress\.)?LabError: After \d+ s still not: |Failed: DID NOT RAISE"
 )
@@ -37,7 +37,7 @@ _WHERE = "import adapter, hack; print(adapter.__file__, hack.__file__)"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What pytest said: its exit code, how each test failed, and how each could not be tried."""
+    """pytest's result: its exit code, how each test failed, and why some could not run."""
 
     code: int
     failures: tuple[str, ...]
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one break."""
+    """The result of one break."""
 
     patch: Patch
     word: str  # CAUGHT, SURVIVED or UNSURE
@@ -71,12 +71,13 @@ def copied() -> Iterator[Path]:
 
 def _listed() -> list[str]:
     asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    listed = commands.run(["git", "-c", f"safe.directory={REPO}", *asked], cwd=REPO)  # whoever owns the files
+    listed = commands.run(["git", "-c", f"safe.directory={REPO}", *asked], cwd=REPO)  # for files of any owner
     return [name for name in listed.split("\0") if name]
 
 
 def _imports_its_own(tree: Path) -> None:
-    """Raise LabError unless a Python that is started in the tree imports what lies there: else every break would survive."""
+    """Raise LabError unless a Python started in the tree imports the tree's own code: else every break
+    would survive."""
     found = commands.run([sys.executable, "-c", _WHERE], cwd=tree, env=_environment(tree)).split()
     if not all(Path(file).resolve().is_relative_to(tree) for file in found):
         raise LabError(f"A Python in {tree} imports {' and '.join(found)}; uninstall what shadows the checkout.")
@@ -93,7 +94,8 @@ def run(tree: Path, tests: Iterable[str], words: Sequence[str] = ()) -> Outcome:
     argv = [sys.executable, "-m", "pytest", "--quiet", "--exitfirst", f"--junitxml={report}", *words, *ids]
     began = time.monotonic()
     with subprocess.Popen(
-        argv, cwd=tree, env=_environment(tree), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        argv, cwd=tree, env=_environment(tree), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True, errors="replace",
     ) as process:  # fmt: skip
         try:
@@ -101,7 +103,7 @@ def run(tree: Path, tests: Iterable[str], words: Sequence[str] = ()) -> Outcome:
         except subprocess.TimeoutExpired:
             process.kill()
             return Outcome(-1, (), (f"no end within {_PATIENCE:.0f} s",), time.monotonic() - began, "")
-        except KeyboardInterrupt:  # it reached pytest too, which gives back what it has taken of the clusters
+        except KeyboardInterrupt:  # it reached pytest too, which restores the clusters
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_CLEARED)
             process.kill()
@@ -118,7 +120,7 @@ def _read(report: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def attempt(patch: Patch, base: Path, words: Sequence[str] = ()) -> Verdict:
-    """Break a copy of a tree, run the tests that the patch names there, and judge; raises LabError when it does not fit."""
+    """Break a copy of a tree, run the patch's tests there, and judge; raises LabError when the patch does not fit."""
     tree = base.with_name(patch.name)
     shutil.copytree(base, tree, ignore=shutil.ignore_patterns("mutant.xml"))
     try:

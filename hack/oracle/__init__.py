@@ -1,1 +1,1 @@
-"""Does our quota arithmetic say what Kueue does? Random trees and loads, put to a real Kueue."""
+"""Compares our quota arithmetic with Kueue's: random trees and loads, put to a real Kueue."""

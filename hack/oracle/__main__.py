@@ -1,8 +1,8 @@
-"""`python -m hack.oracle`: is our quota arithmetic Kueue's? Random trees in a real cluster; exit code 1 if it is not.
+"""`python -m hack.oracle`: compares our quota arithmetic with Kueue's on random trees; exit code 1 if they differ.
 
-The last line says how many trees and questions were tried, how many answers of Kueue differed from ours, and the command that
-draws the same trees again. Each answer that differs is printed with all that is needed to see it again: the objects, what was
-admitted before, and what was asked.
+The last line says how many trees and questions were tried, how many answers of Kueue differed from ours, and the
+command that draws these trees again. Each different answer is printed with all that is needed to reproduce it: the
+objects, what was admitted before, and what was asked.
 """
 
 import argparse

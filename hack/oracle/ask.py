@@ -1,7 +1,7 @@
-"""How are trees made in a cluster, Workloads asked for, and all of it removed? What a tree means to an API server.
+"""Makes trees in a cluster, submits Workloads to them, and removes all of it.
 
-Names are fixed, so that a disagreement is found again; two runs on one cluster at the same time would take each other's
-objects away.
+Names are fixed, so that a disagreement can be found again. Two runs on one cluster at one time would delete each
+other's objects.
 """
 
 import asyncio

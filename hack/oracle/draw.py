@@ -1,6 +1,6 @@
-"""Which random tree, and which questions about it, does a seed stand for? The same seed draws the same, always. Pure.
+"""Draws a random tree, and the questions about it, from a seed. A seed always draws the same. Pure.
 
-A tree is some ClusterQueues with LocalQueues, and the Cohorts above them. Between two questions somebody may change a queue.
+A tree is some ClusterQueues with LocalQueues, and the Cohorts above them. Between two questions a queue may be changed.
 """
 
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ __all__ = ["NAMESPACES", "ROUNDS", "Question", "Tree", "active", "changed", "fla
 
 Raw = dict[str, Any]
 
-ROUNDS: Final = 3  # questions about a tree: the load of the later ones is what the earlier ones were given
+ROUNDS: Final = 3  # questions about a tree: the load of a later one is what the earlier ones were admitted with
 
 
 @dataclass(frozen=True)
 class Question:
-    """Who asks in which queue for pods of these specs, one podset each.
+    """A question: a queue, and pods of these specs, one podset each.
 
-    `shares` say how much of what fits is then really taken, podset by podset: 1 is all. `change` is a ClusterQueue that
+    `shares` say how much of what fits is then taken, podset by podset: 1 is all. `change` is a ClusterQueue that
     replaces the one of its name before the question is asked.
     """
 
@@ -95,20 +95,21 @@ def active(of: Tree) -> list[Raw]:
 
 
 def _cohorts(dice: Random, layout: Layout, named: list[str]) -> list[Raw]:
-    """Those of the cohorts that are objects; one that has no parent and no quota need not be.
+    """Those cohorts that are objects; one that has no parent and no quota need not be.
 
-    They never form a cycle, although our arithmetic knows what that means: a Workload that leaves a ClusterQueue under one keeps
-    Kueue 0.19.2 busy for ever, with its cache locked (pkg/cache/scheduler reportActiveWorkloads walks PathSelfToRoot).
+    They never form a cycle, although our arithmetic handles one. A Workload that leaves a ClusterQueue below a cycle
+    keeps Kueue 0.19.2 busy for ever, with its cache locked (pkg/cache/scheduler reportActiveWorkloads walks
+    PathSelfToRoot).
     """
     made = [drawqueue.cohort(dice, layout, each, named[:number]) for number, each in enumerate(named)]
     return [one for one in made if dice.random() < 0.8 or "parentName" in one["spec"]]
 
 
 def _change(dice: Random, layout: Layout, queues: list[str], cohorts: list[str]) -> Raw:
-    """Other quotas, another order of flavors or another cohort for a queue: with its load it may then have more than it is given.
+    """Other quotas, another order of flavors or another cohort for a queue: its load may then exceed its quota.
 
-    It is never drained, as that would evict the load, and loses no flavor: Kueue goes on counting what is in use there, but no longer
-    shows it in status (cache.Usage), so that nobody can know of it who does not read all Workloads.
+    The queue is never drained, as that would evict the load, and it loses no flavor. Kueue would go on counting what is
+    in use there but no longer show it in status (cache.Usage), so only a reader of all Workloads could know it.
     """
     change = drawqueue.cluster_queue(dice, layout, dice.choice(queues), cohorts, whole=True)
     if change["spec"]["stopPolicy"] == "HoldAndDrain":

@@ -1,7 +1,7 @@
-"""Which flavors are there, and what does a pod ask of them? A fixed catalogue, and pod specs drawn at random. Pure.
+"""The flavors of all trees, a fixed catalogue, and pod specs drawn at random. Pure.
 
-The catalogue is fixed because flavors are shared by all trees: quota is counted per tree, and a flavor has no state. What the
-objects of a worker cluster do not show is not drawn: topologies, LimitRanges, RuntimeClasses and device claims.
+The catalogue is fixed because all trees share the flavors: quota is counted per tree, and a flavor has no state. What
+the objects of a worker cluster do not show is not drawn: topologies, LimitRanges, RuntimeClasses and device claims.
 """
 
 from collections.abc import Collection
@@ -11,13 +11,15 @@ from typing import Any, Final
 Raw = dict[str, Any]
 
 GPU: Final = "example.com/gpu"
-# What a flavor may do to a pod: nothing, ask for labels, turn it away by a hard taint of either kind, by one that it
-# tolerates itself, by one that compares as a number, or only wish it away by a soft one.
+# What a flavor may do to a pod: nothing, require labels, exclude it by a hard taint of either kind, by one that it
+# tolerates itself, by one that compares as a number, or only discourage it by a soft one.
 FLAVORS: Final[dict[str, Raw]] = {
     "oracle-plain": {},
-    "oracle-spot": {"nodeLabels": {"tier": "spot"}, "nodeTaints": [{"key": "spot", "value": "yes", "effect": "NoSchedule"}]},
+    "oracle-spot": {"nodeLabels": {"tier": "spot"},
+        "nodeTaints": [{"key": "spot", "value": "yes", "effect": "NoSchedule"}]},
     "oracle-big": {"nodeLabels": {"tier": "big", "cores": "8"}},
-    "oracle-gpu": {"nodeLabels": {"card": "new"}, "nodeTaints": [{"key": "card", "value": "new", "effect": "NoExecute"}]},
+    "oracle-gpu": {"nodeLabels": {"card": "new"},
+        "nodeTaints": [{"key": "card", "value": "new", "effect": "NoExecute"}]},
     "oracle-soft": {"nodeTaints": [{"key": "old", "effect": "PreferNoSchedule"}]},
     "oracle-own": {
         "nodeLabels": {"tier": "own"},
@@ -28,7 +30,8 @@ FLAVORS: Final[dict[str, Raw]] = {
 }  # fmt: skip
 ABSENT: Final = "oracle-absent"  # no such flavor is ever made
 
-# Zero is asked on purpose: Kueue looks for a flavor for it. 100u of cpu is rounded up to a millicore, 1G is no power of two.
+# Zero is drawn on purpose: Kueue looks for a flavor for it. 100u of cpu is rounded up to a millicore, 1G is no power of
+# two.
 _REQUESTS: Final = {
     "cpu": ("0", "100u", "250m", "500m", "1", "1", "1500m", "2"),
     "memory": ("0", "512Mi", "1Gi", "1Gi", "2Gi", "1G", "1.5Gi"),
@@ -38,7 +41,7 @@ _OFTEN: Final = {
     "cpu": 0.9,
     "memory": 0.5,
     GPU: 0.4,
-}  # so that most pods ask for more than one thing, and few for nothing
+}  # so that most pods request several resources, and few none
 _UNCOVERED: Final = 0.01  # for each resource: often enough to be tested, rare enough to waste few questions
 _TOLERATIONS: Final[tuple[Raw, ...]] = (
     {"key": "spot", "value": "yes"},
@@ -48,8 +51,7 @@ _TOLERATIONS: Final[tuple[Raw, ...]] = (
     {"key": "card", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "rank", "operator": "Gt", "value": "4"},
     {"key": "rank", "operator": "Lt", "value": "4"},
-    *({"operator": "Exists"},)
-    * 4,  # where nothing is tolerated there is often no room, and the numbers are not asked for
+    *({"operator": "Exists"},) * 4,  # without tolerations often nothing fits, and the numbers are not tested
 )
 _SELECTORS: Final[tuple[Raw, ...]] = (
     {"tier": "spot"},

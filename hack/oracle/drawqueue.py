@@ -1,6 +1,7 @@
-"""Which ClusterQueues, LocalQueues and Cohorts may be drawn? Their specs, at random, as Kueue's webhooks let them be. Pure.
+"""Draws specs of ClusterQueues, LocalQueues and Cohorts that Kueue's webhooks allow. Pure.
 
-Everything that preemption could change is left out, since the arithmetic does not model it: preemption is Never everywhere.
+Everything that preemption could change is left out, since the arithmetic does not model it: preemption is Never
+everywhere.
 """
 
 from random import Random
@@ -21,7 +22,7 @@ _AMOUNTS: Final = {  # small, so that little fits and borrowing is the rule; fra
     GPU: ("0", "1", "2", "4"),
     "pods": ("0", "2", "3", "5", "9", "20"),
 }
-_UNLIMITED: Final = "16E"  # more than 64 bits hold: Kueue takes it for no limit at all
+_UNLIMITED: Final = "16E"  # more than 64 bits hold: Kueue treats it as no limit
 _SELECTORS: Final[tuple[Raw | None, ...]] = (
     *({},) * 28,  # everything, as most people write it
     {"matchLabels": {"team": "red"}},
@@ -40,7 +41,7 @@ _STOPS: Final = (*("None",) * 34, "Hold", "HoldAndDrain")
 
 
 def layout(dice: Random) -> Layout:
-    """Which resources share a group, and their flavors: the same for the whole tree, so that its queues can borrow."""
+    """The resources that share a group, and their flavors: equal for the whole tree, so that its queues can borrow."""
     resources = dice.sample(tuple(_AMOUNTS), dice.randint(1, len(_AMOUNTS)))
     chosen = dice.sample(tuple(FLAVORS), dice.randint(2, len(FLAVORS)))
     cut = dice.randint(1, len(resources) - 1) if len(resources) > 1 and dice.random() < 0.5 else 0
@@ -104,7 +105,7 @@ def _groups(dice: Random, layout: Layout, *, limited: bool, lends_all: bool = Fa
 def _row(dice: Random, resource: str, limited: bool, lends_all: bool) -> Raw:
     """Quota of one resource; `limited` by what only members of a cohort may have.
 
-    Kueue lets a ClusterQueue lend no more than it has itself, and a Cohort, which lends what its members have, anything.
+    Kueue lets a ClusterQueue lend no more than its own quota, and a Cohort, which lends its members' quota, any amount.
     """
     amounts = (*_AMOUNTS[resource], _UNLIMITED) if dice.random() < 0.05 else _AMOUNTS[resource]
     own = dice.randrange(len(amounts))

@@ -1,9 +1,9 @@
-"""Is what Kueue says to a Workload what we forecast? Pure: answers and forecasts in, sentences about a difference out.
+"""Compares Kueue's answer to a Workload with our forecast. Pure: answers and forecasts in, sentences out.
 
-Whether Kueue, too, says of a refused Workload that even an empty tree could not hold it is read from its sentence: its scheduler says
-"> maximum capacity" of what no tree could hold and "insufficient unused quota" of what it could, flavor by flavor
-(flavorassigner.go, fitsResourceQuota). It can be read for one podset and one resource group only: of several Kueue tells what it came to,
-and where one of them has room, it tries again from the next flavor on and no longer names the others.
+Kueue's sentence also tells whether a rejected Workload would not fit an empty tree. Flavor by flavor, its scheduler
+says "> maximum capacity" of what no tree could hold and "insufficient unused quota" of what it could
+(flavorassigner.go, fitsResourceQuota). That is readable for one podset and one resource group only. For several groups
+Kueue reports the result; where one of them has capacity it retries from the next flavor and no longer names the others.
 """
 
 import re
@@ -18,7 +18,8 @@ from hack.testbed.clusters import condition
 
 Raw = dict[str, Any]
 
-# What Kueue says of a Workload that lost a race within one scheduling cycle; it looks again at once (scheduler.go, processEntry).
+# What Kueue says of a Workload that lost a race within one scheduling cycle; it retries at once (scheduler.go,
+# processEntry).
 _FLEETING: Final = "no longer fits after processing another workload"
 _OVER: Final = re.compile(r"insufficient quota for \S+ in flavor (\S+), previously considered [^>]*> maximum capacity")
 _SHORT: Final = re.compile(r"insufficient unused quota for \S+ in flavor (\S+),")
@@ -27,7 +28,7 @@ _BARRED: Final = re.compile(r"untolerated taint .*? in flavor (\S+?)(?:,|$)|flav
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Kueue made of a Workload."""
+    """Kueue's answer to a Workload."""
 
     reserved: bool
     flavors: Flavors
@@ -55,7 +56,10 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
         return f"Kueue gave {_text(asked)} the flavors {_plain(answer.flavors)}, we expected {_plain(ours.flavors)}"
     forever = says_never(answer.message) if ours.told and not answer.reserved else None
     if forever not in (None, asked[0] > ours.ever):
-        return f"for {_text(asked)} there is {'never' if forever else 'one day'} room ({answer.message}), but ever is {ours.ever}"
+        return (
+            f"for {_text(asked)} there is {'never' if forever else 'one day'} room ({answer.message}), "
+            f"but ever is {ours.ever}"
+        )
     return ""
 
 
@@ -69,8 +73,10 @@ def uncounted(before: Tree, after: Tree, tree: str) -> str:
 
 
 def lasting(ours: Forecast) -> str:
-    """Say what is wrong with `ever` in a tree where nothing is in use; empty if nothing is, or if there is more than one podset."""
-    alone = len(ours.fits or ours.more or ()) == 1  # of two, the first is in use already when the second is looked at
+    """Say what is wrong with `ever` in a tree where nothing is in use; empty if nothing is, or if there are several
+    podsets.
+    """
+    alone = len(ours.fits or ours.more or ()) == 1  # of two, the first is in use already when the second is assigned
     return f"{ours.most} fit in an empty tree, but ever is {ours.ever}" if alone and ours.ever != ours.most else ""
 
 
@@ -92,7 +98,7 @@ def _plain(flavors: Flavors) -> str:
 
 
 def says_never(message: str) -> bool | None:
-    """Whether a sentence of Kueue means "never": no flavor is only short. None where it says nothing of quota or flavors."""
+    """Whether a sentence of Kueue means "never": no flavor is only short. None where it names no quota or flavors."""
     over, short = set(_OVER.findall(message)), set(_SHORT.findall(message))
     barred = {flavor for found in _BARRED.findall(message) for flavor in found if flavor}
     return not short - over - barred if over | short | barred else None

@@ -1,5 +1,7 @@
-"""What does our arithmetic say to a question? Asked by the planner's own way, `Offers` and `charged`: what fits, then the
-flavors of that many. So what is proved against Kueue is what plans use. Pure."""
+"""Forecasts Kueue's answer by our arithmetic, through the planner's own path, `Offers` and `charged`. Pure.
+
+It asks what fits, then the flavors of that many. So what is proved against Kueue is what plans use.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ Raw = dict[str, Any]
 Counts = tuple[int, ...]  # pods of each podset
 Flavors = tuple[Mapping[str, str], ...]  # of each podset: resource -> flavor
 
-_PLENTY: Final = 50  # pods to ask for where no quota counts what they ask
+_PLENTY: Final = 50  # pods to ask for where no quota counts what they request
 
 
 Seen = Candidate  # a worker cluster as its objects show it
@@ -46,7 +48,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a podset is given: `room` is all that there was, `left` the cluster afterwards."""
+    """A podset's assignment: `room` is all that was available, `left` the cluster afterwards."""
 
     room: Offer
     reason: str
@@ -68,7 +70,7 @@ def see(objects: Mapping[str, Iterable[Raw]]) -> Seen:
 
 
 def forecast(seen: Seen, question: Question) -> tuple[Forecast, Seen]:
-    """Say what fits, and what the cluster is once that was given; the last podset is the one that grows until it does not."""
+    """Forecast what fits, and the cluster after that was admitted; the last podset grows until it does not fit."""
     queue, closed = seen.queues.get((question.namespace, question.queue), ("", "there is no such LocalQueue"))
     if closed:
         return Forecast(None, (1,) * len(question.specs), reason=closed), seen
@@ -115,7 +117,7 @@ def _give(seen: Seen, question: Question, spec: Raw, share: float) -> _Given:
 
 
 def _asked(seen: Seen, asked: Request) -> tuple[Offer, str, Mapping[str, str]]:
-    """What there is for a gang of one podset, why it is no more, and in which flavors all of it is."""
+    """The most for a gang of one podset, why it is no more, and its flavors."""
     offers, (group,) = Offers(asked), asked.groups
     line = offers.line(seen)
     return (
@@ -126,7 +128,7 @@ def _asked(seen: Seen, asked: Request) -> tuple[Offer, str, Mapping[str, str]]:
 
 
 def _told(groups: Sequence[clusterqueue.Group], question: Question) -> bool:
-    """Kueue names every flavor where it tries once: for one podset, all of whose resources are in the one group that there is."""
+    """Kueue names every flavor where it tries once: for one podset whose resources are all in the only group."""
     if len(question.specs) > 1 or len(groups) > 1:
         return False
     asked = {resource for resource, need in pod_requests.pod_requests(question.specs[0]).items() if need}
@@ -134,10 +136,11 @@ def _told(groups: Sequence[clusterqueue.Group], question: Question) -> bool:
 
 
 def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> bool:
-    """Whether Workloads of two podsets that do not fit might, were the first one given other flavors than it is.
+    """Whether two podsets that do not fit might, if the first one were given other flavors.
 
-    Where a podset fits and another does not, Kueue tries the Workload again, and gives the first the next flavor of each group
-    (workload.AssignmentClusterQueueState). Our arithmetic takes the first flavor that fits and does not look back.
+    Where one podset fits and the other does not, Kueue retries the Workload and gives the first the next flavor of each
+    group (workload.AssignmentClusterQueueState). Our arithmetic takes the first flavor that fits and does not look
+    back.
     """
     (first, last), (some, others) = question.specs, counts
     for groups in product(*(_each_flavor(group) for group in seen.tree.queues[queue].groups)):

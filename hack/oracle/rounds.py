@@ -1,8 +1,8 @@
-"""Put drawn trees to a real Kueue and collect where it disagrees: the rounds, and what is asked before what.
+"""Puts drawn trees to a real Kueue in rounds and collects where it disagrees.
 
-All trees are asked side by side, each one question at a time, so that no question sees the other's Workloads: first what
-must not be admitted, which is then removed, then what must, which stays and is the load of the next question. A disagreement is told
-with YAML by which a person sees it again.
+All trees are asked in parallel, each one question at a time, so that no question sees the other's Workloads. First come
+those that must not be admitted, which are then removed. Then come those that must, which stay as the load of the next
+question. A disagreement is reported with YAML that reproduces it.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from hack.testbed import bulk
 
 Raw = dict[str, Any]
 
-# Trees side by side: so many that the seconds which Kueue takes to show what it counts are shared by all, so few that a list of
-# all their Workloads is read in a fraction of a second.
+# Trees in parallel: enough to share the seconds that Kueue takes to show its counts, and few enough that a list of all
+# their Workloads is read in a fraction of a second.
 BATCH: Final = 200
-_REFUSAL: Final = 60.0  # seconds in which Kueue must say no to hundreds of Workloads; a few are usual
-_ADMISSION: Final = 40.0  # the same for a yes; it is waited for in full only where Kueue does not agree
+_REFUSAL: Final = 60.0  # seconds in which Kueue must reject hundreds of Workloads; a few are usual
+_ADMISSION: Final = 40.0  # seconds for an admission; waited for in full only where Kueue disagrees
 _COUNTING: Final = 30.0  # until it shows in status what it admitted; it writes a ClusterQueue's status once a second
 
 
@@ -44,7 +44,7 @@ class Disagreement:
 
 @dataclass
 class Outcome:
-    """What was tried, and how it went; `kinds` counts the questions by what was special about them."""
+    """The tried questions and their results; `kinds` counts the questions by their special features."""
 
     trees: int = 0
     questions: int = 0
@@ -57,7 +57,7 @@ class Game:
 
     def __init__(self, client: Client, trees: Sequence[Tree], outcome: Outcome) -> None:
         self._client, self._outcome = client, outcome
-        self._left = list(trees)  # a tree that disagreed once is asked no more: its load is not what we believe
+        self._left = list(trees)  # a tree that disagreed once is not asked again: its load is not what we believe
         self._loads: dict[str, list[Raw]] = {tree.name: [] for tree in trees}
 
     async def round(self, number: int) -> None:
@@ -97,7 +97,7 @@ class Game:
         made = {name: ask.workload(name, tree.questions[number], counts) for name, (tree, _, counts) in named.items()}
 
         def last(answer: Answer) -> bool:
-            return refusing or answer.reserved  # a queue that is full for a moment says no before it says yes
+            return refusing or answer.reserved  # a queue that is full for a moment rejects before it admits
 
         answers = await ask.answers(self._client, wave, made.values(), patience, last)
         self._judge(
@@ -138,7 +138,7 @@ def run(kubeconfig: Path, seed: int, numbers: Iterable[int], rounds: int = ROUND
 
 
 async def play(client: Client, trees: Sequence[Tree], outcome: Outcome, rounds: int = ROUNDS) -> None:
-    """Make the trees, ask so many questions of each, and remove them, whatever happens."""
+    """Make the trees, ask so many questions of each, and always remove them."""
     await ask.clear(client)
     try:
         await ask.build(client, trees)
@@ -151,7 +151,7 @@ async def play(client: Client, trees: Sequence[Tree], outcome: Outcome, rounds: 
 
 
 def kinds(ours: Forecast) -> Iterable[str]:
-    """What is special about a question, for the sum at the end: it shows that not all of them were easy."""
+    """The special features of a question, for the sum at the end, which shows that some were hard."""
     if ours.fits is None:
         return ["no room"]
     special = {
@@ -184,7 +184,10 @@ def report(found: Disagreement) -> str:
     _, seed, number = found.tree.name.split("-")
     again = f"python -m hack.oracle --seed {seed} --first {number} --n 1"
     text = yaml.safe_dump_all([*objects, asked], sort_keys=False)
-    return f"{found.tree.name}: {found.about}\n# again: {again}\n# the tree, its load, and the pods that were asked for:\n{text}"
+    return (
+        f"{found.tree.name}: {found.about}\n# again: {again}\n"
+        f"# the tree, its load, and the pods that were asked for:\n{text}"
+    )
 
 
 def line(outcome: Outcome, seed: int, seconds: float) -> str:

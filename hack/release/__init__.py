@@ -1,4 +1,4 @@
-"""What does one download? Manifests by role, components and a Helm chart, all made of the same overlays, and the plugin for Krew.
+"""The files of a release: manifests by role, components and a Helm chart, all of the same overlays, and Krew's plugin.
 
-It writes files and asks no cluster. The image is built elsewhere, by the Dockerfile; here it is only named.
+It writes files and reads no cluster. The Dockerfile builds the image; here it is only named.
 """

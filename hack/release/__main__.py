@@ -1,4 +1,4 @@
-"""`python -m hack.release`: write the manifests and the chart of a release into a folder, or the chart of the checkout anew."""
+"""`python -m hack.release`: write a release's manifests and chart into a folder, or remake the checkout's chart."""
 
 import argparse
 import shutil
@@ -26,7 +26,7 @@ def write(folder: Path, version: str, repository: str, downloads: str = "") -> N
 
 
 def _put_chart(folder: Path, version: str, repository: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)  # what is no template any more would be installed still
+    shutil.rmtree(folder, ignore_errors=True)  # a removed template would still be installed
     _put(folder, chart.files(version, repository))
 
 
@@ -44,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--version", default=f"v{__version__}", help="the release, and the image's tag (default %(default)s)"
     )
-    parser.add_argument("--repository", default=overlays.DEVELOPED.partition(":")[0], help="the image without its tag (default %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--repository",
+        default=overlays.DEVELOPED.partition(":")[0],
+        help="the image without its tag (default %(default)s)",
+    )
     parser.add_argument(
         "--downloads",
         default="",

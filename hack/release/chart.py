@@ -1,8 +1,8 @@
-"""What is in the Helm chart? The manifests of a release as templates, in which no more is left open than values.yaml names.
+"""Makes the Helm chart: the manifests of a release as templates, with only the values of values.yaml left open.
 
-The objects of the overlay are written as they are. Where a value goes a mark is put into the object, and once it is text the line
-of the mark becomes a line of Helm's. Of an object that is another one with metrics over TLS, each line that only one of them has is
-put under that switch. Whatever else looks like a template in a manifest is refused, not escaped.
+The objects of the overlay are written as they are. A mark is put into the object where a value goes, and in the text
+its line becomes a line of Helm's. Where an object also exists with metrics over TLS, each line that only one of the two
+has is put under that switch. Any other text of a manifest that looks like a template is rejected, not escaped.
 """
 
 import copy
@@ -24,7 +24,7 @@ NAME = "rayspan"
 _OWN = f"{values.MANAGER}.manager"
 _MARK = re.compile(r"^( *)(- )?(?:(\w+): )?'?@(\w+) ([\w.]+)@'?$", re.MULTILINE)
 _IMAGE = f'"{{{{ .Values.{_OWN}.image.repository }}}}:{{{{ .Values.{_OWN}.image.tag | default .Chart.AppVersion }}}}"'
-_GROUPS = {  # kinds of the manager's objects by the file that has them
+_GROUPS = {  # kinds of the manager's objects by their file
     "crds": ("CustomResourceDefinition",),
     "rights": ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
     "controller": ("Service", "Deployment", "PodDisruptionBudget"),
@@ -36,14 +36,18 @@ _GROUPS = {  # kinds of the manager's objects by the file that has them
     ),
 }
 _POLICIES = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-_FIRST = "1.36.0"  # which serves them as v1
+_FIRST = "1.36.0"  # the first that serves them as v1
 _NEEDS = "needs Kubernetes 1.36, the first that serves its MutatingAdmissionPolicy"
 _GATED = "enableAdmissionGate"
-_UNGATED = f"The gate of worker pods {_NEEDS}: for an older cluster set enableAdmission and {_GATED}, which is a webhook (docs/admission.md)"
-_WRONG = {  # of a component: when it must not be installed, and what is said then
+_UNGATED = (
+    f"The gate of worker pods {_NEEDS}: for an older cluster set enableAdmission and {_GATED}, "
+    "which is a webhook (docs/admission.md)"
+)
+_WRONG = {  # of a component: when it must not be installed, and the message then
     "multikueue": (
         f"not .Values.{values.MULTIKUEUE_SECRETS}",
-        f"enableMultiKueue needs {values.MULTIKUEUE_SECRETS}: name the Secrets in {names.KUEUE_NAMESPACE} that your MultiKueueClusters refer to",
+        f"enableMultiKueue needs {values.MULTIKUEUE_SECRETS}: name the Secrets in {names.KUEUE_NAMESPACE} "
+        "that your MultiKueueClusters refer to",
     ),
     "local-remote": (
         ".Values.enableSharedFlavor",
@@ -81,11 +85,13 @@ def _chart(version: str) -> str:
     head = {
         "apiVersion": "v2",
         "name": NAME,
-        "description": "Spans one RayCluster over many Kubernetes clusters, with every cluster's own Kueue deciding on quota",
+        "description": "Spans one RayCluster over many Kubernetes clusters, "
+        "with every cluster's own Kueue deciding on quota",
         "type": "application",
         "version": version.removeprefix("v"),
         "appVersion": version,
-        # The oldest that was run, with the webhook for a gate. The end lets versions with a suffix pass, as those of clouds have one.
+        # The oldest that was run, with the webhook for a gate. The suffix lets versions with a suffix pass, as clouds
+        # have them.
         "kubeVersion": f">={min(map(_minor, OTHERS['kubernetes']))}.0-0",
     }
     return yaml.safe_dump(head, sort_keys=False, width=10_000)
@@ -117,7 +123,7 @@ def _one(raw: Raw) -> str:
         return f"{{{{- if not .Values.{_GATED} }}}}\n{_too_old(_UNGATED)}{text}{{{{- end }}}}\n"
     if raw["kind"] != "Namespace":
         return text
-    # Who lets Helm make the namespace of the release has it already, and Helm would not take it over.
+    # If Helm made the release's namespace, it exists already, and Helm would not adopt it.
     return f'{{{{- if ne .Release.Namespace "{names.SYSTEM_NAMESPACE}" }}}}\n{text}{{{{- end }}}}\n'
 
 
@@ -141,7 +147,7 @@ def _component(part: overlays.Part) -> str:
 
 
 def _refusal(part: overlays.Part) -> str:
-    """What must not be installed so. A Role that names no Secret would be one for all of them."""
+    """Invalid combinations of values. A Role that names no Secret would cover all of them."""
     own, (wrong, said) = values.switch_of(part), _WRONG.get(part.name, ("", ""))
     refused = f'{{{{- if {wrong} }}}}\n{{{{- fail "{said}" }}}}\n{{{{- end }}}}\n' if wrong else ""
     mutates = any(each["kind"] in _POLICIES for each in overlays.objects(part, overlays.DEVELOPED))
@@ -172,7 +178,7 @@ def _account_open(text: str) -> str:
 
 
 def _run_as_chosen(pod: Raw) -> None:
-    """What holds for all pods of ours."""
+    """Common to all our pods."""
     for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
         pod[key] = f"@optional {values.MANAGER}.{key}@"
     (container,) = pod["containers"]
@@ -212,7 +218,10 @@ def _called(raw: Raw) -> tuple[str, ...]:
 
 
 def _either(plain: Sequence[str], secured: Sequence[str]) -> Iterator[str]:
-    """What both have once, and what one of them has where it is chosen. Marks are lines still, so no block is cut in two."""
+    """What both have, once, and what only one of them has, under its switch.
+
+    Marks are still lines, so no block is cut.
+    """
     for what, begin, end, and_begin, and_end in SequenceMatcher(None, plain, secured, autojunk=False).get_opcodes():
         if what == "equal":
             yield from plain[begin:end]
@@ -230,7 +239,7 @@ def _under(condition: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _line(mark: re.Match[str]) -> str:
-    """A line with a mark, as Helm's lines. Each begins with the indent, which `{{-` takes away where it is not YAML's."""
+    """A line with a mark, as Helm's lines. Each begins with the indent, which `{{-` removes where it is not YAML's."""
     indent, dash, key, form, value = mark[1], mark[2] or "", mark[3], mark[4], f".Values.{mark[5]}"
     into = len(indent) + len(dash) + 2
     head = f"{indent}{dash}{key}:"
@@ -238,7 +247,8 @@ def _line(mark: re.Match[str]) -> str:
         "scalar": f"{head} {{{{ {value} }}}}",
         "image": f"{head} {_IMAGE}",
         "block": f"{head}\n{indent}  {{{{- toYaml {value} | nindent {into} }}}}",
-        "optional": f"{indent}{{{{- with {value} }}}}\n{head}\n{indent}  {{{{- toYaml . | nindent {into} }}}}\n{indent}{{{{- end }}}}",
+        "optional": f"{indent}{{{{- with {value} }}}}\n{head}\n{indent}  {{{{- toYaml . | nindent {into} }}}}\n"
+        f"{indent}{{{{- end }}}}",
         "optionalscalar": f"{indent}{{{{- with {value} }}}}\n{head} {{{{ . | quote }}}}\n{indent}{{{{- end }}}}",
         "verbose": f'{indent}{{{{- if eq {value} "debug" }}}}\n{indent}- --verbose\n{indent}{{{{- end }}}}',
         "json": f'{indent}{{{{- if eq {value} "json" }}}}\n{indent}- --log-format=json\n{indent}{{{{- end }}}}',

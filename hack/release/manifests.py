@@ -1,7 +1,7 @@
-"""Which files does a release have for `kubectl apply --server-side -f`? One for each role of a cluster, and one for each component.
+"""Writes a release's files for `kubectl apply --server-side -f`: one for each role of a cluster and each component.
 
-They are whole: no file needs another one, or the checkout. Beside them are the alerts and the dashboard of the component monitoring, each by
-itself, for who has a Prometheus without the operator, or a Grafana without the sidecar.
+Each file is complete: it needs no other file and no checkout. The alerts and the dashboard of the component monitoring
+are separate files as well, for a Prometheus without the operator or a Grafana without the sidecar.
 """
 
 import textwrap
@@ -37,7 +37,7 @@ def file_of(part: Part) -> str:
 
 
 def _loaded(version: str, objects: list[Raw]) -> Mapping[str, str]:
-    """What is not applied to a cluster: it is loaded into Prometheus and Grafana themselves."""
+    """Files that are not applied to a cluster, but loaded into Prometheus and Grafana."""
     of_kind = {each["kind"]: each for each in objects}
     rules = {"groups": of_kind["PrometheusRule"]["spec"]["groups"]}
     (dashboard,) = of_kind["ConfigMap"]["data"].values()

@@ -1,4 +1,4 @@
-"""What do the kustomizations of the checkout say, as objects? With the controller's image as a release names it.
+"""Renders the kustomizations of the checkout as objects, with the controller's image as a release names it.
 
 It renders with kubectl, and changes nothing but the image's name.
 """
@@ -43,7 +43,8 @@ MANAGER_WEBHOOK = Part(
 MANAGER_METRICS_TLS = Part(
     "manager-metrics-tls",
     "overlays/manager-metrics-tls",
-    "For a manager cluster with Prometheus' operator: the same with the component monitoring, and metrics over TLS alone (docs/metrics.md).",
+    "For a manager cluster with Prometheus' operator: the same with the component monitoring, "
+    "and metrics over TLS alone (docs/metrics.md).",
 )
 WORKER = Part("worker", "overlays/worker", "For a worker cluster: what `kubectl rayspan join` makes there.")
 WORKER_LOGS = Part(
@@ -62,17 +63,30 @@ MONITORING = Part(
     "Metrics, alerts and a dashboard, for Prometheus with its operator and Grafana (docs/metrics.md).",
 )
 COMPONENTS = (
-    Part("copies-everywhere", "components/copies-everywhere", "Opens every namespace: Secrets and ConfigMaps that worker pods refer to are copied from all of them (docs/secrets.md)."),
-    Part("quota-aggregator", "components/quota-aggregator", "The right to change quota of the manager's ClusterQueues."),
-    Part("multikueue", "components/multikueue", "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
-    Part("rayservice", "components/rayservice", "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
-    Part("rayservice-endpoints", "components/rayservice-endpoints", "The right to lead requests of RayServices straight to their workers in worker clusters, and what bounds it (docs/serving.md)."),
-    Part("worker-access", "components/worker-access", "A server by which people reach workers with rights in the manager alone: kubectl rayspan logs, exec, port-forward and cp (docs/logs.md)."),
-    Part("admission", "components/admission", "Warnings for who applies jobs, WorkerClusters and DispatchPolicies (docs/admission.md)."),
-    Part("admission-gate", "components/admission-gate", "A webhook for the gate, which needs the component admission: only where MutatingAdmissionPolicies are not served (docs/admission.md)."),
+    Part("copies-everywhere", "components/copies-everywhere",
+        "Opens every namespace: Secrets and ConfigMaps that worker pods refer to are copied from all of them "
+        "(docs/secrets.md)."),
+    Part("quota-aggregator", "components/quota-aggregator",
+        "The right to change quota of the manager's ClusterQueues."),
+    Part("multikueue", "components/multikueue",
+        "The right to read the Secrets of your MultiKueueClusters: put their names for east and west."),
+    Part("rayservice", "components/rayservice",
+        "What keeps KubeRay 1.6 from undoing what Kueue does to a RayService's RayClusters (docs/serving.md)."),
+    Part("rayservice-endpoints", "components/rayservice-endpoints",
+        "The right to lead requests of RayServices straight to their workers in worker clusters, "
+        "and what bounds it (docs/serving.md)."),
+    Part("worker-access", "components/worker-access",
+        "A server by which people reach workers with rights in the manager alone: "
+        "kubectl rayspan logs, exec, port-forward and cp (docs/logs.md)."),
+    Part("admission", "components/admission",
+        "Warnings for who applies jobs, WorkerClusters and DispatchPolicies (docs/admission.md)."),
+    Part("admission-gate", "components/admission-gate",
+        "A webhook for the gate, which needs the component admission: "
+        "only where MutatingAdmissionPolicies are not served (docs/admission.md)."),
     MONITORING,
     Part("shared-flavor", "components/shared-flavor", "The manager's queue `ray` with one flavor for everything."),
-    Part("local-remote", "components/local-remote", "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
+    Part("local-remote", "components/local-remote",
+        "The manager's queue `ray` with one flavor for what runs there and one for what does not."),
 )  # fmt: skip
 
 
@@ -87,7 +101,7 @@ def _rendered(part: Part) -> str:
 
 
 def _kubectl() -> Path:
-    """The lab's, that of the machine where the lab's is not built, or, where there is none, the lab's once it is built."""
+    """The lab's kubectl if it is built, else the machine's, else the lab's, which is then built."""
     try:
         return tools.path("kubectl")
     except LabError:

@@ -1,8 +1,8 @@
-"""What is in the archives of `kubectl rayspan` for Krew, one for each system, and how does Krew find them?
+"""Makes the archives of `kubectl rayspan` for Krew, one for each system, and the manifest by which Krew finds them.
 
-An archive holds one program and the folder with all that it imports, and needs Python and no pip. Python loads no compiled library from
-within a zip file, so it is a folder. Most libraries work without their compiled parts; those that do not come once for each Python, which
-tells them apart by their names. Nothing is decided about what users do with it.
+An archive holds one program and the folder of its imports, and needs Python and no pip. Python loads no compiled
+library from a zip file, so it is a folder. Most libraries work without their compiled parts; the others come once for
+each Python, which tells them apart by name.
 """
 
 import gzip
@@ -21,16 +21,21 @@ from hack.lab.base.commands import run
 from hack.lab.base.paths import REPO
 
 PROGRAM, LIBRARIES, MANIFEST = "kubectl-rayspan", "lib", "krew.yaml"
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # those for which every locked library is published
-COMPILED = ("orjson", "pydantic-core")  # what does not work without: they are the same code, in Rust alone
-LARGEST = 40_000_000  # bytes on a disk, with the bytecode that Python writes beside it: what a plugin may weigh
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # those that every locked library is published for
+COMPILED = ("orjson", "pydantic-core")  # what does not work without: they are code in Rust alone
+LARGEST = 40_000_000  # bytes on a disk, with the bytecode that Python writes: the most that a plugin may take
 _LOCK = REPO / "requirements.lock"
-# Imported by nothing but `rayspan controller`, `access` and `admission`, which the archives cannot do.
+# Only `rayspan controller`, `access` and `admission` import these, which the archives cannot run.
 _CONTROLLERS = ("uvloop", "kopf", "click", "iso8601", "jsonpatch", "jsonpointer", "python-json-logger")
 _PATIENCE = 600.0  # seconds for pip; a minute on an idle line
 # The models and calls of each API, which we do not use: 50 of the 65 MB of the official client.
-_UNUSED = ("kubernetes/client/api/", "kubernetes/client/models/", "kubernetes/aio/client/api/", "kubernetes/aio/client/models/")  # fmt: skip
-_OTHERS = ("aiohttp/test_utils.py", "aiohttp/pytest_plugin.py", "pydantic/v1/")  # for tests, and an API of old
+_UNUSED = (
+    "kubernetes/client/api/",
+    "kubernetes/client/models/",
+    "kubernetes/aio/client/api/",
+    "kubernetes/aio/client/models/",
+)
+_OTHERS = ("aiohttp/test_utils.py", "aiohttp/pytest_plugin.py", "pydantic/v1/")  # test helpers, and an old API
 _PYTHON_ALONE = (".py", ".pem", ".yaml")  # sources, the authorities of certifi, what `join` applies
 
 
@@ -50,11 +55,12 @@ class System:
 SYSTEMS = (
     System("linux", "amd64", ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")),
     System("linux", "arm64", ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")),
-    System("darwin", "amd64", ("macosx_11_0_x86_64", "macosx_10_15_x86_64", "macosx_10_12_x86_64", "macosx_10_9_x86_64")),
+    System("darwin", "amd64",
+        ("macosx_11_0_x86_64", "macosx_10_15_x86_64", "macosx_10_12_x86_64", "macosx_10_9_x86_64")),
     System("darwin", "arm64", ("macosx_11_0_arm64",)),
 )  # fmt: skip
 
-# It is read by whatever `python3` is, so it has no syntax that an old one does not know.
+# Any `python3` may read it, so it has only old syntax.
 _START = """\
 #!/usr/bin/env python3
 import os
@@ -69,7 +75,8 @@ def search():
             program = os.path.join(folder, "python%%d.%%d" %% version)
             if os.access(program, os.X_OK):
                 os.execv(program, [program] + sys.argv)
-    sys.exit("kubectl rayspan needs Python %(least)s to %(most)s, and python3 is %%d.%%d: install one of them beside it." %% sys.version_info[:2])
+    sys.exit("kubectl rayspan needs Python %(least)s to %(most)s, and python3 is %%d.%%d: \
+install one of them beside it." %% sys.version_info[:2])
 
 
 if sys.version_info[:2] not in PYTHONS:
@@ -95,7 +102,7 @@ def write(folder: Path, version: str, downloads: str) -> None:
 
 
 def manifest(version: str, downloads: str, sums: Mapping[str, str]) -> str:
-    """What Krew is told: for which system it loads which archive, from the folder `downloads`, and by which checksum."""
+    """Krew's manifest: the archive of each system in the folder `downloads`, and its checksum."""
     platforms = [
         {
             "selector": {"matchLabels": {"os": system.os, "arch": system.arch}},
@@ -119,7 +126,7 @@ def manifest(version: str, downloads: str, sums: Mapping[str, str]) -> str:
 
 
 def start() -> str:
-    """The text of the program that is called: it looks for a Python that will do, and for its libraries beside itself."""
+    """The text of the program that is called: it finds a suitable Python, and its libraries beside itself."""
     pythons = tuple(tuple(map(int, one.split("."))) for one in PYTHONS)
     return _START % {"pythons": pythons, "least": PYTHONS[0], "most": PYTHONS[-1], "libraries": LIBRARIES}
 
@@ -142,7 +149,7 @@ def _needed(name: str) -> bool:
 
 
 def own() -> dict[str, bytes]:
-    """What of the checkout is in each archive."""
+    """The files of the checkout in each archive."""
     package = REPO / "adapter"
     ours = {path for path in package.rglob("*") if path.suffix in _PYTHON_ALONE}
     libraries = {f"{LIBRARIES}/{path.relative_to(REPO).as_posix()}": path.read_bytes() for path in ours}

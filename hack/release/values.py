@@ -1,4 +1,4 @@
-"""What may be chosen when the chart is installed? Each value with its default, once: values.yaml and its schema are both made of it.
+"""The chart's values, each with its default: values.yaml and its schema are both made of them.
 
 Names are those of Kueue's chart where that has the value. A default that the manifests have is taken from them.
 """
@@ -23,7 +23,8 @@ KUBERAY_ACCOUNT = "kubeRay.serviceAccountName"
 KUBERAY = "kuberay-operator"
 """The name that KubeRay's own chart and kustomization give to that account; the component rayservice has it."""
 
-# A name with a dot would be a pattern for others, too: kustomize is there for it (docs/serving.md).
+# A dot in the name would be a pattern that matches other accounts, too: use kustomize for such a name
+# (docs/serving.md).
 _ACCOUNT: Raw = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _STRINGS: Raw = {"additionalProperties": {"type": "string"}}
 _TYPES = {bool: "boolean", int: "integer", str: "string", dict: "object", list: "array"}
@@ -31,7 +32,7 @@ _TYPES = {bool: "boolean", int: "integer", str: "string", dict: "object", list: 
 
 @dataclass(frozen=True)
 class Value:
-    """One value: its name from the top, what it does, what it is if nobody says, and what JSON schema asks of it."""
+    """One value: its path, its description, its default, and its JSON schema."""
 
     name: str
     says: str
@@ -56,24 +57,32 @@ def values(deployment: Raw, repository: str) -> Sequence[Value]:
     secrets: Raw = {"items": {"type": "string", "minLength": 1}}
     own = f"{MANAGER}.manager"
     return (
-        Value(f"{MANAGER}.replicas", "One leads, the others stand by. The PodDisruptionBudget leaves one, so with a single replica no node of it can be drained", spec["replicas"], {"minimum": 0}),
+        Value(f"{MANAGER}.replicas",
+            "One leads, the others stand by. The PodDisruptionBudget leaves one, "
+            "so with a single replica no node of it can be drained", spec["replicas"], {"minimum": 0}),
         Value(f"{own}.image.repository", "Where the image is", repository),
         Value(f"{own}.image.tag", "Which one; empty for the chart's appVersion", ""),
         Value(f"{own}.image.pullPolicy", "When nodes pull it", container["imagePullPolicy"], policies),
         Value(f"{own}.logLevel", "info, or debug: every look at every object", "info", {"enum": ["info", "debug"]}),
-        Value(f"{own}.logFormat", "text, or json: one object a line (docs/metrics.md)", LOG_FORMATS[0], {"enum": [*LOG_FORMATS]}),
+        Value(f"{own}.logFormat", "text, or json: one object a line (docs/metrics.md)", LOG_FORMATS[0],
+            {"enum": [*LOG_FORMATS]}),
         Value(f"{own}.podAnnotations", "Annotations of the pods", {}, _STRINGS),
         Value(f"{own}.priorityClassName", "PriorityClass of the pods", ""),
         Value(f"{own}.resources", "docs/failures.md says how much memory a fleet needs", container["resources"]),
-        Value(f"{MANAGER}.imagePullSecrets", "Secrets of the namespace rayspan-system for a private registry, as {name: NAME}", []),
+        Value(f"{MANAGER}.imagePullSecrets",
+            "Secrets of the namespace rayspan-system for a private registry, as {name: NAME}", []),
         Value(f"{MANAGER}.serviceAccount.annotations", "Annotations of the ServiceAccount", {}, _STRINGS),
         Value(f"{MANAGER}.nodeSelector", "Labels of the nodes that may run it", {}),
         Value(f"{MANAGER}.tolerations", "Taints that the pods tolerate", []),
         Value(f"{MANAGER}.affinity", "Not on one node where there are two", pod["affinity"]),
         *(Value(switch_of(part), part.says, False) for part in overlays.COMPONENTS),
-        Value(METRICS_TLS, "Metrics of the controller over TLS alone, by the Secret rayspan-metrics-certificate (docs/metrics.md).", False),
-        Value(MULTIKUEUE_SECRETS, "For enableMultiKueue: the Secrets in kueue-system that your MultiKueueClusters name", [], secrets),
-        Value(KUBERAY_ACCOUNT, "For enableRayservice: the ServiceAccount of KubeRay's operator, in whatever namespace it is", KUBERAY, _ACCOUNT),
+        Value(METRICS_TLS, "Metrics of the controller over TLS alone, by the Secret rayspan-metrics-certificate "
+            "(docs/metrics.md).", False),
+        Value(MULTIKUEUE_SECRETS,
+            "For enableMultiKueue: the Secrets in kueue-system that your MultiKueueClusters name", [], secrets),
+        Value(KUBERAY_ACCOUNT,
+            "For enableRayservice: the ServiceAccount of KubeRay's operator, in whatever namespace it is", KUBERAY,
+            _ACCOUNT),
     )  # fmt: skip
 
 
@@ -85,9 +94,9 @@ def file(table: Sequence[Value]) -> str:
 
 
 def schema(table: Sequence[Value]) -> str:
-    """values.schema.json: Helm refuses names that are not in it, so that a typing error is not a value that does nothing."""
+    """values.schema.json: Helm rejects names that are not in it, so that a typo does not pass without effect."""
     top: Raw = {"$schema": "http://json-schema.org/draft-07/schema#", **_level()}
-    top["properties"]["global"] = {"type": "object"}  # what a chart that has this one as a part hands down to all
+    top["properties"]["global"] = {"type": "object"}  # the values that a parent chart hands down
     for value in table:
         *above, last = value.name.split(".")
         place = top

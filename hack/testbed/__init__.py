@@ -1,4 +1,4 @@
-"""What do tests, the demo, the benches and the trials all stand on: clusters by their kubeconfigs, an installed Rayspan, jobs, stages?
+"""The base of tests, demo, benches and trials: clusters by kubeconfig, an installed Rayspan, jobs, stages.
 
 It starts no cluster (`hack/lab` does), and judges nothing.
 """

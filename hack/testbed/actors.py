@@ -1,7 +1,7 @@
-"""A RayJob with one actor on each worker, which are asked once a second until it is enough: who answered, and how often?
+"""A RayJob with one actor on each worker, asked once a second until told to stop: who answered, and how often.
 
-Ray itself tells by it whether a process was replaced, ran twice or lost an answer. The driver also writes what it last saw
-to a file in the head's container, for those who look while it runs.
+Ray itself shows by it whether a process was replaced, ran twice or lost an answer. The driver also writes its last
+result to a file in the head's container, for readers while it runs.
 """
 
 import json
@@ -50,7 +50,7 @@ print("RAYSPAN-RESULT", json.dumps({"first": first, "last": last, "asked": asked
 
 @dataclass(frozen=True)
 class Seen:
-    """What the driver saw last: of each actor its process, its node, and how often it was asked since it started."""
+    """The driver's last result: for each actor its process, its node, and its answers since it started."""
 
     actors: tuple[tuple[int, str, int], ...]
     asked: int
@@ -58,7 +58,7 @@ class Seen:
 
     @property
     def processes(self) -> tuple[tuple[int, str], ...]:
-        """Who answers: another one after a restart."""
+        """The process that answers: another one after a restart."""
         return tuple(actor[:2] for actor in self.actors)
 
 
@@ -70,7 +70,7 @@ def submit(job: Job, change: Callable[[Raw], None] = lambda _: None) -> None:
 
 
 def seen(job: Job) -> Seen:
-    """What the driver saw last."""
+    """The driver's last result."""
     told = json.loads(_on_head(job, "cat", "/tmp/seen"))
     return Seen(tuple((pid, node, count) for pid, node, count in told["last"]), told["asked"], len(told["alive"]))
 

@@ -1,7 +1,7 @@
-"""Who asked an API server for what, between two moments? Counts requests in the lab's audit logs, one line per request.
+"""Counts the requests between two moments in the lab's audit logs, one line per request, by who sent them.
 
-Lines are counted by the namespace that they are about, so that what others do on the same lab meanwhile is not counted.
-Requests about cluster-scoped objects and leases are therefore left out: they do not grow with the workers of a gang.
+Lines are counted by the namespace of their object, so that other work on the lab is not counted. Requests for
+cluster-scoped objects and Leases are left out: they do not grow with the workers of a gang.
 """
 
 import json
@@ -15,13 +15,14 @@ from hack.lab.base.progress import LabError
 
 Raw = dict[str, Any]
 
-MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")  # ourselves: recorder, kubectl, reader, all as the lab's admin
+# Our own measuring: recorder, kubectl, reader, all as the lab's admin.
+MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")
 _ACCOUNT = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Kind:
-    """What is counted together: `what` is the plural with its subresource, as in pods/status."""
+    """Requests that are counted together: `what` is the plural with its subresource, as in pods/status."""
 
     client: str
     verb: str
@@ -39,7 +40,7 @@ class Request:
     namespace: str
     code: int
     name: str = field(default="", compare=False)  # of the object: requests are counted by what they have in common
-    dry: bool = field(default=False, compare=False)  # a dry run: nothing was kept
+    dry: bool = field(default=False, compare=False)  # a dry run: nothing was persisted
 
     @property
     def failed(self) -> bool:
@@ -67,7 +68,7 @@ def read(line: str) -> Request | None:
 
 
 def about(requests: Iterable[Request], namespace: str, *, without: Iterable[str] = ()) -> list[Request]:
-    """Those about a namespace; `without` names clients that are left out, such as who measures."""
+    """Requests for a namespace; `without` names clients that are left out, such as our own measuring."""
     ignored = frozenset(without)
     return [one for one in requests if one.namespace == namespace and one.kind.client not in ignored]
 

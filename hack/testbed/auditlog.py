@@ -1,7 +1,7 @@
-"""Which writes of ours did the worker clusters see in a namespace? So that "nothing was held" is said of a time, not of an instant.
+"""Reads our writes in a namespace from the worker clusters' audit logs, so that "nothing was held" covers a time span.
 
-An API server notes a request before it answers it, and every attempt, a refused one too: what is not in its log was never asked for.
-A dry run writes nothing, and is none of them.
+An API server logs a request before it answers it, and every attempt, a forbidden one too: what is not in its log was
+never asked for. A dry run writes nothing and does not count.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Write:
 
 
 class Written:
-    """What we write on a stage's namespace in each worker cluster, from the moment on in which this is made."""
+    """Our writes in a stage's namespace in each worker cluster, from the creation of this object on."""
 
     def __init__(self, stage: Stage) -> None:
         self._namespace = stage.name
@@ -48,12 +48,14 @@ class Written:
 
 
 def gangs(writes: Iterable[Write]) -> set[str]:
-    """Name the Placements for which shares were asked: a share is called after its Placement and the round that made it."""
+    """The Placements for which shares were requested: a share is named after its Placement and its round."""
     return {one.name.rpartition("-")[0] for one in writes if (one.verb, one.what) == ("create", "workloads")}
 
 
 def log_of(cluster: Cluster) -> Log:
-    """Read a cluster's audit log from now on; FileNotFoundError where there is none, as in clusters that are not the lab's."""
+    """Read a cluster's audit log from now on; raises FileNotFoundError without one, as in clusters that are not the
+    lab's.
+    """
     return Log(cluster.kubeconfig.with_name("audit.log"))
 
 

@@ -1,6 +1,6 @@
-"""How are hundreds of objects made, listed and removed at once, and waited for? The talk to one API server, and no more.
+"""Makes, lists and removes hundreds of objects at once through one API server, and waits for them.
 
-Everything has one label, so that what an interrupted run left is found and removed by the next one.
+All have one label, so that the next run finds and removes what an interrupted run left.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from hack.lab.base.progress import LabError
 Raw = dict[str, Any]
 
 LABEL: Final = f"{names.DOMAIN}/oracle"
-_MANAGER: Final = "rayspan-oracle"  # of fields: an object that is applied again loses what it no longer says
+_MANAGER: Final = "rayspan-oracle"  # of fields: an applied object loses what it no longer says
 _PATIENCE: Final = 120.0  # seconds for a step with hundreds of objects on two busy cores; a fifth is usual
 _PAUSE: Final = 0.6  # seconds between two lists; one of hundreds of objects costs the API server a tenth of that
 

@@ -1,6 +1,7 @@
-"""Which clusters are there, and how does a test or the demo look at them and change them? Any clusters, by their kubeconfigs.
+"""Any clusters by their kubeconfigs, and how a test or the demo reads and changes them.
 
-Changes go through kubectl, as a user makes them; looking goes straight to the API server. It starts no cluster and caches no object.
+Changes go through kubectl, as a user makes them; reads go straight to the API server. It starts no cluster and caches
+no object.
 """
 
 import os
@@ -22,7 +23,7 @@ from hack.testbed.writer import Writer
 T = TypeVar("T")
 
 _PATIENCE = 120.0  # seconds for one kubectl on a busy machine
-_PAUSE = 0.2  # between two looks; one costs a few milliseconds
+_PAUSE = 0.2  # between two polls; one costs a few milliseconds
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Cluster:
         return found
 
     def log(self, pod: str, namespace: str = "default", *, lines: int | None = None) -> str:
-        """What a pod's only container has written."""
+        """The log of a pod's only container."""
         path = self.reader.path("pods", pod, namespace) + "/log"
         return self.reader.text(path, {} if lines is None else {"tailLines": str(lines)}, accept="*/*")
 
@@ -103,9 +104,9 @@ def of_lab() -> Clusters:
 
 
 def wait(predicate: Callable[[], T], timeout: float, what: str, dump: Callable[[], str] | None = None) -> T:
-    """Look until `predicate` gives something true; an API server that does not answer, or has no such thing, means "not yet".
+    """Poll until `predicate` returns something true; an unreachable API server, or a missing kind, means "not yet".
 
-    Raises LabError with `what` did not happen, the last trouble, and what `dump` says about why.
+    Raises LabError with `what` did not happen, the last error, and what `dump` says about the cause.
     """
     deadline = time.monotonic() + timeout
     trouble = ""

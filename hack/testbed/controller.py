@@ -1,11 +1,11 @@
-"""How is the controller run under test: as a process with the rights of its own ServiceAccount, which can be made to die.
+"""Runs the controller under test, as a process with the rights of its own ServiceAccount, which can be killed.
 
-It is the controller as it is shipped, except for its pace (pace.py), and that it may be killed right after the Nth action of a kind for a
-namespace: the hook is in what writes, the logic does not know of it. It runs alone and takes part in no election, unless it is asked to:
-one that was killed would else keep the next one waiting.
+It is the shipped controller except for its pace (pace.py). It may be killed right after the Nth action of a kind for a
+namespace: the hook is in the writers, and the logic does not know it. It runs alone and takes part in no election
+unless asked to: a killed leader would make the next one wait.
 
-Each is forked from one process that has imported all that a controller needs, for which a new interpreter takes seconds, and a test of
-crashes starts two. The deployed one imports for itself.
+Each is forked from one process that has imported all that a controller needs, which takes a new interpreter seconds; a
+test of crashes starts two. The deployed one imports for itself.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a prox
 
 @dataclass(frozen=True)
 class Words:
-    """What a controller is started with: where it answers, how it waits, and which action, if any, is the last thing that it does."""
+    """Start options of a controller: where it answers, its pace, and the action, if any, after which it dies."""
 
     port: int
     pace: str
@@ -69,10 +69,10 @@ class Words:
 
 
 class Controller:
-    """A controller process against one manager cluster; plans are asked for on `plan_port`.
+    """A controller process against one manager cluster; it serves plans on `plan_port`.
 
-    `pace`: how long it waits (pace.py). `elect`: it is one of several, and writes while it holds the Lease. `number`: tells those
-    of one test apart, 0 or 1.
+    `pace`: its waits (pace.py). `elect`: it is one of several, and writes while it holds the Lease. `number`: tells
+    those of one test apart, 0 or 1.
     """
 
     def __init__(
@@ -80,22 +80,24 @@ class Controller:
     ) -> None:
         self.manager, self._folder, self._pace, self._elect = manager, folder, pace, elect
         self._process: BaseProcess | None = None
-        self._told = False  # that it ended, to whoever asked
+        self._told = False  # whether its end was reported
         self.log = folder / "controller.log"
-        self._process_id = folder / "process"  # for who looks at it without having started it
+        self._process_id = folder / "process"  # for a reader that has not started it
         self.port = 20_000 + 4 * (os.getpid() % 2_500) + 2 * number
         self.plan_port = self.port + 1
 
     @classmethod
     def seen(cls, manager: Cluster, folder: Path, port: int) -> "Controller":
-        """The one that another process of this test run has started with this folder and port; it is looked at, and not ended."""
+        """The controller that another process of this test run started with this folder and port; to be read and not
+        ended.
+        """
         found = cls(manager, folder)
         found.port, found.plan_port = port, port + 1
         return found
 
     def start(self, *, die_after: tuple[str, int, str] | None = None) -> None:
-        """Start it; `die_after` is a kind of action, which of them is the last thing it does, and the namespace it is for."""
-        self.log.touch()  # whoever looks at once finds it empty
+        """Start it; `die_after` is a kind of action, the ordinal of the last one it does, and the namespace of that."""
+        self.log.touch()  # an early reader finds it empty
         words = Words(self.port, self._pace, self._elect, *(die_after or ()))
         self._process = _forks.Process(target=_run, args=(words, self._kubeconfig(), self.log), daemon=True)
         self._process.start()
@@ -103,13 +105,13 @@ class Controller:
         self._process_id.write_text(str(self._process.pid))
 
     def check(self) -> None:
-        """Raises LabError if it does not run; for whoever did not start it."""
+        """Raises LabError if it does not run; for readers that did not start it."""
         state = Path("/proc", self._process_id.read_text(), "stat")
         if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
             raise LabError(f"The controller ended by itself.\n{self.tail()}")
 
     def go_on(self) -> None:
-        """Start it, unless it runs; one that ended by itself is a failure of whatever ran before."""
+        """Start it, unless it runs; if it ended by itself, the preceding test failed."""
         ended = self._process and self._process.exitcode
         if ended not in (None, KILLED):
             raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
@@ -126,7 +128,7 @@ class Controller:
         assert status == KILLED, f"ended with {status} instead of dying at its crash point\n{self.tail()}"
 
     def stop(self, sign: int = signal.SIGKILL) -> None:
-        """End it; by default as a power cut would. Raises LabError if it had ended by itself, and nobody knew."""
+        """End it; by default as a power cut would. Raises LabError if it had ended by itself unnoticed."""
         ended = self._process.exitcode if self._process else None
         if self._process and ended is None:
             self.send(sign)
@@ -140,7 +142,7 @@ class Controller:
             raise LabError(f"The controller ended by itself with {ended}.\n{self.tail()}")
 
     def faults(self) -> list[str]:
-        """What it met that nobody expected, and went on after, as its log has it."""
+        """Unexpected exceptions that it survived, as its log has them."""
         said = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in said if _FAULT.search(line)]
 
@@ -151,34 +153,34 @@ class Controller:
             os.kill(self._process.pid, sign)
 
     def status(self) -> int | None:
-        """What it ended with; None while it has not."""
+        """Its exit code; None while it runs."""
         ended = self._process.exitcode if self._process else None
         self._told = self._told or ended is not None
         return ended
 
     @property
     def pid(self) -> int:
-        """Its process, also for who did not start it."""
+        """Its process, also for readers that did not start it."""
         return int(self._process_id.read_text())
 
     def ask(self, path: str) -> str:
-        """What it says of itself at a path such as /readyz; empty while it says nothing."""
+        """Its answer at a path such as /readyz; empty while it does not answer."""
         try:
             return self._answer(path)
         except OSError:
             return ""
 
     def metrics(self) -> str:
-        """What its /metrics say; raises OSError while it does not answer."""
+        """Its /metrics; raises OSError while it does not answer."""
         return self._answer("/metrics")
 
     def metric(self, name: str, **labels: str) -> float:
-        """What its samples of a name, with these labels among theirs, add up to now; 0 while it has none."""
+        """The sum of its samples of a name with at least these labels; 0 without any."""
         samples = (one for family in text_string_to_metric_families(self.metrics()) for one in family.samples)
         return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
     def leads(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether it is the leader."""
         return "rayspan_leader 1.0" in self.ask("/metrics").splitlines()
 
     def _answer(self, path: str) -> str:
@@ -190,7 +192,7 @@ class Controller:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
     def _kubeconfig(self) -> Path:
-        """A kubeconfig with the ServiceAccount's token, so that a right that is missing shows here as it would there."""
+        """A kubeconfig with the ServiceAccount's token, so that a missing right shows here as in a deployment."""
         file = self._folder / "kubeconfig"
         if not file.exists():
             text = install.controller_kubeconfig(self.manager)
@@ -200,7 +202,7 @@ class Controller:
 
 
 def dump(stage: Stage, running: Controller) -> str:
-    """What to know when the gang `pi` of a stage does not go on."""
+    """Diagnostics for when the gang `pi` of a stage does not go on."""
     pods = [
         f"{p['metadata']['name']} {p['status']['phase']} {p['metadata']['annotations'].get(names.SLOT_ANNOTATION)}"
         for p in stage.workers()
@@ -210,7 +212,7 @@ def dump(stage: Stage, running: Controller) -> str:
 
 @dataclass
 class _Death:
-    """Which is the last thing that the controller does."""
+    """The last action of the controller."""
 
     kind: str
     left: int
@@ -235,7 +237,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
     class MortalAggregator(Aggregator):
         async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
-            if reason == "QuotaFromWorkers":  # what it says right after it wrote
+            if reason == "QuotaFromWorkers":  # it reports this right after the write
                 await death.done("Aggregate", raw)
             await super()._say(raw, reason, text, warning=warning)
 
@@ -248,7 +250,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
 
 def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
-    """What makes PodGroups, dying right after the one that was named."""
+    """A maker of PodGroups that dies right after the named one."""
     ensure = gang_writer.ensure
 
     async def mortal(client: Client, body: Raw) -> None:
@@ -259,10 +261,10 @@ def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
 
 
 def die_with_starter() -> None:
-    """Whoever started this process may be killed: without the Lease nobody else would keep it from writing.
+    """End with the process that started this one, which may be killed: without the Lease it would write on.
 
-    Its parent is the process that it was forked from, which ends when nobody holds a certain pipe any more: whoever started it does, and
-    each that was forked, unless it lets go of it.
+    The parent of this process is the one that it was forked from, which ends when no process holds a certain pipe any
+    more. The starter holds it, and so does each forked process unless it closes it.
     """
     parent, held = os.getppid(), vars(forkserver._forkserver)
     os.close(held["_forkserver_alive_fd"])

@@ -1,6 +1,6 @@
-"""How is the deployed controller: is it there, the same one all of the time, what does it spend, and how does it go away for a while?
+"""Reads and parks the deployed controller: its identity, what it spends, and its absence for a while.
 
-Integration tests park it while they run their own; a bench waits until it is back. What it runs is for install.py to see.
+Integration tests park it while they run their own; a bench waits until it is back. install.py decides what it runs.
 """
 
 import re
@@ -24,7 +24,7 @@ FAKE_NODES = 2
 _PARKED = 900.0  # seconds; as long as all integration tests take
 _PATIENCE = 120.0
 _AWAY = 600.0  # until a Deployment's last pod is gone, however busy the machine is
-# Our pods, the controller's stand-ins among them, and no webhooks.
+# Our pods, the controller's stand-ins among them, without the webhooks.
 _OURS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component!=admission"
 _PORT = 8081
 _SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
@@ -33,7 +33,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)
 
 @dataclass
 class Spent:
-    """What the controller spent, over all that it did; filled when the measurement is over."""
+    """The controller's total cost; filled when the measurement is over."""
 
     cpu_s: float = 0.0
     looks: float = 0.0
@@ -57,7 +57,7 @@ class Deployment:
     def park(self) -> None:
         """Scale it to nothing, so that there are no controllers but those under test."""
         self._scale_down()
-        pods = f"{_OURS},pod-template-hash"  # those of the Deployment, and no stand-in
+        pods = f"{_OURS},pod-template-hash"  # those of the Deployment, without stand-ins
         clusters.wait(
             lambda: not self._manager.items("pods", names.SYSTEM_NAMESPACE, pods), 60, "the deployed controller is gone"
         )
@@ -122,13 +122,13 @@ def wait_until_ready(manager: Cluster) -> None:
 
 
 def exposition(manager: Cluster) -> str:
-    """What the /metrics of the controller that leads say, through the API server."""
+    """The /metrics of the leader, through the API server."""
     return _exposed(manager, install.leader(manager))
 
 
 @contextmanager
 def parked(cluster: Cluster, name: str, namespace: str) -> Iterator[None]:
-    """Within, no pod of a deployment is there. At the end it gets back as many as it had; nobody waits for them."""
+    """Scale a deployment to zero within the context. It gets its replicas back at the end, without a wait."""
     found = cluster.get("deployment", name, namespace)
     if not found:
         raise LabError(f"{cluster.name}: there is no deployment {namespace}/{name}.")
@@ -176,7 +176,7 @@ def _ready(manager: Cluster) -> list[Raw]:
 
 
 def _state(manager: Cluster) -> list[str]:
-    """What must not change: the process (a container that restarts gets another id), and since when each link holds."""
+    """What must not change: the process (a restarted container gets another id), and since when each link holds."""
     processes = (status["containerID"] for pod in _ready(manager) for status in pod["status"]["containerStatuses"])
     links = (clusters.condition(one, names.CONNECTED) for one in manager.items("workerclusters"))
     return [*processes, *(f"{link.get('status')} since {link.get('lastTransitionTime')}" for link in links)]
@@ -193,7 +193,7 @@ def _exposed(manager: Cluster, pod: str) -> str:
 
 
 def _metrics(manager: Cluster) -> dict[str, float]:
-    """Samples of one name are added up, of all pods: who stands by costs as well."""
+    """Samples of one name are summed over all pods: a standby costs as well."""
     sums: dict[str, float] = {}
     for pod in _ready(manager):
         for name, value in _SAMPLE.findall(_exposed(manager, pod["metadata"]["name"])):

@@ -1,9 +1,9 @@
-"""What may a tenant submit who means harm, or knows no better? RayJobs and RayClusters, drawn from their CRD's own schema.
+"""Draws RayJobs and RayClusters that a malicious or careless tenant may submit, from their CRD's own schema.
 
-What is drawn as a whole is nearly always turned away by the API server, and proves little. So a plain job is the base, and one to
-three of its places get an extreme: whatever the schema allows there (empty, huge, many, unicode, negative, absent), or one of those
-that no schema knows of and that stand here (a label of ours, a number of workers, a claim). All of them carry the queue's label.
-Nothing is submitted here, and nothing is judged.
+An object drawn as a whole is nearly always rejected by the API server and proves little. So a plain job is the base,
+and one to three of its places get an extreme. That is any value that the schema allows there (empty, huge, many,
+unicode, negative, absent), or one of those here that no schema knows (a label of ours, a number of workers, a claim).
+All of them carry the queue's label. Nothing is submitted or judged here.
 """
 
 import copy
@@ -23,21 +23,25 @@ Schema = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
 KINDS: Final = ("RayCluster", "RayJob")
-# Of one extreme, as JSON: with three of them an object is still one that etcd takes, which is where Kubernetes ends (1.5 MB).
+# Of one extreme, as JSON: with three of them an object still fits into etcd, which is Kubernetes' limit (1.5 MB).
 MOST_BYTES: Final = 400_000
 
 # The shortest comes first: Hypothesis shrinks towards it.
 TEXTS: Final = (
-    "", "x", "default", "head", "-1", "../../other/secrets/x", "a" * 64, "a" * 254, "ß…é\u200d\u202e\u0301🦖", "two\nlines.\n", "\u0000\u0007",
+    "", "x", "default", "head", "-1", "../../other/secrets/x", "a" * 64, "a" * 254, "ß…é\u200d\u202e\u0301🦖",
+    "two\nlines.\n", "\u0000\u0007",
     "{{ .Values }} %s {0} ${HOME} $(RAY_IP)", "long " * 4_000, "x" * 100_000,
 )  # fmt: skip
 NUMBERS: Final = (0, 1, -1, 2, 18, 300, 10_001, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
 QUANTITIES: Final = (
-    "1", "0", 0, "-1", -1, "1n", "0.0000000001", "500m", "1e3", "1Ei", "1e402", "-1e402", "1e-402", "9" * 70, 2**63 - 1, 2**63, ".5", "lots", "",
+    "1", "0", 0, "-1", -1, "1n", "0.0000000001", "500m", "1e3", "1Ei", "1e402", "-1e402", "1e-402", "9" * 70,
+    2**63 - 1, 2**63, ".5", "lots", "",
 )  # fmt: skip
 KEYS: Final = (
-    "x", "cpu", "nvidia.com/gpu", "", "example.com/x", "a" * 64, "ß…é", "two\nlines", names.PLACEMENT_LABEL, names.CLUSTER_LABEL, names.LOCK_NODE_SELECTOR,
-    names.POOL_LABEL, names.RAY_NODE_TYPE_LABEL, names.QUEUE_LABEL, f"{names.DOMAIN}/{'x' * 2_000}", "kubernetes.io/hostname",
+    "x", "cpu", "nvidia.com/gpu", "", "example.com/x", "a" * 64, "ß…é", "two\nlines", names.PLACEMENT_LABEL,
+    names.CLUSTER_LABEL, names.LOCK_NODE_SELECTOR,
+    names.POOL_LABEL, names.RAY_NODE_TYPE_LABEL, names.QUEUE_LABEL, f"{names.DOMAIN}/{'x' * 2_000}",
+    "kubernetes.io/hostname",
 )  # fmt: skip
 COUNTS: Final = (
     0,
@@ -47,8 +51,8 @@ COUNTS: Final = (
     40,
     600,
     5_000,
-)  # how many of something: a handful, one beyond what we take, one beyond reason
-_DEEPEST: Final = 3  # so far below a place optional fields are drawn as well
+)  # a count: a handful, one beyond our limit, one beyond reason
+_DEEPEST: Final = 3  # to this depth below a place optional fields are drawn as well
 
 
 def _deep(levels: int) -> Any:
@@ -73,7 +77,7 @@ def repeated(one: Any, count: int, keys: Sequence[str] = ()) -> list[Any]:
 
 @st.composite
 def values(draw: st.DrawFn, schema: Schema, depth: int = _DEEPEST) -> Any:
-    """What may stand in a place of this schema: nearly always of its type, however extreme."""
+    """Values for a place of this schema: nearly always of its type, however extreme."""
     if schema.get("x-kubernetes-int-or-string"):
         return draw(st.sampled_from(QUANTITIES))
     if schema.get("enum") and draw(st.integers(0, 4)):
@@ -121,7 +125,7 @@ def _mappings(draw: st.DrawFn, schema: Schema, depth: int) -> Raw:
 
 @st.composite
 def put(draw: st.DrawFn, schema: Schema, found: Any) -> Any:
-    """`found` with something else in one place of it: mostly below what is there already, else in a field that is not."""
+    """`found` with another value in one place: mostly below an existing field, else in a new one."""
     fields = schema.get("properties")
     if fields and isinstance(found, dict) and draw(st.integers(0, 9)) < 9:
         there = [field for field in sorted(fields) if field in found]
@@ -135,7 +139,7 @@ def put(draw: st.DrawFn, schema: Schema, found: Any) -> Any:
     return draw(values(schema))
 
 
-# --- what no schema knows of ---------------------------------------------------------------------------------------------
+# --- what no schema knows of -----------------------------------------------------------------------------------------
 
 _GROUP: Path = ("workerGroupSpecs", 0)
 _TEMPLATE: Path = (*_GROUP, "template")
@@ -158,7 +162,7 @@ def _secrets(name: str, count: int) -> list[Raw]:
     return repeated({"name": "v", "secret": {"secretName": name or "x"}}, count, ("name",))
 
 
-# Places in a RayCluster's spec, each with what is put there.
+# Places in a RayCluster's spec, each with the values for it.
 PLACES: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     *(((*_GROUP, field), _numbers) for field in ("replicas", "minReplicas", "maxReplicas", "numOfHosts")),
     ((*_GROUP, "suspend"), st.booleans()),
@@ -166,7 +170,8 @@ PLACES: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     ((*_RAY, "resources"), st.builds(lambda amount: {"requests": {"cpu": amount}}, _quantities)),
     ((*_RAY, "resources"), st.builds(lambda key, amount: {"limits": {"cpu": "1", key: amount}}, _keys, _quantities)),
     ((*_RAY, "resources"), st.builds(lambda amount: {"limits": {"cpu": "1", "nvidia.com/gpu": amount}}, _quantities)),
-    ((*_RAY, "env"), st.builds(lambda name, text: [{"name": name or "x", "value": text}], st.sampled_from(("RAY_NODE_ZONE", "RAY_OVERRIDE_LABELS", "x")), _texts)),
+    ((*_RAY, "env"), st.builds(lambda name, text: [{"name": name or "x", "value": text}],
+        st.sampled_from(("RAY_NODE_ZONE", "RAY_OVERRIDE_LABELS", "x")), _texts)),
     ((*_RAY, "env"), _many({"name": "x", "value": "y"}, "name")),
     ((*_RAY, "args"), _many("x")),
     ((*_POD, "nodeName"), _texts),
@@ -175,7 +180,8 @@ PLACES: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     ((*_POD, "nodeSelector"), st.dictionaries(_keys, _texts, max_size=2)),
     ((*_POD, "tolerations"), _many({"key": "x", "operator": "Exists"}, "key")),
     ((*_POD, *_NODES), _counts.map(_terms)),
-    ((*_POD, *_NODES), st.builds(lambda text: {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [text]}]}]}, _texts)),
+    ((*_POD, *_NODES), st.builds(lambda text: {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [text]}]}]}, _texts)),
     ((*_POD, "volumes"), st.builds(_secrets, _texts, st.sampled_from((1, 40)))),
     ((*_POD, "volumes"), st.builds(lambda text: [{"name": text or "v", "hostPath": {"path": text}}], _texts)),
     ((*_POD, "imagePullSecrets"), _many({"name": "x"}, "name")),
@@ -190,7 +196,7 @@ PLACES: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     (("authOptions",), st.just({"mode": "token", "enableK8sTokenAuth": True})),
     (("unheardOf",), st.sampled_from(DEEP)),
 )  # fmt: skip
-# And in its metadata.
+# Places in its metadata.
 MARKS: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     (("name",), st.sampled_from(("x", "with.dots", "x" * 60, "x" * 240))),
     (("labels", names.PRIORITY_CLASS_LABEL), st.sampled_from(("none-such", "a" * 63))),
@@ -219,7 +225,7 @@ def _several_groups(draw: st.DrawFn, cluster: Raw) -> list[Raw]:
     return repeated(cluster["workerGroupSpecs"][0], count, ("groupName",) if draw(st.booleans()) else ())
 
 
-# --- whole jobs ----------------------------------------------------------------------------------------------------------
+# --- whole jobs ------------------------------------------------------------------------------------------------------
 
 
 def base(kind: str) -> Raw:
@@ -283,10 +289,10 @@ def drawn(schemas: Mapping[str, Schema], seed: int, count: int) -> list[Raw]:
 
 
 def submittable(job: Raw, namespace: str, number: int) -> Raw:
-    """The job as it is put to a lab, where it harms whom it may, but not the machine that all clusters share.
+    """The job as it is put to a lab, where it must not harm the machine that all clusters share.
 
-    Its pods go to fake nodes, whatever it says: a real one would start Ray on it. What lets KubeRay itself hold up its deletion is
-    left out (finalizers, and a Redis that is to be cleaned up): the namespace would stand for minutes.
+    Its pods go to fake nodes, whatever it says: a real node would start Ray. What makes KubeRay itself hold up the
+    deletion is left out (finalizers, and a Redis to be cleaned up): the namespace would stay for minutes.
     """
     made = copy.deepcopy(job)
     name = f"t{number}-{made['metadata'].get('name') or 'x'}"

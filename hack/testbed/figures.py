@@ -1,4 +1,4 @@
-"""How is a figure told? To people as a table, to programs as one line: `BENCH name key=value …`. Pure."""
+"""Prints a figure: to people as a table, to programs as one line `BENCH name key=value …`. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def ratio(value: float, base: float) -> float:
 
 
 def spread(values: Mapping[str, Value], key: str) -> Value:
-    """A figure with the least and the most of its runs, which stand beside it as `key_min` and `key_max`, where they do."""
+    """A figure with the least and the most of its runs, `key_min` and `key_max`, where they exist."""
     low, high = (values.get(f"{key}_{end}", math.nan) for end in ("min", "max"))
     known = not any(isinstance(end, float) and math.isnan(end) for end in (low, high))
     return f"{told(values[key])} ({told(low)} to {told(high)})" if known else values[key]

@@ -1,7 +1,7 @@
-"""How is Rayspan installed on a set of clusters? By its own overlays with kubectl, and by what `kubectl rayspan join` does.
+"""Installs Rayspan on a set of clusters: by its overlays with kubectl, and by what `kubectl rayspan join` does.
 
-Doing it again changes nothing and takes seconds. It needs Kueue on every cluster and KubeRay on the manager, and installs neither;
-it never shows the token that it carries from a worker cluster to the manager.
+A second call changes nothing and takes seconds. It needs Kueue on every cluster and KubeRay on the manager, and
+installs neither. It never shows the token that it carries from a worker cluster to the manager.
 """
 
 import argparse
@@ -36,7 +36,7 @@ image, archive = images.prepare("rayspan")
 print(image.image_id(), archive)
 """
 _FIRST = "customresourcedefinition.apiextensions.k8s.io"
-_TELLS = {  # which condition says that an applied object works
+_TELLS = {  # the condition of each kind that an applied object works
     _FIRST: "Established",
     "deployment.apps": "Available",
     "admissioncheck.kueue.x-k8s.io": names.ACTIVE,
@@ -58,8 +58,9 @@ def install(
 ) -> None:
     """Install on these clusters, and wait until it works.
 
-    `overlays`: those of another checkout, whose `image` it is. `image` is the id that the controller is to run: under the reference rayspan/rayspan:dev the content changes, and a
-    controller that runs another one is restarted. Without a fleet overlay the queues cannot be Active and are not waited for.
+    `overlays`: those of another checkout, whose `image` it is. `image` is the id that the controller must run: the
+    content under the reference rayspan/rayspan:dev changes, and a controller that runs another id is restarted. Without
+    a fleet overlay the queues cannot be Active and are not waited for.
     """
     fleet = clusters.of(manager, workers)
     with step("rayspan: apply the overlays"), ThreadPoolExecutor() as pool:
@@ -70,7 +71,7 @@ def install(
         for (
             name,
             cluster,
-        ) in fleet.workers.items():  # one by one: the client library keeps its files for all of a process
+        ) in fleet.workers.items():  # one by one: the client library keeps its files for the whole process
             asyncio.run(_hand_over(fleet.manager, name, cluster))
         if image:
             _renew(fleet.manager, image)
@@ -84,9 +85,9 @@ def install(
 
 
 def on(manager: Path | None, workers: Iterable[str], *, there: bool) -> Clusters:
-    """The clusters that a test run names by kubeconfigs, workers as NAME=KUBECONFIG, or those of the lab if it names none.
+    """The clusters that a test run names by kubeconfigs, workers as NAME=KUBECONFIG; the lab's if it names none.
 
-    Rayspan is installed on them unless it is `there`.
+    Rayspan is installed on them unless `there`.
     """
     if manager is None:
         return clusters.of_lab() if there else on_lab()
@@ -97,7 +98,9 @@ def on(manager: Path | None, workers: Iterable[str], *, there: bool) -> Clusters
 
 
 def on_lab(*, manager_overlay: str = "demo", checkout: Path = REPO) -> Clusters:
-    """Install on the lab, with the controller as a checkout is now, this one mostly: what a developer does after each change."""
+    """Install on the lab, with the controller of a checkout as it is now, by default this one: for a developer's
+    changes.
+    """
     lab, fleet = definition.load(), clusters.of_lab()
     image, archive = _image() if checkout == REPO else _image_of(checkout)
     with lock.held(STATE / "lock", "waiting for another command on the lab"):
@@ -151,7 +154,8 @@ def _apply(cluster: Cluster, overlay: Path) -> list[str]:
 
 
 async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
-    """Give the manager its access to a worker cluster, which need not become a WorkerCluster; a token that lasts is kept."""
+    """Give the manager its access to a worker cluster, which need not become a WorkerCluster; a lasting token is
+    kept."""
     logins = {"kubeconfig": str(manager.kubeconfig), "worker_kubeconfig": str(cluster.kubeconfig)}
     given = argparse.Namespace(name=name, context="", worker_context="", **logins)
     try:
@@ -163,7 +167,7 @@ async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
 
 
 def hand_over(manager: Cluster, name: str, kubeconfig: str) -> None:
-    """Let the manager reach a worker cluster by this kubeconfig from now on, whatever stands in it."""
+    """Set the kubeconfig by which the manager reaches a worker cluster, valid or not."""
     data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
     if manager.get("secret", name, names.SYSTEM_NAMESPACE).get("data") == data:
         return

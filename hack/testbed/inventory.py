@@ -1,7 +1,7 @@
-"""Which clusters know ClusterProfiles: those that have the cluster inventory API's own CRD, without a cluster manager that would write any.
+"""Finds the clusters with the cluster inventory API's CRD, and writes ClusterProfiles as a cluster manager would.
 
-A test writes what a cluster manager would: a profile, and in its status where the cluster is. The token beside it is one that can be
-taken back by itself, as by somebody who renews it.
+No cluster manager runs there. A test writes a profile, and in its status where the cluster is. Its token can be revoked
+by itself, as a renewal does.
 """
 
 import base64

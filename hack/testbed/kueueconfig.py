@@ -1,6 +1,6 @@
-"""How does a test change what stock Kueue is configured with, and have it back as it was?
+"""Changes the configuration of stock Kueue for a test, and restores it.
 
-Kueue reads its configuration, and which kinds there are, when it starts: a change counts after a restart.
+Kueue reads its configuration, and which kinds exist, when it starts: a change counts after a restart.
 """
 
 import functools
@@ -44,7 +44,7 @@ def restart(clusters: Iterable[Cluster]) -> None:
     for one in restarted:
         one.kubectl("-n", names.KUEUE_NAMESPACE, "rollout", "status", f"deployment/{_DEPLOYMENT}", "--timeout=120s")
         one.wait(functools.partial(_alone, one), _PATIENCE, "the Kueue before is gone")
-        if not _leads(one):  # one that is gone holds its lease for fifteen seconds more
+        if not _leads(one):  # a pod that is gone holds its Lease for fifteen seconds more
             one.delete("lease", _LEASE, names.KUEUE_NAMESPACE)
         one.wait(functools.partial(_leads, one), _PATIENCE, "Kueue leads")
 

@@ -1,8 +1,8 @@
-"""Who attacks as a worker cluster? A small HTTP server that speaks as much of the Kubernetes API as it takes to be followed, and lies.
+"""A hostile worker cluster: a small HTTP server that speaks enough of the Kubernetes API to be followed, and lies.
 
-It stands for no real part, and nothing is proved by what it grants: it is the attacker. Which lies there are, lies.py says; here
-they are dealt, told and counted. What it is not told to lie about it answers truly, from a small world of its own, so that an
-engine comes far enough to meet the next lie. It keeps who logged in and with what, and who followed a redirect.
+It replaces no real part, and what it grants proves nothing. The lies are defined in lies.py; here they are dealt, sent
+and counted. Without a lie it answers truly, from a small world of its own, so that an engine goes on to meet the next
+lie. It records logins and followed redirects.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from hack.testbed.said import CHUNKED, LAST_CHUNK, Answer, Asked, Said, chunk
 from hack.testbed.world import World
 
 TOKEN = "a-token-of-the-liar"
-# Of what everything else hangs on, the probe and the question who it is, so few answers are lies that the rest is asked at all.
+# All else depends on the probe and the identity request, so few of their answers are lies.
 _SELDOM = 0.08
-_HELD_SECONDS = 0.5  # for which a watch that is told the truth is open
+_HELD_SECONDS = 0.5  # how long a watch that tells the truth stays open
 _LONGEST_BODY = 8 * 2**20
 _PATIENCE = 20.0  # seconds to begin and to end
 
 
 class Liar:
-    """One lying API server on 127.0.0.1, in the loop of whoever enters it; `beside` runs it in a thread."""
+    """One lying API server on 127.0.0.1, in the caller's loop; `beside` runs it in a thread."""
 
     def __init__(self, world: World, certificate: tuple[Path, Path] | None = None) -> None:
         """`certificate`: the files of it and of its key; without, it speaks plain HTTP."""
         self.world = world
-        self.told: Counter[str] = Counter()  # lies, by their sort
+        self.told: Counter[str] = Counter()  # sent lies, by their sort
         self.asked: Counter[str] = Counter()  # requests, by their method
-        self.logins: set[str] = set()  # whatever was said as Authorization or Cookie
-        self.strayed: list[bytes] = []  # what came where only redirects lead to
+        self.logins: set[str] = set()  # all values of Authorization and Cookie
+        self.strayed: list[bytes] = []  # requests that arrived where only redirects lead
         self.url = self.elsewhere = ""
         self._news = asyncio.Event()
         self._certificate = certificate
@@ -55,7 +55,7 @@ class Liar:
         self._serving: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     def deal(self, some: Sequence[Lie], share: float) -> None:
-        """Tell these lies from now on, one after the other and again and again, to this share of those who ask."""
+        """Send these lies from now on, one after the other in a cycle, to this share of the requests."""
         self._share, self._dealt = share, itertools.cycle(some)
 
     @property
@@ -64,13 +64,13 @@ class Liar:
         return sum(self.told.values())
 
     async def until(self, lies: int) -> None:
-        """Wait until so many were told; for whoever shares its loop."""
+        """Wait until so many lies were sent; for callers in its loop."""
         while self.lies < lies:
             self._news.clear()
             await self._news.wait()
 
     def kubeconfig(self) -> str:
-        """What leads to it."""
+        """Its kubeconfig."""
         cluster: dict[str, Any] = {"server": self.url}
         if self._certificate:
             cluster["certificate-authority-data"] = base64.b64encode(self._certificate[0].read_bytes()).decode()
@@ -88,7 +88,7 @@ class Liar:
         if self._certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self._certificate)
-        quickly = 1.0 if context else None  # who hangs up is not waited for
+        quickly = 1.0 if context else None  # a client that hangs up is not waited for
         there = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context, ssl_shutdown_timeout=quickly)
         other = await asyncio.start_server(self._stray, "127.0.0.1", 0)
         self._servers = [there, other]
@@ -121,7 +121,7 @@ class Liar:
             writer.close()
             await writer.wait_closed()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # it hung up, as it may, or all is over
+            pass  # it hung up, as it may, or the test is over
         finally:
             del self._serving[writer]
             writer.transport.abort()
@@ -181,7 +181,7 @@ def _request(head: str) -> tuple[Asked, Mapping[str, str]]:
 
 
 def _truth(asked: Asked, status: int, true: Mapping[str, Any]) -> Answer:
-    """What is so, after which the connection goes on; a watch is held for a while, and tells how far the cluster is."""
+    """The true answer, after which the connection goes on; a watch stays open for a while and sends a bookmark."""
     if asked.watch:
         metadata = {"resourceVersion": true["metadata"]["resourceVersion"]}
         bookmark = json.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}).encode() + b"\n"
@@ -216,7 +216,7 @@ def beside(liar: Liar) -> Iterator[Liar]:
     def run() -> None:
         try:
             asyncio.run(live())
-        except BaseException as error:  # of a thread nobody else would hear
+        except BaseException as error:  # an exception in a thread would be lost otherwise
             broken.append(error)
         finally:
             begun.set()

@@ -1,9 +1,8 @@
-"""What does a worker cluster say that lies? A lie is data: of which sort it is, by which number it is drawn, and so what is said
-in place of the truth.
+"""The lies of a hostile worker cluster, as data: a sort, a number that it is drawn by, and so the answer it replaces.
 
-Nothing is sent, kept or counted here (liar.py does that), and no clock is read: the same lie to the same question is the same
-answer. None is held in one piece: 150 MB are a few bytes that are said often. It knows no kind of object beyond the frame that
-all have, and what a queue promises.
+Nothing is sent, kept or counted here (liar.py does that), and no clock is read: a lie to a request is always one
+answer. No answer is held in one piece: 150 MB are a few bytes that are repeated. It knows no kind of object beyond the
+common frame, and what a queue promises.
 """
 
 import functools
@@ -20,12 +19,14 @@ from hack.testbed.said import CHUNKED, LAST_CHUNK, Answer, Asked, Said, as_json,
 Raw = Mapping[str, Any]
 MIB = 2**20
 HUGE = 150 * MIB
-ENDLESS = "endless"  # how the tokens of lists without an end begin
-_CODES = (100, 101, 199, 201, 204, 205, 206, 304, 400, 401, 403, 404, 409, 410, 418, 422, 429, 500, 503, 504, 599, 700, 999)  # fmt: skip
-_TYPES = (*["application/json"] * 3, "text/html", "application/json; charset=utf-16", "application/vnd.kubernetes.protobuf", ";")  # fmt: skip
+ENDLESS = "endless"  # the beginning of the tokens of lists without an end
+_CODES = (100, 101, 199, 201, 204, 205, 206, 304, 400, 401, 403, 404, 409, 410, 418, 422, 429,
+          500, 503, 504, 599, 700, 999)  # fmt: skip
+_TYPES = (*["application/json"] * 3, "text/html", "application/json; charset=utf-16",
+          "application/vnd.kubernetes.protobuf", ";")  # fmt: skip
 _TOLD = 100  # lines of a stream, at most; each is a lie of its own
 _FLOOD = 7 * MIB  # of one answer: as much as a page of a list may have
-_PATIENCE = 6.0  # seconds of saying nothing or little: longer than a client under test waits
+_PATIENCE = 6.0  # seconds of silence or near silence: longer than a client under test waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ _Sort = Callable[[random.Random, Asked, Raw, str], Answer]
 
 
 def answer(lie: Lie, asked: Asked, true: Raw, elsewhere: str) -> Answer:
-    """What is said in place of `true`, which is a list's body where many are asked for; `elsewhere` is a URL of somebody else.
+    """The answer in place of `true`, a list's body where many are asked for; `elsewhere` is a URL of another server.
 
     At least one of the parts counts as a lie. The connection ends with it.
     """
@@ -51,7 +52,7 @@ def answer(lie: Lie, asked: Asked, true: Raw, elsewhere: str) -> Answer:
 
 
 def _things(draw: random.Random, asked: Asked, true: Raw) -> list[Any]:
-    """What is there of that kind, or would be: marked as ours where it is ours that is asked for."""
+    """Objects of that kind, present or possible: marked as ours where our objects are asked for."""
     there = true.get("items") if "items" in true else [true]
     made = [specimen(asked, str(draw.randrange(50)), max(1, asked.version) + draw.randrange(5)) for _ in range(2)]
     return [*(there or ()), *made]
@@ -69,10 +70,12 @@ def _wrong_types(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer
 
 
 def _wrong_things(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
-    """What is JSON, and not what was asked for."""
+    """JSON that is not what was asked for."""
     others: list[Any] = [
-        *ODD, {"kind": "Status", "status": "Success"}, {"items": "x"}, {"items": {}}, {"items": list(ODD)}, {**true, "items": None},
-        {**true, "metadata": None}, {**true, "metadata": {}}, {**true, "metadata": draw.choice(ODD)}, [true], {"a": true}, specimen(asked, "x", 1),
+        *ODD, {"kind": "Status", "status": "Success"}, {"items": "x"}, {"items": {}}, {"items": list(ODD)},
+        {**true, "items": None},
+        {**true, "metadata": None}, {**true, "metadata": {}}, {**true, "metadata": draw.choice(ODD)}, [true],
+        {"a": true}, specimen(asked, "x", 1),
     ]  # fmt: skip
     if asked.watch:
         lines = (event(draw.choice(EVENTS), draw.choice(others)) for _ in range(draw.randint(1, _TOLD)))
@@ -84,8 +87,10 @@ def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     """Success, and then what is no JSON, or only looks so."""
     body = json.dumps(true).encode()
     said = draw.choice([
-        b"<html><body>Please sign in.</body></html>", b"", b"ok", draw.randbytes(300), body[: len(body) // 2], body + body, b"\xef\xbb\xbf" + body,
-        b"[" * 100_000, b'{"a":' * 100_000, b'{"items": [NaN, Infinity]}', b'{"metadata": {"name": "\\ud800"}}', b'{"a": 1, "a": 2}', b"null", b"\x00" * 99,
+        b"<html><body>Please sign in.</body></html>", b"", b"ok", draw.randbytes(300), body[: len(body) // 2],
+        body + body, b"\xef\xbb\xbf" + body,
+        b"[" * 100_000, b'{"a":' * 100_000, b'{"items": [NaN, Infinity]}', b'{"metadata": {"name": "\\ud800"}}',
+        b'{"a": 1, "a": 2}', b"null", b"\x00" * 99,
         b'{"items": [' + b"1" * 5000 + b"]}", body.decode().encode("utf-16"), body.replace(b":", b"\n:\n"),
     ])  # fmt: skip
     kind = draw.choice(_TYPES)
@@ -96,7 +101,7 @@ def _garbage(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 
 def _huge(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
     """150 MB that begin as what was asked for: as they are, or as one chunk after the other."""
-    # An object of which the text is without an end, and a list of nothing but empty objects: a few bytes are then many objects.
+    # Objects whose text has no end, and a list of empty objects: a few bytes are then many objects.
     begun, part = draw.choice(
         [(b'{"a": "', b"x" * MIB), (b'{"items": [{}', b",{}" * (MIB // 3 + 1)), (b"", b" " * MIB)]
     )
@@ -127,7 +132,7 @@ def _bomb(draw: random.Random, _: Asked, __: Raw, ___: str) -> Answer:
 
 
 def _dense(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
-    """Within every bound in bytes, and as many Python objects as they can be: lists in lists, in an object that is one."""
+    """Within every bound in bytes, and as many Python objects as possible: lists in lists, in one object."""
     inner = b",".join([draw.choice([b"[]", b"{}", b"[[]]", b"1.5"])] * int(10 ** draw.uniform(0, 5.8)))
     thing = specimen(asked, str(draw.randrange(50)), max(1, asked.version) + 1)
     body = json.dumps({**thing, "spec": {"dense": ["DENSE"]}}).encode().replace(b'"DENSE"', inner)
@@ -172,7 +177,7 @@ def page(token: str, asked: Asked) -> Answer:
 
 
 def _endless(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
-    """A list of which each page names another one, of which each is small, or large, or empty; or of which each names itself."""
+    """A list whose pages name another page each, small, large or empty; or whose every page names itself."""
     if asked.watch or "items" not in true:
         return as_json({"metadata": {"continue": f"{ENDLESS}-0-1-1"}, "items": []})
     if draw.random() < 0.2:
@@ -207,7 +212,9 @@ def _backwards(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 
 
 def _ends(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
-    """What ends at once: the connection, the head, the body, or a watch before it told anything, or in the middle of a line."""
+    """An end at once: of the connection, the head, the body, or a watch before its first event or in the middle of a
+    line.
+    """
     body = json.dumps(true).encode()
     full = head("200 OK", f"Content-Length: {len(body)}") + body
     said = draw.choice([b"", b"HTTP", full[:40], head("200 OK", f"Content-Length: {len(body)}"), full[:-1]])
@@ -220,7 +227,7 @@ def _ends(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
 
 
 def _redirect(draw: random.Random, asked: Asked, _: Raw, elsewhere: str) -> Answer:
-    """To somebody who would like to see the token, in every way that there is."""
+    """A redirect to a server that wants the token, in every possible way."""
     status = draw.choice(["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent", "200 OK"])
     to = draw.choice(
         [elsewhere + asked.path, elsewhere, asked.path, "//elsewhere.invalid/", "file:///etc/passwd", "http://[", ""]
@@ -237,31 +244,38 @@ def _refusal(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
     if asked.watch and draw.random() < 0.5:
         odd = {**said, "code": draw.choice([code, *ODD])}
         return stream([event("ERROR", odd)])
-    if code < 200:  # one that announces the next one, again and again
+    if code < 200:  # an informational one, again and again
         return (Said(f"HTTP/1.1 {code} Soon\r\n\r\n".encode(), draw.choice([1, 5000]), lies=1), *as_json(true))
     return whole(json.dumps(said).encode(), f"{code} Refused", f"Retry-After: {draw.choice([0, 99999999, 'soon'])}")
 
 
 def _frame(draw: random.Random, _: Asked, true: Raw, __: str) -> Answer:
-    """What HTTP does not allow, or hardly."""
+    """Answers that HTTP hardly allows, or not at all."""
     body = json.dumps(true).encode()
     length = f"Content-Length: {len(body)}"
     said = draw.choice([
-        b"SSH-2.0-OpenSSH_9.6\r\n", draw.randbytes(200), b"HTTP/9.9 200 OK\r\n\r\n", b"HTTP/1.1 2000000 OK\r\n\r\n", b"HTTP/1.1 200\r\n" * 9,
-        head("200 OK", "X: " + "y" * MIB), head("200 OK", *(f"X-{one}: y" for one in range(20_000))), head("200 OK", "Content-Length: -5") + body,
-        head("200 OK", length, "Content-Length: 1") + body, head("200 OK", length, CHUNKED) + body, head("200 OK", CHUNKED) + b"zz\r\n",
-        head("200 OK", CHUNKED) + b"-1\r\n", head("200 OK", CHUNKED) + b"f" * 5000, head("200 OK", CHUNKED) + b"1;" + b"x" * 70_000 + b"\r\na\r\n",
-        head("200 OK", CHUNKED) + chunk(body) + b"0\r\n" + b"X: y\r\n" * 5000 + b"\r\n", head("200 OK", "Content-Length: 99999999999999999999999") + body,
+        b"SSH-2.0-OpenSSH_9.6\r\n", draw.randbytes(200), b"HTTP/9.9 200 OK\r\n\r\n", b"HTTP/1.1 2000000 OK\r\n\r\n",
+        b"HTTP/1.1 200\r\n" * 9,
+        head("200 OK", "X: " + "y" * MIB), head("200 OK", *(f"X-{one}: y" for one in range(20_000))),
+        head("200 OK", "Content-Length: -5") + body,
+        head("200 OK", length, "Content-Length: 1") + body, head("200 OK", length, CHUNKED) + body,
+        head("200 OK", CHUNKED) + b"zz\r\n",
+        head("200 OK", CHUNKED) + b"-1\r\n", head("200 OK", CHUNKED) + b"f" * 5000,
+        head("200 OK", CHUNKED) + b"1;" + b"x" * 70_000 + b"\r\na\r\n",
+        head("200 OK", CHUNKED) + chunk(body) + b"0\r\n" + b"X: y\r\n" * 5000 + b"\r\n",
+        head("200 OK", "Content-Length: 99999999999999999999999") + body,
         head("200 OK", "Content-Encoding: br", length) + body, head("200 OK", "Content-Encoding: gzip", length) + body,
-        head("200 OK", "Content-Encoding: gzip, gzip", length) + body, head("200 OK", "X: \x00\x01") + body, head("200 OK\r\nX: y\r\n\r\n", length) + body,
-        b"HTTP/1.1 200 OK\nContent-Type: application/json\n\n" + body, (head("200 OK", length) + body).replace(b"close", b"keep-alive") * 2,
+        head("200 OK", "Content-Encoding: gzip, gzip", length) + body, head("200 OK", "X: \x00\x01") + body,
+        head("200 OK\r\nX: y\r\n\r\n", length) + body,
+        b"HTTP/1.1 200 OK\nContent-Type: application/json\n\n" + body,
+        (head("200 OK", length) + body).replace(b"close", b"keep-alive") * 2,
         head("101 Switching Protocols", "Upgrade: websocket"), head("200 OK\nX: " + FORGED),
     ])  # fmt: skip
     return (Said(said, lies=1),)
 
 
 def _promise(draw: random.Random, asked: Asked, true: Raw, _: str) -> Answer:
-    """Room without an end, and whatever is asked for is granted: each object as if its queue had given it everything."""
+    """Capacity without end, and every request is granted: each object as if its queue had given it everything."""
     things = [granted(one) for one in _things(draw, asked, true)]
     if asked.watch:
         newer = asked.version + 1 + draw.randrange(9)
@@ -317,6 +331,7 @@ SORTS: Mapping[str, _Sort] = {
     "gone": _gone,
 }
 
-# To be drawn from: what makes a client wait for its time-out is drawn less often than the rest, which it takes in milliseconds.
+# For drawing: lies that make a client wait for its timeout are drawn less often than those that it takes in
+# milliseconds.
 SLOW = ("a slow drip", "silence")
 DRAWN = (*SORTS, *(sort for sort in SORTS if sort not in SLOW for _ in range(5)))

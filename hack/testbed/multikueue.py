@@ -1,4 +1,4 @@
-"""How does a test come by MultiKueue: its objects, and stock Kueue set so that it works; all put back afterwards."""
+"""Sets up MultiKueue for a test: its objects, and stock Kueue's configuration; all is restored afterwards."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ USER = f"system:serviceaccount:{names.KUEUE_NAMESPACE}:{ACCOUNT}"
 CHECK_CONTROLLER = "kueue.x-k8s.io/multikueue"
 ORIGIN_LABEL = "kueue.x-k8s.io/multikueue-origin"
 # MultiKueue watches every kind of job that the manager's Kueue integrates in every worker cluster, and calls a cluster
-# inactive where one of them is missing: so these and no others, and KubeRay's definitions (not KubeRay) in the workers.
+# without one of them inactive. So these and no others, and KubeRay's CRDs (not KubeRay) in the workers.
 FRAMEWORKS = ("batch/job", "pod", "ray.io/rayjob", "ray.io/raycluster")
 RAY_DEFINITIONS = ("rayclusters.ray.io", "rayjobs.ray.io")
 # What upstream's own tests give its account (kueue: test/util/multikueue.go).
@@ -28,7 +28,8 @@ _ALL = ["create", "update", "patch", "delete", "get", "list", "watch"]
 _RULES = [
     {"apiGroups": [names.KUEUE_DOMAIN], "resources": ["workloads"], "verbs": _ALL},
     {"apiGroups": [names.KUEUE_DOMAIN], "resources": ["workloads/status"], "verbs": ["get", "patch", "update"]},
-    {"apiGroups": [names.KUEUE_DOMAIN], "resources": ["clusterqueues", "localqueues"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [names.KUEUE_DOMAIN], "resources": ["clusterqueues", "localqueues"],
+        "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _ALL},
     {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": _ALL},
@@ -57,7 +58,7 @@ class Audit:
         self._file, self._at = found.st_ino, found.st_size
 
     def lines(self, user: str) -> list[Raw]:
-        """What that user has been answered since; raises LabError where the log was rotated meanwhile."""
+        """The answers to that user since then; raises LabError where the log was rotated meanwhile."""
         with self.path.open("rb") as log:
             if self.path.stat().st_ino != self._file:
                 raise LabError(f"{self.path} was rotated, so what was written before is not seen: run it again.")

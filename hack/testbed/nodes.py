@@ -1,4 +1,4 @@
-"""A node that comes while a test runs, as an autoscaler would add it: a fake one, on which pods run because kwok says so."""
+"""Adds a node while a test runs, as an autoscaler would: a fake one, whose pods run because kwok says so."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,10 @@ from hack.testbed.reader import Raw
 
 @contextmanager
 def added(cluster: Cluster, pool: str, devices: Raw | None = None) -> Iterator[None]:
-    """Add a fake node of that name for a while, like those that the cluster has, with the label `pool`; `devices` is what it has beside
-    cpu and memory, such as `{"example.com/gpu": "8"}`."""
+    """Add a fake node of that name for a while, like those of the cluster, with the label `pool`.
+
+    `devices` is what it has beside cpu and memory, such as `{"example.com/gpu": "8"}`.
+    """
     template = next(n for n in cluster.items("nodes") if n["metadata"]["labels"].get("type") == "kwok")
     made = {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""What would an API server never write, and what would it: odd values, objects with one in some place, and objects as they are?
+"""Values that no API server would write, objects with one of them in some place, and true objects.
 
-All of it is made from a question and a draw; nothing is sent here. It knows no kind of object beyond the frame that all have, and
-what a queue grants.
+All of it is made from a request and a draw; nothing is sent here. It knows no kind of object beyond the common frame,
+and what a queue grants.
 """
 
 import json
@@ -11,14 +11,17 @@ from typing import Any
 from adapter import names
 from hack.testbed.said import Asked
 
-# What a message begins a line of a log with that nobody wrote, unless line breaks come through.
+# The beginning of a forged log line, which appears only if line breaks in a message come through.
 FORGED = "FORGED by a worker cluster"
-# What no reader expects where it stands. Numbers in words are those of versions, of times and of Kubernetes' quantities.
+# Values that no reader expects in their place. Numbers as text are those of versions, times and Kubernetes' quantities.
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 7, 2**53, 2**63, 10**30, 0.5, 1e300, "", " ", "x", "5", "-5", "1e9", "1e999999999",
-    "9" * 19, "9" * 40, "\u0663", "1Ei", "-1Ei", "999999999999E", "0.0000000001n", "\x00", f"x\n{FORGED}", f"x\r{FORGED}",
-    "../../secrets", ".", "..", "a/b", "2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", "x" * 70_000, "\u202e",
-    [], [None], [[]], [{}], ["x"], [0, "x", {}], {}, {"": None}, {"a": 1}, {"name": 5}, {"name": ""}, [{"name": "x"}, {"name": "x"}],
+    "9" * 19, "9" * 40, "\u0663", "1Ei", "-1Ei", "999999999999E", "0.0000000001n", "\x00", f"x\n{FORGED}",
+    f"x\r{FORGED}",
+    "../../secrets", ".", "..", "a/b", "2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59",
+    "x" * 70_000, "\u202e",
+    [], [None], [[]], [{}], ["x"], [0, "x", {}], {}, {"": None}, {"a": 1}, {"name": 5}, {"name": ""},
+    [{"name": "x"}, {"name": "x"}],
     [{"type": "Ready", "status": True}], {"cpu": -1}, {"cpu": "many"},
 )  # fmt: skip
 EVENTS: tuple[Any, ...] = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "REPLACED", "", None, 5, [], {})

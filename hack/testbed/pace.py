@@ -1,9 +1,9 @@
-"""How long does a controller under test wait? As the shipped one, without its safety nets, or for a fraction of the time.
+"""How long a controller under test waits: as shipped, without its resyncs, or for a fraction of the time.
 
-`shipped`: every wait as users have it. `real`: the same, but a net under the watches (a resync) is an hour away, so that a
-wake-up which is lost turns a test red instead of late. `quick`: so, and each wait that a test would sit out is short. `hasty`: so,
-and who is lied to asks again at once, so that an attacker has thousands of tries in minutes; nobody chooses it for other tests. What
-is shortened keeps its order against the others; what Kueue, KubeRay or a kubelet need is not ours to shorten.
+`shipped`: every wait as users have it. `real`: as shipped, but a resync comes after an hour, so that a lost event turns
+a test red instead of late. `quick`: as `real`, and each wait that a test would sit out is short. `hasty`: as `quick`,
+and it retries at once after a lie, so that an attacker has thousands of tries in minutes; no other test uses it.
+Shortened waits keep their order. What Kueue, KubeRay or a kubelet need is not shortened.
 """
 
 import sys
@@ -32,29 +32,29 @@ _NO_NETS: _Waits = {
     transient_state: {"SURE_FOR": _HOUR},
 }
 _SHORT: _Waits = {
-    # A link that is cut shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.
+    # A cut link shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.
     reflector: {"PROBE_SECONDS": 1.0},
     client: {"TIMEOUT_SECONDS": 3.0},
-    # A source is read again in 12 s in place of 120, and looked for every 3 s.
+    # A source is read again in 12 s in place of 120, and polled every 3 s.
     copies: {"PAUSE_SECONDS": 3.0, "AGAIN_SECONDS": 12.0},
     head_polling: {"ASK_SECONDS": 2.0},
-    # Longer than it takes from an anchor to the share that is written after it.
+    # Longer than from an anchor to the share that is written after it.
     orphan_anchors: {"SETTLED": timedelta(seconds=5)},
-    # All by a third: their order is what keeps two from writing.
+    # All by a third: their order keeps two from writing.
     cluster_claim: {
         "RENEW_SECONDS": 3.5,
         "DEADLINE_SECONDS": 13.5,
         "ABANDONED_SECONDS": 20,
         "HANDED_OVER_SECONDS": 17.0,
     },
-    # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it gives way.
+    # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it is deactivated.
     timeouts: {
         "EXCLUDED_FIRST": timedelta(seconds=5),
         "EXCLUDED_FOR": timedelta(seconds=15),
         "YIELD_AFTER": timedelta(seconds=4.5),
     },
 }
-# One cluster that goes back in its versions, or whose probe fails, is left alone until the next probe.
+# A cluster whose versions go back, or whose probe fails, is left alone until the next probe.
 _AT_ONCE: _Waits = {
     reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.1, "FIRST_PAUSE": 0.2, "LAST_PAUSE": 0.5, "PROBE_SECONDS": 0.2}
 }
@@ -67,7 +67,10 @@ _WAITS: Mapping[str, tuple[_Waits, ...]] = {
 
 
 def keep(pace: str) -> None:
-    """Let this process wait so. Every module that has imported a wait by its name is told, so import the controller first."""
+    """Make this process wait so.
+
+    Each module that has imported a wait by name is patched: import the controller first.
+    """
     for waits in _WAITS[pace]:
         for module, values in waits.items():
             for name, value in values.items():

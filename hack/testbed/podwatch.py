@@ -1,7 +1,7 @@
-"""What happened to a cluster's pods, and in which order? For what stands too briefly to be looked up, such as a pod that failed.
+"""Records what happened to a cluster's pods, in order: for states too brief to poll, such as a failed pod.
 
-It is `kubectl get pods --watch` into a file: the order is the API server's own. A watch that ends before it is told to has missed
-what came after it, so its story is refused.
+It is `kubectl get pods --watch` into a file: the order is the API server's own. A watch that ends early has missed
+events, so its record is rejected.
 """
 
 import subprocess
@@ -18,11 +18,11 @@ Story = Callable[[], list[list[str]]]
 
 @contextmanager
 def watched(cluster: Cluster, selector: str, file: Path, *fields: str) -> Iterator[Story]:
-    """Follow the pods that are there and those to come.
+    """Follow existing and new pods.
 
-    Gives what tells the story so far: of each event its type (ADDED, MODIFIED, DELETED) and these fields of the pod, which are
-    named as in jsonpath; one that is not there is empty. Only the last one may be somebody's text, with any character but a
-    newline in it.
+    Gives a function for the record so far: of each event its type (ADDED, MODIFIED, DELETED) and these fields of the
+    pod, named as in jsonpath; an absent field is empty. Only the last field may be free text, with any character but a
+    newline.
     """
     columns = "".join(f"|{{.object{field}}}" for field in fields)  # kubectl makes blanks of tabs
     words = ("-n", NAMESPACE, "get", "pods", "-l", selector, "--watch", "--output-watch-events")

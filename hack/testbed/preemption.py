@@ -1,6 +1,6 @@
-"""How do a worker cluster's own users meet a gang: they take quota from it by priority, or lend it theirs and are preempted themselves?
+"""A worker cluster's own users beside a gang: they preempt its quota, or lend it theirs and take it back.
 
-And what is looked at then: the copies, the Placement, the quota that is held.
+It also reads the result: remote pods, the Placement, reserved quota.
 """
 
 import json
@@ -43,7 +43,8 @@ def workers_in(fleet: Clusters, name: str) -> int:
 
 
 def lend(stage: Stage, name: str, cpu: int) -> None:
-    """Let pods of a second queue, in the same cohort and without quota of its own, use so many cores of the stage's queue."""
+    """Let pods of a second queue, in the cohort and without quota of its own, use so many cores of the
+    stage's queue."""
     cluster, other = stage.fleet.workers[name], f"{stage.name}-b"
     mine = {"cohortName": stage.name, "preemption": {"reclaimWithinCohort": "Any"}}
     cluster.kubectl("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": mine}))

@@ -1,6 +1,6 @@
-"""What have processes of the lab spent: CPU seconds and memory, as the kernel counts them. It asks no program, so it disturbs none.
+"""CPU seconds and memory of the lab's processes, as the kernel counts them. It calls no program and disturbs none.
 
-What ends before it is looked at again is not counted: in the lab those are kubelet's probes and little else.
+A process that ends between two reads is not counted: in the lab those are kubelet's probes and little else.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""What did a command say, on a machine where it may take so long that it tells what it waits for?"""
+"""A command's output without its progress hints, which appear on a slow machine."""
 
 import re
 import subprocess
 
-# adapter/cli/common.py tells so after two seconds.
+# adapter/cli/common.py prints the hint after two seconds.
 _WAITS = re.compile(r"^Waiting for .* \.\.\.\n", re.MULTILINE)
 
 

@@ -1,4 +1,5 @@
-"""What quota has the demo's queue in a cluster for a while? What it has besides, and all of it afterwards, is as it was."""
+"""Sets the quota of the demo's queue in a cluster for a while; its other quota, and all of it afterwards, is
+unchanged."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,5 +28,5 @@ def given(cluster: Cluster, amounts: Mapping[str, str]) -> Iterator[None]:
 def _write(cluster: Cluster, groups: object) -> None:
     patch = json.dumps(
         [{"op": "add", "path": "/spec/resourceGroups", "value": groups}]
-    )  # adding replaces what is there
+    )  # adding replaces the present value
     cluster.kubectl("patch", "clusterqueue", QUEUE, "--type=json", "-p", patch)

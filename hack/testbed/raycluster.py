@@ -1,4 +1,4 @@
-"""What does a user do with a RayCluster that has no job: create it, look at its pods, ask Ray on its head, delete it."""
+"""A RayCluster without a job, as a user handles it: create it, read its pods, query Ray on its head, delete it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,13 +14,16 @@ from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, SAMPLE, released
 from hack.testbed.reader import Raw
 
-PATIENCE = 180  # seconds: what the owner of a RayCluster is promised when its head is restarted
-_ALIVE = "import json, ray; ray.init(logging_level='ERROR'); print(json.dumps([n['NodeManagerAddress'] for n in ray.nodes() if n['Alive']]))"
+PATIENCE = 180  # seconds: the promise to the owner of a RayCluster when its head is restarted
+_ALIVE = (
+    "import json, ray; ray.init(logging_level='ERROR'); "
+    "print(json.dumps([n['NodeManagerAddress'] for n in ray.nodes() if n['Alive']]))"
+)
 
 
 @dataclass(frozen=True)
 class RayCluster:
-    """The RayCluster of the sample RayJob, renamed, without the program, and with readiness that is asked each second."""
+    """The RayCluster of the sample RayJob, renamed, without the program, with a readiness probe every second."""
 
     fleet: Clusters
     name: str
@@ -42,7 +45,9 @@ class RayCluster:
         self.fleet.manager.apply(yaml.safe_dump(made))
 
     def delete(self) -> None:
-        """`kubectl delete` it, and wait until no worker is left: the 60 s that its owner is promised, and as long for what ends then."""
+        """`kubectl delete` it, and wait until no worker is left: 60 s, as promised to its owner, and as long for the
+        pods' end.
+        """
         self.fleet.manager.delete("raycluster", self.name, wait=False)
         wait(lambda: not self.pods("worker"), 60, "its workers are gone")
         wait(lambda: released(self.fleet), 60, "its quota is free again")
@@ -61,7 +66,7 @@ class RayCluster:
         return wait(found, PATIENCE, "all joined another head", self.dump)
 
     def joined(self) -> bool:
-        """Whether all are ready, and Ray's head hears from itself and from all workers, and from nobody else."""
+        """Whether all are ready, and Ray's head knows itself and all workers, and no other node."""
         head, workers = self.head(), self.pods("worker")
         if not head or len(workers) != self.workers or len(self.ready("worker")) != self.workers:
             return False
@@ -72,8 +77,10 @@ class RayCluster:
         return sorted(alive) == sorted(pod["status"]["podIP"] for pod in (head, *workers))
 
     def ask(self, program: str, *words: str) -> Any:
-        """What a Python program prints on the head, a JSON list, or None if it prints none; raises LabError when there is no
-        head that answers. What Ray says between its lines, of nodes that went say, is passed over."""
+        """The JSON list that a Python program prints on the head, None if it prints none.
+
+        Raises LabError when no head answers. Ray's own lines between, of lost nodes for instance, are skipped.
+        """
         head = self.head()
         if not head:
             raise LabError(f"{self.name} has no head that is ready.")
@@ -103,11 +110,11 @@ class RayCluster:
         }
 
     def dump(self) -> str:
-        """What to know when it does not go on."""
+        """Diagnostics for when it does not go on."""
         return "\n".join([self.fleet.manager.kubectl("get", "pods,placements", "-o", "wide"), *self._last_words()])
 
     def _last_words(self) -> Iterator[str]:
-        """What containers said before they were started again."""
+        """The logs of containers before their restarts."""
         for name, worker in self.fleet.workers.items():
             for copy in worker.items("pods", NAMESPACE, names.MANAGER_LABEL):
                 if any(each["restartCount"] for each in copy["status"].get("containerStatuses") or ()):

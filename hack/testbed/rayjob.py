@@ -1,6 +1,6 @@
-"""What does a user do with a RayJob: submit the sample, look at it, read its output, delete it.
+"""A RayJob as a user handles it: submit the sample, read its state and output, delete it.
 
-Everything is done with kubectl's verbs on the manager cluster; the worker clusters are only looked at.
+Everything is done with kubectl's verbs on the manager cluster; the worker clusters are only read.
 """
 
 import json
@@ -28,8 +28,10 @@ LOG_SECONDS = 30  # the submitter asks the head for log lines about once a secon
 
 
 class Job:
-    """The sample RayJob, renamed. `apart`: with no two workers in one worker cluster, and with readiness that is asked each second.
-    `sample`: another one."""
+    """The sample RayJob, renamed; `sample`: another one.
+
+    `apart`: no two workers in one worker cluster, with a readiness probe every second.
+    """
 
     def __init__(
         self, fleet: Clusters, name: str, workers: int = 4, *, apart: bool = False, sample: Path = SAMPLE
@@ -38,8 +40,11 @@ class Job:
         self.manager = fleet.manager
 
     def submit(self, program: str = "", change: Callable[[Raw], None] = lambda _: None, words: str = "") -> None:
-        """`kubectl apply` the sample, with this job's name and number of workers; `program` runs instead of the sample's, `words` end its
-        command line, and `change` may do to its RayCluster's spec what it likes."""
+        """`kubectl apply` the sample, with this job's name and number of workers.
+
+        `program` runs instead of the sample's, `words` end its command line, and `change` may edit its RayCluster's
+        spec.
+        """
         objects = list(yaml.safe_load_all(self._sample.read_text()))
         rayjob = next(o for o in objects if o["kind"] == "RayJob")
         rayjob["metadata"]["name"] = self.name
@@ -86,7 +91,7 @@ class Job:
         wait(ready, JOB_SECONDS, f"{self.workers} workers of {self.name} are ready", self.dump)
 
     def output(self) -> str:
-        """What the job printed, from its submitter's log."""
+        """The job's output, from its submitter's log."""
         pods = self.manager.items("pods", NAMESPACE, f"job-name={self.name}")
         return "\n".join(self.manager.log(pod["metadata"]["name"]) for pod in pods)
 
@@ -118,13 +123,13 @@ class Job:
         ]
 
     def events(self) -> dict[str, str]:
-        """What Rayspan said about it: reason -> message."""
+        """Rayspan's events about it: reason -> message."""
         found = self.manager.items("events", NAMESPACE)
         ours = (e for e in found if e["involvedObject"]["name"] == self.name)
         return {e["reason"]: e["message"] for e in ours if e["source"].get("component") == names.EVENT_SOURCE}
 
     def leftovers(self) -> list[str]:
-        """What Rayspan made and is still there, in any cluster."""
+        """Rayspan's remaining objects of it, in any cluster."""
         left = [f"manager: Placement {p['metadata']['name']}" for p in self.manager.items("placements", NAMESPACE)]
         for name, cluster in self.fleet.workers.items():
             for kind in ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices"):
@@ -138,15 +143,17 @@ class Job:
         wait(lambda: released(self.fleet), 60, "its quota is free again", self.dump)
 
     def dump(self) -> str:
-        """What to know when it does not go on."""
+        """Diagnostics for when it does not go on."""
         pods = self.manager.kubectl("get", "pods,placements", "-o", "wide")
-        which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the one that stands by, too
+        which = ("logs", "deploy/rayspan-controller", "--all-pods", "--tail=20")  # of the standby, too
         log = self.manager.kubectl("-n", names.SYSTEM_NAMESPACE, *which)
         return f"{self.status()}\n{self.events()}\n{pods}\n{log}"
 
 
 def released(fleet: Clusters) -> bool:
-    """Whether no job holds quota in the demo's queues of the worker clusters, as these show it: a second after the last one has gone."""
+    """Whether no job holds quota in the demo's queues of the worker clusters; they show it a second after the last
+    release.
+    """
     queues = [worker.get("clusterqueues", QUEUE) for worker in fleet.workers.values()]
     return not any((queue.get("status") or {}).get("reservingWorkloads") for queue in queues)
 

@@ -1,6 +1,6 @@
-"""What does a user do with a RayService: submit the sample, edit it, ask it all the time, delete it? And how is stock Kueue set for it?
+"""A RayService as a user handles it: submit the sample, edit it, send it requests, delete it. And stock Kueue for it.
 
-Everything is done with kubectl's verbs on the manager cluster. Who asks the service is a pod there, by the name that stays.
+Everything is done with kubectl's verbs on the manager cluster. Requests come from a pod there, by the name that stays.
 """
 
 import json
@@ -21,7 +21,7 @@ from hack.testbed.stage import added
 
 SAMPLE = REPO / "manifests" / "samples" / "rayservice-place.yaml"
 SECONDS = 300  # three Ray nodes, Serve on each, and probes that begin after ten seconds; on two busy cores
-# Five requests a second, one after the other, each by a connection of its own; one line for each.
+# Five requests a second, one after the other, each by its own connection; one line for each.
 _ASKER = """
 import json, sys, time, urllib.request
 while True:
@@ -38,7 +38,9 @@ while True:
 
 @contextmanager
 def dispatched(fleet: Clusters) -> Iterator[None]:
-    """The manager as docs/serving.md says: Kueue without its integration of RayServices, KubeRay held; as it was in the end."""
+    """The manager as docs/serving.md says: Kueue without its integration of RayServices, KubeRay held; restored in the
+    end.
+    """
     with ExitStack() as stack:
         stack.callback(kueueconfig.restart, [fleet.manager])
         stack.enter_context(kueueconfig.changed(fleet.manager, _without_services))
@@ -49,7 +51,8 @@ def dispatched(fleet: Clusters) -> Iterator[None]:
 
 @contextmanager
 def led_straight(manager: Cluster) -> Iterator[None]:
-    """With the right to write slices, which is taken as docs/serving.md says: what is written is deleted by who takes it."""
+    """With the right to write slices, which is revoked as docs/serving.md says: the revoker deletes what
+    was written."""
     try:
         with added(manager, "rayservice-endpoints"):
             yield
@@ -77,10 +80,10 @@ class RayService:
     name: str
 
     def apply(self, release: str, change: Callable[[Raw], None] = lambda _: None) -> None:
-        """`kubectl apply` it; another release is an upgrade, and `change` may do to its RayCluster's spec what it likes."""
+        """`kubectl apply` it; another release is an upgrade, and `change` may edit its RayCluster's spec."""
         service, code = yaml.safe_load_all(SAMPLE.read_text())
         service["metadata"]["name"] = code["metadata"]["name"] = self.name
-        service["spec"]["rayClusterDeletionDelaySeconds"] = 10  # a minute by default; the same, sooner
+        service["spec"]["rayClusterDeletionDelaySeconds"] = 10  # sooner than the default minute
         cluster = service["spec"]["rayClusterConfig"]
         (group,) = cluster["workerGroupSpecs"]
         for one in (cluster["headGroupSpec"], group):
@@ -125,13 +128,13 @@ class RayService:
         return [address for each in every if each["conditions"].get("ready") for address in each["addresses"]]
 
     def events(self) -> list[tuple[str, str]]:
-        """What Rayspan said of it, by reason and message."""
+        """Rayspan's events about it, by reason and message."""
         uid = (self.get().get("metadata") or {}).get("uid")
         found = (e for e in self.fleet.manager.items("events", NAMESPACE) if e["involvedObject"].get("uid") == uid)
         return [(e["reason"], e["message"]) for e in found if e["source"].get("component") == names.EVENT_SOURCE]
 
     def dump(self) -> str:
-        """What to know when it does not go on."""
+        """Diagnostics for when it does not go on."""
         seen = self.fleet.manager.kubectl("get", "rayservices,rayclusters,pods,placements,workloads", "-o", "wide")
         return f"{self.get().get('status')}\n{self.events()}\n{seen}"
 
@@ -156,7 +159,7 @@ class Asker:
     name: str
 
     def answers(self) -> list[dict[str, Any]]:
-        """What it was answered until now, in order."""
+        """The answers until now, in order."""
         return [json.loads(line) for line in self.fleet.manager.log(self.name).splitlines() if line.startswith("{")]
 
     def wait(self, what: str, seen: Callable[[list[dict[str, Any]]], bool], seconds: float = SECONDS) -> None:
@@ -176,12 +179,14 @@ def asked(service: RayService) -> Iterator[Asker]:
 
 @contextmanager
 def running(service: RayService, what: str, program: str, *words: str) -> Iterator[str]:
-    """A Python program runs in a pod of the manager for a while, with the address of a RayService and more words; yields the pod's name."""
+    """Run a Python program in a pod of the manager, with the address of a RayService and more words; yields the pod's
+    name.
+    """
     name, url = f"{service.name}-{what}", f"http://{service.name}-serve-svc:8000/"
     template = next(yaml.safe_load_all(SAMPLE.read_text()))["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]
     image = template["spec"]["containers"][0]["image"]
     command = ["python", "-u", "-c", program, url, *words]
-    # Without a request it would get no CPU where others start Ray nodes, and take its own lateness for the service's.
+    # Without a request it would get no CPU where Ray nodes start, and count its own lateness as the service's.
     container = {"name": what, "image": image, "command": command, "resources": {"requests": {"cpu": "300m"}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}}
     service.fleet.manager.apply(yaml.safe_dump({**pod, "spec": {"containers": [container]}}))

@@ -1,22 +1,25 @@
-"""What do tests change about a RayCluster beside what they ask about: which Ray it has, who shares a cluster, how soon a node is ready, or given up by Ray?
+"""Edits of a RayCluster that tests need beside their subject: Ray version, sharing of clusters, readiness, node loss.
 
-Each function changes a spec in place. A spec that none of them has touched is the sample's.
+Each function changes a spec in place. An untouched spec is the sample's.
 """
 
 from hack.lab.images import rayimage
 from hack.testbed.reader import Raw
 
-# A worker cluster's whole quota for CPU (manifests/queues/worker), which two of the sample's workers share. Ray reads one CPU in either.
+# A worker cluster's whole quota for CPU (manifests/queues/worker), which two of the sample's workers share. Ray reads
+# one CPU in either.
 _WHOLE = "400m"
-# The head's GCS gives a node up that it has asked in vain three times, every second and for four seconds each: 15 s, where its own
-# 3 s, 10 s and five times are 65 s. Few long checks, for a node that is slow to answer on a busy machine is not lost.
+# The head's GCS gives a node up after three failed checks, every second and with four seconds each: 15 s. Its defaults,
+# 3 s, 10 s and five checks, are 65 s. The checks are few and long, since a node that is slow to answer on a busy
+# machine is not lost.
 _PATIENCE = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "4000",
     "RAY_health_check_failure_threshold": "3",
 }
-# What KubeRay asks of Ray 2.53 and later (kuberay: controllers/ray/common/pod.go), from the second second on and every second, where its
-# own first question comes after ten and the next ones every five. It gives a node the same 50 s until it is not ready any more.
+# KubeRay's probe of Ray 2.53 and later (kuberay: controllers/ray/common/pod.go), from the second second on and every
+# second. Its own first probe comes after ten seconds and the next ones every five. A node gets the same 50 s until it
+# is not ready any more.
 _PROBE = {
     "httpGet": {"path": "/api/healthz", "port": 52365},
     "initialDelaySeconds": 1,
@@ -27,7 +30,8 @@ _PROBE = {
 
 
 def soon_ready(spec: Raw) -> None:
-    """Ray's nodes are ready when they are, and not up to ten seconds later: for tests that do not ask about KubeRay's own probe."""
+    """Ray's nodes are ready at once and not up to ten seconds later: for tests that are not about KubeRay's own
+    probe."""
     for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
         _ray(group)["readinessProbe"] = _PROBE
 

@@ -1,7 +1,7 @@
-"""What does an API server say, for any kubeconfig and any kind? Reading only, through the official Python client.
+"""Reads an API server, by any kubeconfig and of any kind, through the official Python client.
 
-kubectl costs a tenth of a second of processor time per question, too much for tests and a demo that look several times a second.
-It finds a kind as kubectl does, by discovery, and writes nothing by itself (writer.py does); what it posts are questions.
+kubectl costs a tenth of a second of processor time per request, too much for tests and a demo that poll several times a
+second. It finds a kind as kubectl does, by discovery, and writes nothing (writer.py does); what it posts are questions.
 """
 
 import json
@@ -33,7 +33,7 @@ class Refused(LabError):
 
 
 class NotThere(Refused):
-    """What was asked for is not there, or not yet."""
+    """The requested object does not exist, or not yet."""
 
 
 class Reader:
@@ -45,12 +45,12 @@ class Reader:
             config.load_kube_config(str(kubeconfig), client_configuration=settings)
         except config.ConfigException as wrong:
             raise LabError(f"The kubeconfig {kubeconfig} is of no use: {wrong}") from wrong
-        settings.retries = False  # who waits asks again anyway
+        settings.retries = False  # a waiting caller retries anyway
         self._api = client.ApiClient(settings)
         self._kinds: dict[str, tuple[str, str, bool]] = {}
 
     def text(self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json") -> str:
-        """The body at a path. Raises Refused or Unreachable; whatever else goes wrong is a fault of ours, and stays one."""
+        """The body at a path. Raises Refused or Unreachable; any other exception is a fault of ours and propagates."""
         return self.ask("GET", path, query, {"Accept": accept})
 
     def post(self, path: str, question: Raw) -> Raw:
@@ -116,9 +116,10 @@ class Reader:
 
 
 def trouble(status: int, verb: str, path: str, said: str) -> LabError:
-    """What an answer means that is not success.
+    """The exception for an answer that is not success.
 
-    An API server that is killed, starts or has lost etcd says 429 or 5xx; a log says 400 before its container has begun.
+    An API server that is killed, starts or has lost etcd answers 429 or 5xx; a log answers 400 before its container has
+    begun.
     """
     words = f"{verb} {path}: {said}"
     if status == 429 or status >= 500:

@@ -1,8 +1,8 @@
-"""What happened in which cluster, and when? Follows objects in several clusters at once, all by one clock.
+"""Records what happened in several clusters, by one clock: it follows objects in all of them at once.
 
-The times are those at which the news arrive here, a few milliseconds after the write. It follows with the product's own list-watch
-loop, which takes a broken watch up again, but as the lab's admin, so that its requests are not taken for the product's. When that
-loop itself dies, whoever waits hears of it at once, and so does whoever leaves the context.
+Times are those at which events arrive here, a few milliseconds after the write. It uses the product's own list-watch
+loop, which resumes a broken watch, but as the lab's admin, so that its requests do not count as the product's. When
+that loop itself dies, waiters and the end of the context raise.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from hack.testbed.clusters import Cluster
 Place = tuple[str, str, str]  # cluster, plural, name
 _PATIENCE = 20.0  # seconds for the first lists
 
-# Seconds: aiohttp closes TLS connections after it has said so, and tells nobody when; a loop that ends before leaves them open.
+# Seconds: aiohttp closes TLS connections after the answer, without a signal; a loop that ends before leaves them open.
 _GOODBYE = 0.25
 
 
@@ -78,8 +78,10 @@ class Recorder:
             raise LabError(f"After {timeout:.0f} s still not: {what}.")
 
     def poll(self, done: Callable[[Mapping[Place, Raw]], bool], timeout: float, what: str, every: float = 0.2) -> None:
-        """Like `wait`, but asks only every so many seconds: to go through thousands of objects at each of thousands of news
-        would itself be the load that is measured."""
+        """Like `wait`, but evaluates only every so many seconds.
+
+        Checking thousands of objects at each of thousands of events would itself be the measured load.
+        """
 
         def look() -> bool:
             self._check()
@@ -119,7 +121,7 @@ class Recorder:
     def _live(self) -> None:
         try:
             asyncio.run(self._whole())
-        except BaseException as broken:  # of a thread nobody else would hear
+        except BaseException as broken:  # an exception in a thread would be lost otherwise
             with self._news:
                 self._death = repr(broken.exceptions[0] if isinstance(broken, BaseExceptionGroup) else broken)
                 self._news.notify_all()

@@ -1,7 +1,7 @@
-"""Which tests were red in one of several runs of pytest? Kept in a file, for whoever started them says it again when the last one has ended.
+"""Keeps the red tests of several runs of pytest in a file, so that their starter can repeat them at the end.
 
-By then it is thousands of lines ago. Where nobody asks for it by the variable, nothing is kept; and a pytest that a test starts is not asked.
-What fails when all tests of a run are over, and what is no pytest, says so by its own last lines.
+Otherwise they are thousands of lines ago. Without the environment variable nothing is kept, and a pytest that a test
+starts is not recorded. Failures after all tests of a run, and of other programs, show in their own last lines.
 """
 
 import os
@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 VARIABLE = "RAYSPAN_RED"
-_LINES = 60  # of an error of pytest's own: the trace of the process that met it, and of the one that heard of it
+_LINES = 60  # of an error of pytest's own: the traces of the process that met it and of the one that reported it
 
 
 def register(config: pytest.Config) -> None:
-    """Keep what is red in this run, if it is asked for; of several processes the one that started the others hears of all."""
+    """Keep the red tests of this run, if asked for; of several processes the one that started the others receives
+    all."""
     file = os.environ.pop(VARIABLE, "")
     if file and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Red(Path(file)))
@@ -43,7 +44,7 @@ class Red:
 
 
 def _last(text: str) -> str:
-    """What an error says: of what pytest marks as such the first line, of the error that came last where one led to another."""
+    """An error's text: the first line that pytest marks as one; of chained errors, the last one's."""
     last = text.rpartition("exception occurred:")[2] or text
     lines = last.strip().splitlines()
     said = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]

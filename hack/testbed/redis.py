@@ -1,6 +1,6 @@
-"""Which Redis do heads keep their state in while a test runs? One in the manager, with a password, and nothing on disk.
+"""The Redis in which heads keep their state while a test runs: one in the manager, with a password, without disk.
 
-On the lab its image is built and brought in now; other clusters pull the published one of that name.
+On the lab its image is built and imported now; other clusters pull the published one of that name.
 """
 
 import json
@@ -22,7 +22,7 @@ OPTIONS = {  # KubeRay's gcsFaultToleranceOptions
     "redisPassword": {"valueFrom": {"secretKeyRef": {"name": NAME, "key": "password"}}},
 }
 _PASSWORD = "of-this-test-alone"
-_ENV = [{"name": "REDISCLI_AUTH", "value": _PASSWORD}]  # so that redis-cli warns of nothing
+_ENV = [{"name": "REDISCLI_AUTH", "value": _PASSWORD}]  # so that redis-cli prints no warning
 
 
 def bring() -> None:

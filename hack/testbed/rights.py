@@ -1,6 +1,6 @@
-"""May somebody do something in a cluster? A SubjectAccessReview says so in milliseconds; `kubectl auth can-i` is a process for each question.
+"""Checks a right in a cluster by a SubjectAccessReview, in milliseconds; `kubectl auth can-i` is a process each time.
 
-A question is put in kubectl's words, so that either may be asked: `create`, `pods/exec`, `-n default`.
+A question is put in kubectl's words, so that either may be used: `create`, `pods/exec`, `-n default`.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ SUBRESOURCES: Final = (
     "portforward",
     "proxy",
     "token",
-)  # what follows a slash is else a name
+)  # a name follows a slash in all other cases
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _ACCOUNT: Final = "system:serviceaccount:"
 
@@ -31,7 +31,7 @@ def wrong(cluster: Cluster, who: str, rows: Iterable[Row]) -> list[str]:
 
 
 def may(cluster: Cluster, who: str, verb: str, resource: str, where: str) -> bool:
-    """Ask whether a user may do it; a kind that the cluster does not know is an error, as nobody could be refused it."""
+    """Whether a user may do it; a kind that the cluster does not know is an error, since no user could be denied it."""
     kind = resource.partition("/")[0]
     path, namespaced = cluster.reader.path(kind), cluster.reader.namespaced(kind)
     question = {"user": who, "groups": groups(who), "resourceAttributes": attributes(path, verb, resource, where)}
@@ -58,7 +58,7 @@ def attributes(path: str, verb: str, resource: str, where: str) -> Raw:
 
 
 def groups(who: str) -> list[str]:
-    """Name the groups that a user is in by being logged in, as the API server adds them to whoever is impersonated."""
+    """The groups of every authenticated user, which the API server adds when it impersonates one."""
     if not who.startswith(_ACCOUNT):
         return ["system:authenticated"]
     namespace = who.removeprefix(_ACCOUNT).partition(":")[0]

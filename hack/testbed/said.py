@@ -1,7 +1,6 @@
-"""How does a server say something, over HTTP and by its own rules: which bytes, how often, how slowly?
+"""The bytes that a server sends over HTTP, legally or not, with their repetitions and pauses.
 
-What is asked and what is said are data, so that neither a liar nor a test needs a socket to know it; what is meant by it is not
-asked here.
+Requests and answers are data, so that neither a liar nor a test needs a socket. Their meaning is not known here.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Which draw is it, and how is it drawn again? A seed that was asked for, or a new one; and the command that repeats it.
+"""The seed of a draw: a requested or a new one; and the command that repeats the draw.
 
-Nothing else is drawn here: whoever needs random numbers makes them from the seed.
+Nothing else is drawn here: callers make their random numbers from the seed.
 """
 
 import secrets
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 HELP = "what they are drawn from (default: a new seed, which is told)"
-_MOST = 1_000_000  # short enough to be read out, and too many for two runs to meet
+_MOST = 1_000_000  # short enough to be read out, and too many for two runs to coincide
 _OPTION = "--seed"
 
 
@@ -25,7 +25,7 @@ def again(program: str, argv: Sequence[str] | None, seed: int) -> str:
 
 
 def tell(seed: int, command: str) -> None:
-    """Say at the start what is drawn: whatever happens later, it can be repeated."""
+    """Print at the start what is drawn, so that it can be repeated."""
     print(f"seed {seed}; again: {command}", flush=True)
 
 

@@ -1,12 +1,12 @@
-"""Is what a person reads a sentence: whole, short enough to be read, about something, and nothing that only a programmer can read?
+"""Checks that a message for people is a sentence: whole, short, about an object, and without programmer's text.
 
-Asked of what we say of objects that others wrote. Whether it is true is for the tests of whatever says it.
+It applies to messages about objects that others wrote. Whether one is true is for its own tests.
 """
 
 import re
 from typing import Final
 
-# Events hold so much, and whoever looks at a job reads its events: what is longer is cut there, and what to do stands at the end.
+# An Event's message has this limit, and users read a job's Events: a longer one is cut, and its advice is at the end.
 LONGEST: Final = 1_024
 
 _NOUNS: Final = re.compile(
@@ -17,7 +17,7 @@ _INNARDS: Final = re.compile(r"Traceback|\b\w+(?:Error|Exception)\b|<\w+ object 
 
 
 def fault(text: str, longest: int = LONGEST) -> str:
-    """What keeps a text from being a sentence, empty when nothing does."""
+    """Why a text is no sentence, empty when it is one."""
     if not text.strip():
         return "it is empty"
     if len(text) > longest:

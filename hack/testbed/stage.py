@@ -1,4 +1,4 @@
-"""What does one test play on: a namespace of its own with its own queues, policy and check in every cluster.
+"""The stage of one test: a namespace of its own with its own queues, policy and check in every cluster.
 
 Tests share the worker clusters and the controller, never a queue. Everything on a stage runs on fake nodes.
 """
@@ -22,8 +22,8 @@ from hack.testbed.workerclusters import meant
 QUEUE = "ray"
 FAKE_NODE = {"type": "kwok"}
 TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
-# As for Ray's autoscaler, whose part the test plays: KubeRay then deletes only the workers that are named. Its container would ask for
-# memory, which Kueue adds to what the head asks for, and which no queue of a stage covers.
+# As for Ray's autoscaler, which the test plays: KubeRay then deletes only the named workers. Its container would
+# request memory, which Kueue adds to the head's requests, and no queue of a stage covers memory.
 AUTOSCALED: Raw = {
     "enableInTreeAutoscaling": True,
     "autoscalerOptions": {"resources": {"requests": {"cpu": "100m"}}},
@@ -60,10 +60,10 @@ class Stage:
         resource: str = "cpu",
         node_labels: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` asks for one.
+        """Make queues: `cpu` is the quota (whole CPUs) of each worker cluster; a worker of `ray_cluster` requests one.
 
-        `strict`: the manager's queue is StrictFIFO. `policy`: more of the DispatchPolicy's spec. `resource`: covered beside
-        cpu everywhere, with the quota that `cpu` says. `node_labels`: what a worker cluster's flavor asks of its nodes.
+        `strict`: the manager's queue is StrictFIFO. `policy`: more of the DispatchPolicy's spec. `resource`: covered
+        beside cpu everywhere, with the quota of `cpu`. `node_labels`: those that a worker cluster's flavor requires.
         """
         policy = {"clusters": {"names": list(self.clusters)}, "reservationTimeout": timeout, **(policy or {})}
         parameters = {"apiGroup": names.DOMAIN, "kind": names.DISPATCH_POLICY_KIND, "name": self.name}
@@ -81,18 +81,19 @@ class Stage:
             objects[self.fleet.workers[name]] = [self._tenancy(), *self._queues(amount, resource, labels=labels)]
         with ThreadPoolExecutor() as pool:
             list(pool.map(self._apply, objects, objects.values()))
-        # A job that is submitted before its queues are known waits first, and says so.
+        # A job that is submitted before its queues are active waits first, and says so.
         wait(lambda: all(self._open_to_jobs(name) for name in cpu), 30, "the worker clusters' queues are active")
 
     def own(self, name: str) -> str:
-        """Make a WorkerCluster of this stage alone, which leads to a worker cluster, so that a test may change it; returns its name.
+        """Make a WorkerCluster of this stage alone, for a worker cluster, so that a test may change it; returns its
+        name.
 
-        Whoever builds the stage afterwards names it in `clusters`, in place of the one that all share.
+        A stage that is built afterwards names it in `clusters`, in place of the shared one.
         """
         own = f"{self.name}-{name}"
         metadata = {"name": own, "annotations": meant(self.fleet.workers[name])}
         made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": metadata}
-        self.manager.delete("workercluster", own)  # that of an earlier, interrupted run
+        self.manager.delete("workercluster", own)  # one of an earlier, interrupted run
         self.manager.apply(yaml.safe_dump({**made, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}))
         self.made.append((self.manager, f"workercluster.{names.DOMAIN}", own))
         wait(lambda: self.connected([own]), 30, f"{own} is connected")
@@ -108,9 +109,10 @@ class Stage:
         return condition(queue, names.ACTIVE).get("status") == "True"
 
     def add(self, cluster: Cluster, kind: str, spec: Raw, name: str = "") -> str:
-        """Make one more cluster-scoped object of Kueue's, which goes with the stage; returns its name.
+        """Make one more cluster-scoped object of Kueue's, which is deleted with the stage; returns its name.
 
-        `kind`: such as ResourceFlavor. `spec`: what is beside its metadata, as the object has it. `name`: the stage's if empty.
+        `kind`: such as ResourceFlavor. `spec`: what is beside its metadata, as the object has it. `name`: the stage's
+        if empty.
         """
         name = name or self.name
         made = {"apiVersion": names.KUEUE_API_VERSION, "kind": kind, "metadata": {"name": name}, **spec}
@@ -130,7 +132,8 @@ class Stage:
         self.manager.kubectl("patch", "clusterqueue", self.name, "--type=json", "-p", patch)
 
     def hold_admission(self, name: str) -> None:
-        """Give a worker cluster's queue an admission check that nobody answers, so that it reserves and never admits."""
+        """Give a worker cluster's queue an admission check without a controller, so that it reserves and never
+        admits."""
         cluster, kind = self.fleet.workers[name], f"admissionchecks.{names.KUEUE_DOMAIN}"
         spec = {"controllerName": "example.com/never"}
         check = self.add(cluster, "AdmissionCheck", {"spec": spec}, f"{self.name}-never")
@@ -158,9 +161,9 @@ class Stage:
     ) -> None:
         """Submit a RayCluster to the queue, whose pods go to fake nodes.
 
-        `more`: what a worker asks for beside cpu; `head_on`: the head's node selector; `priority`: a WorkloadPriorityClass;
-        `annotations`: of its worker pods; `elastic`: up to how many workers each group may be scaled to while it runs;
-        `least`: how many of them it never has fewer of; `autoscaled`: by Ray's autoscaler and not by hand.
+        `more`: a worker's requests beside cpu; `head_on`: the head's node selector; `priority`: a
+        WorkloadPriorityClass; `annotations`: of its worker pods; `elastic`: the most workers that each group may be
+        scaled to; `least`: the fewest; `autoscaled`: by Ray's autoscaler and not by hand.
         """
         made = ray_cluster(name, self.name, groups or {"workers": workers}, cpu, more or {})
         made["spec"]["headGroupSpec"]["template"]["spec"]["nodeSelector"] = dict(head_on)
@@ -176,8 +179,10 @@ class Stage:
         self.manager.apply(yaml.safe_dump(made))
 
     def scale(self, name: str, group: int, workers: int, without: Iterable[str] | None = None) -> None:
-        """Give a worker group of an elastic RayCluster, by its place, another number of workers; `without` names the pods that are to go,
-        as Ray's autoscaler does: whenever it writes, so that those of the last time are named no more."""
+        """Give a worker group of an elastic RayCluster, by its index, another number of workers.
+
+        `without` names the pods to delete, as Ray's autoscaler does in each write, so that earlier names are dropped.
+        """
         at = f"/spec/workerGroupSpecs/{group}"
         patch: list[Raw] = [{"op": "replace", "path": f"{at}/replicas", "value": workers}]
         if without is not None:
@@ -203,11 +208,11 @@ class Stage:
         return str((self.placement(job).get("status") or {}).get("state") or "")
 
     def reason(self, job: str) -> str:
-        """What the Placement's status says, empty while there is none."""
+        """The Placement's status, empty while there is none."""
         return str((self.placement(job).get("status") or {}).get("reason") or "")
 
     def workload(self, job: str) -> Raw:
-        """The manager's Workload of a job, of an elastic one the slice that stands for it now; {} while there is none."""
+        """The manager's Workload of a job, the current slice of an elastic one; {} while there is none."""
         found = self.manager.items("workloads", self.name)
         owned = (w for w in found if any(o["name"] == job for o in w["metadata"].get("ownerReferences", ())))
         return dict(active_slice(owned) or {})
@@ -226,14 +231,14 @@ class Stage:
         return {name: c.items(kind, self.name, names.MANAGER_LABEL) for name, c in self.fleet.workers.items()}
 
     def told(self, job: str, reason: str) -> str:
-        """What was said about a job for a reason, which may come a moment after what it is about."""
+        """The event about a job with a reason, which may come a moment later than its cause."""
         return (
             wait(lambda: self.events(job).get(reason), 10, f"{job} is told {reason}", lambda: str(self.events(job)))
             or ""
         )
 
     def events(self, job: str) -> dict[str, str]:
-        """What was said about a job: reason -> message."""
+        """Events about a job: reason -> message."""
         found = self.manager.items("events", self.name)
         ours = (
             e
@@ -253,7 +258,7 @@ class Stage:
         return sum(int((queue.get("status") or {}).get("reservingWorkloads") or 0) for queue in queues)
 
     def leftovers(self) -> list[str]:
-        """What of ours is left in the worker clusters."""
+        """Our remaining objects in the worker clusters."""
         kinds = ("pods", "workloads", "configmaps", "secrets", "services", "endpointslices")
         return [
             f"{c} {kind} {o['metadata']['name']}"
@@ -269,14 +274,14 @@ class Stage:
 
     def _clear(self, cluster: Cluster) -> None:
         mine = [(kind, name) for where, kind, name in reversed(self.made) if where is cluster]
-        for where, kind, name in self.made:  # what still runs in one is given up with it
+        for where, kind, name in self.made:  # jobs that still run in one are deleted with it
             if where is cluster and kind.lower().startswith("workercluster") and cluster.get("workerclusters", name):
                 cluster.kubectl("annotate", f"{kind}/{name}", f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
         failed = []
         for kind, name in [("namespaces", self.name), *mine]:
             try:
                 cluster.writer.delete(kind, name)
-            except LabError as failure:  # the others go all the same
+            except LabError as failure:  # the others are deleted all the same
                 failed.append(str(failure))
         if failed:
             raise LabError(" ".join(failed))
@@ -294,7 +299,7 @@ class Stage:
         return {"apiVersion": api_version, "kind": kind, "metadata": {"name": self.name}, "spec": spec}
 
     def _tenancy(self) -> Raw:
-        """What lets the manager's account write in this namespace, as the worker's admin would give it."""
+        """Let the manager's account write in this namespace, as the worker's admin would."""
         group = "rbac.authorization.k8s.io"
         return {
             "apiVersion": f"{group}/v1",
@@ -340,7 +345,7 @@ def _kind(made: Raw) -> str:
 def ray_cluster(
     name: str, namespace: str, groups: Mapping[str, int], cpu: str = "1", more: Mapping[str, str] | None = None
 ) -> Raw:
-    """A stock RayCluster on fake nodes; `groups` is worker group -> replicas, `more` what a worker asks for beside cpu."""
+    """A stock RayCluster on fake nodes; `groups` is worker group -> replicas, `more` a worker's requests beside cpu."""
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayCluster",
@@ -375,7 +380,7 @@ def _template(container: str, cpu: str, more: Mapping[str, str] | None = None) -
 
 
 def told(cluster: Cluster, kind: str, name: str) -> dict[str, str]:
-    """What was said about a cluster-scoped object: reason -> message; not what was said of an earlier one of that name."""
+    """Events about a cluster-scoped object: reason -> message; those of an earlier object of that name are left out."""
     uid = (cluster.get(kind, name).get("metadata") or {}).get("uid")
     found = cluster.items("events", "default")
     return {event["reason"]: event["message"] for event in found if event["involvedObject"].get("uid") == uid}

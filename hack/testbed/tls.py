@@ -1,8 +1,8 @@
-"""What makes a RayCluster encrypt with its user's certificates?
+"""Makes a RayCluster encrypt with its user's certificates.
 
-As in KubeRay's sample ray-cluster.tls.yaml: a Secret holds the CA, a ConfigMap the script, and each pod makes a certificate for
-its own address before Ray starts. The head's also names its Service, which KubeRay tells its init containers: a worker that calls
-the head by that name takes no other certificate. The CA is of one test alone.
+As in KubeRay's sample ray-cluster.tls.yaml, a Secret holds the CA, a ConfigMap the script, and each pod makes a
+certificate for its own address before Ray starts. The head's also names its Service, which KubeRay gives its init
+containers: a worker that calls the head by that name accepts no other certificate. The CA is of one test alone.
 """
 
 import base64
@@ -59,7 +59,7 @@ def authority(manager: Cluster, folder: Path) -> Iterator[None]:
 
 
 def encrypt(spec: Raw) -> None:
-    """Change a RayCluster's spec: every Ray node has a certificate, and takes nobody who has none of that CA."""
+    """Change a RayCluster's spec: every Ray node has a certificate, and accepts only peers with one of that CA."""
     _certify(spec["headGroupSpec"], "head")
     for group in spec["workerGroupSpecs"]:
         _certify(group, "worker")

@@ -1,4 +1,4 @@
-"""Which clusters know PodGroups: those that have Volcano's own CRD, without a Volcano that would schedule."""
+"""Finds the clusters with Volcano's PodGroup CRD. No Volcano runs there that would schedule."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

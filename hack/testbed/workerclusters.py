@@ -1,8 +1,9 @@
-"""What is changed about WorkerClusters for a while: which of them there are, and how the workers of each find the head (`spec.head`)?
+"""Changes WorkerClusters for a while: which of them exist, and how their workers find the head (`spec.head`).
 
-Worker clusters beyond the demo's two come and go; their Secrets are there, for installing hands over the kubeconfig of every worker
-cluster of the lab. The stand-in for a Multi-Cluster Services implementation, or for an admin's own DNS, is a zone in the worker
-cluster's CoreDNS that asks the manager's: the name of a headless Service then gives its head's address, as an export of it would.
+Worker clusters beyond the demo's two are added and removed. Their Secrets exist already, since the installation hands
+over the kubeconfig of every worker cluster of the lab. A zone in the worker cluster's CoreDNS that asks the manager's
+replaces a Multi-Cluster Services implementation, or an admin's own DNS: the name of a headless Service then resolves to
+its head's address, as an export of it would.
 """
 
 import json
@@ -36,7 +37,7 @@ def connected(fleet: Clusters, chosen: Sequence[str]) -> Iterator[None]:
             manager.wait(partial(_connected, fleet, name), _PATIENCE, f"{name} is connected")
         yield
     finally:
-        for name in missing:  # whoever still holds quota there, after a run that failed, is given up
+        for name in missing:  # jobs that still hold quota there after a failed run are deleted
             manager.kubectl("annotate", "workercluster", name, f"{names.FORCE_DELETE_ANNOTATION}=true", "--overwrite")
             manager.delete("workercluster", name)
 
@@ -47,12 +48,12 @@ def _connected(fleet: Clusters, name: str) -> bool:
 
 
 def uid(cluster: Cluster) -> str:
-    """Who a cluster is, as the controller remembers it."""
+    """A cluster's identity, as the controller remembers it."""
     return str(cluster.get("namespaces", "kube-system")["metadata"]["uid"])
 
 
 def meant(cluster: Cluster) -> Raw:
-    """The annotations of a WorkerCluster by which its cluster, which has another one, is registered twice on purpose."""
+    """The annotations of a WorkerCluster that register a cluster of another WorkerCluster a second time, on purpose."""
     return {names.ACCEPT_ANNOTATION: uid(cluster)}
 
 

@@ -1,6 +1,6 @@
-"""Which RayCluster holds every kind of worker that people write, and which program asks Ray where it ran?
+"""A RayCluster with every kind of worker that people write, and a program that asks Ray where it ran.
 
-Two groups: `plain` has two sidecars, `gpu` has a GPU and an image of its own; both have a start command of their user's.
+Two groups: `plain` has two sidecars, `gpu` has a GPU and an image of its own; both have a user's start command.
 """
 
 import yaml
@@ -11,20 +11,20 @@ from hack.testbed.rayjob import NAMESPACE, SAMPLE
 from hack.testbed.reader import Raw
 
 NAME = "kinds"
-OTHER_IMAGES = "gpu.example.com"  # stands for a registry that nobody has
-# It ends at once when it is told to, and is ready when it has reached the head by the name that it has in the manager.
+OTHER_IMAGES = "gpu.example.com"  # stands for a registry that does not exist
+# It ends at once on SIGTERM, and is ready when it has reached the head by the name that it has in the manager.
 SIDECAR = f"""
 trap 'exit 0' TERM
 until (exec 3<>/dev/tcp/{NAME}-head-svc/6379) 2>/dev/null; do sleep 1 & wait $!; done
 touch /tmp/reached
 sleep infinity & wait
 """
-# A resource of the user's own tells that it was this command. Neither names an address.
+# A resource of the user's own shows that this command ran. Neither names an address.
 STARTS = {
     "plain": """ray start --block --address="$RAY_ADDRESS" --num-cpus=2 --resources='{"own-start": 1}'""",
     "gpu": """eval "$KUBERAY_GEN_RAY_START_CMD" """,
 }
-# Prints which nodes there are, and where tasks ran that asked for a place.
+# Prints the nodes, and where tasks with a placement ran.
 PROGRAM = """
 import json
 import ray
@@ -46,7 +46,8 @@ group = ray.util.placement_group(
     [{"GPU": 1, "CPU": 0.1} for _ in zones], strategy="SPREAD", bundle_label_selector=[{ZONE: zone} for zone in zones]
 )
 ray.get(group.ready(), timeout=60)
-bundles = {f"bundle {zone}": where.options(num_gpus=1, scheduling_strategy=In(group, at)).remote() for at, zone in enumerate(zones)}
+bundles = {f"bundle {zone}": where.options(num_gpus=1, scheduling_strategy=In(group, at)).remote() \
+for at, zone in enumerate(zones)}
 ran |= {what: ray.get(task, timeout=60) for what, task in bundles.items()}
 print(json.dumps({"nodes": [node for node in ray.nodes() if node["Alive"]], "ran": ran}))
 """

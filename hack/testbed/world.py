@@ -1,7 +1,7 @@
-"""What is true in the cluster that lies (liar.py): a few objects by name, which may be listed, read, made, changed and deleted.
+"""The true state of the hostile cluster (liar.py): a few objects by name, to list, read, make, change and delete.
 
-It is no API server, and nothing is proved by it: it validates nothing, and no Kueue and no kubelet is behind it. It is what a
-lie is made of, and what an engine has to see so that it goes on to the next one.
+It is no API server and proves nothing: it validates nothing, and has no Kueue and no kubelet. Lies are derived from it,
+and an engine reads it to go on to the next lie.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from hack.testbed.stage import FAKE_NODE, QUEUE, local_queue
 
 Raw = Mapping[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name
-UID = "11111111-2222-3333-4444-555555555555"  # of its kube-system: who it is
+UID = "11111111-2222-3333-4444-555555555555"  # of its kube-system: the cluster identity
 _SINCE = "2026-01-01T00:00:00Z"
 _FIRST_VERSION = 1000
 
@@ -60,7 +60,7 @@ class World:
         return made
 
     def answer(self, asked: Asked, body: Any) -> tuple[int, Raw]:
-        """What is so: HTTP's status, and an object, a list or a Status."""
+        """The true answer: HTTP's status, and an object, a list or a Status."""
         plural, namespace, name = place(asked.path)
         found = self._objects.get((plural, namespace, name))
         if asked.method == "POST":
@@ -103,7 +103,7 @@ class World:
 
 
 def place(path: str) -> Place:
-    """Which objects a path is about; without a name, all of a kind."""
+    """The objects of a path; without a name, all of a kind."""
     root, *parts = path.strip("/").split("/")
     parts = parts[1 if root == "api" else 2 :]
     namespace = ""
@@ -114,7 +114,7 @@ def place(path: str) -> Place:
 
 
 def _pairs(selector: str) -> Iterable[tuple[str, str]]:
-    """What a selector asks for by equality."""
+    """The equality terms of a selector."""
     return ((key, value) for key, _, value in (one.partition("=") for one in selector.split(",") if one))
 
 

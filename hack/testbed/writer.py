@@ -1,7 +1,7 @@
-"""How are the objects of a stage made and removed, where there are many? By the API itself, without a process for each.
+"""Makes and removes the many objects of a stage through the API, without a process for each.
 
-kubectl costs a fifth of a second of processor time per call, and stages are built and cleared hundreds of times. What a user
-does in a test still goes through kubectl.
+kubectl costs a fifth of a second of processor time per call, and stages are built and cleared hundreds of times. A
+user's actions in a test still go through kubectl.
 """
 
 import json
@@ -21,7 +21,9 @@ class Writer:
         self._reader = reader
 
     def apply(self, made: Raw) -> None:
-        """Server-side apply, so that `kubectl apply` goes on from it. Raises Refused with the server's complaint, or Unreachable."""
+        """Server-side apply, which `kubectl apply` can continue. Raises Refused with the server's complaint, or
+        Unreachable.
+        """
         annotations = {**(made["metadata"].get("annotations") or {}), _LAST: json.dumps(made)}
         made = {**made, "metadata": {**made["metadata"], "annotations": annotations}}
         group, meta = made["apiVersion"].rpartition("/")[0], made["metadata"]

@@ -1,10 +1,9 @@
-"""`python -m hack.trials.cuts`: a RayJob with real Ray runs over two clusters while one of them is cut off, in every way, one after another,
-or both at once, each in its own way.
+"""`python -m hack.trials.cuts`: a RayJob with real Ray over two clusters while one, or both, are cut off in every way.
 
-For each cut it prints how many worker pods were replaced and how many actors started anew, and how long it took after the cut
-until all was well: four workers ready, four Ray nodes alive, every actor answering. It fails when a cut of the API alone
-replaced anything, when a short cut of the data replaced a worker, when a worker ever ran twice or nobody could tell, when it is not
-well in time, or when the job does not end well.
+For each cut it prints how many worker pods were replaced and how many actors restarted, and the time after the cut
+until all was well: four workers ready, four Ray nodes alive, every actor answering. It fails when a cut of the API
+alone replaced anything, when a short cut of the data replaced a worker, when a worker ran twice or that is unknown,
+when recovery takes too long, or when the job does not end well.
 """
 
 import argparse
@@ -31,14 +30,15 @@ from hack.trials.sampler import CopySampler
 from hack.trials.watch import Blind
 
 CLUSTERS = ("east", "west")
-# Ray gives a silent node up after a minute; then its pod's container starts again or its pod is replaced, which takes half
-# a minute on a lab whose two cores run everything, and Ray's own back-off may double that.
+# Ray gives an unreachable node up after a minute. Then its container restarts or its pod is replaced, which takes half
+# a minute on a lab whose two cores run everything, and Ray's own backoff may double that.
 _PATIENCE = 240.0
-# A container that has failed for long starts again only after a pause: never longer than that, nor than it has failed.
+# A failing container restarts only after a pause, which is never longer than this, nor than it has failed.
 _LONGEST_BACKOFF = 300.0
 _PAUSE = 1.0
-# Ray gives a node up after a minute of silence, and Rayspan gives nobody up whose API server answers: a cut of the data for half of
-# that must replace no worker. Processes in workers may start anew, for Ray's calls have shorter clocks: two actors of four were seen to.
+# Ray gives a node up after a minute without an answer, and Rayspan gives up no worker whose API server answers: a cut
+# of the data for half of that must replace no worker. Processes in workers may restart, since Ray's calls have shorter
+# timeouts: two actors of four did.
 _SHORT = 30.0
 
 
@@ -54,7 +54,9 @@ class Cut:
 
     @property
     def spared(self) -> set[str]:
-        """Where no worker may be replaced: in clusters of which only the API was cut, or only the data and not for long."""
+        """Where no worker may be replaced: in clusters of which only the API was cut, or only the data for a short
+        time.
+        """
         return self._cut("api") | (self._cut("data") if self.seconds <= _SHORT else set())
 
     @property
@@ -158,7 +160,7 @@ def _every() -> list[tuple[tuple[str, str], ...]]:
 
 
 def _ways(text: str) -> tuple[tuple[str, str], ...]:
-    """What stands after --only, for one cluster or with a plus sign for both."""
+    """The value of --only, for one cluster or with a plus sign for both."""
     ways = tuple((scope, way) for part in text.split("+") for scope, _, way in [part.partition("/")])
     if len(ways) > len(CLUSTERS) or not all((way,) in _every() for way in ways):
         known = ", ".join("/".join(way) for (way,) in _every())
@@ -172,7 +174,8 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=float, nargs="+", default=[30.0, 90.0], help="how long each cut lasts (default 30 90)"
     )
     parser.add_argument("--only", nargs="+", type=_ways, metavar="SCOPE/WAY",
-                        help="these only, for instance api/drop, or api/drop+data/drop for two clusters at once")  # fmt: skip
+                        help="these only, for instance api/drop, or api/drop+data/drop for two clusters "
+                             "at once")  # fmt: skip
     parser.add_argument("--as-is", dest="renew", action="store_false",
                         help="use the controller that is deployed, not the checkout's")  # fmt: skip
     return parser

@@ -1,4 +1,4 @@
-"""When could a cluster not be asked, by a trial's own doing? Whoever looks on is excused for these spans and for no others."""
+"""The spans in which a cluster was unreachable by a trial's own doing: samplers are excused for these and no others."""
 
 import time
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""What is reserved in a worker cluster at one instant, and is it more than its queues may use? Pure: raw objects in.
+"""A worker cluster's reservations at one instant, and whether they exceed its queues' quota. Pure: raw objects in.
 
 Usage is added up from the Workloads that hold quota, not read from status counters, which Kueue writes in batches.
 
-Pods that are leaving run on for their grace, and what they use is counted as Kueue counts it. It holds an evicted Workload's quota until
-none of its pods runs within its grace (kueue:pkg/controller/jobs/pod/pod_controller.go, IsActive), so a pod that leaves counts as long
-as its Workload holds quota: whoever makes its successor too early uses more than the Workload holds, and that is ours to find. A Workload
-that is deleted is counted no more, though its pods may not be gone: so it is for every job that is deleted in stock Kueue, and what is
-admitted in their place is no over-commit of ours.
+Leaving pods run on for their grace period, and their use is counted as Kueue counts it. Kueue holds an evicted
+Workload's quota until none of its pods runs within its grace (kueue:pkg/controller/jobs/pod/pod_controller.go,
+IsActive). So a leaving pod counts while its Workload holds quota: a successor that is made too early exceeds the
+Workload's quota, which is a fault of ours to find. A deleted Workload does not count, though its pods may remain: stock
+Kueue treats every deleted job so, and what is admitted in their place is no over-commit of ours.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a ClusterQueue may use: `most` with borrowing, UNLIMITED where only its cohort bounds it."""
+    """A ClusterQueue's limits: `most` with borrowing, UNLIMITED where only its cohort bounds it."""
 
     name: str
     cohort: str
@@ -35,7 +35,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A Workload that holds quota: `since` is its creation, as the API writes it, `amounts` what it holds, by resource."""
+    """A Workload that holds quota: `since` is its creation, as the API writes it, `amounts` its quota by resource."""
 
     name: str
     since: str
@@ -58,7 +58,7 @@ def queue(raw: Raw) -> Queue:
 
 
 def reserved(workloads: Iterable[Raw]) -> dict[str, Counter[Cell]]:
-    """What Workloads hold, by ClusterQueue."""
+    """The quota of Workloads, by ClusterQueue."""
     found: dict[str, Counter[Cell]] = {}
     for raw in workloads:
         if _holds(raw):
@@ -86,15 +86,16 @@ def throughout(before: Iterable[Raw], after: Iterable[Raw]) -> list[Holder]:
 
 
 def running(pods: Iterable[Raw], asked: float, held: Sequence[Holder] = ()) -> list[Raw]:
-    """The pods that use room: let go, not over, and not leaving, or leaving within their grace while their Workload holds quota.
+    """The pods that use capacity: ungated, not ended, and not leaving, or leaving within grace while their Workload
+    holds quota.
 
-    `asked`: when they were asked for, in seconds since the epoch.
+    `asked`: when they were listed, in seconds since the epoch.
     """
     return [pod for pod in pods if _let_go(pod) and (not _ends(pod) or (_in_grace(pod, asked) and _of(pod, held)))]
 
 
 def in_use(pods: Iterable[Raw]) -> dict[str, Counter[str]]:
-    """What pods ask for, by LocalQueue and resource."""
+    """The requests of pods, by LocalQueue and resource."""
     found: dict[str, Counter[str]] = {}
     for raw in pods:
         found.setdefault(label(raw, names.QUEUE_LABEL), Counter()).update(pod_requests(raw["spec"]))
@@ -173,7 +174,7 @@ def _larger(one: Holder, other: Holder) -> Holder:
 
 
 def _of(pod: Raw, held: Sequence[Holder]) -> list[Holder]:
-    """The Workload whose quota a pod uses, if it is one of these: one that is older than the Workload used another one's."""
+    """The Workload among these whose quota a pod uses; a pod older than the Workload used an earlier one's."""
     name, born = annotation(pod, names.GROUP_NAME_ANNOTATION), str(meta(pod).get("creationTimestamp") or "")
     return [one for one in held if one.name == name and born >= one.since]
 

@@ -1,10 +1,10 @@
-"""How is a cluster's etcd put back to a backup, as an admin does it, and how is a clone of a cluster started from one?
+"""Restores a cluster's etcd from a backup, as an admin does, and starts a clone of a cluster from a backup.
 
-A backup is a copy of etcd's files, taken while etcd stands still: what a power cut would leave behind, at one instant. To put it
-back, all that feeds on the API server ends first, then both servers; they start on the copy, and all others after them. That
-is what Kubernetes asks for: whoever went on would act on objects of a time that never was. The kubelet is among the first to end, so
-that nobody starts the operators again before there is something to read; containers run on without it. Versions are not raised, so
-the cluster counts on from the backup's. Our own controller is not restarted: it has to notice by itself.
+A backup is a copy of etcd's files while etcd stands still: what a power cut would leave, at one instant. To restore it,
+all clients with caches end first, then both servers; the servers start on the copy, and all others after them.
+Kubernetes requires that: a client that went on would act on objects of a time that never was. The kubelet is among the
+first to end, so that it does not restart the operators before they can read; containers run on without it. Versions are
+not raised, so the cluster counts on from the backup's. Our own controller is not restarted: it must notice by itself.
 """
 
 import os
@@ -29,7 +29,9 @@ _PAUSE = 0.005
 
 
 def backup(cluster: Cluster) -> Path:
-    """Copy etcd's files as they are now; an earlier backup of the cluster is lost. Nobody is cut off, for it takes part of a second."""
+    """Copy etcd's files as they are now, over the cluster's earlier backup. It takes part of a second and cuts no
+    client off.
+    """
     copy = cluster.directory / "etcd-backup"
     with restarts.alone():
         number = processes.pid(cluster, "etcd")
@@ -54,15 +56,17 @@ def put_back(lab: Lab, cluster: Cluster, copy: Path, operators: Sequence[Contain
 
 
 def operators(cluster: clusters.Cluster, home: Cluster) -> list[Container]:
-    """What runs in a cluster's pods and holds caches, but for our own controller."""
+    """The pods of a cluster that hold caches, without our own controller."""
     found = [restarts.kueue(cluster, home), restarts.coredns(cluster, home)]
     return [*found, restarts.kuberay(cluster, home)] if home.is_manager else found
 
 
 @contextmanager
 def clone(cluster: Cluster, copy: Path) -> Iterator[clusters.Cluster]:
-    """A second cluster that takes itself for the first: an API server on the data of a backup, for its admin. Nothing else runs
-    in it, so nobody makes pods there or deletes any."""
+    """A second cluster with the identity of the first: an API server on the data of a backup, for its admin.
+
+    Nothing else runs in it, so no pods are made or deleted there.
+    """
     seat = control_plane.CLONE
     kubeconfig = cluster.directory / f"{seat.prefix}kubeconfig"
     first, second = (f":{one.serves}" for one in (control_plane.FIRST, seat))
@@ -111,6 +115,6 @@ def _stands_still(number: int) -> bool:
 
 
 def _copy(source: Path, goal: Path) -> None:
-    """Whatever was there before is gone; etcd lays out its log in advance, so most of its files are holes."""
+    """An existing copy is replaced; etcd preallocates its log, so most of its files are holes."""
     shutil.rmtree(goal, ignore_errors=True)
     commands.run(["cp", "--archive", "--sparse=always", source, goal])

@@ -1,13 +1,13 @@
-"""What do the worker clusters hold while a trial runs? Asks every worker cluster's API server itself, each in a thread of its own.
+"""Samples what the worker clusters hold while a trial runs: through every API server itself, each in its own thread.
 
-CopySampler follows the copies of workers, and tells whether two copies of one worker ever ran at the same time.
-A copy lives from the second after its creationTimestamp (which has no fractions) to the last look at which it was there, by the time
-at which that look was asked for. Both are proofs, so what is called doubled was: clocks are one machine's. A cluster that is out is
-asked again and again: what it holds when it is back tells what it held meanwhile.
+CopySampler follows remote pods, and reports whether two of one worker ever ran at the same time. A remote pod lives
+from the second after its creationTimestamp (which has no fractions) to the last sample that shows it, by the time of
+that request. Both bounds are safe, so what is called doubled was: all clocks are one machine's. An unreachable cluster
+is asked repeatedly: its state on return shows what it held meanwhile.
 
-QuotaSampler does the same, and follows what is reserved beside it. One list of Workloads is one instant: Kueue cannot change anything
-between two of its entries. What lies between two lists is nobody's fault: a pod is compared with Workloads that held quota before and
-after it was seen. Nothing here waits for anything to happen; a sample that an API server did not answer is missed, and counted.
+QuotaSampler follows reservations as well. One list of Workloads is one instant: Kueue cannot change anything between
+two of its entries. Changes between two lists are tolerated: a pod is compared with Workloads that held quota before and
+after it was seen. Nothing here waits for an event; a sample without an answer is missed, and counted.
 """
 
 import time
@@ -23,7 +23,8 @@ from hack.trials import quotausage
 from hack.trials.outages import Outages
 from hack.trials.watch import Watch
 
-COPIES_PERIOD = 0.2  # seconds; a copy takes longer to start and to go, so two that lived together are seen together
+# Seconds; a remote pod takes longer to start and to go, so two that live together are seen together.
+COPIES_PERIOD = 0.2
 QUOTA_PERIOD = 0.1  # seconds between two samples of quota
 
 _OVER = ("Succeeded", "Failed")
@@ -80,7 +81,7 @@ class Sample:
     cluster: str
     jobs: Counter[str]  # millicores of CPU that are reserved for each job
     usage: quotausage.Usage
-    beyond: Sequence[str]  # sentences: what was used that may not be
+    beyond: Sequence[str]  # sentences: use beyond quota
 
 
 class CopySampler(Watch):
@@ -124,7 +125,7 @@ class QuotaSampler(CopySampler):
         super().__init__(workers, namespace, outages, period=period)
         self.samples: list[Sample] = []
         self._queues = queues
-        self._before: dict[str, Sequence[Raw]] = {}  # the Workloads of the last look, by cluster
+        self._before: dict[str, Sequence[Raw]] = {}  # the Workloads of the last sample, by cluster
 
     @property
     def beyond(self) -> list[Sample]:

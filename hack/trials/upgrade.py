@@ -1,9 +1,9 @@
-"""`python -m hack.trials.upgrade --since REV`: do gangs that run under an earlier controller go on under this checkout's?
+"""`python -m hack.trials.upgrade --since REV`: checks that gangs of an earlier controller run on under this checkout's.
 
 The earlier one is that of a commit, with the image and the manifests of its own checkout. A gang of fixed size and an
-elastic one start under it. Then the checkout is installed over it, as docs/install.md says. Nobody who ran may be restarted, nobody may
-run twice, and all that a controller does must go on with what the earlier one wrote: an elastic job grows, a worker that is lost is
-replaced, a new job starts, and what ends leaves nothing behind. The status is 1 where one of these was not so.
+elastic one start under it. Then the checkout is installed over it, as docs/install.md says. No worker may restart or
+run twice, and the controller must go on with what the earlier one wrote: an elastic job grows, a lost worker is
+replaced, a new job starts, and a finished job leaves nothing behind. The status is 1 where one of these did not hold.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from hack.testbed.stage import Stage
 from hack.trials.chaos import invariants, snapshot
 from hack.trials.sampler import CopySampler
 
-_CPU = 8  # quota of each of two clusters, where a worker has one: room for all jobs of the trial, and for neither gang in one of them
+_CPU = 8  # quota of each of two clusters, where a worker has one CPU: all jobs fit into both, and neither gang into one
 _GANG, _ELASTIC, _NEW = "gang", "elastic", "new"
 _SIZES = {_GANG: 6, _ELASTIC: 2}
 _GROWN = 4
 _PATIENCE = 120.0  # seconds for a step, as in the other trials: a few on an idle machine
-_WELL = 60.0  # and for the books to be right again: what the project promises
+_WELL = 60.0  # seconds for the books to be right again: the project's promise
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,7 +94,7 @@ def _until(stage: Stage, workers: int, what: str) -> None:
 
 
 def _well(stage: Stage, sizes: dict[str, int]) -> list[str]:
-    """What is still not as it must be after a while, sentences."""
+    """The violations after a while, sentences."""
     deadline = time.monotonic() + _WELL
     while True:
         seen = snapshot.take(stage, sizes)
@@ -122,7 +122,7 @@ def _checkout(revision: str) -> Iterator[Path]:
 
 
 def _git(*words: str) -> None:
-    safe = f"safe.directory={REPO}"  # whoever owns the files
+    safe = f"safe.directory={REPO}"  # for files of any owner
     done = subprocess.run(["git", "-c", safe, *words], cwd=REPO, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"git {' '.join(words)} failed: {done.stderr.strip()}")

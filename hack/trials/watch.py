@@ -1,7 +1,7 @@
-"""Do those who look on while a trial runs live until its end, and do they look often enough? A thread for each cluster.
+"""Checks that the samplers of a trial live until its end and sample often enough. A thread for each cluster.
 
-Who died, hangs or looked elsewhere has seen nothing bad, and proves nothing: each of these makes a trial fail. Only an API server that
-does not answer is excused, look by look; for how long is judged in the end, beside the outages that the trial made itself.
+A sampler that died, hangs or skipped samples proves nothing, so each of these fails the trial. Only an unreachable API
+server is excused, sample by sample; for how long is judged in the end, beside the trial's own outages.
 """
 
 import itertools
@@ -19,18 +19,18 @@ from hack.testbed.clusters import Cluster
 from hack.testbed.reader import Unreachable
 from hack.trials.outages import Outages, Span, uncovered
 
-# Seconds without a look, outages of the trial's own left out. One question that hangs on a connection which just broke is given up
-# after 10 s, and the next look comes at once: 15 leave half of that to a machine that is busy. Nobody's grace or outage that must be
-# seen is hidden by one such gap in an hour; that looks are usually close is judged apart.
+# Seconds without a sample, the trial's own outages left out. A request on a connection that just broke is given up
+# after 10 s, and the next sample comes at once: 15 leave half of that to a busy machine. One such gap in an hour hides
+# no grace period or outage that must be seen; that samples are usually close is judged apart.
 LONGEST_GAP = 15.0
-# Seconds that a look may take beyond its period, as a rule (the median). They take some hundredths on an idle lab, and a few tenths
-# beside forty gangs on two cores; where it is seconds, what should have been seen together was not.
+# Seconds that a sample may take beyond its period, as a rule (the median). They take some hundredths on an idle lab,
+# and a few tenths beside forty gangs on two cores. At seconds, events that belong together would not be seen together.
 USUAL_DELAY = 2.0
 _JOIN = 45.0  # seconds until a thread has ended: four questions that hang, and a busy machine
 
 
 class Blind(LabError):
-    """Those who looked on did not see all; `said` are sentences."""
+    """The samplers did not see all; `said` are sentences."""
 
     def __init__(self, said: Sequence[str]) -> None:
         super().__init__("\n".join(said))
@@ -38,7 +38,9 @@ class Blind(LabError):
 
 
 class Watch(ABC):
-    """Looks at each cluster every `period` seconds while the context is open; raises Blind at its end if that was not enough."""
+    """Samples each cluster every `period` seconds while the context is open; raises Blind at its end if that was too
+    little.
+    """
 
     def __init__(self, clusters: Sequence[Cluster], period: float, outages: Outages | None = None) -> None:
         self.period = period
@@ -48,7 +50,7 @@ class Watch(ABC):
         self._deaths: list[str] = []
         self._stop = threading.Event()
         self._span: Span = (0.0, 0.0)
-        fresh = [Cluster(cluster.name, cluster.kubeconfig) for cluster in clusters]  # a reader is of one thread
+        fresh = [Cluster(cluster.name, cluster.kubeconfig) for cluster in clusters]  # a reader belongs to one thread
         self._threads = [threading.Thread(target=self._live, args=(one,), name=one.name, daemon=True) for one in fresh]
 
     @property
@@ -90,7 +92,7 @@ class Watch(ABC):
             while not self._stop.wait(max(0.0, due - time.monotonic())):
                 due = max(due + self.period, time.monotonic())
                 self._once(cluster)
-        except Exception as broken:  # of a thread nobody else would hear
+        except Exception as broken:  # an exception in a thread would be lost otherwise
             self._deaths.append(f"the watcher of {cluster.name} died: {type(broken).__name__}: {broken}")
 
     def _once(self, cluster: Cluster) -> None:
@@ -115,7 +117,8 @@ class Watch(ABC):
 
 
 def gaps(looks: Sequence[float], span: Span, outages: Sequence[Span]) -> list[float]:
-    """The seconds between looks, from the first moment to the last, as far as no outage excuses them; [] if nobody looked."""
+    """The seconds between samples, from the first moment to the last, where no outage excuses them; [] without
+    samples."""
     if not looks:
         return []
     return [uncovered(pair, outages) for pair in itertools.pairwise([span[0], *looks, span[1]])]

@@ -1,1 +1,1 @@
-"""What does all of the lab stand on: its definition, its places, its versions, and how commands and progress are told?"""
+"""The foundations of the lab: its definition, paths and versions, running commands, and progress."""

@@ -1,6 +1,6 @@
-"""Which version of what shall each cluster run? Reads what stands after --kubernetes, --kueue and --kuberay.
+"""Reads which versions each cluster runs from the values of --kubernetes, --kueue and --kuberay.
 
-It is arithmetic on words: it builds nothing, and knows no version but those of versions.py.
+It builds nothing, and knows no version but those of versions.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +20,10 @@ HELP: Mapping[str, str] = {
 
 
 def versions(asked: Mapping[str, Sequence[str]], clusters: Sequence[str]) -> Versions:
-    """What differs from today, of component → words as CLUSTER=VERSION or VERSION; a later word goes before an earlier one.
+    """What differs from today, of component -> words as CLUSTER=VERSION or VERSION; a later word overrides an earlier
+    one.
 
-    Raises LabError for a cluster that there is not, and for a version that the lab does not build.
+    Raises LabError for an unknown cluster, and for a version that the lab does not build.
     """
     found: Versions = {}
     for component, words in asked.items():

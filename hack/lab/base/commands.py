@@ -1,7 +1,7 @@
-"""How does the lab run another program? It waits for the end, returns the output, and turns any failure into one sentence.
+"""Runs another program to its end, returns its output, and turns any failure into one sentence.
 
-It starts nothing in the background: long-running processes belong to whoever can also end them. A program that is waited for
-ends with whoever waits, and takes along what it has started itself.
+It starts nothing in the background: a long-running process belongs to the module that can end it. A program that is
+waited for ends with its waiter, and ends what it has started itself.
 """
 
 import os
@@ -17,12 +17,12 @@ from hack.lab.base.progress import LabError
 
 _TAIL_LINES = 6  # enough for an error and its context, short enough to stay one message
 _TAIL_CHARS = 900
-_NAME_CHARS = 160  # a command longer than this is known by its beginning
+_NAME_CHARS = 160  # a command longer than this is shown by its beginning
 _PATIENCE = 5.0  # seconds for a program to tidy up when it is interrupted: Go, pip and debootstrap take less than one
 
 _waited_for: set["subprocess.Popen[str]"] = set()
 _stopped = threading.Event()
-_changing = threading.Lock()  # of the two above: what starts while others are ended is ended too
+_changing = threading.Lock()  # of the two above: a program that starts while others are ended is ended too
 
 
 def run(
@@ -50,7 +50,9 @@ def run(
 
 
 def stop() -> None:
-    """Start no program any more, and end those that somebody waits for, as Ctrl-C would. Nobody will use what they make."""
+    """Start no further program, and end those that are waited for, as Ctrl-C would. Their results are not used any
+    more.
+    """
     with _changing:
         _stopped.set()
     _end(list(_waited_for))
@@ -65,7 +67,7 @@ def check() -> None:
 def _started(
     words: list[str], errors: int, env: Mapping[str, str] | None, cwd: Path | None, fed: bool
 ) -> "subprocess.Popen[str]":
-    """The program, in a process group of its own: it is ended by us and never by halves, whoever gets the signal."""
+    """The program in its own process group: we end it, and never partly, whichever process gets the signal."""
     with _changing:
         check()
         program = subprocess.Popen(
@@ -129,7 +131,7 @@ def _failure(words: list[str], done: subprocess.CompletedProcess[str], log: Path
 
 
 def _logged(words: list[str], log: Path) -> str:
-    """What the log says after the last time it names this command."""
+    """The log after the last mention of this command."""
     return log.read_text(encoding="utf-8", errors="replace").rpartition(f"$ {shlex.join(words)}\n")[2]
 
 

@@ -1,6 +1,6 @@
-"""What is the lab? Which clusters it has, their names, addresses and files, and which checkout defined it.
+"""The lab's definition: its clusters, their names, addresses and files, and the checkout that defined it.
 
-It is arithmetic and one JSON file: it starts nothing, and asks no cluster how it is.
+It is arithmetic and one JSON file: it starts nothing and reads no cluster.
 """
 
 import hashlib
@@ -16,11 +16,12 @@ from hack.lab.base.versions import TODAY, Runs
 _BLOCK = f"10.{240 + 2 * NUMBER}"
 _FAKE_BLOCK = f"10.{241 + 2 * NUMBER}"
 SUBNET = (
-    f"{_BLOCK}.0.0/16"  # everything routable: one private block, so one check tells whether the machine uses it already
+    f"{_BLOCK}.0.0/16"  # everything routable: one private block, so one check shows whether the machine uses it already
 )
 WAN = f"{_BLOCK}.0.0/24"
 HOST = f"{_BLOCK}.0.1"  # the root namespace's own address on the WAN, where tests come from
-SERVICES = "10.96.0.0/16"  # the same everywhere, as in real fleets: a service address copied between clusters must fail
+# Equal in all clusters, as in real fleets: a service address copied between clusters must fail.
+SERVICES = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
 GPUS = 4  # fake ones on each worker cluster's real node: enough for two jobs of two
@@ -33,9 +34,10 @@ _FIRST_ADDRESS = 10  # .1 is the host; the lower ones stay free for what a test 
 MOST_WORKERS = 14  # with mgr 15 clusters: as many /20 blocks as a /16 of fake pod addresses has, less one
 
 _DEFINITION = STATE / "lab.json"
-_SHAPE = (  # a change in one of these makes other clusters, so a lab made by the old text cannot be shared
+_SHAPE = (  # a change in one of these changes the clusters, so a lab made by an older text cannot be shared
     "base/lab.py", "base/versions.py", "cluster/addons.py", "cluster/certificates.py", "cluster/cgroups.py",
-    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/isolation.py", "cluster/kwok.py",
+    "cluster/containerd.py", "cluster/control_plane.py", "cluster/coredns.yaml", "cluster/isolation.py",
+    "cluster/kwok.py",
     "cluster/network.py", "cluster/node.py", "cluster/processes.py",
 )  # fmt: skip
 
@@ -94,7 +96,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Lab:
-    """What somebody asked for. Two checkouts share a lab only if these are equal."""
+    """The definition that was asked for. Two checkouts share a lab only if these are equal."""
 
     workers: int = 2
     fake_nodes: int = 0
@@ -151,7 +153,7 @@ def find() -> Lab | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return Lab(workers=MOST_WORKERS, shape="unreadable")  # as large as a lab can be, so that down finds all of it
+        return Lab(workers=MOST_WORKERS, shape="unreadable")  # as large as a lab can be, so that `down` finds all of it
 
 
 def owner() -> str:

@@ -1,6 +1,6 @@
-"""Who may write to the cache now? One process at a time; the others wait and say so.
+"""A lock for writing to the cache: one process at a time; the others wait and say so.
 
-The kernel drops the lock when its holder ends, however it ends, so there is no stale lock to clean up.
+The kernel drops the lock when its holder ends, however it ends, so no stale lock can remain.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Where do the lab's files live? It only names places; it creates, reads and deletes nothing."""
+"""The paths of the lab's files. It only names places; it creates, reads and deletes nothing."""
 
 import os
 import sys
@@ -19,7 +19,8 @@ def _number() -> int:
     said = os.environ.get("RAYSPAN_LAB") or "0"
     if said not in tuple(_NUMBERS):
         sys.exit(
-            f"RAYSPAN_LAB is {said}: a lab is one of {_NUMBERS[0]} to {_NUMBERS[-1]}, as many as there are blocks of addresses."
+            f"RAYSPAN_LAB is {said}: a lab is one of {_NUMBERS[0]} to {_NUMBERS[-1]}, "
+            "as many as there are blocks of addresses."
         )
     return int(said)
 
@@ -28,20 +29,22 @@ REPO: Path = Path(__file__).resolve().parents[3]
 """The checkout."""
 
 CACHE: Path = _cache()
-"""What took minutes to make and may be kept for ever: tools, images. Safe to delete; it is made again."""
+"""Tools and images, which take minutes to make and may be kept for ever. Safe to delete; it is made again."""
 
 LOGS: Path = CACHE / "logs"
 """One log per build, so that a failure can name the file to read."""
 
 NUMBER: int = _number()
-"""Which of the labs on this machine is meant: RAYSPAN_LAB, of 0 (where nothing is said) to 7. Each has its own names and addresses, so
-that one with other versions can stand beside the one that people work on."""
+"""The lab that is used: RAYSPAN_LAB, from 0 (the default) to 7.
+
+Each has its own names and addresses, so that one with other versions can run beside the one that people work on.
+"""
 
 NAME: str = f"rayspan-lab{NUMBER or ''}"
-"""What all of it is called that belongs to the machine."""
+"""The name of everything of the lab that belongs to the machine."""
 
 STATE: Path = Path("/var/lib") / NAME
 """The running lab. Not under the user's home: network namespaces and cgroups are the machine's, so this is too."""
 
 SHARED: Path = Path("/var/lib/rayspan-labs")
-"""What all labs of this machine have in common."""
+"""Shared by all labs of this machine."""

@@ -1,4 +1,4 @@
-"""What is the lab doing, and for how long already? One line per step; quick steps say nothing before they are done.
+"""Shows what the lab is doing and for how long: one line per step; quick steps are shown only when done.
 
 It writes to standard error only, so that a command's answer on standard output stays clean. It keeps no history.
 """
@@ -22,7 +22,7 @@ class LabError(Exception):
 
 
 def told(command: Callable[[], int]) -> int:
-    """Run a command; returns its exit code, 1 with the sentence on standard error when the lab cannot go on, 130 after an interrupt."""
+    """Run a command; returns its exit code: 1 after a LabError, printed on standard error, 130 after an interrupt."""
     try:
         return command()
     except LabError as failure:

@@ -1,7 +1,8 @@
-"""How do things go on side by side, and what becomes of them when one is interrupted?
+"""Runs jobs in parallel, and ends them all when one is interrupted.
 
-A failure is told when all have ended: whoever holds a lock for them must not let it go before. An interrupt ends the programs that
-they wait for, and is told soon after. It orders nothing: what needs something else does not belong beside it.
+A failure is raised when all have ended: a caller that holds a lock for them must not release it before. An interrupt
+ends the programs that they wait for, and is raised soon after. It does not order jobs: dependent jobs must not run in
+parallel.
 """
 
 import os
@@ -15,13 +16,14 @@ from typing import Never
 from hack.lab.base import commands
 
 _LOOK = 0.5  # seconds; a signal that comes just before a thread goes to sleep does not wake it
-_TIDYING = 10.0  # seconds for threads to end once their programs have; they look around every fifth of one
+_TIDYING = 10.0  # seconds for threads to end once their programs have; they check every fifth of one
 
 
 def run(works: Sequence[Callable[[], None]]) -> None:
     """Do all of it at once, and return when all is done."""
     pool = ThreadPoolExecutor(max_workers=max(1, len(works)))
-    jobs: list[Future[None]] = [Future() for _ in works]  # ours, so that one whose start is interrupted is known
+    # Created here, so that one whose start is interrupted is known.
+    jobs: list[Future[None]] = [Future() for _ in works]
     try:
         for job, work in zip(jobs, works, strict=True):
             pool.submit(_do, job, work)
@@ -50,12 +52,14 @@ def _do(job: Future[None], work: Callable[[], None]) -> None:
 def interruptible() -> None:
     """Let an end from outside (`kill`, a closed terminal, a CI's time limit) be what Ctrl-C is."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _as_interrupt)
 
 
 def leave(said: str) -> Never:
-    """End at once after an interrupt, with its status: a normal end would wait for threads that still wait for clusters."""
+    """Exit at once after an interrupt, with its status: a normal exit would wait for threads that still wait for
+    clusters.
+    """
     commands.stop()
     sys.stdout.flush()
     print(said, file=sys.stderr, flush=True)

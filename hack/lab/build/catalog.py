@@ -1,9 +1,9 @@
-"""Which programs does the lab build, from which Go module, and how? It is a list: it builds nothing and knows no paths.
+"""Lists the programs that the lab builds: from which Go module, and how. It builds nothing and knows no paths.
 
-Most of what Kubernetes, Kueue, CoreDNS, etcd and kwok are made of is the same, so one go.mod pins it for all of them, and it is
-compiled once. Their own sources are stock; where two of them ask for different versions of something else, all get the newer one,
-which is then not what each was published with. KubeRay stays apart, for it does not compile with the controller-runtime that Kueue
-needs, and so do containerd, Helm and Prometheus, which share little.
+Kubernetes, Kueue, CoreDNS, etcd and kwok share most of their dependencies, so one go.mod pins them for all, and they
+are compiled once. Their own sources are stock. Where two of them require different versions of a dependency, all get
+the newer one, which some were not published with. KubeRay stays apart, since it does not compile with Kueue's
+controller-runtime. So do containerd, Helm and Prometheus, which share little.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _kuberay(source: str, version: str) -> Tool:
 
 
 def _kubernetes(source: str, version: str) -> Tool:
-    """Its servers; kubectl is today's, whatever it talks to."""
+    """Its servers; kubectl is today's in all versions."""
     return Tool(
         "kubernetes", source, "k8s.io/kubernetes", version, _servers(source), _kubernetes_stamps(version), minutes=6
     )
@@ -133,11 +133,15 @@ PROMETHEUS = Tool(
     _PROMETHEUS,
     versions.PROMETHEUS,
     {program: f"{_PROMETHEUS}/cmd/{program}" for program in ("prometheus", "promtool")},
-    # Of its twenty-odd ways to find targets the one that docs/metrics.md names: half of what is compiled else is other clouds' clients.
+    # Of its twenty-odd service discoveries only the one that docs/metrics.md names: the others are half of what is
+    # compiled, clients of clouds.
     tags=("remove_all_sd", "enable_dns_sd"),
     minutes=4,
 )
-"""No cluster needs it: it is built when the tests of the alerts ask for it. Its own pages are not in it, for they are no Go."""
+"""No cluster needs it: it is built when the tests of the alerts ask for it.
+
+Its own pages are not in it, for they are no Go.
+"""
 
 _MAKERS = {"kubernetes": _kubernetes, "kueue": _kueue, "kuberay": _kuberay}
 
@@ -146,7 +150,10 @@ OTHERS: tuple[Tool, ...] = tuple(
     for name, known in versions.OTHERS.items()
     for version in known
 )
-"""Other versions, for clusters that are asked to run them. Each is pinned by a directory that is named after its minor version."""
+"""Other versions, for clusters that are asked to run them.
+
+Each is pinned by a directory that is named after its minor version.
+"""
 
 BUILDABLE: tuple[Tool, ...] = (*ALL, HELM, PROMETHEUS, *OTHERS)
 
@@ -162,7 +169,8 @@ UNBUILT: tuple[Tool, ...] = (VOLCANO, CLUSTER_INVENTORY)
 
 
 def named(name: str) -> Tool:
-    """The tool called `name`, or the one that has a program called so; of today's version, unless one stands after an @."""
+    """The tool called `name`, or the one with a program called so; of today's version, unless a version
+    follows an @."""
     wanted, _, version = name.partition("@")
     found = [tool for tool in (*BUILDABLE, *UNBUILT) if wanted == tool.name or wanted in tool.programs]
     for tool in found:

@@ -1,6 +1,6 @@
-"""Which Go builds the lab's tools? The machine's own if it is new enough, else the one distributed on PyPI.
+"""Chooses the Go that builds the lab's tools: the machine's own if it is new enough, else the one from PyPI.
 
-It never lets Go fetch another toolchain by itself, and never changes the machine's Go.
+It never lets Go fetch another toolchain, and never changes the machine's Go.
 """
 
 import functools
@@ -18,7 +18,7 @@ from hack.lab.base.progress import LabError, step
 ENVIRONMENT: Mapping[str, str] = {
     "CGO_ENABLED": "0",  # a cgo binary dies in a from-scratch image ("exec /manager: no such file")
     "GOTOOLCHAIN": "local",  # the version in the cache's keys is the version that builds
-    "GOFLAGS": "-mod=readonly -buildvcs=false",  # whatever the user's own flags are
+    "GOFLAGS": "-mod=readonly -buildvcs=false",  # overrides the user's own flags
     "GOWORK": "off",  # a go.work above the checkout must not change what is built
 }
 

@@ -1,6 +1,6 @@
-"""What has this machine? Facts for prerequisites.py, read in about a second with what any Debian has, as root or not.
+"""Reads facts about this machine for prerequisites.py, in about a second, with what any Debian has, root or not.
 
-It judges nothing, installs nothing, and what it makes to see whether it can be made lies in namespaces that end with it.
+It judges nothing and installs nothing. What it creates as a trial lies in namespaces that end with it.
 """
 
 import os
@@ -16,11 +16,12 @@ from pathlib import Path
 
 from hack.lab.base.paths import NAME
 
-_LOOKING = 2.0  # seconds for counting what a place holds already; it is asked only where room is short
+_LOOKING = 2.0  # seconds for measuring what a place holds already; done only where space is short
 _PROBING = 4.0  # seconds for the kernel; it answers in a tenth of one
 _LINK = NAME  # the machine's end of a running lab, see cluster/network.py
 _PROBES = """
-probe() { name=$1; shift; command -v "$1" >/dev/null || return 0; "$@" >/dev/null 2>&1 && echo "$name yes" || echo "$name no"; }
+probe() { name=$1; shift; command -v "$1" >/dev/null || return 0; \
+"$@" >/dev/null 2>&1 && echo "$name yes" || echo "$name no"; }
 echo "namespaces yes"
 probe bridge ip link add probe0 type bridge
 probe veth ip link add probe1 type veth peer name probe2
@@ -44,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found. None, or a missing key, is what could not be found out."""
+    """The facts. None, or a missing key, means unknown."""
 
     system: str = "Linux"
     architecture: str = "x86_64"
@@ -62,7 +63,8 @@ class Machine:
 
 
 def read(programs: Sequence[str], state: Path) -> Machine:
-    """This machine, as far as it can be asked: which of `programs` it lacks, and whether a lab can keep its state at `state`."""
+    """This machine, as far as it can be read: which of `programs` it lacks, and whether `state` can hold a lab's
+    state."""
     root = os.geteuid() == 0
     return Machine(
         system=platform.system(),
@@ -91,7 +93,7 @@ def held(path: Path) -> int:
         for name in files:
             try:
                 total += os.lstat(os.path.join(directory, name)).st_blocks * 512
-            except OSError:  # it went away meanwhile
+            except OSError:  # it vanished meanwhile
                 continue
         if time.monotonic() > deadline:
             break
@@ -103,12 +105,12 @@ def _existing(path: Path) -> Path:
 
 
 def _memory() -> int | None:
-    """What the kernel would give away, or what is left of this container's share where that is less."""
+    """Memory that the kernel has available, or the rest of this container's limit where that is less."""
     found = [_available(), *(_left(*names) for names in _LIMITS)]
     return min((one for one in found if one is not None), default=None)
 
 
-_LIMITS = (  # how a container sees its own limit, its use, and what of that is pages of files, which the kernel takes back
+_LIMITS = (  # a container's own limit, its use, and the page cache in that, which the kernel can reclaim
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", ""),
     (
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -148,7 +150,7 @@ def _controllers() -> frozenset[str] | None:
 
 
 def _kernel(state: Path) -> dict[str, bool]:
-    """What the kernel lets us make. Where the program that would ask is not installed yet, nothing is said."""
+    """The kernel features that work. A missing test program leaves its feature out."""
     if shutil.which("unshare") is None:
         return {}
     with tempfile.TemporaryDirectory(dir=_existing(state), prefix=".rayspan-") as scratch:

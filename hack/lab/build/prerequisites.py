@@ -1,7 +1,7 @@
-"""Can this machine run the lab and its demo? Everything that is missing, at once, before anything is installed or built.
+"""Checks that this machine can run the lab and its demo: lists all that is missing, before any installation or build.
 
-It needs nothing but Python: `python3.11 -m hack.lab.build.prerequisites` is what `make demo` begins with. It judges facts, repairs
-nothing, and says nothing of what could not be found out: a machine that may work is never refused.
+It needs nothing but Python: `make demo` begins with `python3.11 -m hack.lab.build.prerequisites`. It judges facts and
+repairs nothing. What could not be found out is not reported: a machine that may work is never rejected.
 """
 
 import argparse
@@ -22,19 +22,19 @@ MEMORY = 65 * GB // 10
 """The demo took 6.0 GB at most, of which three clusters have 3.5 when it has ended (measured)."""
 _TWO_LABS = 11 * GB
 """All tests in lanes, on two labs and with Ray, took 9.3 GB (measured)."""
-_RUNS = 37 * GB // 10  # what a lab that runs already has taken of it
-# A lab that nobody asks takes a third of a processor, and one that starts 75 s of one (measured): on two processors a second lab took more
-# than those that wait beside each other gained, and what waits for seconds was red.
+_RUNS = 37 * GB // 10  # what a lab that already runs uses of it
+# An idle lab takes a third of a processor; starting one takes 75 s of one (measured). On two processors a second lab
+# cost more than the parallel tests gained, and tests that wait for seconds turned red.
 _PROCESSORS = 4
 
-# Measured with du, and rather less than more: who has a little less room may still succeed. What Go compiles, and the 3.3 GB that it
-# throws away meanwhile, goes before the clusters come, which take twice their room while they unpack images.
+# Measured with du, rounded down: a little less space may still suffice. What Go compiles, and its 3.3 GB of temporary
+# files, is deleted before the clusters start, which take twice their space while they unpack images.
 _CACHE = 25 * GB // 10  # programs 0.5, the base system 0.3, layers and images 1.7
 _STATE = 48 * GB // 10  # every cluster unpacks Ray
 _MODULES = 18 * GB // 10  # sources 1.4, and as they were downloaded 0.3
 _COMPILED = 5 * GB
 
-_ARCHITECTURES = ("x86_64", "aarch64")  # those that every one of our upstreams supports
+_ARCHITECTURES = ("x86_64", "aarch64")  # those that all of our upstreams support
 _CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})  # what the kubelet insists on
 _PROGRAMS = {
     "apt-get": "the lab runs on Debian and Ubuntu only, for it installs their packages",
@@ -42,12 +42,14 @@ _PROGRAMS = {
     "cc": "one small program is in C: install gcc and libc6-dev",
 }
 _KERNEL = {
-    "namespaces": "network and mount namespaces, for a cluster is one: run on a machine of its own or in a privileged container",
+    "namespaces": "network and mount namespaces, for a cluster is one: run on a machine of its own "
+    "or in a privileged container",
     "bridge": "bridges, which join the clusters: use a kernel with CONFIG_BRIDGE",
     "veth": "veth pairs, which join the clusters: use a kernel with CONFIG_VETH",
     "nftables": "nftables, which cut links: use a kernel with CONFIG_NF_TABLES",
     "iptables": "iptables' nat table, which kube-proxy fills: use a kernel with CONFIG_NF_NAT",
-    "overlayfs": f"overlayfs below {paths.STATE.parent}, which containers stand on: use a kernel with CONFIG_OVERLAY_FS, and a disk of its own there",
+    "overlayfs": f"overlayfs below {paths.STATE.parent}, which containers stand on: use a kernel with "
+    "CONFIG_OVERLAY_FS, and a disk of its own there",
 }
 
 
@@ -61,7 +63,10 @@ class Need:
 
 
 def judge(found: Machine, needs: Iterable[Need] = (), *, built: bool = False) -> list[str]:
-    """What is missing, a sentence for each: the object, what was found, what to do. `built`: nothing is compiled any more."""
+    """What is missing, a sentence each: the object, what was found, what to do.
+
+    `built`: nothing is compiled any more.
+    """
     return [*_system(found, built), *_memory(found), *_disk(needs), *_cgroups(found), *_kernel(found)]
 
 
@@ -74,14 +79,20 @@ def check() -> None:
 
 
 def lanes(found: Machine) -> int:
-    """How many parts of the tests go on at once: three where memory and processors do for two labs, else two, of which one needs none."""
+    """How many parts of the tests run at once: three where memory and processors suffice for two labs, else two.
+
+    One part needs no lab.
+    """
     roomy = found.memory is None or found.memory + _RUNS * found.lab >= _TWO_LABS
     return 3 if roomy and found.processors >= _PROCESSORS else 2
 
 
 def _system(found: Machine, built: bool) -> Iterable[str]:
     if found.system != "Linux" or found.architecture not in _ARCHITECTURES:
-        yield f"System: this is {found.system} on {found.architecture}; the lab needs Linux on {' or '.join(_ARCHITECTURES)}."
+        yield (
+            f"System: this is {found.system} on {found.architecture}; "
+            f"the lab needs Linux on {' or '.join(_ARCHITECTURES)}."
+        )
     if not found.root:
         yield "Rights: you are not root; the lab makes network namespaces, mounts and cgroups: run it with sudo."
     for reason in dict.fromkeys(_PROGRAMS[name] for name in sorted(found.missing) if not (built and name == "cc")):
@@ -132,7 +143,9 @@ def _built() -> bool:
 
 
 def _needs(built: bool) -> list[Need]:
-    """What a first demo fills, less what is there already. That is counted only where room is short: it takes a while."""
+    """The space that a first demo fills, less what is there already. That is measured only where space is short: it is
+    slow.
+    """
     home = Path.home()
     modules = os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or home / "go") / "pkg" / "mod"
     compiled = os.environ.get("GOCACHE") or tools.COMPILED

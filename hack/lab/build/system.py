@@ -1,4 +1,4 @@
-"""Does this machine have the system programs that the lab needs? Debian packages that are missing are installed.
+"""Installs the Debian packages that the lab needs and this machine lacks.
 
 apt-get runs only when something is missing. It never upgrades or removes a package.
 """
@@ -36,6 +36,7 @@ def _installed(package: str) -> bool:
 def _install(packages: Sequence[str]) -> None:
     apt = ["apt-get", "--quiet", "--yes", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}"]
     log = LOGS / "apt.log"
-    run(["dpkg", "--configure", "-a"], env=_QUIET, log=log)  # ends what an interrupted installation began; else nothing
+    # Completes an interrupted installation; else it does nothing.
+    run(["dpkg", "--configure", "-a"], env=_QUIET, log=log)
     run([*apt, "update"], env=_QUIET, log=log)
     run([*apt, "install", "--no-install-recommends", *packages], env=_QUIET, log=log)

@@ -1,9 +1,9 @@
-"""Where is a program that the lab needs, and how is it built when it is not there?
+"""Finds a program that the lab needs, and builds it when it is missing.
 
-A program is built once per version, pinned dependencies, flags and Go version, and then never again. Directories in the
-cache appear by rename, complete, so that whoever waits for a program may simply look for it. What one go.mod pins is one call
-of Go, so that it compiles what they share once and keeps every core busy. It removes only what an ended build left half made.
-By hand: `python -m hack.lab.build.tools [NAME…]`.
+A program is built once per version, pinned dependencies, flags and Go version. Directories in the cache appear by
+rename, complete, so a process that waits for a program may simply look for it. All programs of one go.mod are one call
+of Go, so that shared code is compiled once and every core is busy. It removes only what an interrupted build left half
+made. By hand: `python -m hack.lab.build.tools [NAME…]`.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from hack.lab.build import catalog, golang
 from hack.lab.build.catalog import Tool
 
 _PINS = REPO / "hack" / "lab" / "modules"
-# What Go compiles takes five gigabytes, and is of no use when all is built; an interrupted build goes on with it. Whoever changes
-# what is built names a place of their own in GOCACHE, which is left alone.
+# What Go compiles takes five gigabytes, and is useless once all is built; an interrupted build resumes with it. A
+# developer who changes what is built sets GOCACHE to a place of their own, which is left alone.
 COMPILED = CACHE / "go-build"
 _HASH_CHARS = 12  # enough to tell builds apart, short enough to read
 _HALF_MADE = "."  # what the names of unfinished directories begin with
@@ -72,7 +72,7 @@ def home(tool: Tool) -> Path:
 
 
 def title(tools: Sequence[Tool]) -> str:
-    """What is built, and how long that takes about where nothing of it was built before."""
+    """The builds, and roughly how long each takes from scratch."""
     what = ", ".join(f"{tool.name} {tool.version}" for tool in tools)
     minutes = sum(tool.minutes for tool in tools)
     return f"build {what}" + (f" (once; about {minutes:.0f} min on 2 cores)" if minutes >= 1 else "")
@@ -89,14 +89,14 @@ def _fingerprint(tool: Tool) -> str:
 
 
 def _flags(tool: Tool) -> list[str]:
-    """How its programs are built and linked: each is stamped with its own version, though others are built in the same call."""
+    """How its programs are built and linked: each is stamped with its own version, though one call builds several."""
     tags = [f"-tags={','.join(tool.tags)}"] if tool.tags else []
     flags = " ".join((*_STRIP, *tool.ldflags))
     return [*tags, *(f"-ldflags={package}={flags}" for package in dict.fromkeys(tool.programs.values()))]
 
 
 def _sweep() -> None:
-    """Remove what a build left that was ended in the middle. Whoever calls this has the lock: there is no other build."""
+    """Remove what an interrupted build left. The caller holds the lock: no other build runs."""
     for place in (CACHE / "tools").glob(f"{_HALF_MADE}*"):
         shutil.rmtree(place)
 
@@ -130,7 +130,7 @@ def _compile_go(tools: Sequence[Tool], place: Path) -> None:
 
 
 def made_as(package: str) -> str:
-    """What Go calls the program of a package: after the last part of its path that is no version ("server" is etcd)."""
+    """Go's name for the program of a package: the last part of its path that is no version ("server" is etcd)."""
     return [part for part in package.split("/") if not re.fullmatch(r"v\d+", part)][-1]
 
 
@@ -143,7 +143,7 @@ def _programs(place: Path, tool: Tool) -> Path:
 def _go(source: str, *words: str, log: Path | None = None, temporary: Path | None = None) -> str:
     places = {"GOCACHE": os.environ.get("GOCACHE") or str(COMPILED)}
     if temporary:
-        places["GOTMPDIR"] = str(temporary)  # not /tmp, which may be memory, and which nobody sweeps
+        places["GOTMPDIR"] = str(temporary)  # not /tmp, which may be memory and is not swept
     return run([golang.binary(), *words], cwd=_PINS / source, env={**golang.ENVIRONMENT, **places}, log=log).strip()
 
 

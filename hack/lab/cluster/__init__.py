@@ -1,1 +1,1 @@
-"""How does one cluster come up in its network namespace: API server, node, network, add-ons?"""
+"""Brings up one cluster in its network namespace: API server, node, network, add-ons."""

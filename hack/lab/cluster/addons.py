@@ -1,7 +1,8 @@
-"""What runs in the clusters before anybody uses them? CoreDNS, stock Kueue everywhere, and stock KubeRay in the manager.
+"""Installs what the clusters run: CoreDNS, stock Kueue everywhere, and stock KubeRay in the manager.
 
-Kueue and KubeRay come from the manifests that their own modules publish. Changed are only the image (none is pulled here)
-and the pace of the readiness probe (a lab starts often); anything more would test something that nobody installs.
+Kueue and KubeRay come from the manifests that their own modules publish. Changed are only the image (none is pulled
+here) and the period of the readiness probe (a lab starts often). Any further change would test something that no user
+installs.
 """
 
 import functools
@@ -37,7 +38,7 @@ class Addon:
 
     @property
     def key(self) -> str:
-        """What its program and its image are called."""
+        """The name of its program and its image."""
         return versions.called(self.name, self.version)
 
     @property

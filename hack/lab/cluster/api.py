@@ -1,7 +1,7 @@
-"""What does a cluster's API server say? Single requests as the lab's admin, with nothing but the standard library.
+"""Sends single requests to a cluster's API server, as the lab's admin, with the standard library alone.
 
-kubectl would cost a tenth of a second of processor time per question, and the lab asks many while it waits. It does not watch,
-retry or know kinds.
+kubectl would cost a tenth of a second of processor time per request, and the lab sends many while it waits. It does not
+watch or retry, and knows no kinds.
 """
 
 import http.client
@@ -59,7 +59,7 @@ def call(
 
 
 def wait(what: str, ready: Callable[[], bool], *, seconds: float, advice: str) -> None:
-    """Ask until `ready` is true; errors meanwhile mean "not yet", and the last one is told when time is up."""
+    """Poll until `ready` is true; errors mean "not yet", and the last one is reported after the timeout."""
     deadline = time.monotonic() + seconds
     last = ""
     while True:

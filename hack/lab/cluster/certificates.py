@@ -1,7 +1,7 @@
-"""Who may call themselves what in a cluster? One CA and one certificate per role, made once by openssl and then kept.
+"""The certificates of a cluster: one CA and one certificate per role, made once by openssl and then kept.
 
-Addresses of a cluster never change, so its certificates survive `down`. They protect nothing worth protecting: the lab is
-closed, and its keys lie on the machine for whoever is root there anyway.
+Addresses of a cluster never change, so its certificates survive `down`. They protect nothing of value: the lab is
+closed, and root on the machine can read its keys anyway.
 """
 
 import base64
@@ -12,7 +12,7 @@ from pathlib import Path
 from hack.lab.base.commands import run
 from hack.lab.base.lab import API_SERVICE, Cluster
 
-_DAYS = "3650"  # longer than anybody keeps a lab: no test should ever fail for a date
+_DAYS = "3650"  # longer than any lab is kept: no test may fail by a date
 _DONE = "complete"  # written last, so that an interrupted run starts over
 
 

@@ -1,4 +1,4 @@
-"""Which processes belong to a cluster, whatever became of their parents? Those in its cgroups, and the kernel keeps count.
+"""Tracks the processes of a cluster by its cgroups, whatever became of their parents.
 
 It knows only cgroups below one of the lab's name, and never moves or ends a process outside of them.
 """
@@ -16,9 +16,10 @@ from hack.lab.base.progress import LabError
 _PATIENCE = 20.0  # seconds: killed processes are gone in well under one, unless they wait for a disk
 _PAUSE = 0.05
 _COPIED = ("cpuset.cpus", "cpuset.mems")  # version 1 starts these empty, and then no process may enter
-# By version 1 a lab's daemons are beside its pods and not in a cgroup with them (`_counting`), and all of those weigh like one process, though
-# they stand for machines of their own: beside busy tests Ray nodes did not start in the minute that Ray gives them. So they weigh like
-# the six Ray nodes of the demo. By version 2 the daemons are in it, too, and nothing is to be mended.
+# With cgroup version 1 a lab's daemons are beside its pods and not in a cgroup with them (`_counting`). All pods
+# together then weigh like one process, though they stand for machines of their own: beside busy tests Ray nodes did not
+# start in Ray's minute. So the pods weigh like the demo's six Ray nodes. With version 2 the daemons are inside as well,
+# and no weight is needed.
 _SHARES, _WEIGHT = "cpu.shares", 6 * 1024
 
 
@@ -74,7 +75,8 @@ def hierarchies() -> list[Path]:
 
 
 def _counting() -> Path:
-    """The hierarchy for daemons: `pids` limits nothing by itself, so moving a process into it changes nothing for it."""
+    """The hierarchy for daemons: `pids` limits nothing by itself, so a process that is moved into it behaves as
+    before."""
     known = hierarchies()
     return next((one for one in known if one.name == "pids"), known[0])
 
@@ -84,7 +86,7 @@ def _make(parent: Path, child: Path) -> None:
     for name in _COPIED:
         if (parent / name).exists() and not (child / name).read_text().strip():
             (child / name).write_text((parent / name).read_text())
-    if (parent / "cgroup.subtree_control").exists():  # version 2 hands down only what is asked for
+    if (parent / "cgroup.subtree_control").exists():  # version 2 hands down only controllers that are asked for
         for controller in (parent / "cgroup.controllers").read_text().split():
             (parent / "cgroup.subtree_control").write_text(f"+{controller}")
 
@@ -99,7 +101,7 @@ def _processes(top: Path) -> Iterator[int]:
         if "cgroup.procs" in files:
             try:
                 yield from map(int, (Path(place) / "cgroup.procs").read_text().split())
-            except OSError:  # the cgroup went away while we looked
+            except OSError:  # the cgroup vanished while it was read
                 continue
 
 
@@ -108,7 +110,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, os.WNOHANG)
     except (ProcessLookupError, ChildProcessError):
-        pass  # it ended by itself, or it is not our child and somebody else collects it
+        pass  # it ended by itself, or it is not our child and another process reaps it
 
 
 def _remove(top: Path) -> None:

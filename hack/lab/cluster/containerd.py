@@ -1,6 +1,6 @@
-"""How do a cluster's containers run, and how does an image get into it? One containerd per cluster, and no registry.
+"""Runs a cluster's containers, and imports images into it: one containerd per cluster, and no registry.
 
-What was imported stays in the cluster's directory over `down` and `up`: unpacking Ray takes longer than all the rest.
+Imported images stay in the cluster's directory over `down` and `up`: unpacking Ray takes longer than all the rest.
 Containers do not stay. It never talks to a containerd that the lab did not start.
 """
 
@@ -70,7 +70,7 @@ def bring(cluster: Cluster, image: str, archive: Path) -> None:
         _ctr(cluster, "images", "import", "--local", archive)
         _ctr(
             cluster, "content", "prune", "references"
-        )  # its layers are unpacked: kept as well they take the same room again
+        )  # its layers are unpacked: keeping them too would double the space
         _remember(cluster, {**_imported(cluster), image: archive.name})
 
 
@@ -121,5 +121,5 @@ def _remember(cluster: Cluster, ledger: dict[str, str]) -> None:
 
 
 def _ledger(cluster: Cluster) -> Path:
-    """Beside the images themselves: who deletes them deletes this too."""
+    """Stored beside the images, so that both are deleted together."""
     return cluster.directory / "containerd" / "lab-images.json"

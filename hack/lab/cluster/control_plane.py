@@ -1,8 +1,8 @@
-"""How does a cluster's control plane run? etcd, API server, controller manager and scheduler, with their stock defaults.
+"""Runs a cluster's control plane: etcd, API server, controller manager and scheduler, with stock defaults.
 
-Everything listens on the same ports in every cluster: a cluster has its network namespace to itself. Only speed is bought
-with durability (etcd without fsync); nothing here makes a cluster behave otherwise than a real one. A clone of a cluster, made of
-a copy of its data, has servers of its own in the same namespace, on other ports.
+All clusters use one set of ports: each has its network namespace to itself. Only durability is given up for speed (etcd
+without fsync); in all else a cluster behaves like a real one. A clone of a cluster, made from a copy of its data, has
+its own servers in that namespace, on other ports.
 """
 
 import json
@@ -16,8 +16,8 @@ from hack.lab.cluster import api, certificates, isolation, processes
 SERVERS = ("etcd", "kube-apiserver")
 CLIENTS = ("kube-controller-manager", "kube-scheduler")
 _PATIENCE = 90.0  # seconds; ready in 4 to 10, but machines differ and so does what else they do
-# It spends a sixth of its time on collecting garbage by Go's default, and a third of that so. No GOMEMLIMIT beside it: the ten thousand pods
-# of a bench exceed any that would mean something here, and then it would do nothing but collect.
+# With Go's default it spends a sixth of its time on garbage collection, and a third of that with this value. There is
+# no GOMEMLIMIT: the ten thousand pods of a bench exceed any useful one, and then it would only collect.
 _COLLECTS = {"kube-apiserver": ("/usr/bin/env", "GOGC=300")}
 _AUDIT = {
     "apiVersion": "audit.k8s.io/v1",
@@ -87,7 +87,7 @@ def check(cluster: Cluster) -> None:
 
 
 def _program(cluster: Cluster, name: str) -> Path:
-    """etcd is today's, whatever Kubernetes the cluster runs: each of them takes it."""
+    """etcd is today's for every version of Kubernetes: each of them accepts it."""
     return tools.path(name if name == "etcd" else f"{name}@{cluster.runs.kubernetes}")
 
 
@@ -146,7 +146,7 @@ def _controller_manager(cluster: Cluster) -> list[str]:
         f"--service-account-private-key-file={pki / 'service-accounts.key'}",
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
-        f"--flex-volume-plugin-dir={cluster.directory / 'plugins'}",  # the default would be made outside of the lab
+        f"--flex-volume-plugin-dir={cluster.directory / 'plugins'}",  # the default would be created outside of the lab
         "--use-service-account-credentials=true",
     ]
 

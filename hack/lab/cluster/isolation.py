@@ -1,8 +1,8 @@
-"""Which files does a cluster's node see? Those of the machine, but a /run and a /var of its own.
+"""The mount namespace of a cluster's node: the machine's files, but a /run and a /var of its own.
 
-Programs of a node insist on fixed paths (/run/containerd, /var/lib/cni, /var/lib/kubelet, /var/log/containers) and mount
-hundreds of things. In a mount namespace of its own a cluster cannot meet another one there, the machine never sees any of it,
-and the kernel unmounts all when the last process has gone. One sleeping process, the anchor, keeps it open.
+Programs of a node insist on fixed paths (/run/containerd, /var/lib/cni, /var/lib/kubelet, /var/log/containers) and
+mount hundreds of things. In its own mount namespace a cluster cannot collide with another one, the machine sees none of
+it, and the kernel unmounts all when the last process has ended. One sleeping process, the anchor, keeps it open.
 """
 
 import time
@@ -31,7 +31,9 @@ _PAUSE = 0.02
 
 
 def open_for(cluster: Cluster) -> bool:
-    """Start the anchor if there is none, and wait until the room is furnished. True: it is new, so nothing runs in it yet."""
+    """Start the anchor if there is none, and wait until its mounts are set up. True: it is new, so nothing runs in it
+    yet.
+    """
     new = not processes.alive(cluster, ANCHOR)
     furnish = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _FURNISH, "sh", str(STATE)]
     processes.ensure(cluster, ANCHOR, furnish, inside=network(cluster))

@@ -1,8 +1,8 @@
-"""Which settings of the machine do the labs change, and what were they before? Remembered at the first `up`, put back at the last `down`.
+"""Saves the machine's settings that the labs change at the first `up`, and restores them at the last `down`.
 
-These have no namespace, so they change for the whole machine while a lab runs; the labs write no others. A kubelet sets some of
-them; one is raised here. Several labs may stand on one machine, and come and go in any order: what one of them finds may be what another one
-has set, so all of them remember in one place.
+These settings have no namespace, so they change for the whole machine while a lab runs; the labs write no others. A
+kubelet sets some of them; one is raised here. Several labs may run on one machine and start and stop in any order, so
+all of them save in one place.
 """
 
 import json
@@ -24,7 +24,8 @@ _TOUCHED = (  # kubelet's setupKernelTunables
     "kernel/keys/root_maxbytes",
 )
 _WATCHES = "fs/inotify/max_user_instances"
-# A kernel gives root 128, and a node's kubelet, container runtime and pods hold about a dozen: the ninth node would not start.
+# A kernel gives root 128; a node's kubelet, container runtime and pods hold about a dozen, so the ninth node would not
+# start.
 _LEAST_WATCHES = 1024
 
 

@@ -1,4 +1,4 @@
-"""How does the lab use kubectl, and how does a person use it on the lab? With the lab's own binary and kubeconfig, always.
+"""kubectl for the lab and for people who use it: always with the lab's own binary and kubeconfig.
 
 It never reads ~/.kube, so it cannot reach a cluster that is not the lab's.
 """

@@ -1,7 +1,7 @@
-"""How does a cluster get hundreds of nodes? kwok plays them, and their pods, beside the real one, which it never touches.
+"""Adds hundreds of fake nodes to a cluster: kwok plays them and their pods, and never touches the real node.
 
-Nothing runs on a fake node: a pod there is Running because kwok says so, and when it is deleted it leaves after a moment, as a real one
-does. They are tainted, so only who tolerates it lands there.
+Nothing runs on a fake node: a pod there is Running because kwok says so, and after its deletion it leaves after a
+moment, as a real one does. Fake nodes are tainted, so only pods that tolerate that land there.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,12 @@ _STAGES = (  # as its module publishes them: node comes up and stays up, pod get
     "pod/fast/pod-ready.yaml",
     "pod/fast/pod-complete.yaml",
 )
-# A pod that is deleted with a grace runs on for part of it. Were it gone at once, whoever gives its room away too early would never be
-# seen: a successor is made and let go within a few tenths of a second, and samples are two tenths apart. So it takes a second, the least
-# in which both are seen together, and up to a half more, so that those of one gang do not all go in one instant; or up to what the pod
-# itself says, where a trial is after those who wait for it too little. One that is deleted by force needs no stage: the API server itself
-# removes it. The comparison is jq's, to which a field that is absent is less than any number; kwok itself compares no numbers.
+# A pod that is deleted with a grace period runs on for part of it. If it vanished at once, a premature release of its
+# capacity would stay unseen: a successor is made and admitted within a few tenths of a second, and samples are two
+# tenths apart. So it takes a second, the least in which both are seen together, and up to a half more, so that the pods
+# of one gang do not all go at one instant. A pod's annotation may set a longer delay, for trials of premature releases.
+# A forced deletion needs no stage: the API server itself removes the pod. The comparison is jq's, in which an absent
+# field is less than any number; kwok itself compares no numbers.
 _LEAVING = f"""
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -77,7 +78,7 @@ def _flags(cluster: Cluster, stages: Path) -> list[str]:
         f"--manage-nodes-with-annotation-selector={KEY}={_VALUE}",
         f"--node-ip={cluster.address}",
         f"--cidr={cluster.fake_pods}",
-        "--v=WARN",  # else it tells of every lease, which hundreds of nodes renew all the time
+        "--v=WARN",  # else it logs every Lease, which hundreds of nodes renew all the time
         "--node-lease-duration-seconds=40",  # kubelet's; without a lease a node is lost after that time
     ]
 

@@ -1,8 +1,8 @@
-"""How do the clusters reach each other, and how does this machine reach them?
+"""Connects the clusters with each other and with this machine.
 
-A bridge in a namespace of its own, without any uplink, joins one namespace per cluster and, by one link, the root namespace.
-All rules and settings live inside those namespaces: the machine gets one link and its routes, no firewall rule, no sysctl.
-The lab is closed: nothing in it has a route or a resolver that leads out.
+A bridge in a namespace of its own, without an uplink, joins one namespace per cluster and, by one link, the root
+namespace. All rules and settings live inside those namespaces: the machine gets one link and its routes, no firewall
+rule, no sysctl. The lab is closed: it has no route or resolver that leads out.
 """
 
 import ipaddress
@@ -111,7 +111,8 @@ def _routes(lab: Lab, cluster: Cluster) -> None:
 
 
 def _masquerade(cluster: Cluster) -> None:
-    """Pods still reach the other clusters' API servers, but come from their node's address, as through a NAT gateway."""
+    """Pods still reach the other clusters' API servers, but come from their node's address, as through a
+    NAT gateway."""
     rules = f"""
     add table ip rayspan-nat
     delete table ip rayspan-nat

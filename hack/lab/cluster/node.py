@@ -1,6 +1,6 @@
-"""How does a cluster's one real node run? kubelet and kube-proxy, as on any node, except for what three on one machine need.
+"""Runs a cluster's one real node: kubelet and kube-proxy as usual, except for what three on one machine require.
 
-The node says it has all of the machine's processors and memory; every cluster does, and nothing here divides them.
+The node reports all of the machine's processors and memory; every cluster does, and nothing here divides them.
 """
 
 import json
@@ -13,7 +13,8 @@ from hack.lab.cluster import api, certificates, cgroups, containerd, isolation, 
 NAMES = ("kubelet", "kube-proxy")
 GPU = "nvidia.com/gpu"
 _PATIENCE = 60.0  # seconds; Ready after about five
-_CLOSED = "nameserver 127.0.0.1\n"  # for pods that ask for the node's resolver: there is none, and they hear so at once
+# For pods that ask for the node's resolver: there is none, and they learn so at once.
+_CLOSED = "nameserver 127.0.0.1\n"
 
 
 def ensure(cluster: Cluster) -> None:
@@ -39,8 +40,11 @@ def ready(cluster: Cluster) -> bool:
 
 
 def give_gpus(cluster: Cluster) -> None:
-    """Pretend that the node has GPUs. The kubelet counts them as its own from then on, though one that starts anew may forget them
-    (k8s:pkg/kubelet/kubelet_node_status.go, reconcileExtendedResource); no device stands behind them."""
+    """Pretend that the node has GPUs; no device stands behind them.
+
+    The kubelet counts them as its own from then on, though a restarted one may forget them
+    (k8s:pkg/kubelet/kubelet_node_status.go, reconcileExtendedResource).
+    """
     if _get(cluster)["status"].get("capacity", {}).get(GPU) != str(GPUS):
         patch = [{"op": "add", "path": f"/status/capacity/{GPU.replace('/', '~1')}", "value": str(GPUS)}]
         api.call(cluster, "PATCH", f"/api/v1/nodes/{cluster.name}/status", patch, content=api.JSON_PATCH)
@@ -77,12 +81,13 @@ def _kubelet_config(cluster: Cluster) -> dict[str, object]:
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": cgroups.path(cluster),
         "enforceNodeAllocatable": [],  # it would limit all pods together, in a cgroup that several kubelets claim
-        # What all wait for here are KubeRay, with a tenth of a core, and its `wait-gcs-ready` in each Ray worker, with a fifth: limits
-        # that are fine on a node with much to do, and make three clusters on one machine wait beside cores that are idle.
+        # All waits here are for KubeRay, with a tenth of a core, and its `wait-gcs-ready` in each Ray worker, with a
+        # fifth. Such limits suit a busy node, and make three clusters on one machine wait beside idle cores.
         "cpuCFSQuota": False,
         "failCgroupV1": False,  # a machine may still have version 1
         "failSwapOn": False,  # and swap: both are the machine's, not ours to change
-        # A full disk is not what the lab tests by accident: evict late, and never collect images that no registry has.
+        # A full disk is not what the lab tests by accident: evict late, and never collect images, which no registry
+        # has.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": str(cluster.directory / "pods"),  # kubelets that share one delete each other's logs
@@ -90,7 +95,7 @@ def _kubelet_config(cluster: Cluster) -> dict[str, object]:
         "clusterDomain": "cluster.local",
         "clusterDNS": [DNS_SERVICE],
         "resolvConf": str(cluster.directory / "resolv.conf"),
-        # Kueue makes its own certificate and waits until the Secret shows in its volume, which is looked at this often.
+        # Kueue makes its own certificate and waits until the Secret shows in its volume, which is synced this often.
         "syncFrequency": "5s",
     }
 

@@ -1,7 +1,7 @@
-"""Which of the lab's processes run, and how is one started or ended?
+"""Starts and ends the lab's processes, and knows which ones run.
 
-A process writes its own record (boot, process id, start time) before it turns into the program, so there is none without
-one, and a record never points at a stranger who got the same id later. It ends nothing but recorded processes.
+A process writes its own record (boot, process id, start time) before it executes the program, so every one has a
+record, and a record never points at a stranger that got a reused id. It ends only recorded processes.
 """
 
 import contextlib
@@ -16,12 +16,14 @@ from hack.lab.base.progress import LabError
 from hack.lab.build import tools
 from hack.lab.cluster import cgroups
 
-# Daemons stand for machines of their own. Where the kernel weighs sessions, and all pods of a lab weigh like six of them (`cgroups`), an API
-# server was kept from answering for ten seconds, in which a leader loses its Lease: so each daemon weighs like nine.
+# Daemons stand for machines of their own. Where the kernel weighs sessions, and all pods of a lab weigh like six of
+# them (`cgroups`), an API server did not answer for ten seconds, in which a leader loses its Lease. So each daemon
+# weighs like nine.
 _WEIGHT = -10  # by the table of `nice`
 _BEGIN = f"""
 [ ! -w /proc/self/autogroup ] || echo {_WEIGHT} > /proc/self/autogroup
-cat /proc/sys/kernel/random/boot_id /proc/$$/stat > "$1.new" && mv "$1.new" "$1" && echo $$ > "$2" && shift 2 && exec "$@"
+cat /proc/sys/kernel/random/boot_id /proc/$$/stat > "$1.new" && mv "$1.new" "$1" \
+&& echo $$ > "$2" && shift 2 && exec "$@"
 """
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATIENCE = 10.0  # seconds for a process to write its record, or to vanish when killed: both take milliseconds
@@ -30,7 +32,10 @@ _TAIL = 3  # lines of a log that make an error message without filling the scree
 
 
 def ensure(cluster: Cluster, name: str, argv: Sequence[str | Path], *, inside: Sequence[str] = ()) -> None:
-    """Start the process `name` of the cluster if it does not run. `inside` is the command that enters its namespaces."""
+    """Start the process `name` of the cluster if it does not run.
+
+    `inside` is the command that enters its namespaces.
+    """
     if alive(cluster, name):
         return
     record = _record(cluster, name)
@@ -102,7 +107,9 @@ def _spawn(argv: list[str], output: Path) -> None:
 
 
 def _inherited() -> list[int]:
-    """Files that whoever started us left open, as make does the pipe of its jobs: it waits at its end until nobody holds that any more."""
+    """Files that our starter left open, such as make's pipe for its jobs: make waits at its end until all holders close
+    it.
+    """
     found = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     return [file for file in found if file > 2 and _inheritable(file)]
 

@@ -1,1 +1,1 @@
-"""Which images run in the lab's clusters, and how are they made without a registry?"""
+"""The images of the lab's clusters, and their builds without a registry."""

@@ -1,4 +1,4 @@
-"""`python -m hack.lab.images [NAME…]`: makes the images, all of them if none is named, and prints where their archives lie."""
+"""`python -m hack.lab.images [NAME…]`: make the images, all by default, and print where their archives lie."""
 
 import sys
 

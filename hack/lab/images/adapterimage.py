@@ -1,6 +1,7 @@
-"""What is in the image of our own controller? The checkout's adapter/, on locked dependencies, on the shared base.
+"""Makes the image of our own controller: the checkout's adapter/, on locked dependencies, on the shared base.
 
-The dependencies are cached by their lock file. Ours is a small layer made again whenever adapter/ has changed: a second.
+The dependencies are cached by their lock file. Our own layer is small and made again whenever adapter/ has changed: it
+takes a second.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from hack.lab.images import archive, packages, rootfs
 from hack.lab.images.archive import Image, Layer
 
 REFERENCE = "rayspan/rayspan:dev"
-_USER = "65532:65532"  # nobody's: what distroless images call nonroot
+_USER = "65532:65532"  # the user that distroless images call nonroot
 RUNS: dict[str, Any] = {
     "User": _USER,
     "WorkingDir": "/",
@@ -40,7 +41,7 @@ def image() -> Image:
 
 
 def content_hash() -> str:
-    """What tells two states of adapter/ apart."""
+    """A digest of the state of adapter/."""
     digest = hashlib.sha256(_PROJECT.read_bytes())
     for file in files():
         digest.update(f"{file.relative_to(REPO)}\0{file.stat().st_size}\0".encode())
@@ -49,7 +50,7 @@ def content_hash() -> str:
 
 
 def files() -> list[Path]:
-    """What of the checkout is in it."""
+    """The files of the checkout that are in it."""
     return sorted(file for file in _SUBJECT.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
 
 

@@ -1,8 +1,8 @@
-"""What is an image, and how does a container runtime take it in without a registry? Layers, and one docker-archive of them.
+"""Images as layers, and one docker-archive of them, which a container runtime imports without a registry.
 
-A layer is a plain tar file, the same to the byte whenever its content is the same, and its digest. Layers in the cache are found by the
-name their maker gives them, and are never changed. An archive is the same for the same layers; its digests are known without writing
-anything, so that a node can tell beforehand whether it has the image already.
+A layer is a plain tar file, equal to the byte for equal content, and its digest. Layers in the cache are found by the
+name their maker gives them, and never change. An archive is equal for equal layers. Its digests are known before
+anything is written, so a node can check whether it has the image already.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from pathlib import Path, PurePosixPath
 from hack.lab.base.paths import CACHE
 from hack.lab.base.progress import LabError
 
-_EPOCH = 0  # every file's time: when a layer was made must not change its digest
+_EPOCH = 0  # every file's time: a layer's build time must not change its digest
 _CHUNK = 1 << 20  # read and written at once: large enough to be as fast as the disk
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # those that every one of our upstreams supports
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # those that all of our upstreams support
 _CREATED = "1970-01-01T00:00:00Z"  # when it was built must not change its id
 _CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 _LAYER_TYPE = "application/vnd.docker.image.rootfs.diff.tar"
@@ -69,11 +69,12 @@ class Image:
         )
 
     def image_id(self) -> str:
-        """What the kubelet reports as the image's id."""
+        """The image's id as the kubelet reports it."""
         return _sha256(self.configuration())
 
     def digest(self) -> str:
-        """What `ctr images ls` shows after the import: the digest of the manifest that containerd makes of the archive."""
+        """What `ctr images ls` shows after the import: the digest of the manifest that containerd makes of the
+        archive."""
         configuration = self.configuration()
         layers = [_descriptor(_LAYER_TYPE, f"sha256:{one.digest}", one.file.stat().st_size) for one in self.layers]
         config = _descriptor(_CONFIG_TYPE, _sha256(configuration), len(configuration))
@@ -123,9 +124,11 @@ def layer_of_tree(
     *,
     readable: bool = False,
 ) -> None:
-    """Write a layer with what is below `root`, placed at `under`; of `skipped` paths only those in `empty` appear.
+    """Write a layer with the contents of `root`, placed at `under`.
 
-    `readable` undoes a strict umask: whatever user the container runs as can read everything."""
+    Of `skipped` paths only those in `empty` appear. `readable` undoes a strict umask: any user of the container can
+    read everything.
+    """
     with _tar(goal) as out:
         for file in _walk(root, root, frozenset(skipped), frozenset(empty)):
             name = str(PurePosixPath(under) / file.relative_to(root))

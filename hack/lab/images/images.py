@@ -1,6 +1,6 @@
-"""Where is the archive of an image that the lab runs, and how is it made when it is not there?
+"""Finds the archive of an image that the lab runs, and makes it when it is missing.
 
-Archives are named by their image id, so the same content is written once. It starts no container and asks no registry.
+Archives are named by their image id, so equal content is written once. It starts no container and contacts no registry.
 By hand: `python -m hack.lab.images [NAME…]`.
 """
 
@@ -16,8 +16,8 @@ from hack.lab.build import catalog, tools
 from hack.lab.images import adapterimage, archive, rayimage, redisimage
 from hack.lab.images.archive import File, Image
 
-_NONROOT = "65532:65532"  # what the published images of Kueue and KubeRay run as; their manifests insist on not-root
-_KEPT = 3  # archives of one image: the newest, and those that a cluster starting right now may still be reading
+_NONROOT = "65532:65532"  # the user of Kueue's and KubeRay's published images; their manifests insist on not-root
+_KEPT = 3  # archives of one image: the newest, and those that a starting cluster may still be reading
 
 
 def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], Image]:
@@ -36,7 +36,7 @@ def _static(tool: str, reference: str, program: str, user: str) -> Callable[[], 
 
 
 def ray(version: str) -> str:
-    """What the lab calls the image of another Ray than today's."""
+    """The lab's name of the image of another Ray than today's."""
     return f"ray@{version}"
 
 
@@ -62,8 +62,8 @@ _IMAGES: dict[str, Callable[[], Image]] = {
     "kueue": _static("kueue", _REFERENCES["kueue"], "manager", _NONROOT),
     "rayspan": adapterimage.image,
     "ray": rayimage.image,
-    ray(versions.OLDER_RAY): partial(rayimage.image, versions.OLDER_RAY),  # the lab starts without it, too
-    "redis": redisimage.image,  # the lab starts without it; a test that wants it brings it in
+    ray(versions.OLDER_RAY): partial(rayimage.image, versions.OLDER_RAY),  # the lab also starts without it
+    "redis": redisimage.image,  # the lab starts without it; a test that needs it imports it
     **{tool.key: _static(tool.key, _REFERENCES[tool.key], "manager", _NONROOT) for tool in _OTHERS},
 }
 
@@ -71,7 +71,7 @@ NAMES: tuple[str, ...] = tuple(_IMAGES)
 
 
 def reference(name: str) -> str:
-    """What pods call the image."""
+    """The image's name in pods."""
     return _REFERENCES[_known(name)]
 
 
@@ -106,7 +106,7 @@ def prepare(name: str) -> tuple[Image, Path]:
 
 
 def _sweep() -> None:
-    """Remove what was left half made. Whoever calls this has the lock: nobody else makes any."""
+    """Remove what an interrupted build left. The caller holds the lock, so no image is being made."""
     unfinished = [file for room in ("images", "layers", "rootfs") for file in (CACHE / room).glob("*.new")]
     for place in (*unfinished, *(CACHE / "rootfs").glob("*/tmp/*")):
         shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()

@@ -1,7 +1,7 @@
-"""Which Python packages does an image layer hold? Those of a lock file, every one checked against its hash.
+"""The Python packages of an image layer: those of a lock file, each checked against its hash.
 
-They are installed for the image's Python, not for the one that runs this, where Debian's Python looks by itself: no PYTHONPATH
-is needed. Nothing is built from source, and nothing that the lock file does not name is added.
+They are installed for the image's Python, not for the one that runs this, where Debian's Python looks by itself: no
+PYTHONPATH is needed. Nothing is built from source, and nothing beyond the lock file is added.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def _install(lock: Path, target: Path, log: Path) -> None:
     machine = _MACHINES[architecture()]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--only-binary=:all:"]
     foreign = ["--implementation=cp", f"--python-version={versions.PYTHON}", *_platforms(machine)]
-    where = {"TMPDIR": str(rootfs.scratch())}  # swept when the next image is made, however this ends
+    where = {"TMPDIR": str(rootfs.scratch())}  # deleted when the next image is made, however this ends
     run([*pip, *foreign, "--require-hashes", "--target", target, "--requirement", lock], env=where, log=log)
 
 

@@ -1,7 +1,8 @@
-"""What is in Ray's image? Ray from PyPI on the shared base, under the name and with the user of the published one.
+"""Makes Ray's image: Ray from PyPI on the shared base, under the name and with the user of the published one.
 
-It is not the published image: no Anaconda, no CUDA, no compiler, and no package that `ray[data,default,serve,train,tune]` does not
-need, or `ray[default]` where it is the older one. A lock file pins them; its first line says how it is made.
+It is not the published image: no Anaconda, no CUDA, no compiler, and only the packages that
+`ray[data,default,serve,train,tune]` needs, or `ray[default]` for the older one. A lock file pins them; its first line
+says how it is made.
 """
 
 import re
@@ -34,7 +35,7 @@ _RUNS = {
 
 
 def reference(version: str = versions.RAY) -> str:
-    """What pods call the image, as stock samples do."""
+    """The image's name in pods, as in stock samples."""
     return f"rayproject/ray:{version}"
 
 

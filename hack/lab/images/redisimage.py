@@ -1,7 +1,7 @@
-"""What is in the lab's image of Redis? Debian's own, with the libraries that it needs, on the base that Ray's image has too.
+"""Makes the lab's image of Redis: Debian's own, with the libraries it needs, on the base of Ray's image.
 
-The head's GCS keeps its state there when it is to be fault tolerant. Only the tests of that want it: nothing else builds it, and
-nothing that is already in the base is fetched again.
+The head's GCS keeps its state there when it must be fault tolerant. Only the tests of that need it: nothing else builds
+it, and nothing that is in the base is fetched again.
 """
 
 import tempfile
@@ -32,14 +32,15 @@ def _make(goal: Path) -> None:
         root = Path(place) / "root"
         for package in _fetched(Path(place)):
             run(["dpkg-deb", "--extract", package, root], log=_LOG)
-        # Without what is not under usr/: init scripts; and a directory lib/ would take the place of the base's link of that name.
+        # Without what is not under usr/: init scripts. A directory lib/ would replace the base's link of that name.
         archive.layer_of_tree(goal, root / "usr", ("share",), under="usr", readable=True)
 
 
 def _fetched(place: Path) -> list[Path]:
-    """The package and those that it needs beyond the base: apt of this machine asks, for the system and from the mirror of the base.
+    """Fetch the package and those that it needs beyond the base, with this machine's apt, from the base's mirror.
 
-    Nothing is installed, and apt keeps its lists and caches in `place`, for they are no part of the base."""
+    Nothing is installed. apt keeps its lists and caches in `place`, since they are no part of the base.
+    """
     for partial in ("lists/partial", "archives/partial"):
         (place / partial).mkdir(parents=True)
     inside = f"/{place.relative_to(rootfs.tree())}"
@@ -47,10 +48,10 @@ def _fetched(place: Path) -> list[Path]:
         f"RootDir={rootfs.tree()}",
         f"Dir::State::Lists={inside}/lists",
         f"Dir::Cache={inside}",
-        "Dir::Cache::pkgcache=pkgcache.bin",  # some machines turn it off by an empty name, which stands for the root here
+        "Dir::Cache::pkgcache=pkgcache.bin",  # some machines disable it by an empty name, which is the root here
         "Dir::Cache::srcpkgcache=srcpkgcache.bin",
         "Debug::NoLocking=true",  # the lock files would be in the base
-        "APT::Sandbox::User=root",  # the cache may be where only root can look
+        "APT::Sandbox::User=root",  # the cache may be readable by root alone
     )
     apt = ["apt-get", "--quiet", *(word for setting in settings for word in ("-o", setting))]
     run([*apt, "update"], log=_LOG)

@@ -1,6 +1,7 @@
-"""What is below Ray and below us in an image? A minimal Debian with Python, made by debootstrap once and then kept.
+"""The base of all images: a minimal Debian with Python, made by debootstrap once and then kept.
 
-Both the unpacked tree (to compile Python for exactly that interpreter) and its layer are kept. It installs nothing else.
+Both the unpacked tree (to compile Python for exactly that interpreter) and its layer are kept. It installs nothing
+else.
 """
 
 import hashlib
@@ -16,13 +17,13 @@ from hack.lab.build import system
 from hack.lab.images import archive
 from hack.lab.images.archive import Layer
 
-_SKIPPED = (  # what no container reads; a third of the size, and that of every import
+_SKIPPED = (  # what no container reads: a third of the size and of every import
     "dev",
     "proc",
     "sys",
     "run",
     "tmp",
-    "etc/apt",  # this machine's mirror, its name and its resolver are nobody else's business
+    "etc/apt",  # this machine's mirror, name and resolver are private
     "etc/hostname",
     "etc/resolv.conf",
     "usr/share/doc",
@@ -51,10 +52,11 @@ def _hash(*parts: object) -> str:
 PYTHON = "/usr/bin/python3"
 """The interpreter inside."""
 
-# Debian compiles its own libraries, and bytecode that goes by its source's time is stale in a layer, where all files have one time: each
-# process of a container would compile anew what it imports of them, which is half of what it takes `ray` to start.
+# Debian's own bytecode is validated by its source's time, so it is stale in a layer, where all files have one time.
+# Each process of a container would compile its imports again, which is half of the start time of `ray`.
 COMPILE = ("-m", "compileall", "-qf", "--invalidation-mode", "unchecked-hash")
-"""The words that make it compile what stands behind them: bytecode that depends on no file times, in the place of any other."""
+"""The words that make it compile what stands behind them: bytecode that depends on no file times, in the place of any
+other."""
 
 _COMPILING = (*COMPILE, f"/usr/lib/python{versions.PYTHON}")
 _TREE = _hash(versions.DEBIAN, versions.IMAGE_PACKAGES, _COMPILING)
@@ -78,7 +80,10 @@ def base() -> Layer:
 
 
 def scratch() -> Path:
-    """A directory inside the tree for temporary files, so that the tree's own Python can reach them. No layer holds it."""
+    """A directory inside the tree for temporary files, so that the tree's own Python can reach them.
+
+    No layer holds it.
+    """
     return tree() / "tmp"
 
 
@@ -86,9 +91,9 @@ def _bootstrap(goal: Path) -> None:
     fresh = goal.with_name(goal.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    fresh.chmod(0o755)  # whatever the umask is: it becomes the image's /
+    fresh.chmod(0o755)  # independent of the umask: it becomes the image's /
     include = f"--include={','.join(versions.IMAGE_PACKAGES)}"
-    # In a mount namespace of its own: what it mounts goes with it, however it ends.
+    # In a mount namespace of its own: its mounts go with it, however it ends.
     argv = ["unshare", "--mount", "debootstrap", "--variant=minbase", include, versions.DEBIAN, str(fresh), *_mirror()]
     run(argv, log=LOGS / "debootstrap.log")
     run(["chroot", fresh, PYTHON, *_COMPILING], log=LOGS / "debootstrap.log")

@@ -1,1 +1,1 @@
-"""What does it cost that a job grows and shrinks while it runs: in time beside one cluster, in requests, and does anything stay behind?"""
+"""Measures a job that grows and shrinks while it runs: its time beside one cluster, its requests, and leftovers."""

@@ -1,10 +1,12 @@
 """`python -m hack.trials.bursts`: a job grows and shrinks on the lab, with the controller that is deployed there.
 
-First from no worker to eight and back, three times over two clusters: what is left, and who asked for what. Then by one and by fifty
-workers, over two clusters and, beside it, in one without us. Then a worker finds the first choice full, and another one no room anywhere
-for five minutes. The last line says what was lost, doubled, left behind or leaked,
-and how much longer a step takes than in one cluster; a line `BENCH …` for programs stands before it for each. The status is 1
-where something was wrong; that a step takes long is told, and no failure, but that a worker waits although there is room is one.
+First it goes from no worker to eight and back, three times over two clusters: what is left, and who sent which
+requests. Then it changes by one and by fifty workers, over two clusters and, beside it, in one without us. Then a
+worker finds the first choice full, and another one finds no capacity anywhere for five minutes.
+
+The last line says what was lost, doubled, left behind or leaked, and how much longer a step takes than in one cluster;
+lines `BENCH …` for programs precede it. Status 1 means a fault. A slow step is reported and is no fault; a worker that
+waits beside free capacity is one.
 """
 
 import argparse
@@ -27,16 +29,17 @@ from hack.trials.chaos.invariants import BLIND, DOUBLED, LAB, LEDGER, Finding
 from hack.trials.sampler import COPIES_PERIOD, QuotaSampler
 from hack.trials.watch import Blind
 
-_CPU = 32  # quota of each of two clusters, where a worker has one: room for fifty-four over both, and in none for all of them
+# Quota of each of two clusters, where a worker has one CPU: both together hold fifty-four, and neither holds all.
+_CPU = 32
 _SPREAD = {"strategy": "Spread"}  # so that a burst is in both clusters
-# Seconds between two looks at the clusters while times are taken: looking is work for the same processors.
+# Seconds between two reads of the clusters while times are taken: reads use the measured processors.
 _SELDOM = 1.0
-_BEYOND = 5  # samples beyond quota that are told: one cause gives many
+_BEYOND = 5  # reported samples beyond quota: one cause gives many
 
 
 @dataclass
 class Found:
-    """What came of it so far."""
+    """The results so far."""
 
     halves: list[Half] = field(default_factory=list)
     ours: dict[str, list[Taken]] = field(default_factory=dict)
@@ -56,7 +59,7 @@ def _run(asked: argparse.Namespace) -> int:
         _spanning(fleet, found)
         _alone(fleet, found)
         _waits(fleet, found, asked.wait)
-    except LabError as trouble:  # what is known by then is told all the same
+    except LabError as trouble:  # results so far are reported all the same
         found.wrong.append(Finding(LAB, str(trouble)))
     found.wrong += [one for half in found.halves for one in half.wrong]
     manager, rows = fleet.manager.name, report.steps_rows(found.ours, found.alone)

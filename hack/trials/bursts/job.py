@@ -1,7 +1,7 @@
-"""The elastic RayCluster of this trial: how is it submitted and resized, and when is all as it shall be?
+"""The elastic RayCluster of this trial: submitted, resized, and checked.
 
-It is resized as Ray's autoscaler does it, which does not run on fake nodes: replicas are patched, and who goes is named in the same write.
-What must be so is asked as the trial of faults asks it (hack/trials/chaos/invariants.py).
+It is resized as Ray's autoscaler does, which does not run on fake nodes: replicas are patched, and the leaving workers
+are named in that write. The invariants are those of the trial of faults (hack/trials/chaos/invariants.py).
 """
 
 import time
@@ -21,8 +21,8 @@ NAME = "burst"
 GROUP = "workers"
 MOST = 64  # workers
 PATIENCE = 120.0  # seconds for a change of size: fifty workers take twenty on two cores
-_WELL = 60.0  # and for the books to be right: what the project promises
-_LOOKS = 2  # in a row that must find nothing: the lists of one look are not of one instant
+_WELL = 60.0  # seconds for the books to be right: the project's promise
+_LOOKS = 2  # successive reads without a finding: the lists of one read are not of one instant
 _PAUSE = 0.2
 
 
@@ -38,7 +38,7 @@ class Job:
         wait(self._started, PATIENCE, f"the head of {NAME} is ready", self.told)
 
     def resize(self, count: int) -> list[str]:
-        """Patch its replicas, and name who goes: nobody where it grows. Returns these."""
+        """Patch its replicas, and name the leaving workers, none where it grows. Returns these."""
         going = sorted(pod["metadata"]["name"] for pod in self.stage.workers())[count:]
         self.stage.scale(NAME, 0, count, without=going)
         return going
@@ -52,7 +52,7 @@ class Job:
         return not self.stage.workers() and not any(self.stage.remote().values())
 
     def wrong(self, wanted: Mapping[str, int]) -> list[Finding]:
-        """What is still not as it must be after a while, by how many workers it shall have; empty at once when nothing is."""
+        """Its faults after a while, by its desired number of workers; empty as soon as there are none."""
         deadline, well = time.monotonic() + _WELL, 0
         while True:
             found = self._findings(wanted)
@@ -72,7 +72,7 @@ class Job:
         return [Finding(invariants.LAB, "an API server does not answer")]
 
     def _held(self, jobs: int) -> list[Finding]:
-        """Of the slices of a job one holds the manager's quota."""
+        """The slice of a job that holds the manager's quota."""
         queue = self.stage.manager.get("clusterqueues", self.stage.name)
         held = int((queue.get("status") or {}).get("reservingWorkloads") or 0)
         said = f"the manager's ClusterQueue shows {held} Workloads that hold quota, and there shall be {jobs}"

@@ -1,4 +1,4 @@
-"""What did the bursts come to: requests by who asked, times beside one cluster, and what was wrong? Pure."""
+"""Reports the bursts: requests by sender, times beside one cluster, and faults. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,15 +9,15 @@ from hack.trials.bursts.steps import Taken
 from hack.trials.bursts.waves import WORKERS, Half
 from hack.trials.chaos.invariants import DOUBLED, LEDGER, LOST, ORPHAN, Finding
 
-GOAL = 1.0  # seconds that a step may take longer than in one cluster
+GOAL = 1.0  # seconds by which a step may be longer than in one cluster
 _NAMED = {LOST: "lost", DOUBLED: "doubled", ORPHAN: "orphans", LEDGER: "leaked"}
 
 Steps = Mapping[str, Sequence[Taken]]  # by kind of step
-Key = tuple[str, str, str]  # where, who, verb
+Key = tuple[str, str, str]  # cluster, account, verb
 
 
 def requests_table(halves: Sequence[Half], manager: str) -> str:
-    """How many requests a worker costs on its way up and down, by who asked what; the worker clusters are one."""
+    """The requests of a worker on its way up and down, by account and kind; the worker clusters are one."""
     up, down = (_per_worker(halves, manager, way) for way in ("up", "down"))
     rows: list[list[Value]] = [[" ".join(key), up.get(key, 0), down.get(key, 0)] for key in sorted({*up, *down})]
     rows.append(["all", sum(up.values()), sum(down.values())])
@@ -49,7 +49,7 @@ def _per_worker(halves: Sequence[Half], manager: str, way: str) -> dict[Key, flo
 
 
 def steps_rows(ours: Steps, alone: Steps) -> list[dict[str, Value]]:
-    """Of each step how long it takes over two clusters and in one, how many times as long, and how much longer; and what CPU."""
+    """For each step: seconds over two clusters and in one, their ratio and difference, and CPU."""
     return [_row(step, ours[step], alone[step]) for step in ours if step in alone]
 
 
@@ -78,7 +78,7 @@ def lines(halves: Sequence[Half], manager: str, rows: Iterable[Mapping[str, Valu
 
 
 def closing(wrong: Sequence[Finding], rows: Sequence[Mapping[str, Value]]) -> str:
-    """The last lines: what was wrong, a sentence a line, and in one how much of it there was, and whether the steps met their goal."""
+    """The last lines: the faults, a sentence each, and one with their number and whether the steps met their goal."""
     found = Counter(_NAMED.get(one.kind, "other") for one in wrong)
     counts = ", ".join(f"{word} {found[word]}" for word in (*_NAMED.values(), "other"))
     added = ", ".join(

@@ -1,9 +1,10 @@
-"""How long does a running job take to get one worker more, fifty more, or one fewer, and how long without us in one cluster?
+"""Measures how long a running job takes to get one worker more, fifty more, or one fewer; also without us in one
+cluster.
 
-From the patch of its replicas until all workers run, or until those that go are gone with their quota: in the manager's Workload, and
-with us in the shares. A worker that goes without being named, and is replaced, ends the trial. In one cluster the same RayCluster runs
-in the manager, in a queue without our check. Times are read from what a recorder heard. Beside each stands what the clusters' processes
-spent meanwhile: where that is as much as the processors have, a step takes as long as it does because there are no more of them.
+It counts from the patch of its replicas until all workers run, or until the leaving ones are gone with their quota: in
+the manager's Workload, and with us in the shares. A worker that goes unnamed and is replaced ends the trial. In one
+cluster the RayCluster runs in the manager, in a queue without our check. Times come from a recorder. Beside each stands
+the CPU that the clusters' processes spent: where that is all of the processors, the step is slow for lack of them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,21 +23,24 @@ from hack.trials.bursts.job import NAME, PATIENCE, Job, workers_of
 BASE = 4  # workers from which each step goes, and to which it returns
 ONE, MANY = 1, 50
 TIMES = {ONE: 10, MANY: 3}
-_LOOK = 0.05  # seconds between two looks at what was heard; the times are the news' own
+_LOOK = 0.05  # seconds between two reads of the record; the times are the events' own
 
 Tell = Callable[[str], None]
 State = Mapping[Place, Raw]
 
 
 class Taken(NamedTuple):
-    """What one step took: seconds, and seconds of CPU of all clusters' processes from just before it until it was over."""
+    """The cost of one step: seconds, and seconds of CPU of all clusters' processes from just before it to its end."""
 
     seconds: float
     cpu_s: float
 
 
 def run(job: Job, found: dict[str, list[Taken]], tell: Tell, *, spans: bool) -> None:
-    """Take every step, and note what each kind took, such as `+1`. The job runs already; in the end it has BASE workers."""
+    """Take every step, and note its cost by kind, such as `+1`.
+
+    The job runs already; in the end it has BASE workers.
+    """
     stage, manager = job.stage, job.stage.manager.name
     with recorder(stage, spans=spans) as seen:
         step(job, seen, BASE, spans=spans)
@@ -50,7 +54,7 @@ def run(job: Job, found: dict[str, list[Taken]], tell: Tell, *, spans: bool) -> 
 
 
 def recorder(stage: Stage, *, spans: bool) -> Recorder:
-    """What follows all that a step changes."""
+    """A recorder of all that a step changes."""
     what = {stage.manager: (RAY_CLUSTERS, WORKLOADS, PODS)}
     there = {stage.fleet.workers[name]: (WORKLOADS, PODS) for name in stage.clusters} if spans else {}
     return Recorder(stage.name, {**what, **there})
@@ -100,7 +104,7 @@ def first(changes: Sequence[Change], before: int, done: Callable[[State], bool])
 
 
 def strays(changes: Sequence[Change], before: int, manager: str, going: Collection[str]) -> list[str]:
-    """The workers that went since so many changes, and were not to go: in the end nobody sees that another one stands in their place."""
+    """The workers that went since so many changes without being named: later only their replacements would show."""
     workers, gone = set[str](), list[str]()
     for number, change in enumerate(changes):
         if (change.cluster, change.kind) != (manager, PODS.plural):
@@ -125,7 +129,7 @@ def settled(now: State, manager: str, count: int, *, spans: bool) -> bool:
 def pods(now: State, manager: str, here: bool) -> list[Raw]:
     """The workers in the manager (`here`), or their copies."""
     found = (raw for (cluster, kind, _), raw in now.items() if kind == PODS.plural and (cluster == manager) is here)
-    # KubeRay's labels do not go along to a copy.
+    # KubeRay's labels are not on a remote pod.
     return [
         pod for pod in found if label(pod, names.RAY_NODE_TYPE_LABEL) == "worker" or label(pod, names.POD_UID_LABEL)
     ]

@@ -1,8 +1,8 @@
-"""How does a worker wait for which there is no room? Where the first choice is full, the next cluster has it soon; where none has room, it stays
-the same pod, of which its job says that it waits, and runs soon after room came.
+"""Measures how a worker waits that does not fit. If the first choice is full, the next cluster has it soon.
 
-It is asked on a stage of its own, whose policy fills one cluster before the next. When workers run is read from what a recorder heard; room comes
-when the quota is ordered, so that kubectl's own time counts, too.
+If no cluster has capacity, it stays one pod, its job says that it waits, and it runs soon after capacity is freed. The
+stage is its own, with a policy that fills one cluster before the next. A recorder gives the time when workers run.
+Capacity counts as freed when the quota is ordered, so kubectl's own time is included.
 """
 
 import time
@@ -19,14 +19,16 @@ from hack.trials.bursts.steps import State, Tell
 from hack.trials.chaos.invariants import Finding
 
 ROOM = 2  # workers that each of two clusters has room for
-SOON = 5.0  # seconds that the next cluster may take, and whoever waits once there is room
-WAITED = 300.0  # seconds: longer than all time-outs and back-offs on the way but the hour that Ray's autoscaler has
+SOON = 5.0  # seconds for a start in the next cluster, and for a waiting worker once there is capacity
+WAITED = 300.0  # seconds: longer than all timeouts and backoffs on the way, but for the hour of Ray's autoscaler
 LATE, ANEW, UNSAID = "late", "made anew", "unsaid"
 
 
 def run(job: Job, seconds: float, values: dict[str, Value], tell: Tell) -> list[Finding]:
-    """Let it grow into the second cluster, then beyond both, for so many seconds, then make room. Notes how long each took; returns what was
-    wrong."""
+    """Let it grow into the second cluster, then beyond both, for so many seconds, then free capacity.
+
+    Notes how long each took; returns what was wrong.
+    """
     stage, manager = job.stage, job.stage.manager.name
     tell(f"a worker for which there is no room, in {' and '.join(stage.clusters)}:")
     with steps.recorder(stage, spans=True) as seen:
@@ -45,7 +47,7 @@ def run(job: Job, seconds: float, values: dict[str, Value], tell: Tell) -> list[
 
 
 def late(values: Mapping[str, Value]) -> list[Finding]:
-    """What took longer than is promised."""
+    """Waits that took longer than promised."""
     took = {
         "next_s": "the next cluster, where the first choice is full,",
         "room_s": "the one that waited, once room came,",
@@ -66,7 +68,7 @@ def _waits(job: Job, seen: Recorder, seconds: float) -> list[Finding]:
     said = f"{2 * ROOM} of {wanted} workers have a place"
     stage.manager.wait(lambda: stage.reason(NAME).startswith(said), PATIENCE, f"its job says: {said}", job.told)
     before = len(seen.changes)
-    time.sleep(seconds)  # this is what is asked: nothing may come of it
+    time.sleep(seconds)  # this wait is the test: nothing may happen
     wrong = made_anew(seen.changes, before, manager)
     without, told = nowhere(seen.now(), manager), stage.reason(NAME)
     if len(without) != 1 or not told.startswith(said):

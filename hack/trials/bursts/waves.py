@@ -1,4 +1,4 @@
-"""A job goes from no worker to eight and back, again and again: which requests does that cost, and is all as it must be each time?"""
+"""A job goes from no worker to eight and back, repeatedly: counts the requests, and checks the invariants each time."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One way, up or down: seconds from the order until all workers ran, or were gone; what was asked for; what was wrong then."""
+    """One direction: seconds from the order until all workers ran, or were gone; the requests; what was wrong then."""
 
     way: str
     seconds: float

@@ -1,1 +1,3 @@
-"""Do jobs survive whatever breaks? Faults drawn from a seed strike jobs that run, and after each one the books must be right."""
+"""Checks that jobs survive faults: a seed draws faults that strike running jobs, and after each the books must be
+right.
+"""

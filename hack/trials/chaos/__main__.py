@@ -1,8 +1,9 @@
 """`python -m hack.trials.chaos`: faults strike gangs that run on the lab, with the controller that is deployed there.
 
-The last line says how many faults of how many kinds there were, what was lost, doubled or left behind, how long it took until all was
-well, how often others were helped, who of ours ended, how often was looked, and the command that draws the same again. A failure is told
-with all that was seen and the command that plays it again, and once more as a sentence before the last line; then the status is 1.
+The last line gives the faults and their kinds, what was lost, doubled or left behind, the recovery times, the help that
+others got, our processes that ended, the number of reads, and the command that repeats the run. A failure is reported
+with all that was seen and the command that replays it, and once more as a sentence before the last line; then the
+status is 1.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from hack.trials.chaos.invariants import LAB, Finding
 from hack.trials.chaos.outcome import Failure, Outcome
 from hack.trials.outages import Outages
 
-_LONGEST = 20.0  # seconds; beyond the 15 after which a silent cluster is certainly taken for lost
+_LONGEST = 20.0  # seconds; beyond the 15 after which an unreachable cluster certainly counts as lost
 
 
 def main(argv: Sequence[str] | None = None) -> int:

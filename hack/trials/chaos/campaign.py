@@ -1,6 +1,6 @@
-"""How does a run of faults go: some gangs run, a fault strikes, all must be well again; then the next one.
+"""A run of faults: gangs run, a fault strikes, all must be well again; then comes the next one.
 
-It stops at the first failure: what is broken then is the evidence, and later faults would bury it. The lab is made whole again,
+It stops at the first failure: what is broken then is the evidence, which later faults would bury. The lab is repaired
 however the run ends.
 """
 
@@ -28,13 +28,14 @@ from hack.trials.outages import Outages
 from hack.trials.sampler import COPIES_PERIOD, QuotaSampler
 from hack.trials.watch import Blind
 
-_ARRIVAL = 15.0  # seconds to come to a moment; whoever does not is struck on the way there
-_LINES = 60  # of the controller's log: what it did in the last seconds, and the last trouble before
-_LOOK = 0.05  # between two looks for a moment: some last for a tenth of a second
-_BEYOND = 5  # samples beyond quota that are told: one cause gives ten of them a second
+_ARRIVAL = 15.0  # seconds for a gang to come to a moment; a slower one is struck on the way there
+_LINES = 60  # of the controller's log: its last seconds, and the last trouble before
+_LOOK = 0.05  # between two reads for a moment: some last for a tenth of a second
+_BEYOND = 5  # reported samples beyond quota: one cause gives ten a second
 _SPREAD = {"strategy": "Spread"}  # so that most gangs are in both clusters, and each fault there hits most gangs
 _PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
-# Shorter than the default: a share in a cluster that has just gone out is given up within the campaign's own patience.
+# Shorter than the default, so that a share in a cluster that has just gone out is given up within the campaign's own
+# timeout.
 _TIMEOUT = "10s"
 
 
@@ -47,7 +48,7 @@ class Campaign:
     outcome: Outcome
 
     def run(self, bunches: Sequence[Sequence[Fault]]) -> None:
-        """Let them strike one after another, and note what came of it, whatever it is."""
+        """Let the faults strike one after another, and note every result."""
         stage = self.ground.stage
         workers = [self.ground.cluster(name) for name in stage.clusters]
         sampler = QuotaSampler(workers, stage.name, [stage.name], self.ground.outages, period=COPIES_PERIOD)
@@ -86,7 +87,7 @@ class Campaign:
         if bunch:
             self.outcome.recoveries.append(recovery)
             self.tell(f"       well after {recovery:.1f} s")
-        return not sampler.deaths  # who died is told in the end; what comes after would prove nothing
+        return not sampler.deaths  # a dead sampler is reported in the end; further faults would prove nothing
 
     def _fail(self, bunch: Sequence[Fault], why: str, findings: Sequence[Finding], seen: Snapshot | None) -> None:
         self.outcome.failures.append(Failure(bunch, why, findings, self._evidence(seen)))
@@ -133,7 +134,7 @@ class Campaign:
         gang = self.ground.load.renew()
         deadline = time.monotonic() + _ARRIVAL
         while time.monotonic() < deadline:
-            with suppress(Unreachable):  # it is asked again
+            with suppress(Unreachable):  # it is read again
                 if snapshot.reached(moment, gang, self._look()):
                     return
             time.sleep(_LOOK)
@@ -144,7 +145,7 @@ class Campaign:
         return snapshot.take(self.ground.stage, self.ground.load.wanted)
 
     def _evidence(self, seen: Snapshot | None) -> str:
-        """What there is, and what the controller said; whatever does not answer is left out."""
+        """The objects and the controller's log, without what does not answer."""
         known: list[str] = []
         with suppress(LabError):
             known.append(snapshot.text(seen or self._look()))
@@ -156,7 +157,7 @@ class Campaign:
 def run(
     lab: Lab, stage: Stage, seed: int, bunches: Sequence[Sequence[Fault]], outages: Outages, outcome: Outcome
 ) -> None:
-    """Build the stage and let the faults strike; each is told on standard output when it does, and `outcome` says what came of it."""
+    """Build the stage and let the faults strike; each is printed when it does, and `outcome` holds the result."""
     stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=_SPREAD)
     for name in stage.clusters:
         patch = ("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(_PREEMPTION))

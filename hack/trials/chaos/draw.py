@@ -1,7 +1,7 @@
-"""Which gangs run, which fault strikes, what does it hit, when, and for how long? Drawn from a seed; pure but for that.
+"""Draws gangs and faults from a seed: which fault, what it hits, when, and for how long. Pure.
 
-Fault 12 of seed 7 is the same in every run, whatever came before it and whatever comes after. Whom it hits of
-those who are there is a number: names are made anew in every run, their order is not.
+Fault 12 of seed 7 is the same in every run, whatever comes before and after. Its target is an index into the present
+ones: names differ in every run, their order does not.
 """
 
 import random
@@ -15,18 +15,20 @@ _ANYWHERE = (*WORKERS, MANAGER)
 # How far a new gang is when the fault strikes; AT_REST: none is on its way.
 AT_REST = ""
 MOMENTS = ("submitted", "planned", "reserved", "placed", "dispatched")
-_RESTFUL = 0.5  # part of the faults that strike at rest: what runs must survive as often as what is on its way
+_RESTFUL = 0.5  # part of the faults that strike at rest: running gangs are tested as often as starting ones
 _JOINED = 0.4  # part of the deeds that are done while the outage drawn before them lasts
-_SHORTEST = 0.2  # seconds; shorter is a fault of the network that nobody notices
+_SHORTEST = 0.2  # seconds; a shorter fault of the network has no effect
 LARGEST = 3  # workers of a gang when it is submitted, and of a fixed one ever
 MOST = 8  # workers of an elastic gang: more than twice what any has at first
-_ONE_OF = 3  # gangs is elastic
+_ONE_OF = 3  # one gang in so many is elastic
 _STEP = 4  # workers by which one grows or shrinks at most
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A gang as it is submitted; an elastic one may have from `least` to MOST workers while it runs, and fewer than at first."""
+    """A gang as it is submitted; an elastic one may have from `least` to MOST workers while it runs, fewer than at
+    first too.
+    """
 
     workers: int
     elastic: bool
@@ -34,12 +36,12 @@ class Gang:
 
 
 def gang(seed: int, number: int) -> Gang:
-    """Gang `number` of a seed, from 1 on. Of each three that follow each other one is elastic, so that some always are."""
+    """Gang `number` of a seed, from 1 on. One in every three consecutive gangs is elastic, so that some always are."""
     chance, block = random.Random(f"{seed}/gang/{number}"), random.Random(f"{seed}/elastic/{(number - 1) // _ONE_OF}")
     workers = chance.randint(1, LARGEST)
     elastic = block.randrange(_ONE_OF) == (number - 1) % _ONE_OF
-    # What an elastic job always has is in one share, which is given back as a whole. With one worker at most no share is ever larger than
-    # what is on it, so the books of an elastic gang are as exact as those of any other.
+    # The permanent workers of an elastic job are in one share, which is given back as a whole. With at most one, no
+    # share is ever larger than its workers, so the books of an elastic gang are as exact as any other's.
     return Gang(workers, elastic, chance.randint(0, min(1, workers - 1)))
 
 
@@ -54,14 +56,17 @@ def shrunk(workers: int, least: int, pick: int) -> int:
 
 
 def room(wanted: Mapping[str, int], name: str, capacity: int) -> int:
-    """By how many workers a gang may grow so that all that is wanted fits, whichever gangs come in the place of the others."""
+    """By how many workers a gang may grow so that all that is wanted fits, whichever gangs replace the others."""
     others = sum(max(count, LARGEST) for other, count in wanted.items() if other != name)
     return max(0, min(MOST, capacity - others) - wanted[name])
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault, `often` in each deck. `lasts` is the part of the longest outage that one may last; a deed has 0."""
+    """A kind of fault, `often` in each deck.
+
+    `lasts` is the part of the longest outage that one may last; 0 for a deed.
+    """
 
     name: str
     often: int
@@ -71,10 +76,10 @@ class Kind:
     joins: bool = False  # a deed in the manager, which may be done while something else is out
 
 
-# One deck. A process that is gone for ten seconds costs its cluster's operators their leases, and then they start anew; of the
-# twenty seconds that are the longest by default, such an outage therefore lasts less than a cut. The order decides what the shuffle gives:
-# the fixed seed of `make test` has fifteen kinds in fifteen faults by it, among them all that admins do to a cluster (mistakes.py), and
-# an elastic gang that grows while something else is out, and one that shrinks (sizes.py).
+# One deck. A process that is gone for ten seconds costs its cluster's operators their Leases, and then they restart; of
+# the twenty seconds that are the longest by default, such an outage therefore lasts less than a cut. The order
+# determines the shuffle: the fixed seed of `make test` has fifteen kinds in fifteen faults. Among them are all that
+# admins do to a cluster (mistakes.py), an elastic gang that grows during an outage, and one that shrinks (sizes.py).
 KINDS = (
     Kind("kubeconfig-swapped", 2, WORKERS, lasts=1.0),
     Kind("controller-killed", 4),
@@ -104,7 +109,10 @@ _SHUT = ("apiserver-killed", "etcd-killed", "kueue-killed")  # where the manager
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; numbers begin with 1. `where` is a cluster or empty, `lasts` seconds, `pick` says which of those there."""
+    """One fault; numbers begin with 1.
+
+    `where` is a cluster or empty, `lasts` seconds, `pick` the index of its target.
+    """
 
     number: int
     kind: str

@@ -1,8 +1,9 @@
-"""Which of our controller's processes ended, and is each of these ends explained? Pure: pods in, counts and sentences out.
+"""Counts which of our controller's processes ended, and whether each end is explained. Pure: pods in, sentences out.
 
-A kubelet keeps only how the last container of a pod ended, but it counts them (restartCount): the count is judged, and what is kept of
-single ends is the evidence. An end is explained by a kill of the trial's own; or by the process's own words that it lost its Lease, but
-only as often as the trial did something that may cost a Lease. Whatever is beyond that is a crash.
+A kubelet keeps only how the last container of a pod ended, but it counts the ends (restartCount). The count is judged,
+and single ends are the evidence. An end is explained by a kill of the trial's own, or by the process's own message that
+it lost its Lease. The latter counts only as often as the trial did something that may cost a Lease. All others are
+crashes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,7 +24,7 @@ _PAUSE = leader_election.RENEW_SECONDS - leader_election.RETRY_SECONDS - leader_
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look shows of a pod's container: how many processes have ended, which last, and how."""
+    """One read of a pod's container: how many processes have ended, which last, and how."""
 
     uid: str
     pod: str
@@ -37,13 +38,13 @@ class Look:
 class Book:
     """All that was seen of the pods of one Deployment since `begin`."""
 
-    looks: dict[str, Look] = field(default_factory=dict)  # the newest of each pod, by uid
-    resigned: set[str] = field(default_factory=set)  # the containers that said that they had lost their Lease
-    told: dict[str, str] = field(default_factory=dict)  # of each container that ended, how
+    looks: dict[str, Look] = field(default_factory=dict)  # the newest read of each pod, by uid
+    resigned: set[str] = field(default_factory=set)  # containers that reported the loss of their Lease
+    told: dict[str, str] = field(default_factory=dict)  # how each container ended
     deleted: set[str] = field(default_factory=set)  # the pods that the trial deleted
     excuses: int = 0  # faults of the trial that may have cost a Lease
     _before: dict[str, int] = field(default_factory=dict)  # ends that came before, by uid
-    _there: set[str] = field(default_factory=set)  # the pods of the last look
+    _there: set[str] = field(default_factory=set)  # the pods of the last read
 
     def begin(self, pods: Iterable[Raw]) -> None:
         """Hold no end against anybody that came before now."""
@@ -75,20 +76,23 @@ class Book:
         return sum(look.ends - self._before.get(uid, 0) for uid, look in self.looks.items())
 
     def crashes(self, called: str, killed: Collection[str]) -> list[str]:
-        """A sentence for ends that nobody explains, and for each pod that is gone and was not deleted by the trial."""
+        """A sentence for unexplained ends, and for each pod that is gone and was not deleted by the trial."""
         ends, kills = self.ends(), len(killed)
         found = []
         if left := unexplained(ends, kills, len(self.resigned), self.excuses):
             hows = "; ".join(how for one, how in self.told.items() if one not in killed and how != _BEFORE)
             found.append(
-                f"{left} of {ends} ends of {called} are not explained: the trial killed {kills}, and {len(self.resigned)} "
-                f"lost their Lease, for which {self.excuses} faults may be the reason; how they ended: {hows or 'not seen'}"
+                f"{left} of {ends} ends of {called} are not explained: the trial killed {kills}, and "
+                f"{len(self.resigned)} lost their Lease, for which {self.excuses} faults may be the reason; "
+                f"how they ended: {hows or 'not seen'}"
             )
         gone = [look.pod for uid, look in self.looks.items() if uid not in self._there | self.deleted]
         return [*found, *(f"pod {pod} of {called} is gone, and the trial did not delete it" for pod in gone)]
 
     def _mine(self, pods: Iterable[Raw]) -> list[Look]:
-        """The pods that count: not those which the trial deleted, whose ends are noted, nor those that were leaving before."""
+        """The pods that count: not those that the trial deleted, whose ends are noted, nor those that were leaving
+        before.
+        """
         known = [pod for pod in pods if uid_of(pod) in self.looks or not meta(pod).get("deletionTimestamp")]
         return [read(pod) for pod in known if uid_of(pod) not in self.deleted]
 
@@ -104,14 +108,14 @@ def unexplained(ends: int, kills: int, resigned: int, excuses: int) -> int:
 
 
 def may_cost_the_lease(fault: Fault) -> bool:
-    """Whether the leader may lose its Lease by a fault: by one process at most, for who stands by holds none."""
+    """Whether the leader may lose its Lease by a fault: it excuses one process, since a standby holds none."""
     if fault.kind == "controller-stopped":
         return fault.lasts >= _PAUSE
     return fault.where == MANAGER and fault.kind in ("apiserver-killed", "etcd-killed")
 
 
 def read(pod: Raw) -> Look:
-    """Look at a pod's only container. One that waits to be started again has ended once more than it was started again."""
+    """Read a pod's only container. One that waits to be started again has ended once more than it was restarted."""
     status = container_status(pod)
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated") or {}
     ended: Mapping[str, object] = state.get("terminated") or last

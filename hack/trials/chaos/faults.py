@@ -1,9 +1,10 @@
-"""What does each kind of fault do? A deed is done at once, as people and programs do it to objects, at any time and without asking;
-an outage is a context: entering breaks something, leaving mends it.
+"""The deeds and outages that are faults. A deed happens at once; an outage is a context: entering breaks, leaving
+mends.
 
-A deed hits one of those that are there (picking.py); where there is none it does nothing. It says whom it hit. Mending an outage
-starts and connects, and waits for nobody: when all is well again is for the campaign to see. Each mends what it broke and nothing else,
-so that two of them may overlap; `mend` is for what an interrupted run left.
+A deed is an action of people and programs on objects at any time. It hits one of the present ones (picking.py), or does
+nothing where there is none, and says what it hit. Mending starts and connects, and does not wait: the campaign judges
+when all is well again. Each outage mends only what it broke, so that two may overlap; `mend` is for what an interrupted
+run left.
 """
 
 import json
@@ -157,7 +158,7 @@ def _foreigner(namespace: str) -> Raw:
         "metadata": {
             "name": FOREIGNER,
             "namespace": namespace,
-            "annotations": {names.GROUP_WORKLOAD_ANNOTATION: "true"},  # one without pods is left standing
+            "annotations": {names.GROUP_WORKLOAD_ANNOTATION: "true"},  # a Workload without pods is left standing
         },
         "spec": {"active": True, "queueName": QUEUE, "priority": _PRIORITY, "podSets": [podset]},
     }
@@ -177,15 +178,15 @@ OUTAGES: Mapping[str, Callable[[Ground, Fault], AbstractContextManager[None]]] =
 
 
 def silences(outage: Fault) -> bool:
-    """Whether the API server of its cluster does not answer this machine meanwhile: a cut leaves us in, but for a pulled cable.
+    """Whether the API server of its cluster is unreachable for this machine: a cut lets us in, except a pulled cable.
 
-    Where etcd is restored it answers until that is done, and who does it notes the silence.
+    While etcd is restored the server answers until that is done, and the restorer notes the outage.
     """
     return outage.kind in ("apiserver-killed", "etcd-killed") or (outage.kind == "cut" and outage.way == "unplugged")
 
 
 def mend(lab: Lab) -> None:
-    """Bring back all processes and links, whoever took them away."""
+    """Restore all processes and links."""
     with restarts.alone():
         faults.heal(lab)
     for cluster in lab.clusters:

@@ -1,8 +1,8 @@
-"""What can a fault hit: the lab, the stage's gangs, our controller and the operators of others. And is all of it there again?
+"""The targets of faults: the lab, the stage's gangs, our controller and others' operators; and whether all is back.
 
-The gangs are a load that keeps itself up: some small ones on fake nodes, replaced when they go; some of them are elastic. It strikes
-nobody. A campaign asks the load what it wants to run and has it changed, no more. Of an elastic gang it plays the part of Ray's
-autoscaler, which alone says how many workers there are to be, and which of them go.
+The gangs are a load that renews itself: small ones on fake nodes, replaced when they go, some of them elastic. It
+strikes nothing itself. A campaign only asks the load what it wants to run and has it changed. For an elastic gang the
+load plays Ray's autoscaler, which alone sets the number of workers and names those that go.
 """
 
 import time
@@ -28,21 +28,23 @@ from hack.trials.outages import Outages
 T = TypeVar("T")
 
 GANGS = 5  # alive at any time: over two clusters, and few enough that a change of all settles in seconds
-# Of each worker cluster: what gangs of a fixed size want at most fits into both with room to spare, and three quarters of it into one.
+# For each worker cluster: what gangs of a fixed size want at most fits into both with capacity to spare, and three
+# quarters of it into one.
 CPU = 12
-# Of what both have, elastic gangs leave so much to others: a worker that leaves uses its room while its successor starts.
+# Elastic gangs leave so much of both clusters to others: a worker that leaves uses its capacity while its successor
+# starts.
 _SPARE = 2
-# A worker takes one second to end, or up to five: whoever gives its room away before shows in many samples.
+# A worker takes one to five seconds to end: a premature release of its capacity then shows in many samples.
 _LEAVES_WITHIN = "5s"
-_PATIENCE = 60.0  # seconds for an order to be taken; operators whose webhooks must answer may still be starting
+_PATIENCE = 60.0  # seconds for an order to be taken; operators with required webhooks may still be starting
 _PAUSE = 0.3
-_FINAL = ("denied request:", " is invalid: ")  # of a ValidatingAdmissionPolicy, and of a CRD
+_FINAL = ("denied request:", " is invalid: ")  # rejections by a ValidatingAdmissionPolicy and by a CRD
 
 
 class Load:
-    """The gangs that shall run: `wanted` is name -> workers, oldest first; `least`, of those that are elastic, how few each may have.
+    """The gangs that must run: `wanted` is name -> workers, oldest first; `least`, of elastic ones, the fewest.
 
-    `scaled` are those whose number or choice of workers was changed since `since`, when the last fault began.
+    `scaled` are those whose number or choice of workers changed since `since`, when the last fault began.
     """
 
     def __init__(self, stage: Stage, seed: int) -> None:
@@ -124,9 +126,9 @@ class Ground:
         return next(one for one in self.stage.fleet.all if one.name == name)
 
     def trouble(self) -> str:
-        """What of the clusters themselves is not there yet, empty when all is: until then nothing is asked of our controller.
+        """What the clusters themselves lack, empty when all is there: until then nothing is expected of us.
 
-        Processes and operators that gave up while something else was out are helped to a new start, and that is counted.
+        Processes and operators that gave up during an outage are restarted, and that is counted.
         """
         try:
             for name in self.kueues:
@@ -137,7 +139,7 @@ class Ground:
                     self.help.pods += one.mend()
                     return said
         except Refused:
-            raise  # it answers, and will go on refusing
+            raise  # it answers, and will go on rejecting
         except LabError as failure:
             return str(failure)
         return ""
@@ -169,7 +171,10 @@ def _connected(one: Raw) -> bool:
 
 
 def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
-    """Find everything; what the controller went through before is held against nobody. `outages` is where silence is noted."""
+    """Find everything; what the controller went through before does not count.
+
+    `outages` records unreachable clusters.
+    """
     named = {cluster.name: cluster for cluster in stage.fleet.all}
     manager, home = stage.manager, lab.manager
     found = Ground(
@@ -186,8 +191,10 @@ def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:
 
 
 def taken(order: Callable[[], T]) -> T:
-    """Give an order until it is taken: just after a fault a webhook may be missing that must agree to it. Only for orders that
-    may be given twice. What a policy or a schema says of an order is said once and for all: those are ours."""
+    """Repeat an order until it is taken: just after a fault a required webhook may be missing.
+
+    Only for orders that may be repeated. A rejection by a policy or a schema is final: those are ours.
+    """
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

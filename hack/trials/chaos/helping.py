@@ -1,7 +1,7 @@
-"""How much did a run have to help, and is that still little? Pure but for the counting.
+"""Counts how much a run had to help, and bounds it. Pure but for the counting.
 
-Programs of others give up, wait and forget, and faults do not always find whom they aim at. A run that mends that by itself goes on,
-but what it mended it says, and where it is more than the faults explain, the run has failed: it would else have shown nothing.
+Programs of others give up, wait and forget, and faults do not always find a target. A run repairs that and goes on, but
+reports it. Where it is more than the faults explain, the run has failed: it would otherwise have proved nothing.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from hack.lab.base.lab import MANAGER
 from hack.trials.chaos.draw import Fault
 
-# Faults after which KubeRay may have to make workers anew while Kueue suspends their RayCluster, which is where it forgets.
+# Faults after which KubeRay may have to make workers again while Kueue suspends their RayCluster, which is where it
+# forgets.
 _SUSPENDING = (
     "scaled", "preempted", "share-deleted", "cut", "kubeconfig-swapped", "kubeconfig-mistyped", "etcd-restored",
 )  # fmt: skip
@@ -22,11 +23,11 @@ class Help:
     """Counts: of a run, or how many of each there may be."""
 
     reminders: int = 0  # of KubeRay
-    pods: int = 0  # deleted because their containers waited to be started again
-    processes: int = 0  # of a cluster, started again because they ended when something else was out
+    pods: int = 0  # deleted because their containers waited for a restart
+    processes: int = 0  # of a cluster, restarted because they ended during an outage
     missed: int = 0  # moments that a new gang did not reach in time
-    nobody: int = 0  # deeds that hit nobody
-    surplus: int = 0  # elastic gangs of which workers were named that were too many
+    nobody: int = 0  # deeds without a target
+    surplus: int = 0  # elastic gangs with surplus workers that were named
 
 
 _WORDS = {
@@ -40,22 +41,25 @@ _WORDS = {
 
 
 def most(struck: Sequence[Fault]) -> Help:
-    """How much help so many faults may need. One of each is allowed to the shortest run; what is more is argued line by line."""
+    """The most help that so many faults may need. One of each is allowed to the shortest run; the rest is argued by
+    line.
+    """
     suspending = sum(fault.kind in _SUSPENDING for fault in struck)
     aimed = sum(bool(fault.moment) for fault in struck)
     deeds = sum(not fault.lasts for fault in struck)
     return Help(
-        # A race of KubeRay's that was seen once or twice in fifty faults, of which sixteen suspend: a third of those is far more.
+        # A race of KubeRay's that was seen once or twice in fifty faults, of which sixteen suspend: a third of those is
+        # far more.
         reminders=1 + suspending // 3,
-        # A container waits only after it ended, so there are no more such pods than ends for which the trial is to blame.
+        # A container waits only after it ended, so no more such pods exist than ends that the trial caused.
         pods=1 + sum(map(_ends, struck)),
-        # What lives by an API server or its etcd: the other one, controller-manager, scheduler, kwok.
+        # The processes that depend on an API server or its etcd: the other one, controller-manager, scheduler, kwok.
         processes=1 + 4 * sum(fault.kind in _SERVERS for fault in struck),
-        # A gang is ready in five seconds of an idle lab, and is given fifteen; it is asked only when all is well.
+        # A gang is ready in five seconds on an idle lab, and is given fifteen; it is judged only when all is well.
         missed=1 + aimed // 5,
-        # Five gangs are always there and have six to fifteen workers: that one cluster holds none of them is rare.
+        # Five gangs are always there and have six to fifteen workers: a cluster without any of them is rare.
         nobody=1 + deeds // 10,
-        # A worker that is replaced between the look at it and the write that names it: only while something else is out.
+        # A worker that is replaced between the read and the write that names it: only during an outage.
         surplus=1 + sum(fault.kind == "shrunk" for fault in struck) // 4,
     )
 

@@ -1,8 +1,9 @@
-"""What must be true when a fault is over, and which of it is not? Pure: one look at all clusters in, sentences out.
+"""The invariants after a fault, and their violations. Pure: one read of all clusters in, sentences out.
 
-What `never` says may not be so for an instant. All else may be so for a while after a fault, and must be gone in the end: gangs and
-copies, and the books: what the Placements promise, what the worker clusters reserve, what the manager's Workloads say. Whether two
-copies of one worker ever ran at the same time needs more than one look: see hack/trials/sampler.py.
+What `never` lists may not occur for an instant. All else may be wrong for a while after a fault, and must be right in
+the end: gangs and remote pods, and the books, which are what Placements promise, worker clusters reserve and the
+manager's Workloads say. Whether two remote pods of one worker ever ran at once needs more than one read: see
+hack/trials/sampler.py.
 """
 
 from collections import Counter
@@ -18,17 +19,17 @@ from adapter.objects.workload import Workload, workload
 from hack.trials import quotausage
 from hack.trials.chaos.snapshot import Member, Snapshot
 
-# What a finding is about.
-LOST = "lost"  # a worker that shall run and does not
-DOUBLED = "doubled"  # one that has two copies
-ORPHAN = "orphan"  # something that stands for nothing
-LEDGER = "ledger"  # quota that is reserved and promised to nobody, or the reverse
+# The subjects of findings.
+LOST = "lost"  # a worker that must run and does not
+DOUBLED = "doubled"  # a worker with two remote pods
+ORPHAN = "orphan"  # an object whose owner is gone
+LEDGER = "ledger"  # quota that is reserved and not promised, or the reverse
 RECORD = "record"  # a Workload and its Placement that contradict each other
 LAB = "lab"  # the clusters, or our contact with them
 CRASH = "crash"  # our controller ended without being killed
-BLIND = "blind"  # somebody who had to look on did not see all
+BLIND = "blind"  # a sampler did not see all
 
-MILLICORES = 1000  # what each worker asks for
+MILLICORES = 1000  # requested by each worker
 _KINDS = ("pods", "shares", "anchors")
 
 
@@ -168,7 +169,7 @@ def never(snapshot: Snapshot) -> list[Finding]:
 
 
 def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
-    """What each ClusterQueue shows as reserved, and what its Workloads hold, is what the Placements promise."""
+    """Each ClusterQueue's status and the quota of its Workloads must equal what the Placements promise."""
     for name, member in snapshot.members.items():
         promised = MILLICORES * sum(s.workers for p in standing(snapshot) for s in p.shares if s.cluster == name)
         shown = _shown(member)
@@ -180,9 +181,9 @@ def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def records(snapshot: Snapshot) -> Iterator[Finding]:
-    """Each gang has one Workload that is admitted, and that has one Placement for as many workers, which says Placed.
+    """Each gang has one admitted Workload, and that has one Placement for as many workers, which says Placed.
 
-    The Workloads of an elastic gang that others have replaced count no more; and before it wants any worker it has no Placement.
+    Replaced Workloads of an elastic gang do not count. Before such a gang wants any worker it has no Placement.
     """
     workloads = [work for work in map(workload, snapshot.workloads) if not (work.finished or work.replaced)]
     jobs = Counter(work.job.name for work in workloads if work.job)
@@ -197,7 +198,7 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _record(snapshot: Snapshot, work: Workload) -> Iterator[Finding]:
-    """What a Workload and its Placement contradict each other in."""
+    """The contradictions between a Workload and its Placement."""
     wanted = snapshot.wanted.get(work.job.name if work.job else "")
     mine = [place for place in standing(snapshot) if place.workload_uid == work.uid]
     if wanted == 0 and not mine:

@@ -1,6 +1,7 @@
-"""What do admins do to a worker cluster for a while: another cluster's kubeconfig in its Secret, a typo in it, a restored etcd, no nodes?
+"""Admins' mistakes with a worker cluster: a wrong kubeconfig in its Secret, a typo, a restored etcd, no nodes.
 
-Outages, as in faults.py. Of a restored etcd the time is that from the copy to its return: what is done meanwhile never was.
+They are outages, as in faults.py. For a restored etcd the time is that from the backup to its return: what is done in
+between is undone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,13 +51,13 @@ def _restored(ground: Ground, fault: Fault) -> Iterator[None]:
     try:
         yield
     finally:
-        ground.outages.begin(fault.where)  # from now on, and not since the copy was taken
+        ground.outages.begin(fault.where)  # from now on, and not since the backup
         restore.put_back(ground.lab, home, copy, [ground.kueues[fault.where], restarts.coredns(cluster, home)])
 
 
 @contextmanager
 def _without_room(ground: Ground, fault: Fault) -> Iterator[None]:
-    """Nobody who is new finds a node there."""
+    """New pods find no node there."""
     cluster = ground.cluster(fault.where)
     try:
         taken(lambda: cluster.kubectl("cordon", f"--selector={_FAKE_NODES}"))

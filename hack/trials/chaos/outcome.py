@@ -1,4 +1,4 @@
-"""What came of a run, and what is said of it in the end? Pure: one sentence for each failure, and a last line with all figures."""
+"""The result of a run. Pure: one sentence for each failure, and a last line with all figures."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,15 @@ from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.helping import Help
 from hack.trials.chaos.invariants import DOUBLED, LOST, ORPHAN, Finding
 
-# Seconds. Half of the recoveries took 4 to 8 s on two busy cores; the nets under the watches come round every 30 s and later, and whoever
-# lives by them recovers after half of that on the average.
+# Seconds. Half of the recoveries took 4 to 8 s on two busy cores. Resyncs come every 30 s or later, so a recovery that
+# needs one takes half of that on average.
 _LATE = 15.0
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What was wrong after these faults (none: before the first, after the last, or all the time), and all that was seen then."""
+    """The violations after these faults (none: before the first, after the last, or throughout), and all that was
+    seen."""
 
     faults: Sequence[Fault]
     why: str
@@ -27,16 +28,16 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """What was tried and how it went; `recoveries` are seconds from the end of a fault until all was well."""
+    """A run's faults and results; `recoveries` are seconds from the end of a fault until all was well."""
 
     struck: list[Fault] = field(default_factory=list)
     recoveries: list[float] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     help: Help = field(default_factory=Help)
     ends: int = 0  # of our controller's processes
-    killed: int = 0  # of these, by the trial
-    looks: int = 0  # at the worker clusters, for what may never be
-    gap: float = 0.0  # the longest time without one, in seconds
+    killed: int = 0  # of these, killed by the trial
+    looks: int = 0  # reads of the worker clusters, for violations
+    gap: float = 0.0  # the longest time without a read, in seconds
 
     @property
     def kinds(self) -> Counter[str]:
@@ -49,7 +50,7 @@ class Outcome:
         return [*found, *helping.excess(self.help, helping.most(self.struck)), *self._late()]
 
     def _late(self) -> list[str]:
-        """Where half of all recoveries took longer than a net under the watches lets any wait, the nets were what mended it."""
+        """Half of all recoveries took longer than a resync lets any wait: then resyncs repaired them."""
         if not self.struck and not self.failures:
             return ["no fault struck, so nothing was seen"]
         median = figures.percentile(self.recoveries, 50)
@@ -67,7 +68,7 @@ def closing(outcome: Outcome, seed: int, again: str) -> str:
 
 
 def last_line(outcome: Outcome) -> str:
-    """Faults and kinds, what was lost, doubled and left behind, how long it took, how often it was helped, who ended, who looked."""
+    """Faults and kinds; what was lost, doubled and left behind; recovery times; help; ended processes; reads."""
     found = Counter(finding.kind for failure in outcome.failures for finding in failure.findings)
     p50, most = figures.percentile(outcome.recoveries, 50), max(outcome.recoveries, default=float("nan"))
     return (
@@ -81,7 +82,7 @@ def last_line(outcome: Outcome) -> str:
 
 
 def told(found: Failure, seed: int, longest: float) -> str:
-    """What went wrong after which faults, how it is played again, and the evidence."""
+    """The violations, the faults before them, the command that replays them, and the evidence."""
     struck = [f"After fault {fault.number} of seed {seed}, {fault}" for fault in found.faults] or ["Without a fault"]
     wrong = [f"  {one.kind}: {one.text}" for one in found.findings]
     return "\n".join([*struck, f"{found.why}:", *wrong, *_again(found, seed, longest), found.evidence])

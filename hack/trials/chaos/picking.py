@@ -1,5 +1,6 @@
-"""Which of those that are there does a fault hit? In the order of their names' gangs and slots, which is the same in every run. Pure but
-for a load that is filled first.
+"""Picks the target of a fault among the present ones, in the order of their gangs and slots. Pure.
+
+That order is the same in every run. The load is filled first.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from hack.testbed.reader import Raw
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.ground import Load
 
-NOBODY = "nobody"  # was there to be hit
+NOBODY = "nobody"  # the target of a fault that finds none
 
 
 def one(load: Load, fault: Fault, fits: Callable[[str], bool] = lambda _: True) -> str:
@@ -34,6 +35,6 @@ def turned(objects: Sequence[Raw], fault: Fault) -> list[Raw]:
 
 
 def _order(raw: Raw) -> tuple[str, str, str]:
-    """By gang, then slot; names have parts that are made anew in every run."""
+    """By gang, then slot; names have parts that differ in every run."""
     gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.RAY_CLUSTER_LABEL)
     return gang or label(raw, names.PLACEMENT_LABEL), str(slot_of(raw) or ""), meta(raw)["name"]

@@ -1,8 +1,9 @@
-"""How are processes killed, stopped and started again, from outside of the clusters? Those of a Deployment's container, and a cluster's own.
+"""Kills, stops and restarts processes from outside of the clusters: a Deployment's container, or a cluster's own.
 
-A container's processes are found by their cgroup, which bears the container's id: nobody else is ever hit. The kubelet starts again
-what was killed, later each time; a pod that waits for that is deleted, so that its successor starts at once, but not before what it
-shows of its ends is noted. A cluster's own processes run again by the lab's own functions, which start only what is missing.
+A container's processes are found by their cgroup, which is named by the container's id: no other is ever hit. The
+kubelet restarts what was killed, with growing delays. A pod that waits for that is deleted, so that its successor
+starts at once, but only after its recorded ends are noted. A cluster's own processes are restarted by the lab's own
+functions, which start only what is missing.
 """
 
 import os
@@ -40,17 +41,17 @@ class Container:
     home: definition.Cluster
     namespace: str
     selector: str
-    elected: Callable[[Cluster], str] | None = None  # the pod that works, where others stand by
+    elected: Callable[[Cluster], str] | None = None  # the working pod among standbys
     killed: set[str] = field(default_factory=set)  # ids of containers that were killed here
     book: Book = field(default_factory=Book)
 
     def kill(self) -> None:
         """End its processes as a power cut would; returns when they are gone."""
-        self.take_evidence()  # a kill hides the end before it
+        self.take_evidence()  # a kill hides the previous end
         self._kill(self._id())
 
     def end(self) -> None:
-        """As `kill`, but of whatever runs of it, be it nothing."""
+        """Like `kill`, but for the present processes, which may be none."""
         self.take_evidence()
         for found in _running(self._pods()):
             self._kill(found)
@@ -79,7 +80,7 @@ class Container:
         return [one for found in _running(self._pods()) for one in _processes(self.home, found)]
 
     def trouble(self) -> str:
-        """Why it does not serve now, empty when it does. One that was killed counts as gone before its kubelet knows it."""
+        """Why it does not serve now, empty when it does. A killed one counts as gone before its kubelet knows."""
         ready = [one for one in self._at_work() if is_true(one, "Ready")]
         if len(ready) != 1 or _container(ready[0]) in self.killed:
             return f"{self.called} in {self.home.name} is not ready"
@@ -99,7 +100,9 @@ class Container:
         self.book.begin(self._all())
 
     def take_evidence(self) -> None:
-        """Note every end of its processes since the last look, and what they said; raises Unreachable, and is then to be tried again."""
+        """Note every end of its processes since the last read, and their last output; raises Unreachable, then to be
+        retried.
+        """
         pods = self._all()
         for look in self.book.news(pods):
             said = self._logs(look.pod, 5) if self.elected else []
@@ -107,7 +110,7 @@ class Container:
         self.book.saw(pods)
 
     def crashes(self) -> list[str]:
-        """Sentences about ends, as far as they are noted, that nobody explains."""
+        """Sentences about noted ends that are not explained."""
         return self.book.crashes(f"{self.called} in {self.home.name}", self.killed)
 
     def tail(self, lines: int) -> str:
@@ -117,9 +120,9 @@ class Container:
     def _logs(self, pod: str, lines: int) -> list[str]:
         path = self.cluster.reader.path("pods", pod, self.namespace) + "/log"
         parts: list[str] = []
-        # What runs now is asked first: one that starts again in between is then told twice, and not missed by both.
+        # The present container is read first: one that restarts in between is then read twice, and not missed.
         for title, more in (("now", {}), ("before its last start", {"previous": "true"})):
-            with suppress(NotThere):  # there need not have been one before
+            with suppress(NotThere):  # there may be no previous one
                 said = self.cluster.reader.text(path, {"tailLines": str(lines), **more}, accept="*/*")
                 parts.insert(0, f"--- {pod} {title}\n{said.rstrip()}")
         return parts
@@ -213,7 +216,7 @@ def start(lab: Lab, cluster: definition.Cluster, name: str) -> None:
 
 
 def start_all(lab: Lab, cluster: definition.Cluster) -> None:
-    """Start whatever is missing of a cluster's own processes; waits until the API server serves, for some end at once without it."""
+    """Start the missing processes of a cluster, and wait for the API server: some end at once without it."""
     with alone():
         control_plane.ensure_servers(cluster)
         control_plane.ensure_clients(cluster)

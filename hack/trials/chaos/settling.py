@@ -1,7 +1,7 @@
-"""When is all well again after a fault? It looks until the clusters are whole and every invariant holds, and helps others on the way.
+"""Waits until all is well after a fault: the clusters are whole and every invariant holds. It helps others on the way.
 
-What it finds that may never be ends the wait at once. What our processes went through is noted before anything else, and before
-anything is mended: a pod that is deleted takes the evidence with it. Every help is counted, see hack/trials/chaos/helping.py.
+A violation that may never occur ends the wait at once. What our processes went through is noted before all else, since
+deleting a pod deletes the evidence. Every help is counted, see hack/trials/chaos/helping.py.
 """
 
 import time
@@ -20,19 +20,21 @@ from hack.trials.chaos.snapshot import Snapshot
 
 Tell = Callable[[str], None]
 
-PATIENCE = 60.0  # seconds that our controller has from when the clusters are whole: what the project promises
-# For the clusters themselves: an API server takes ten seconds, and then operators that lost their leases take half a minute.
+PATIENCE = 60.0  # seconds for our controller once the clusters are whole: the project's promise
+# For the clusters themselves: an API server takes ten seconds, and then operators that lost their Leases take half a
+# minute.
 _REPAIR = 240.0
-# KubeRay expects pods that it made, though it deleted them itself because Kueue suspended their RayCluster in that moment (a
-# RayCluster that is scaled up, say). For thirty seconds it then makes no others, and afterwards it looks again only when
-# something changes, or after five minutes (kuberay:controllers/ray/expectations/scale_expectations.go). So something changes.
+# KubeRay expects pods that it made, though it deleted them itself because Kueue suspended their RayCluster in that
+# moment (while it is scaled up, say). For thirty seconds it then makes no others, and afterwards it reconciles again
+# only on a change, or after five minutes (kuberay:controllers/ray/expectations/scale_expectations.go). So the trial
+# changes something.
 _REMINDER = 35.0
 _PAUSE = 0.2
-_LOOKS = 2  # in a row that must find nothing: the lists of one look are not of one instant
+_LOOKS = 2  # successive reads without a finding: the lists of one read are not of one instant
 
 
 class Unsettled(Exception):
-    """It is not well, in a few words: what was found at last, and what was seen then (None: nobody answered)."""
+    """Not well, in a few words: the last findings, and the last read (None: no answer)."""
 
     def __init__(self, why: str, findings: Sequence[Finding], seen: Snapshot | None = None) -> None:
         super().__init__(why)
@@ -40,10 +42,10 @@ class Unsettled(Exception):
 
 
 def settle(ground: Ground, tell: Tell) -> float:
-    """Wait until the clusters are whole and every invariant holds; returns after how many seconds it was so.
+    """Wait until the clusters are whole and every invariant holds; returns the seconds that it took.
 
-    KubeRay is reminded of workers that it does not make, and told which ones are too many; `tell` hears of both. Raises Unsettled
-    when it takes too long, and at once where something was that must never be.
+    KubeRay is reminded of workers that it does not make, and surplus ones are named to it; both are reported to `tell`.
+    Raises Unsettled after the timeout, and at once for a violation that may never occur.
     """
     begun = whole = reminded = time.monotonic()
     well: list[float] = []
@@ -66,8 +68,11 @@ def settle(ground: Ground, tell: Tell) -> float:
 
 
 def forgotten(seen: Snapshot, scaled: set[str], since: datetime) -> list[str]:
-    """The gangs of which KubeRay has to make workers and may have forgotten it: those that the trial scaled, or that Kueue
-    suspended since then. Any other that lacks workers has to come by them itself."""
+    """The gangs whose workers KubeRay must make and may have forgotten: those scaled by the trial, or suspended by
+    Kueue.
+
+    Any other gang that lacks workers must get them by itself.
+    """
     return [name for name in unmade(seen) if name in scaled or _suspended(seen, name, since)]
 
 
@@ -79,7 +84,7 @@ def unmade(seen: Snapshot) -> list[str]:
 
 
 def _suspended(seen: Snapshot, gang: str, since: datetime) -> bool:
-    """Whether its Workload was evicted since a time; Kueue keeps the condition when it is admitted again, and changes its time."""
+    """Whether its Workload was evicted since a time; on readmission Kueue keeps the condition and changes its time."""
     mine = [raw for raw in seen.workloads if (job := workload(raw).job) and job.name == gang]
     times = [moment(condition(raw, names.EVICTED).get("lastTransitionTime")) for raw in mine]
     return any(at is not None and at >= since.replace(microsecond=0) for at in times)
@@ -96,7 +101,7 @@ def _remind(ground: Ground, seen: Snapshot, tell: Tell) -> None:
 
 
 def _judge(ground: Ground) -> tuple[str, list[Finding], Snapshot | None]:
-    """What of the clusters is missing, what else is wrong, and what was seen."""
+    """What the clusters lack, other violations, and the read."""
     silent = _evidence(ground)
     trouble = ground.trouble() or silent
     if trouble:

@@ -1,10 +1,11 @@
-"""How does a gang get another number of workers, or other ones, while faults strike?
+"""Gives a gang another number of workers, or other ones, while faults strike.
 
-One of a fixed size is edited, and its job starts anew. Of an elastic one the replicas are patched, as Ray's autoscaler does, which
-does not run on fake nodes: it names the workers that go and asks for as many fewer in one write, or for more and names nobody any more
-(ray:autoscaler/v2/instance_manager/cloud_providers/kuberay/cloud_provider.py), and KubeRay deletes those that are named and no
-others (kuberay:controllers/ray/raycluster_controller.go, reconcilePods). One that was named may just have been replaced.
-Then there is one too many, which the autoscaler would see in its next round; here it is named when all else is well.
+One of a fixed size is edited, and its job restarts. Of an elastic one the replicas are patched, as Ray's autoscaler
+does, which does not run on fake nodes. It names the leaving workers and asks for as many fewer in one write, or asks
+for more and names none (ray:autoscaler/v2/instance_manager/cloud_providers/kuberay/cloud_provider.py). KubeRay deletes
+those that are named and no others (kuberay:controllers/ray/raycluster_controller.go, reconcilePods). A named worker may
+just have been replaced. Then there is a surplus worker, which the autoscaler would name in its next round; here it is
+named when all else is well.
 """
 
 import json
@@ -28,7 +29,7 @@ def _scale(ground: Ground, fault: Fault) -> str:
     name = one(load, fault, lambda gang: gang not in load.least)
     if not name:
         return NOBODY
-    count = (load.wanted[name] + fault.pick % (LARGEST - 1)) % LARGEST + 1  # never what it is now
+    count = (load.wanted[name] + fault.pick % (LARGEST - 1)) % LARGEST + 1  # always different from the present number
     return _resize(ground, name, count, {"minReplicas": count, "maxReplicas": count})
 
 
@@ -52,7 +53,7 @@ def _grow(ground: Ground, fault: Fault) -> str:
 
 
 def _shrink(ground: Ground, fault: Fault) -> str:
-    """Fewer workers for an elastic gang: who goes is named."""
+    """Fewer workers for an elastic gang: the leaving ones are named."""
     load = ground.load
     name = one(load, fault, lambda gang: gang in load.least and load.wanted[gang] > load.least[gang])
     if not name:
@@ -74,7 +75,7 @@ def name_surplus(ground: Ground, seen: Snapshot) -> list[str]:
 
 
 def surplus(seen: Snapshot, elastic: Collection[str]) -> dict[str, list[Raw]]:
-    """The workers that elastic gangs have too many; those that are named already come first, so that no others go with them."""
+    """The surplus workers of elastic gangs; those that are named already come first, so that no others go with them."""
     jobs = {meta(job)["name"]: job for job in seen.jobs}
     found = {}
     for gang in elastic:

@@ -1,6 +1,6 @@
-"""What do all clusters hold of a stage's gangs, as one look shows it? It reads, says how far a gang is and what there is, and judges nothing.
+"""One read of all that the clusters hold of a stage's gangs, and of how far each gang is. It judges nothing.
 
-The lists of one look are not of one instant. What they show together may be half of a change; who judges looks again.
+The lists of one read are not of one instant. Together they may show half of a change; judges read again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The stage over all clusters; `wanted` says how many workers each gang has that shall run."""
+    """The stage over all clusters; `wanted` is the number of workers that each gang must run."""
 
     wanted: Mapping[str, int]
     jobs: list[Raw] = field(default_factory=list)

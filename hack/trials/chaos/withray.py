@@ -1,7 +1,8 @@
-"""Does a job with real Ray end well while faults strike all around it? The gangs that they aim at run on fake nodes, and compute nothing.
+"""Checks that a job with real Ray ends well while faults strike. The struck gangs are on fake nodes and compute
+nothing.
 
-What is killed, cut and brought back is under this job too. Which of its processes Ray started anew is told, not judged: a fault that
-lasts may cost one. That a worker runs twice, or that the job does not end with every node and actor there, is.
+What is killed, cut and restored is under this job too. Restarts of its processes by Ray are reported, not judged: a
+long fault may cost one. Judged is that no worker runs twice, and that the job ends with every node and actor there.
 """
 
 from collections.abc import Iterator
@@ -15,15 +16,15 @@ from hack.trials.outages import Outages
 from hack.trials.sampler import CopySampler
 
 _NAME = "chaos-ray"
-# Ray gives a node up after a minute, and what is started instead takes as long on a busy machine.
+# Ray gives a node up after a minute, and its replacement takes as long on a busy machine.
 _PATIENCE = 120.0
 
 
 @contextmanager
 def beside(fleet: Clusters, outages: Outages) -> Iterator[None]:
-    """Run it within; raises LabError at the end when it did not end well, and tells what Ray says of it otherwise.
+    """Run it within the context; raises LabError at the end if it did not end well, else reports Ray's own account.
 
-    `outages` are noted by whoever makes them.
+    `outages` are noted by those who cause them.
     """
     job = Job(fleet, _NAME)
     try:

@@ -1,9 +1,10 @@
-"""Does a RayService with real Ray answer, and lead its requests to living workers alone, when faults have struck all around it?
+"""Checks that a RayService with real Ray answers after faults, and sends requests to living workers alone.
 
-The gangs that faults aim at run on fake nodes, where no RayService ever gets ready: KubeRay asks the head's dashboard how Serve is, and
-nobody answers there; so it makes no Service, and no upgrade ends. Therefore one with Ray stands beside them, and what is killed, cut and
-brought back is under it too. That requests fail meanwhile is neither told nor judged: hack/trials/serving asks about that. That a worker
-runs twice, is missing or stands for nothing in the end, or that an address leads to none, is.
+The struck gangs run on fake nodes, where no RayService gets ready: KubeRay asks the head's dashboard for Serve's state,
+which does not run there, so it makes no Service, and no upgrade ends. Therefore one with Ray stands beside them, and
+what is killed, cut and restored is under it too. Failed requests meanwhile are neither reported nor judged:
+hack/trials/serving measures those. Judged is that in the end no worker runs twice, is missing or is an orphan, and that
+every address leads to a worker.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,14 +23,18 @@ from hack.trials.sampler import CopySampler
 
 _NAME = "chaos-serve"
 _WORKERS = 2  # one in each worker cluster
-# Ray gives a node up after a minute, a replica starts after its worker, and KubeRay asks a head that was silent later and later.
+# Ray gives a node up after a minute, a replica starts after its worker, and KubeRay polls a head that did not answer
+# with growing delays.
 _PATIENCE = 240.0
 _ANSWERS = 20  # in a row, in the end
 
 
 @contextmanager
 def beside(fleet: Clusters, outages: Outages) -> Iterator[None]:
-    """Run it within; raises LabError at the end when it did not end well. `outages` are noted by whoever makes them."""
+    """Run it within the context; raises LabError at the end if it did not end well.
+
+    `outages` are noted by those who cause them.
+    """
     service = RayService(fleet, _NAME)
     with rayservice.dispatched(fleet), rayservice.led_straight(fleet.manager):
         try:
@@ -65,7 +70,7 @@ def _well(said: Iterable[Mapping[str, object]]) -> bool:
 
 
 def _wrong(service: RayService) -> list[str]:
-    """What is not as it must be in the end, a fragment each."""
+    """The violations in the end, a fragment each."""
     manager, jobs = service.fleet.manager, {str(meta(one)["name"]) for one in service.ray_clusters()}
     pods = manager.items("pods", NAMESPACE, f"{names.RAY_NODE_TYPE_LABEL}=worker")
     mine = [pod for pod in pods if label(pod, names.RAY_GCS_CLUSTER_LABEL) in jobs]
@@ -95,7 +100,7 @@ def orphans(workers: Iterable[Raw], copies: Mapping[str, Collection[Raw]]) -> li
 
 
 def astray(ready: Iterable[Raw], slices: Iterable[Raw]) -> list[str]:
-    """What is wrong with our slices: an address that gets requests and is no ready worker's, and a ready worker that gets none."""
+    """The faults of our slices: an address with requests that is no ready worker's, or a ready worker without one."""
     led = {
         (str((one.get("targetRef") or {}).get("uid")), address)
         for found in slices

@@ -1,1 +1,3 @@
-"""Do many gangs at once keep the promises: no cluster beyond its quota at any instant, no deadlock, and little room left idle?"""
+"""Checks that many gangs at once keep the promises: no cluster ever beyond its quota, no deadlock, little idle
+capacity.
+"""

@@ -1,7 +1,8 @@
-"""`python -m hack.trials.gangs`: many gangs at once over all worker clusters of the lab, with the controller that is deployed there.
+"""`python -m hack.trials.gangs`: many gangs at once over all worker clusters of the lab, with the deployed controller.
 
-The last line says how many finished, in how many samples a cluster was beyond its quota, how well quota was used, and the command
-that draws the same gangs again. It fails unless all finished, no sample was beyond, and the use was at least 90 %.
+The last line says how many finished, in how many samples a cluster was beyond its quota, how well quota was used, and
+the command that repeats the run. It fails unless all finished, no sample was beyond quota, and the use was at least 90
+%.
 """
 
 import argparse
@@ -34,8 +35,8 @@ def _run(asked: argparse.Namespace, again: str) -> int:
     capacity = asked.cpu * len(chosen)
     gangs = draw.gangs(asked.gangs, asked.seed, capacity)
     least = draw.area(gangs) / capacity
-    print(f"{len(gangs)} gangs of seed {asked.seed} ask for {sum(gang.needs for gang in gangs)} CPUs; {len(chosen)} clusters "
-          f"have {capacity}. They run {least:.0f} s or more.", flush=True)  # fmt: skip
+    print(f"{len(gangs)} gangs of seed {asked.seed} ask for {sum(gang.needs for gang in gangs)} CPUs; "
+          f"{len(chosen)} clusters have {capacity}. They run {least:.0f} s or more.", flush=True)  # fmt: skip
     with connected(fleet, chosen), Stage(fleet, "gangs", chosen) as stage:
         stage.build(dict.fromkeys(chosen, asked.cpu), manager_cpu=asked.manager * capacity)
         course = Course(stage, gangs)
@@ -65,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--clusters", nargs="+", metavar="NAME", help="worker clusters (default all of the lab)")
     parser.add_argument("--cpu", type=int, default=16, metavar="N", help="quota of each cluster in CPUs (default 16)")
     parser.add_argument("--manager", type=int, default=3, metavar="N",
-                        help="the manager's quota in fleets: how much may be on its way at once (default 3)")  # fmt: skip
+                        help="the manager's quota in fleets: how much may be on its way at once "
+                             "(default 3)")  # fmt: skip
     parser.add_argument("--as-is", dest="renew", action="store_false",
                         help="use the controller that is deployed, not the checkout's")  # fmt: skip
     return parser

@@ -1,7 +1,7 @@
-"""How does a crowd of gangs fare on a stage? Submits all at once, ends each when it has run, and notes when what happened.
+"""Runs a crowd of gangs on a stage: submits all at once, ends each when it has run, and notes the times.
 
-A RayCluster cannot end by itself on fake nodes: it is deleted its drawn time after all of its workers were ready, as a job
-that ends takes its cluster with it. Who reserves what is the sampler's to see.
+A RayCluster cannot end by itself on fake nodes: it is deleted its drawn time after all of its workers were ready, as a
+job that ends takes its cluster with it. The sampler records reservations.
 """
 
 import time

@@ -1,10 +1,10 @@
-"""Which gangs are submitted, and what could the best packing of them use? Drawn from a seed; pure but for that."""
+"""Draws the submitted gangs from a seed, and computes the use of their best packing. Pure."""
 
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_SHORTEST, _LONGEST = 20.0, 60.0  # seconds that a gang runs: long beside the three that a change of guard takes
+_SHORTEST, _LONGEST = 20.0, 60.0  # seconds that a gang runs: long compared to the three seconds of a handover
 _LARGEST = 0.4  # of all clusters together: with two clusters or more, some gangs fit into no single one
 _LARGE_WORKERS = 0.25  # part of the gangs whose workers ask for two CPUs instead of one
 

@@ -1,4 +1,4 @@
-"""How well was the quota used, did anybody wait while there was room, and what is said in the end? Pure: samples and a course in."""
+"""Reports how well quota was used, and whether a gang waited beside free capacity. Pure: samples and a course in."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from hack.trials.gangs.course import Course
 from hack.trials.gangs.draw import Gang, best
 from hack.trials.sampler import QUOTA_PERIOD, Sample
 
-TURN = 2.0  # seconds that room may stand free between two gangs: to see that it came free, to plan, to reserve and to be admitted
+TURN = 2.0  # seconds of free capacity between two gangs: to notice it, to plan, to reserve and to be admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Use:
 
 
 def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
-    """Compare what was reserved with the best packing, instant by instant, from the first gang on to the last that waited.
+    """Compare reservations with the best packing, at each instant from the first gang to the last one that waited.
 
-    At each instant the packing may hold any of the gangs that have not ended, whatever ran before: no scheduler can do
-    better. What an ended gang still holds counts for nothing.
+    At each instant the packing may hold any gangs that have not ended, whatever ran before: no scheduler can do better.
+    What an ended gang still holds does not count.
     """
     used = could = late = 0.0
     for at, held in _instants(samples, course.begun):
@@ -51,10 +51,11 @@ def use(course: Course, samples: Sequence[Sample], capacity: int) -> Use:
 
 
 def stood_free(course: Course, samples: Sequence[Sample], clusters: int, capacity: int) -> tuple[float, float]:
-    """CPU seconds that nobody held until the last gang held its own, and how many they are at most if none waits beside room for it.
+    """CPU seconds that were free until the last gang held its own, and their most if none waits beside capacity for it.
 
-    While a gang waits, what is free may be too small for it by a worker, and in each cluster by less than one worker more. The rest
-    stands free only while it changes hands: `TURN` for each gang, and once for the whole fleet, before the first.
+    While a gang waits, the free capacity may be too small for it by a worker, and in each cluster by less than one
+    worker more. The rest is free only during handovers: `TURN` for each gang, and once for the whole fleet, before the
+    first.
     """
     instants = list(_instants(samples, course.begun))
     began = {gang.name: next(at for at, held in instants if held.get(gang.name)) for gang in course.gangs}
@@ -65,7 +66,7 @@ def stood_free(course: Course, samples: Sequence[Sample], clusters: int, capacit
 
 
 def _instants(samples: Sequence[Sample], begun: float) -> Iterator[tuple[float, dict[str, float]]]:
-    """CPUs that each job held over all clusters, every tenth of a second: the last that each cluster was seen to hold."""
+    """CPUs that each job held over all clusters, every tenth of a second: each cluster's last sample counts."""
     ordered = sorted((sample for sample in samples if sample.at >= begun), key=lambda sample: sample.at)
     last: dict[str, Sample] = {}
     due = begun

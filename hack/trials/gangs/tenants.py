@@ -1,6 +1,6 @@
-"""Two tenants share every cluster: each owns half, borrows the other's unused half, and takes its own back when it needs it.
+"""Two tenants share every cluster: each owns half, borrows the other's unused half, and reclaims its own.
 
-Tenant A is the stage's own queue, tenant B gets one beside it, in the manager and in every worker cluster.
+Tenant A is the stage's own queue; tenant B gets one beside it, in the manager and in every worker cluster.
 """
 
 import json
@@ -26,7 +26,8 @@ def build(stage: Stage, *, gpus: int) -> tuple[str, str]:
         cluster = stage.fleet.workers[name]
         shared = {"cohortName": stage.name, "preemption": {"reclaimWithinCohort": "Any"}}
         cluster.kubectl(
-            "patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps({"spec": _borrowing(stage, cluster, gpus) | shared})
+            "patch", "clusterqueue", stage.name, "--type=merge", "-p",
+            json.dumps({"spec": _borrowing(stage, cluster, gpus) | shared})
         )  # fmt: skip
         _beside(stage, cluster, other, shared)
     return stage.name, other

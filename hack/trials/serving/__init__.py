@@ -1,1 +1,1 @@
-"""Does a RayService answer under load while it is upgraded, while a worker cluster is cut off, and while one is drained?"""
+"""Measures a RayService under load during an upgrade, a cut of a worker cluster, and a drain."""

@@ -1,8 +1,8 @@
-"""`python -m hack.trials.serving`: a RayService with real Ray answers all the time, from two worker clusters, while it is upgraded, while
-one of them is cut off, and while that one is drained.
+"""`python -m hack.trials.serving`: a RayService with real Ray serves from two worker clusters through disruptions.
 
-It prints how many requests of each stage failed, beside what is promised, and how long the addresses of a cluster that was cut off got
-requests. The status is 1 where a bound was missed.
+It is upgraded, then one of the clusters is cut off, and then drained. The output is the failed requests of each stage
+beside the promise, and how long the addresses of the cut cluster got requests. The status is 1 where a bound was
+missed.
 """
 
 import argparse
@@ -28,22 +28,22 @@ from hack.trials.serving import load, report
 from hack.trials.serving.load import Load, Second
 from hack.trials.serving.report import AFTER_WINDOW, HEALED, WINDOW, Clock, Stage
 
-STAYS, GOES = "east", "west"  # which is there all the time, and which is cut off and drained
+STAYS, GOES = "east", "west"  # the one that is always there, and the one that is cut off and drained
 _NAME = "trial-serving"
-_GRACE = 60  # seconds, as the sample has it: a worker that is stopped serves on until its replica runs elsewhere
-_SETTLED = 5  # seconds of load that all say the same
+_GRACE = 60  # seconds, as in the sample: a stopped worker serves on until its replica runs elsewhere
+_SETTLED = 5  # seconds of load with equal results
 _PAUSE = 0.5
-# What a worker of the sample asks for: millicores, of its init container, for KubeRay's asks for these (kuberay:
+# Requests of a worker of the sample: millicores of its init container, which KubeRay sets (kuberay:
 # controllers/ray/common/pod.go), whatever Ray itself does; and Mi.
 _MILLICORES, _MEMORY = 200, 512
-# A release that starts takes what the one that serves leaves, as it does on nodes of its own: with equal requests two processors do not
-# hold two releases and 50 requests a second, and the lab's own servers starve.
+# A starting release takes what the serving one leaves, as it does on nodes of its own. With equal requests two
+# processors do not hold two releases and 50 requests a second, and the lab's own servers starve.
 _CPU = {"one": "200m", "two": "40m", "three": "40m"}
 
 
 @dataclass
 class Found:
-    """What came of it so far."""
+    """The results so far."""
 
     stages: list[Stage] = field(default_factory=list)
     clocks: list[Clock] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Found:
         try:
             yield begun
         finally:
-            # What is asked in the last second goes out while the next stage begins.
+            # Requests of the last second are sent while the next stage begins.
             self.stages.append(Stage(name, begun, time.time() - 1, least))
             _tell(f"{name}: {time.time() - begun:.0f} s")
 
@@ -72,7 +72,7 @@ def _run(asked: argparse.Namespace) -> int:
     try:
         with rayservice.dispatched(fleet), rayservice.led_straight(fleet.manager):
             _serve(RayService(fleet, _NAME), definition.load(), asked, found)
-    except LabError as trouble:  # what is known by then is told all the same
+    except LabError as trouble:  # results so far are reported all the same
         wrong.append(str(trouble))
     wrong += report.missed(found.stages, found.seconds, found.clocks)
     print("", *report.troubles(found.stages, found.seconds), sep="\n")
@@ -102,7 +102,7 @@ def _stages(service: RayService, lab: Lab, asking: Load, asked: argparse.Namespa
         _replaced(service, asking, "two", room_for=2)
         time.sleep(max(0.0, begun + asked.upgrade - time.time()))
     _cut(service, lab, asked.cut, found)
-    with found.stage("back"):  # what healed in the one cluster stays there, so another release is spread anew
+    with found.stage("back"):  # replacements in the one cluster stay there, so another release spreads again
         _replaced(service, asking, "three", room_for=3)
         wait(lambda: len(service.led()) == 2, SECONDS, "both workers get requests straight", service.dump)
     with found.stage("drain", 1.0):
@@ -135,7 +135,8 @@ def _cut(service: RayService, lab: Lab, seconds: float, found: Found) -> None:
     finally:
         faults.heal(lab)
         ended = time.time()
-        # The last requests of a second may have gone out after the link was healed, and are answered: none of them counts for a cut.
+        # The last requests of a second may have been sent after the link was healed, and are answered: none of them
+        # counts for a cut.
         found.stages.append(Stage("cut: health window", begun, begun + WINDOW))
         found.stages.append(Stage("cut: afterwards", begun + WINDOW, ended - 1, AFTER_WINDOW))
 
@@ -169,8 +170,10 @@ def _ready(cluster: Cluster) -> int:
 
 @contextmanager
 def _apply(service: RayService, release: str, *, room_for: int) -> Iterator[None]:
-    """Submit a release while the cluster that stays has room for so many workers, those that are there among them: the group that may be
-    anywhere goes to the other one."""
+    """Submit a release while the staying cluster has capacity for so many workers, present ones included.
+
+    The flexible group goes to the other cluster.
+    """
     room = {"cpu": f"{room_for * _MILLICORES}m", "memory": f"{room_for * _MEMORY}Mi"}
     with quotas.given(service.fleet.workers[STAYS], room):
         service.apply(release, lambda cluster: _written(cluster, _CPU[release]))
@@ -178,7 +181,7 @@ def _apply(service: RayService, release: str, *, room_for: int) -> Iterator[None
 
 
 def _written(cluster: Raw, cpu: str) -> None:
-    """The second group may run anywhere, so that it can leave the cluster that is drained; and workers have time to hand over."""
+    """The second group may run anywhere, so that it can leave the drained cluster; workers have time for a handover."""
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         group["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
     for group in cluster["workerGroupSpecs"]:

@@ -1,7 +1,7 @@
-"""How many requests does a RayService get in each second, and what became of them? A pod in the manager asks, at a fixed rate.
+"""Sends requests to a RayService at a fixed rate from a pod in the manager, and records each second's results.
 
-A second that asks late still asks all of its requests, and who is not answered in time has failed: a slow service does not get fewer. It
-judges nothing (report.py).
+A late second still sends all of its requests, and an answer after the timeout is a failure: a slow service does not get
+fewer. It judges nothing (report.py).
 """
 
 import json
@@ -15,10 +15,11 @@ from hack.testbed import rayservice
 from hack.testbed.clusters import wait
 from hack.testbed.rayservice import RayService
 
-# Each request by a connection of its own, so that kube-proxy chooses anew; a line for each second, when the last of its requests has ended.
-# What is asked for in a second is asked for, whatever became of those before. And each from a port of its own: where a connection was led
-# that nobody answered, the kernel remembers for two minutes (nf_conntrack_tcp_timeout_syn_sent), and leads the next one from the same port
-# there, too, whatever the slices say by then. One address that opens 50 a second comes upon such ports, many addresses hardly ever.
+# Each request has its own connection, so that kube-proxy chooses again; a second's line is printed when the last of its
+# requests has ended. Requests are sent whatever became of earlier ones. Each has its own source port: where a
+# connection led to an unreachable address, the kernel remembers it for two minutes (nf_conntrack_tcp_timeout_syn_sent),
+# and leads the next one from that port there, too, whatever the slices say by then. One address that opens 50 a second
+# reuses such ports, many addresses hardly ever.
 _PROGRAM = """
 import asyncio, collections, itertools, json, random, socket, sys, time
 import aiohttp
@@ -92,7 +93,7 @@ async def main():
 
 asyncio.run(main())
 """
-TIMEOUT = 10.0  # seconds that a request may take: as long as somebody waits for a page
+TIMEOUT = 10.0  # seconds that a request may take: as long as a person waits for a page
 
 
 @dataclass(frozen=True)
@@ -101,13 +102,13 @@ class Second:
 
     at: float
     asked: int
-    failed: Counter[str] = field(default_factory=Counter)  # by what came instead of an answer, and what was being done
+    failed: Counter[str] = field(default_factory=Counter)  # by error in place of an answer, and the action at that time
     zones: Counter[str] = field(default_factory=Counter)
     releases: Counter[str] = field(default_factory=Counter)
 
 
 def read(text: str) -> list[Second]:
-    """What the pod has printed."""
+    """The pod's output."""
     return [_second(json.loads(line)) for line in text.splitlines() if line.startswith("{")]
 
 

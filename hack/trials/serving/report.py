@@ -1,4 +1,4 @@
-"""What did the seconds of load come to in each stage, and which bounds were missed? Pure."""
+"""Reports the seconds of load in each stage, and the missed bounds. Pure."""
 
 import math
 from collections import Counter
@@ -9,20 +9,23 @@ from hack.testbed import figures
 from hack.testbed.figures import Value
 from hack.trials.serving.load import Second
 
-# Of the seconds after a cut in which requests may go where nobody answers: a silent cluster is noticed within 15, its proxies count as silent
-# within seven, and what is left is for a slice to be written and for kube-proxy to follow (docs/serving.md).
+# Seconds after a cut in which requests may go to unreachable addresses: an unreachable cluster is noticed within 15,
+# its proxies count as unreachable within seven, and the rest is for the slice to be written and for kube-proxy to
+# follow (docs/serving.md).
 WINDOW = 25.0
-# After that window. The head's own proxy still chooses between all replicas that Ray believes in, until Ray gives the node up, so that a few
-# requests find out by themselves that one is gone.
+# After that window. The head's own proxy still chooses between all replicas that Ray believes in, until Ray gives the
+# node up, so that a few requests still meet a lost one.
 AFTER_WINDOW = 0.99
-# Until a replica of the cluster that was cut off runs in the other one: Ray gives its node up after 65 s, KubeRay makes another worker at once,
-# and on two cores a Ray node with a replica takes a minute.
+# Until a replica of the cut cluster runs in the other one: Ray gives its node up after 65 s, KubeRay makes another
+# worker at once, and on two cores a Ray node with a replica takes a minute.
 HEALED = 150.0
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the trial: `least` is the share of requests that must be answered in it, None where nothing is promised."""
+    """A part of the trial: `least` is the share of requests that must be answered in it, None where nothing is
+    promised.
+    """
 
     name: str
     begun: float
@@ -66,7 +69,7 @@ def _row(stage: Stage, found: Sequence[Second]) -> list[Value]:
 
 
 def troubles(stages: Sequence[Stage], seconds: Sequence[Second]) -> list[str]:
-    """A line for each second of a stage in which requests failed: how long after the stage began, and what was being done."""
+    """A line for each second of a stage with failed requests: its time after the stage began, and the action then."""
     return [
         f"{stage.name} +{one.at - stage.begun:.0f} s: {one.failed.total()} of {one.asked} failed: {dict(one.failed)}; "
         f"answered by {dict(one.zones)} of {dict(one.releases)}"
@@ -84,8 +87,8 @@ def missed(stages: Sequence[Stage], seconds: Sequence[Second], clocks: Sequence[
         if stage.least is not None and not share(found) >= stage.least:
             causes = sum((one.failed for one in found), Counter[str]())
             said.append(
-                f"{stage.name}: {share(found):.2%} of {sum(one.asked for one in found)} requests were answered, and {stage.least:.2%} must be; "
-                f"instead of an answer came {dict(causes)}."
+                f"{stage.name}: {share(found):.2%} of {sum(one.asked for one in found)} requests were answered, "
+                f"and {stage.least:.2%} must be; instead of an answer came {dict(causes)}."
             )
     return said + [
         f"{one.name} took {one.seconds:.1f} s, and may take {one.most:g} s." for one in clocks if one.seconds > one.most

@@ -1,1 +1,1 @@
-"""Does the controller keep anything of the jobs that are over: memory, tasks, watches?"""
+"""Checks that the controller keeps nothing of finished jobs: memory, tasks, watches."""

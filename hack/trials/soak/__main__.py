@@ -1,7 +1,8 @@
-"""`python -m hack.trials.soak`: small jobs for half an hour through the deployed controller; does it keep anything of them?
+"""`python -m hack.trials.soak`: small jobs for half an hour through the deployed controller, which must keep nothing.
 
-The last line says how many were done, how memory grew with them, what was open before the first and after the last one was gone,
-and the command that draws the same jobs again. It fails when a task or a watch is left over or lost, or when memory grew by more than judge.MOST_KB_PER_JOB.
+The last line says how many were done, how memory grew with them, what was open before the first and after the last one,
+and the command that repeats the run. It fails when a task or a watch is left over or lost, or when memory grew by more
+than judge.MOST_KB_PER_JOB.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from hack.trials.soak.reading import Reading
 from hack.trials.soak.traffic import Traffic, jobs
 from hack.trials.watch import Watch
 
-_CPU = 8  # quota of each cluster: some jobs that overlap have to wait, which is part of the life of a controller
+_CPU = 8  # quota of each cluster: some overlapping jobs have to wait, as in a controller's usual life
 _PERIOD = 3.0  # seconds between two samples: hundreds of them in half an hour, and no load
 _SETTLED = 20.0  # seconds after which unused connections are closed: the client keeps them for 15
 
@@ -46,7 +47,7 @@ def _run(asked: argparse.Namespace, again: str) -> int:
             traffic.run()
         with step("soak: what is open when all is gone"):
             end = _at_rest(fleet.manager)
-        # Told also where it turns out that the controller was not left alone.
+        # Also reported where the controller was disturbed.
         status = _tell(traffic, memory.samples, begin, end, again)
     return status
 
@@ -62,7 +63,8 @@ def _tell(traffic: Traffic, samples: Sequence[Sample], begin: Reading, end: Read
     print("", f"{len(samples)} samples.", *complaints, sep="\n")
     print(
         f"jobs {len(traffic.done)} of {len(traffic.jobs)}, "
-        f"memory {memory.value:+.1f} ± {memory.error:.1f} KB per job ({hourly.value:+.0f} ± {hourly.error:.0f} KB per hour), "
+        f"memory {memory.value:+.1f} ± {memory.error:.1f} KB per job "
+        f"({hourly.value:+.0f} ± {hourly.error:.0f} KB per hour), "
         f"RSS {begin.rss / 1024:.1f} → {end.rss / 1024:.1f} MB, "
         f"tasks {sum(begin.tasks.values())} → {sum(end.tasks.values())}, "
         f"watches {sum(begin.watches.values())} → {sum(end.watches.values())}, fds {begin.fds} → {end.fds}, "

@@ -1,4 +1,4 @@
-"""Does memory grow with the jobs that were done, and is more open than before? Pure: samples and readings in, sentences out."""
+"""Judges whether memory grew with the jobs, and whether more is open than before. Pure: samples and readings in."""
 
 import math
 import statistics
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from hack.trials.soak.reading import Reading
 
-# Kilobytes of growth for each job that are still taken for the allocator's noise. Everything that we hold of a job is made of
-# raw objects: one forgotten pod of KubeRay's, of 6 kB as JSON, is 28 kB as dicts, and a small job has six of them, here
-# and there, beside its Workload, its Placement and its shares. So less than this forgets no object of every job. And
-# at this pace the 300 MB that the Deployment's limit leaves would last for 15 000 jobs.
+# Kilobytes of growth for each job that count as the allocator's noise. All that we hold of a job is made of raw
+# objects: one retained pod of KubeRay's, of 6 kB as JSON, is 28 kB as dicts, and a small job has six of them in all
+# clusters, beside its Workload, its Placement and its shares. So less growth means that no object of every job is
+# retained. At this pace the 300 MB that the Deployment's limit leaves would last for 15 000 jobs.
 MOST_KB_PER_JOB = 20.0
-# Neighbouring samples tell the same again: memory moves in steps and stays there. Twelve means over some minutes each are nearly
-# independent, and enough of them to tell how sure the slope is.
+# Neighbouring samples repeat each other: memory moves in steps and stays there. Twelve means over some minutes each are
+# nearly independent, and enough for the slope's error.
 _BLOCKS = 12
 _SURE = 2.0  # standard errors: the true slope is farther away once in twenty times
 _WARM_UP = 1 / 3  # of the time: caches, pools and the allocator's own arenas fill first
@@ -88,7 +88,10 @@ def _differences(what: str, begin: Mapping[str, int], end: Mapping[str, int]) ->
         before, after = begin.get(name, 0), end.get(name, 0)
         if before != after:
             how = "are left over" if after > before else "are lost"
-            yield f"{what} {name}: {before} before the first job, {after} after the last one is gone: {abs(after - before)} {how}."
+            yield (
+                f"{what} {name}: {before} before the first job, {after} after the last one is gone: "
+                f"{abs(after - before)} {how}."
+            )
 
 
 def _memory(slope: Slope) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What does the controller say of itself at one moment: memory, tasks, watches, open files? Its own metrics, read; nothing is judged."""
+"""Reads the controller's own metrics at one moment: memory, tasks, watches, open files. It judges nothing."""
 
 import statistics
 import time
@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from hack.testbed import deployment
 from hack.testbed.clusters import Cluster
 
-_SCRAPED = "RequestHandler."  # the tasks that answer whoever reads the metrics, ourselves among them
+_SCRAPED = "RequestHandler."  # the tasks that answer a scrape, our own included
 _TIMES, _PAUSE = (
     9,
     1.0,
-)  # a watch that is just taken up again, or a key that is just looked at, is in one of them at most
+)  # a watch that is just resumed, or a key that is just reconciled, is in one of them at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def parse(text: str) -> Reading:
 
 
 def at_rest(manager: Cluster) -> Reading:
-    """What is there while nothing happens: the medians of some readings, so that what comes and goes in between does not count."""
+    """The resting state: the medians of some readings, so that passing values do not count."""
     readings = []
     for _ in range(_TIMES):
         readings.append(parse(deployment.exposition(manager)))
@@ -54,7 +54,7 @@ def at_rest(manager: Cluster) -> Reading:
 
 
 def median(readings: Sequence[Reading]) -> Reading:
-    """Of each figure by itself; what is not in a reading is 0 there."""
+    """The medians of each figure; one that a reading lacks is 0 there."""
     return Reading(
         rss=statistics.median(one.rss for one in readings),
         fds=statistics.median_low(one.fds for one in readings),

@@ -1,5 +1,6 @@
-"""How do jobs come and go on a stage? Small ones, drawn from a seed over the whole time, so that some overlap; each is submitted at its
-time, and deleted when it has run, as a job that ends does.
+"""Submits small jobs to a stage and deletes each when it has run, as a job that ends does.
+
+They are drawn from a seed over the whole time, so that some overlap.
 """
 
 import contextlib
@@ -14,10 +15,11 @@ from hack.testbed.reader import NotThere, Unreachable
 from hack.testbed.stage import Stage
 from hack.trials.gangs.course import Course
 
-_SHORTEST, _LONGEST = 5.0, 20.0  # seconds that a job runs, once ready: many short lives may leave something behind
+# Seconds that a job runs, once ready: many short jobs are more likely to leave something behind.
+_SHORTEST, _LONGEST = 5.0, 20.0
 _FEWEST, _MOST = 2, 4  # workers: with the strategy Spread, every job is in both clusters
 _LAST = 30.0  # seconds: none comes so shortly before the end
-_PAUSE = 0.5  # seconds between two looks: jobs run for 5 and more
+_PAUSE = 0.5  # seconds between two reads: jobs run for 5 and more
 _PATIENCE = 300.0  # for the last ones, and for all that is left of them
 
 
@@ -44,7 +46,7 @@ class Traffic:
         self.begun = time.monotonic()
         deadline = self.begun + max(job.at for job in self.jobs) + _PATIENCE
         while len(self.done) < len(self.jobs):
-            with contextlib.suppress(Unreachable, NotThere):  # the next look may have an answer
+            with contextlib.suppress(Unreachable, NotThere):  # the next read may succeed
                 self._step(time.monotonic())
             if time.monotonic() > deadline:
                 late = sorted(self._submitted - self.done)

@@ -1,1 +1,1 @@
-"""With which versions of Kubernetes, Kueue and KubeRay does Rayspan work? Pairs of manager and workers, each on a lab of its own."""
+"""Tries Rayspan with pairs of versions of Kubernetes, Kueue and KubeRay, each on a lab of its own."""

@@ -1,8 +1,8 @@
-"""`python -m hack.trials.versions`: brings up a lab in each pair of versions, installs Rayspan, tries one gang, and writes down what came of it.
+"""`python -m hack.trials.versions`: for each pair of versions, brings up a lab, installs Rayspan and tries one gang.
 
-What was seen goes to docs/versions.json and docs/versions.md after each pair, so an interrupted run keeps what it has. It takes the lab
-that RAYSPAN_LAB names (`make versions`: a second one beside that of the other tests), and takes it down in the end. The status is 1
-where a pair failed.
+Results go to docs/versions.json and docs/versions.md after each pair, so an interrupted run keeps them. It takes the
+lab that RAYSPAN_LAB names (`make versions`: a second one beside that of the other tests), and takes it down in the end.
+The status is 1 where a pair failed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from hack.trials.versions import course, report, rows
 from hack.trials.versions.pairs import PAIRS, Pair
 from hack.trials.versions.rows import Check, Row
 
-_FAKE_NODES = 2  # what the part without Ray runs on
+_FAKE_NODES = 2  # for the part without Ray
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     chosen = [pair for pair in PAIRS if pair.name in asked.only] if asked.only else PAIRS
-    if not asked.ray:  # a pair that has another Ray alone would try nothing of its own
+    if not asked.ray:  # a pair that differs in Ray alone would try nothing else
         chosen = [pair for pair in chosen if pair.ray == RAY]
     failed = 0
     try:
@@ -67,9 +67,9 @@ def _tried(pair: Pair, *, ray: bool) -> Row:
         seen.update(course.seen(fleet, lab))
         course.run(fleet, checks, ray=pair.ray if ray else "")
     except LabError as failure:
-        print(failure, file=sys.stderr, flush=True)  # all of it, with what it knows of why
+        print(failure, file=sys.stderr, flush=True)  # all of it, with what is known of the cause
         failed = report.sentence(str(failure))
-    except Exception as fault:  # whatever it is, what was kept of an earlier run is not so any more
+    except Exception as fault:  # any exception: an earlier run's row is not valid any more
         traceback.print_exc()
         failed = report.sentence(f"{type(fault).__name__}: {fault}".removesuffix(": "))
     ran = pair.ray if course.SPANS in {check.what for check in checks} else ""

@@ -1,6 +1,7 @@
-"""Does one pair do what it must: a RayJob with real Ray over both clusters, a lost worker that comes back, and nothing left behind?
+"""Tries one pair: a RayJob with real Ray over both clusters, a lost worker that is replaced, and nothing left behind.
 
-It runs on clusters that are there. It looks no further than one gang: what each version can do beyond that, the other tests ask of today's.
+It runs on clusters that are up. It tries one gang only: the other tests cover all further features with today's
+versions.
 """
 
 import time
@@ -31,7 +32,7 @@ _SECONDS = 120.0  # for what takes five on an idle machine
 
 
 def seen(fleet: Clusters, lab: Lab) -> dict[str, Runs]:
-    """What each cluster says that it runs; raises LabError where that is not what it was asked to run."""
+    """The versions that each cluster reports; raises LabError where they are not the requested ones."""
     found = {cluster.name: _runs(cluster) for cluster in fleet.all}
     for cluster in lab.clusters:
         wanted = cluster.runs if cluster.is_manager else cluster.runs._replace(kuberay="")
@@ -43,8 +44,10 @@ def seen(fleet: Clusters, lab: Lab) -> dict[str, Runs]:
 
 
 def run(fleet: Clusters, checks: list[Check], *, ray: str) -> None:
-    """Try everything on clusters with Rayspan, with a job of this version of Ray or, where none is named, all else; what went well is added to
-    `checks`. Raises LabError at the first that does not, and where the job says that it ran another Ray."""
+    """Try everything on clusters with Rayspan: a job of this version of Ray, or all else where none is named.
+
+    Successes are added to `checks`. Raises LabError at the first failure, and where the job reports another Ray.
+    """
     with Stage(fleet, _NAME) as stage:
         stage.build(_WORKERS)
         with _tried(RETURNS, checks):
@@ -106,7 +109,9 @@ def _replaced(stage: Stage, before: set[str]) -> bool:
 
 
 def _runs(cluster: Cluster) -> Runs:
-    """Of the API server, which must be what the node's kubelet is, and of the images that run; KubeRay is empty where there is none."""
+    """Versions of the API server, which must be the kubelet's, and of running images; KubeRay is empty where there is
+    none.
+    """
     server = str(cluster.reader.get("/version")["gitVersion"])
     kubelets = {
         node["status"]["nodeInfo"]["kubeletVersion"]
@@ -115,7 +120,8 @@ def _runs(cluster: Cluster) -> Runs:
     }
     if kubelets != {server}:
         raise LabError(
-            f"{cluster.name}: the API server is {server}, and the node's kubelet {', '.join(sorted(kubelets)) or 'is not there'}."
+            f"{cluster.name}: the API server is {server}, "
+            f"and the node's kubelet {', '.join(sorted(kubelets)) or 'is not there'}."
         )
     return Runs(server, _image(cluster, addons.KUEUE), _image(cluster, addons.KUBERAY))
 

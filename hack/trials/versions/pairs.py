@@ -1,6 +1,6 @@
-"""Which versions are tried together? Pairs that users have: who upgrades, upgrades one cluster after the other.
+"""The versions that are tried together: pairs that users have, who upgrade one cluster after the other.
 
-Each pair is the lab of today but for what it names, so that what fails has one cause. It runs nothing.
+Each pair is the lab of today but for what it names, so that a failure has one cause. It runs nothing.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Pair:
     """In the job's image."""
 
     def runs(self, cluster: str) -> Runs:
-        """What a cluster of it runs."""
+        """The versions of one of its clusters."""
         return TODAY._replace(**self.versions.get(cluster, {}))
 
 
@@ -41,7 +41,8 @@ PAIRS: Final[tuple[Pair, ...]] = (
     Pair("newer-worker", "a worker cluster that was upgraded first", {"west": {"kubernetes": "v1.37.2"}}),
     Pair("newer-manager", "a manager that was upgraded first", {MANAGER: {"kubernetes": "v1.37.2"}}),
     Pair("older-kueue-manager", "an older Kueue in the manager", {MANAGER: {"kueue": "v0.18.3"}}),
-    Pair("older-manager", "a manager with [a webhook](admission.md#the-gate-before-kubernetes-136) for the gate", {MANAGER: {"kubernetes": "v1.35.4"}}, _WEBHOOK),
+    Pair("older-manager", "a manager with [a webhook](admission.md#the-gate-before-kubernetes-136) for the gate",
+        {MANAGER: {"kubernetes": "v1.35.4"}}, _WEBHOOK),
     Pair("oldest-manager", "the same, two minor versions older", {MANAGER: {"kubernetes": "v1.34.4"}}, _WEBHOOK),
     Pair(
         "oldest", "the oldest of everything that the lab has",

@@ -1,4 +1,4 @@
-"""How do people read which versions work: docs/versions.md. Pure but for the page's place.
+"""Writes docs/versions.md. Pure but for the page's place.
 
 It claims what a row says and nothing more: a pair without a row was not run.
 """
@@ -27,13 +27,13 @@ def page(rows: Mapping[str, Row], checks: Sequence[str]) -> str:
 
 
 def sentence(said: str) -> str:
-    """What a failure says before it goes on with all that it knows, without the folders of the machine that it happened on."""
+    """A failure's first sentence, before its details, without the folders of the machine."""
     first = _FOLDERS.sub("", said.splitlines()[0].partition(". ")[0])
     return f"{first.rstrip('.:')}."
 
 
 def _line(pair: Pair, row: Row | None, checks: Sequence[str]) -> str:
-    """Of a pair that was run, what the clusters said that they are, for that is what was seen."""
+    """For a pair that was run, the versions that the clusters reported, since those were seen."""
     runs = {name: row.seen.get(name, pair.runs(name)) if row else pair.runs(name) for name in CLUSTERS}
     cells = [
         f"`{pair.name}`: {pair.what}",
@@ -52,7 +52,7 @@ def _runs(cluster: str, runs: Runs) -> str:
 
 
 def _ray(pair: Pair, row: Row | None) -> str:
-    """What its job said that it ran, or is to run; nothing of a row without one."""
+    """The Ray version that its job reported, or must run; empty for a row without one."""
     ran = row.ray if row else pair.ray
     return _version(ran, ran != RAY) if ran else ""
 
@@ -88,34 +88,50 @@ def _built() -> str:
 _HEADER: Final = f"""\
 # Versions: with which Kubernetes, Kueue, KubeRay and Ray it was run
 
-This page is generated: `make versions` runs the pairs below and writes it, and a test compares it with what is kept of the runs
-(`docs/versions.json`). All other tests run on Kubernetes {TODAY.kubernetes.removeprefix("v")}, Kueue {TODAY.kueue.removeprefix("v")}, KubeRay {TODAY.kuberay.removeprefix("v")} and Ray {RAY}; the lab
+This page is generated: `make versions` runs the pairs below and writes it, and a test compares it with what is kept \
+of the runs
+(`docs/versions.json`). All other tests run on Kubernetes {TODAY.kubernetes.removeprefix("v")}, \
+Kueue {TODAY.kueue.removeprefix("v")}, KubeRay {TODAY.kuberay.removeprefix("v")} \
+and Ray {RAY}; the lab
 can also run {{built}} ([CONTRIBUTING.md](../CONTRIBUTING.md#commands)).
 
 ## What was run
 
-Each pair is a lab of its own: a manager and the worker clusters `east` and `west`, with real kubelets, from the sources of these
-versions. The clusters are asked which versions they are, and what they say stands here. Then, with Rayspan as the demo installs it, it is seen that
+Each pair is a lab of its own: a manager and the worker clusters `east` and `west`, with real kubelets, from the \
+sources of these
+versions. The clusters are asked which versions they are, and what they say stands here. Then, with Rayspan as \
+the demo installs it, it is seen that
 
 {{tried}}
-That is a short look. It says that a version is no obstacle, and not that every feature was tried with it. Versions that are not today's are **bold**;
+That is a short look. It says that a version is no obstacle, and not that every feature was tried with it. Versions \
+that are not today's are **bold**;
 what stands as {NOT_RUN} was not run, and nothing is claimed of it.
 
-| Pair | Manager: Kubernetes, Kueue, KubeRay | `east`: Kubernetes, Kueue | `west`: Kubernetes, Kueue | The job: Ray | Run on | What came of it |
+| Pair | Manager: Kubernetes, Kueue, KubeRay | `east`: Kubernetes, Kueue | `west`: Kubernetes, Kueue | The job: Ray \
+| Run on | What came of it |
 |---|---|---|---|---|---|---|
 """
 
 _FLOORS: Final = """
 ## Floors
 
-What sets the oldest version that can work, found by reading what Rayspan uses. Between a floor and what was run above nothing was tried.
+What sets the oldest version that can work, found by reading what Rayspan uses. Between a floor and what was run \
+above nothing was tried.
 
 | Where | Floor | What sets it |
 |---|---|---|
-| Kueue in a worker cluster | 0.15 | All that is read and written there is `kueue.x-k8s.io/v1beta2`, which 0.15 is the first to serve (`kueue:apis/kueue/v1beta2`); 0.14 has `v1beta1` alone. The annotations of a pod that joins a group Workload (`pod-group-serving`, `prebuilt-workload-name`, `role-hash`, `pod-suspending-parent`) are older. |
-| Kubernetes in a worker cluster | 1.29 | Kueue asks for it, from 0.14 to 0.19. Rayspan itself uses nothing newer there: pods, ConfigMaps, Secrets, Services, Leases and EndpointSlices of their stable versions. |
+| Kueue in a worker cluster | 0.15 | All that is read and written there is `kueue.x-k8s.io/v1beta2`, \
+which 0.15 is the first to serve (`kueue:apis/kueue/v1beta2`); 0.14 has `v1beta1` alone. \
+The annotations of a pod that joins a group Workload \
+(`pod-group-serving`, `prebuilt-workload-name`, `role-hash`, `pod-suspending-parent`) are older. |
+| Kubernetes in a worker cluster | 1.29 | Kueue asks for it, from 0.14 to 0.19. Rayspan itself uses nothing \
+newer there: pods, ConfigMaps, Secrets, Services, Leases and EndpointSlices of their stable versions. |
 | KubeRay in a worker cluster | none | It is not needed there. |
 | Kueue in the manager | 0.15 | `kueue.x-k8s.io/v1beta2`, as in a worker cluster. |
-| Kubernetes in the manager | 1.36, or 1.31 with [the webhook](admission.md#the-gate-before-kubernetes-136) | The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. The chart asks for 1.34, the oldest that was run. |
-| KubeRay in the manager | 1.5 for zones by label | A worker group has `labels` since 1.5; only [zones by Ray's own label](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is used is older. |
+| Kubernetes in the manager | 1.36, or 1.31 with [the webhook](admission.md#the-gate-before-kubernetes-136) \
+| The gate is a MutatingAdmissionPolicy of `admissionregistration.k8s.io/v1`, or that webhook. \
+WorkerClusters have rules with `cidr()`, which a CRD may use from 1.31 on. \
+The chart asks for 1.34, the oldest that was run. |
+| KubeRay in the manager | 1.5 for zones by label | A worker group has `labels` since 1.5; only \
+[zones by Ray's own label](elastic.md#a-group-for-each-zone-ray-chooses) use them. What else is used is older. |
 """

@@ -1,6 +1,6 @@
-"""What came of each pair when it was run last? Kept beside the page that is made of it: docs/versions.json.
+"""Keeps the last result of each pair beside the page that is made of it, in docs/versions.json.
 
-It believes nothing that was not seen: a row has the versions that the clusters themselves said.
+It believes only what was seen: a row has the versions that the clusters themselves reported.
 """
 
 import json
