@@ -11,9 +11,10 @@ from typing import Any
 
 from adapter import names
 from adapter.admission.cluster_identity import recorded
-from adapter.admission.policy import Written, policy, policy_name
+from adapter.admission.policy import Written, policy
 from adapter.admission.readiness import Readiness, none_chosen, of_cluster, of_policy
 from adapter.objects import specs
+from adapter.objects.admissioncheck import read_check
 from adapter.objects.unstructured import Raw, bounded, condition, meta, timestamp, true_since, turned
 
 Patch = dict[str, Any]
@@ -34,8 +35,9 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
 
     `gate` says why worker pods would not be held, `layout` what cannot work in the queues that list the check.
     """
+    record = read_check(check)
     try:
-        chosen = policy(check, written)
+        chosen = policy(record, written)
     except specs.Invalid as error:
         return _patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
     if gate:
@@ -43,7 +45,7 @@ def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[st
         return _patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
     if not chosen.clusters:
         # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
-        return _patch(check, names.ACTIVE, "True", "NoCluster", none_chosen(policy_name(check)), now)
+        return _patch(check, names.ACTIVE, "True", "NoCluster", none_chosen(record.policy), now)
     if layout:
         return _patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."

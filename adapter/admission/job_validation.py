@@ -12,8 +12,10 @@ from itertools import chain, islice
 from adapter import names
 from adapter.admission import pod_validation
 from adapter.admission.policy import Chosen
-from adapter.objects import raycluster, rayjob, specs
+from adapter.objects import rayjob, specs
 from adapter.objects.placement import placement_name
+from adapter.objects.raycluster import WorkerGroup
+from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import Raw, annotation, quoted
 from adapter.objects.workload import PodSet, Workload
 
@@ -24,7 +26,12 @@ _CHANGED = (
 
 
 def of_workload(
-    work: Workload, job: Raw, check: str, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+    work: Workload,
+    job: JobObject,
+    check: str,
+    podsets: Iterable[PodSet],
+    chosen: Chosen | None,
+    clusters: Iterable[Raw],
 ) -> str:
     """Say in a sentence why the job of a Workload can never run remotely, empty when it can; whether or not it is submitted.
 
@@ -38,32 +45,32 @@ def of_workload(
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
     if why := next(every(work, job, podsets, chosen, clusters), ""):
         return f"{_of_whom(work)}: {why}. {again(work)}"
-    if why := _needs_all(work.job.kind, job, chosen):
+    if why := _needs_all(job, chosen):
         return f"{_of_whom(work)}: {why}"
     return ""
 
 
 def every(
-    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+    work: Workload, job: JobObject, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
 ) -> Iterator[str]:
     """Say in fragments all that its user must take out of a job, the first one as `of_workload` says it; of a kind that is dispatched."""
     assert work.job is not None
-    yield from job_reasons(work.job.kind, job)
+    yield from job_reasons(job)
     if why := _fixed(work, job):
         yield why
     given = _account_given(chosen, clusters)
-    own, zones = placement_name(work) if work.elastic else "", rayjob.zones(work, job)
+    own, zones = placement_name(work) if work.elastic else "", rayjob.zones(job)
     for podset in podsets:
         for why in _of_group(podset, given, own, zones.get(podset.name, "")):
             yield f"worker group {quoted(podset.name)}: {why}"
 
 
 def others(
-    work: Workload, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+    work: Workload, job: JobObject, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
 ) -> list[str]:
     """Say in sentences what else is to be taken out of a job, beside what `of_workload` says: for a job that is not submitted."""
     assert work.job is not None
-    last = _needs_all(work.job.kind, job, chosen).rstrip(".")
+    last = _needs_all(job, chosen).rstrip(".")
     found = chain(every(work, job, podsets, chosen, clusters), [last] if last else [])
     return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, specs.MOST_TOLD)]
 
@@ -75,8 +82,8 @@ def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]
         yield why
 
 
-def _needs_all(kind: str, job: Raw, chosen: Chosen | None) -> str:
-    return waits_for_all(kind, job) if chosen and chosen.policy.gang == "BestEffort" else ""
+def _needs_all(job: JobObject, chosen: Chosen | None) -> str:
+    return waits_for_all(job) if chosen and chosen.policy.gang == "BestEffort" else ""
 
 
 def again(work: Workload) -> str:
@@ -96,14 +103,14 @@ def _of_service_as_job(work: Workload, check: str) -> str:
     )
 
 
-def started_early(work: Workload, job: Raw) -> str:
+def started_early(work: Workload, job: JobObject) -> str:
     """Say in a sentence that KubeRay runs a RayCluster of a RayService that Kueue has not admitted, empty when it does not.
 
     It would be admitted as it is: without our label, its workers would start in the manager. `job` is as it is known now, empty
     while it is not; of one that is admitted nothing is to be asked.
     """
     service = work.job.service if work.job else None
-    if service is None or not job or (job.get("spec") or {}).get("suspend") is True:
+    if service is None or not job.is_known or job.suspended:
         return ""
     return (
         f"{_of_whom(work)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
@@ -133,10 +140,10 @@ def caution(work: Workload, chosen: Chosen | None) -> str:
     )
 
 
-def impatience(work: Workload, job: Raw) -> str:
+def impatience(work: Workload, job: JobObject) -> str:
     """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
     run, or one of its two times is set (ray:python/ray/autoscaler/v2/instance_manager/config.py): then it is not an hour."""
-    given = rayjob.autoscaler_env(work.job.kind, job) if work.job else None
+    given = rayjob.autoscaler_env(job)
     if given is None or given & {names.RAY_PENDING_IDLE_TIMEOUT, names.RAY_ALLOCATED_TIMEOUT}:
         return ""
     return (
@@ -179,68 +186,65 @@ def _account_given(chosen: Chosen | None, clusters: Iterable[Raw]) -> bool:
     return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
 
 
-def of_job(kind: str, job: Raw) -> str:
+def of_job(job: JobObject) -> str:
     """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
 
     As of a template: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
     Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
     "Jobs whose workers must stay together".
     """
-    return next(job_reasons(kind, job), "")
+    return next(job_reasons(job), "")
 
 
-def job_reasons(kind: str, job: Raw) -> Iterator[str]:
+def job_reasons(job: JobObject) -> Iterator[str]:
     """Say the same of all that is in the way."""
-    where = "spec.rayClusterSpec" if kind == "RayJob" else "spec"
-    spec = job.get("spec") or {}
-    cluster = (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
-    yield from _elastic(where, cluster, job)
-    tls = cluster.get("tlsOptions")
-    if tls is not None and tls.get("enabled") is not False:
+    where = "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
+    yield from _elastic(where, job)
+    if job.cluster.tls:
         yield (
             f"{where}.tlsOptions is set: a worker elsewhere would wait for a certificate with its own address, and Ray does "
             "not read a new one; leave it out, and set RAY_USE_TLS and the certificates in the templates"
         )
-    if (cluster.get("authOptions") or {}).get("enableK8sTokenAuth"):
+    if job.cluster.token_auth:
         yield (
             f"{where}.authOptions.enableK8sTokenAuth is true: the token's issuer is the cluster that a pod runs in, which the "
             "manager does not trust; use authOptions.mode token"
         )
-    for index, group in enumerate(cluster.get("workerGroupSpecs") or ()):
-        if (group.get("numOfHosts") or 1) > 1:
+    for index, group in enumerate(job.cluster.groups):
+        if (group.num_of_hosts or 1) > 1:
             yield (
-                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group['numOfHosts']}: the hosts of one replica could come "
+                f"{where}.workerGroupSpecs[{index}].numOfHosts is {group.num_of_hosts}: the hosts of one replica could come "
                 "into different clusters; set 1"
             )
-        for key in group.get("labels") or {}:
+        for key in group.labels:
             if key.startswith(f"{names.DOMAIN}/"):
                 yield f"{where}.workerGroupSpecs[{index}].labels has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
-        if raycluster.made(group) != raycluster.counted(group):
+        if group.desired_workers != group.quota_workers:
             yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
-    if annotation(job, names.RAY_RESIZE_ANNOTATION):
+    if job.resizes:
         yield (
             f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
             "remove it"
         )
 
 
-def _elastic(where: str, cluster: Raw, job: Raw) -> Iterator[str]:
+def _elastic(where: str, job: JobObject) -> Iterator[str]:
     """What makes a job grow and shrink while it runs, though its queue was not told (docs/upstream.md, "Elastic jobs")."""
-    if cluster.get("enableInTreeAutoscaling") and not _says_elastic(job):
+    if job.cluster.autoscaling and not job.elastic:
         yield (
             f'{where}.enableInTreeAutoscaling is true, and metadata.annotations lacks {names.ELASTIC_ANNOTATION}: "true": Kueue '
             "holds quota for a fixed number of workers; add the annotation, or leave the field out and set replicas"
         )
 
 
-def _fixed(work: Workload, job: Raw) -> str:
+def _fixed(work: Workload, job: JobObject) -> str:
     """Why a job that says that it changes its size may not: it is of a RayService, or its Workload does not say so."""
     if work.elastic and work.job and work.job.service:
         return (
             f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} {work.job.service.name}: the RayClusters of a "
             f"{names.RAY_SERVICE} keep their number of workers; remove it there, with spec.rayClusterConfig.enableInTreeAutoscaling"
         )
-    if work.elastic or not _says_elastic(job):
+    if work.elastic or not job.elastic:
         return ""
     return (
         f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {work.name} has not: Kueue in the manager cluster holds "
@@ -259,40 +263,35 @@ def _two_zones(podset: PodSet, labelled: str) -> str:
     )
 
 
-def _says_elastic(job: Raw) -> bool:
-    return annotation(job, names.ELASTIC_ANNOTATION) == "true"
-
-
-def _miscounted(where: str, group: Raw) -> str:
+def _miscounted(where: str, group: WorkerGroup) -> str:
     """KubeRay would make workers for which no quota is held, or quota would be held for workers that nobody makes."""
-    made, held = raycluster.made(group), raycluster.counted(group)
-    if group.get("suspend"):
+    made, held = group.desired_workers, group.quota_workers
+    if group.suspended:
         return (
             f"{where}.suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for {held}; leave it out, "
             "or set replicas to 0"
         )
-    if group.get("numOfHosts") is not None and group["numOfHosts"] < 1:
+    if group.num_of_hosts is not None and group.num_of_hosts < 1:
         return (
-            f"{where}.numOfHosts is {group['numOfHosts']}: KubeRay makes no worker of the group, and Kueue would hold quota for "
+            f"{where}.numOfHosts is {group.num_of_hosts}: KubeRay makes no worker of the group, and Kueue would hold quota for "
             f"{held}; set 1"
         )
-    limit = "minReplicas" if made > held else "maxReplicas"
+    limit, value = ("minReplicas", group.min_replicas) if made > held else ("maxReplicas", group.max_replicas)
     return (
-        f"{where}.replicas is {group.get('replicas') or 0} and {limit} {group.get(limit)}: KubeRay makes {made} workers of the "
+        f"{where}.replicas is {group.replicas} and {limit} {value}: KubeRay makes {made} workers of the "
         f"group, and Kueue would hold quota for {held}; set replicas to {made}"
     )
 
 
-def waits_for_all(kind: str, ray_job: Raw) -> str:
+def waits_for_all(job: JobObject) -> str:
     """Say in a sentence why a job cannot start with a part of its workers, empty when it can.
 
     KubeRay submits to a cluster only when every worker of it is ready, unless the submitter sits beside the head
     (ray-operator rayjob_controller.go: it waits for the RayCluster's state ready). A part would wait for ever.
     """
-    mode = (ray_job.get("spec") or {}).get("submissionMode") or "K8sJobMode"
-    if kind != "RayJob" or mode == "SidecarMode":
+    if job.kind != "RayJob" or job.submission_mode == "SidecarMode":
         return ""
     return (
-        f"its spec.submissionMode {mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
+        f"its spec.submissionMode {job.submission_mode} starts the job only when every worker is ready, and the policy's gang BestEffort "
         "may place fewer; submit it with SidecarMode, or through a queue whose policy places all."
     )

@@ -11,8 +11,9 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects import specs as api
+from adapter.objects.admissioncheck import AdmissionCheck
 from adapter.objects.selectors import selects
-from adapter.objects.unstructured import UNREADABLE, Raw, key_of, meta
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 
 
 def resolve(clusters: api.Clusters, known: Iterable[Raw], configs: Mapping[str, Raw] | None) -> tuple[str, ...]:
@@ -122,27 +123,19 @@ def when_share_lost(chosen: Chosen | None) -> Literal["Replace", "Restart"]:
     return chosen.policy.when_share_lost if chosen else "Replace"
 
 
-def policy_name(check: Raw) -> str:
-    """The DispatchPolicy that an AdmissionCheck names, empty when it names none or something else."""
-    parameters = (check.get("spec") or {}).get("parameters") or {}
-    ours = parameters.get("apiGroup") == names.DOMAIN and parameters.get("kind") == names.DISPATCH_POLICY_KIND
-    return parameters.get("name") or "" if ours else ""
-
-
-def policy(check: Raw, written: Written) -> Chosen:
+def policy(check: AdmissionCheck, written: Written) -> Chosen:
     """The policy behind an AdmissionCheck; raises specs.Invalid with a sentence when there is none that can be used."""
-    check_name, wanted = meta(check).get("name"), policy_name(check)
-    if not wanted:
+    if not check.policy:
         raise api.Invalid(
-            f"AdmissionCheck {check_name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
+            f"AdmissionCheck {check.name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
             "add apiGroup, kind and name."
         )
-    if wanted not in written.policies:
+    if check.policy not in written.policies:
         raise api.Invalid(
-            f"AdmissionCheck {check_name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {wanted}, "
+            f"AdmissionCheck {check.name}: spec.parameters names {names.DISPATCH_POLICY_KIND} {check.policy}, "
             "which does not exist; create it."
         )
-    return usable(written.policies[wanted], written)
+    return usable(written.policies[check.policy], written)
 
 
 def usable(raw: Raw, written: Written) -> Chosen:

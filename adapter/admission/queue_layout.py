@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.objects.admissioncheck import listed
-from adapter.objects.unstructured import Raw, key_of, label
+from adapter.objects.queues import NO_FLAVOR, ClusterQueue, LocalQueue, QueueFlavors, ResourceFlavor
 
-_KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue looks at (flavorassigner.go, checkFlavorForPodSets)
 _OF_EVERY_POD = ("cpu", "memory")  # a head always asks for one of these
 
 
@@ -21,9 +19,9 @@ _OF_EVERY_POD = ("cpu", "memory")  # a head always asks for one of these
 class Queues:
     """The manager's queues as they stand."""
 
-    cluster_queues: Iterable[Raw] = ()
-    local_queues: Iterable[Raw] = ()
-    flavors: Mapping[str, Raw] = field(default_factory=dict)
+    cluster_queues: Iterable[ClusterQueue] = ()
+    local_queues: Iterable[LocalQueue] = ()
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     controllers: Mapping[str, str] = field(default_factory=dict)  # AdmissionCheck -> its controllerName
 
 
@@ -47,20 +45,18 @@ def problems(check: str, queues: Queues) -> list[str]:
     """Say, for each ClusterQueue with the check, what of its layout cannot work; nothing for one that can."""
     return [
         sentence
-        for raw in sorted(queues.cluster_queues, key=key_of)
-        if check in listed(raw)
-        for sentence in _of_queue(check, raw, queues)
+        for queue in sorted(queues.cluster_queues, key=lambda queue: queue.name)
+        if check in queue.checks
+        for sentence in _of_queue(check, queue, queues)
     ]
 
 
-def _of_queue(check: str, raw: Raw, queues: Queues) -> Iterator[str]:
-    where, checks = f"ClusterQueue {key_of(raw)[1]}", listed(raw)
-    rival = rivals(where, {name: queues.controllers.get(name, "") for name in checks})
+def _of_queue(check: str, queue: ClusterQueue, queues: Queues) -> Iterator[str]:
+    where = f"ClusterQueue {queue.name}"
+    rival = rivals(where, {name: queues.controllers.get(name, "") for name in queue.checks})
     if rival:
         yield rival
-    groups = [[one.get("name") or "" for one in group.get("flavors") or ()] for group in _groups(raw)]
-    everywhere = frozenset[str]().union(*groups)
-    covered = frozenset(checks[check])
+    everywhere, covered = queue.flavors, frozenset(queue.checks[check])
     yield from (
         f"{where}: onFlavors of AdmissionCheck {check} names {name}, which is no flavor of it; correct the name."
         for name in sorted(covered - everywhere)
@@ -69,19 +65,20 @@ def _of_queue(check: str, raw: Raw, queues: Queues) -> Iterator[str]:
     if not covered:
         yield from _uncovered_pools(where, check, sorted(everywhere), queues)
         return
-    for group, flavors in zip(_groups(raw), groups, strict=True):
-        remote, local = [f for f in flavors if f in covered], [f for f in flavors if f not in covered]
+    for group in queue.groups:
+        remote = [flavor for flavor in group.flavors if flavor in covered]
+        local = [flavor for flavor in group.flavors if flavor not in covered]
         for name in remote:
             yield from _heads(where, name, bool(local), group, queues)
             yield from _pairs(where, name, local, queues)
-    if any(_labels(name, queues).get(names.POOL_LABEL) for name in covered):
-        yield from _local_queues(key_of(raw)[1], queues)
+    if any(_flavor(name, queues).node_labels.get(names.POOL_LABEL) for name in covered):
+        yield from _local_queues(queue.name, queues)
 
 
 def _topologies(where: str, check: str, flavors: Iterable[str], queues: Queues) -> Iterator[str]:
     """A topology is of the manager's nodes, and remote workers are on none (docs/upstream.md, "What a check covers")."""
     for name in sorted(flavors):
-        topology = _spec(name, queues).get("topologyName")
+        topology = _flavor(name, queues).topology
         if topology:
             yield (
                 f"{where}: AdmissionCheck {check} is on ResourceFlavor {name}, whose spec.topologyName is {topology}: Kueue "
@@ -91,7 +88,7 @@ def _topologies(where: str, check: str, flavors: Iterable[str], queues: Queues) 
 
 def _uncovered_pools(where: str, check: str, flavors: list[str], queues: Queues) -> Iterator[str]:
     """The layout with pools, and nothing that says which of them is remote."""
-    pools = {name: pool for name in flavors if (pool := _labels(name, queues).get(names.POOL_LABEL))}
+    pools = {name: pool for name in flavors if (pool := _flavor(name, queues).node_labels.get(names.POOL_LABEL))}
     if len(set(pools.values())) > 1:
         yield (
             f"{where}: AdmissionCheck {check} has no onFlavors, but {' and '.join(pools)} differ in {names.POOL_LABEL}: every "
@@ -99,29 +96,29 @@ def _uncovered_pools(where: str, check: str, flavors: list[str], queues: Queues)
         )
 
 
-def _heads(where: str, name: str, elsewhere: bool, group: Raw, queues: Queues) -> Iterator[str]:
+def _heads(where: str, name: str, elsewhere: bool, group: QueueFlavors, queues: Queues) -> Iterator[str]:
     """A head that is counted in a remote flavor gets its node labels, and then no node of the manager takes it."""
-    labels = _labels(name, queues)
+    flavor = _flavor(name, queues)
     if elsewhere:
-        if labels and not _keeps_out(_spec(name, queues)):
+        if flavor.node_labels and not flavor.keeps_out:
             yield (
                 f"{where}: ResourceFlavor {name} has spec.nodeLabels but no taint that keeps heads out, so they are counted there "
                 "as soon as the other flavors are full, and start nowhere; give it spec.nodeTaints and no spec.tolerations."
             )
-    elif labels and set(group.get("coveredResources") or ()).intersection(_OF_EVERY_POD):
+    elif flavor.node_labels and set(group.resources).intersection(_OF_EVERY_POD):
         yield (
             f"{where}: ResourceFlavor {name} with spec.nodeLabels is in onFlavors, and no other flavor has "
-            f"{' and '.join(group['coveredResources'])}: heads get these labels too, and start nowhere; add a flavor for them."
+            f"{' and '.join(group.resources)}: heads get these labels too, and start nowhere; add a flavor for them."
         )
 
 
 def _pairs(where: str, remote: str, local: Iterable[str], queues: Queues) -> Iterator[str]:
     """Both flavors need the same key (docs/upstream.md, "A selector meets a flavor's own keys only")."""
-    theirs = _labels(remote, queues)
+    remote_labels = _flavor(remote, queues).node_labels
     for name in local:
-        labels = _labels(name, queues)
-        if name in queues.flavors and not any(labels.get(key, value) != value for key, value in theirs.items()):
-            key = next(iter(theirs), names.POOL_LABEL)
+        labels = _flavor(name, queues).node_labels
+        if name in queues.flavors and not any(labels.get(key, value) != value for key, value in remote_labels.items()):
+            key = next(iter(remote_labels), names.POOL_LABEL)
             yield (
                 f"{where}: no key of spec.nodeLabels has different values in ResourceFlavors {name} and {remote}, so Kueue counts "
                 f"remote workers in {name}; give {key} to both, with a value of its own."
@@ -129,39 +126,21 @@ def _pairs(where: str, remote: str, local: Iterable[str], queues: Queues) -> Ite
 
 
 def _local_queues(cluster_queue: str, queues: Queues) -> Iterator[str]:
-    for raw in sorted(queues.local_queues, key=key_of):
-        namespace, name = key_of(raw)
-        if (raw.get("spec") or {}).get("clusterQueue") != cluster_queue:
+    for queue in sorted(queues.local_queues, key=lambda queue: queue.key):
+        if queue.cluster_queue != cluster_queue:
             continue
-        where = f"LocalQueue {name} in {namespace}"
-        if label(raw, names.POOL_LABEL) != names.POOL_REMOTE:
+        where = f"LocalQueue {queue.name} in {queue.namespace}"
+        if queue.pool != names.POOL_REMOTE:
             yield (
                 f"{where} has no label {names.POOL_LABEL}={names.POOL_REMOTE}, so workers of its jobs run in the manager unless "
                 f"they ask for {names.POOL_LABEL} themselves; add the label."
             )
-        elif name == names.DEFAULT_QUEUE:
+        elif queue.name == names.DEFAULT_QUEUE:
             yield (
                 f"{where}: a job that names no queue gets this one too late for {names.POOL_LABEL}, so its workers run in the "
                 "manager; give the LocalQueue another name."
             )
 
 
-def _keeps_out(spec: Raw) -> bool:
-    """Whether a flavor has a taint that a pod must tolerate itself: the flavor's own tolerations count for every pod."""
-    tolerated = {one.get("key") for one in spec.get("tolerations") or ()}
-    if None in tolerated or "" in tolerated:
-        return False
-    taints = spec.get("nodeTaints") or ()
-    return any(one.get("effect") in _KEEPS_OUT and one.get("key") not in tolerated for one in taints)
-
-
-def _groups(raw: Raw) -> list[Raw]:
-    return list((raw.get("spec") or {}).get("resourceGroups") or ())
-
-
-def _spec(flavor: str, queues: Queues) -> Raw:
-    return (queues.flavors.get(flavor) or {}).get("spec") or {}
-
-
-def _labels(flavor: str, queues: Queues) -> Mapping[str, str]:
-    return _spec(flavor, queues).get("nodeLabels") or {}
+def _flavor(name: str, queues: Queues) -> ResourceFlavor:
+    return queues.flavors.get(name, NO_FLAVOR)

@@ -14,7 +14,9 @@ from adapter import names
 from adapter.admission import job_validation, queue_layout
 from adapter.admission.policy import Chosen, Written, policy, resolve
 from adapter.admission.readiness import none_chosen, of_policy
-from adapter.objects import admissioncheck, rayjob, rayservice, specs
+from adapter.objects import rayjob, rayservice, specs
+from adapter.objects.admissioncheck import AdmissionCheck, covered_groups
+from adapter.objects.queues import NO_CLUSTER_QUEUE, ClusterQueue, LocalQueue
 from adapter.objects.rayjob import Asked, Look
 from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw, key_of, label, quoted
 from adapter.objects.workload import PodSet, Workload, workload
@@ -29,9 +31,9 @@ MOST_SENTENCES = 16
 class Seen:
     """What the manager cluster shows of queues, and what admins have written."""
 
-    local_queues: Mapping[str, Raw]  # of the object's namespace, by name
-    cluster_queues: Mapping[str, Raw]
-    checks: Mapping[str, Raw]
+    local_queues: Mapping[str, LocalQueue]  # of the object's namespace, by name
+    cluster_queues: Mapping[str, ClusterQueue]
+    checks: Mapping[str, AdmissionCheck]
     written: Written
 
 
@@ -130,14 +132,12 @@ def _dispatching(seen: Seen) -> list[str]:
     return sorted(name for name, queue in seen.local_queues.items() if _our_checks(_cluster_queue(queue, seen), seen))
 
 
-def _cluster_queue(local_queue: Raw, seen: Seen) -> Raw:
-    return seen.cluster_queues.get((local_queue.get("spec") or {}).get("clusterQueue") or "") or {}
+def _cluster_queue(local_queue: LocalQueue, seen: Seen) -> ClusterQueue:
+    return seen.cluster_queues.get(local_queue.cluster_queue, NO_CLUSTER_QUEUE)
 
 
-def _our_checks(cluster_queue: Raw, seen: Seen) -> list[str]:
-    return [
-        name for name in admissioncheck.listed(cluster_queue) if admissioncheck.is_ours(seen.checks.get(name) or {})
-    ]
+def _our_checks(cluster_queue: ClusterQueue, seen: Seen) -> list[str]:
+    return [name for name in cluster_queue.checks if name in seen.checks and seen.checks[name].is_ours]
 
 
 def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
@@ -157,12 +157,12 @@ def _astray(raw: Raw, name: str, ours: list[str], seen: Seen) -> str:
             f"namespace {namespace} has no LocalQueue {quoted(name)}, {have}, so it waits until there is one; name one in metadata.labels "
             f"{names.QUEUE_LABEL}"
         )
-    if not (found := _cluster_queue(there, seen)):
-        target = quoted((there.get("spec") or {}).get("clusterQueue"))
+    if not (cluster_queue := _cluster_queue(there, seen)).name:
+        target = quoted(there.cluster_queue)
         return f"LocalQueue {name} leads to ClusterQueue {target}, which does not exist, so it waits until there is one; name another queue"
     if ours and name not in ours:
         return (
-            f"ClusterQueue {key_of(found)[1]} of LocalQueue {name} has no AdmissionCheck of {names.CONTROLLER_NAME}, so its workers run in the "
+            f"ClusterQueue {cluster_queue.name} of LocalQueue {name} has no AdmissionCheck of {names.CONTROLLER_NAME}, so its workers run in the "
             f"manager cluster; for worker clusters name LocalQueue {dispatches}"
         )
     return ""
@@ -183,10 +183,9 @@ def _told(raw: Raw, found: Look, queue: str, seen: Seen, now: datetime) -> tuple
 def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: datetime) -> Iterator[str]:
     """What is wrong with it in fragments, beside what keeps it from being read; `asked` is None where nothing else of it can be judged."""
     cluster_queue = _cluster_queue(seen.local_queues[queue], seen)
-    checks = admissioncheck.listed(cluster_queue)
     check = _our_checks(cluster_queue, seen)[0]
-    controllers = {name: admissioncheck.controller(seen.checks.get(name) or {}) for name in checks}
-    if rival := queue_layout.rivals(f"ClusterQueue {key_of(cluster_queue)[1]}", controllers):
+    controllers = {name: seen.checks[name].controller if name in seen.checks else "" for name in cluster_queue.checks}
+    if rival := queue_layout.rivals(f"ClusterQueue {cluster_queue.name}", controllers):
         yield rival.rstrip(".")
     chosen, problem = _policy(seen.checks[check], seen.written)
     if problem:
@@ -194,31 +193,25 @@ def _of_dispatched(raw: Raw, asked: Asked | None, queue: str, seen: Seen, now: d
     if raw.get("kind") == names.RAY_SERVICE and (why := job_validation.of_service(raw)):
         yield why
     if asked:
-        work = workload(rayjob.workload(asked, queue, checks, _flavors(cluster_queue), 0, now))
-        podsets = [one for one in admissioncheck.covered(work, check, cluster_queue, asked.raw) if one.count]
+        work = workload(rayjob.workload(asked, queue, cluster_queue.checks, cluster_queue.flavors, 0, now))
+        podsets = [group for group in covered_groups(work, check, cluster_queue, asked.job) if group.count]
         yield from _of_work(work, asked, podsets, chosen, seen)
 
 
 def _of_work(work: Workload, asked: Asked, podsets: list[PodSet], chosen: Chosen | None, seen: Seen) -> Iterator[str]:
     """What its user must take out of it, and that a part of its workers would wait for ever."""
     clusters = [one for one in seen.written.clusters if chosen and key_of(one)[1] in chosen.clusters]
-    yield from job_validation.every(work, asked.raw, podsets, chosen, clusters)
-    if chosen and chosen.policy.gang == "BestEffort" and (why := job_validation.waits_for_all(asked.kind, asked.raw)):
+    yield from job_validation.every(work, asked.job, podsets, chosen, clusters)
+    if chosen and chosen.policy.gang == "BestEffort" and (why := job_validation.waits_for_all(asked.job)):
         yield why.rstrip(".")
 
 
-def _policy(check: Raw, written: Written) -> tuple[Chosen | None, str]:
+def _policy(check: AdmissionCheck, written: Written) -> tuple[Chosen | None, str]:
     try:
         chosen = policy(check, written)
     except specs.Invalid as error:
         return None, str(error)
-    named = str(((check.get("spec") or {}).get("parameters") or {}).get("name"))
-    return chosen, "" if chosen.clusters else none_chosen(named)
-
-
-def _flavors(cluster_queue: Raw) -> set[str]:
-    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
-    return {flavor.get("name") or "" for group in groups for flavor in group.get("flavors") or ()}
+    return chosen, "" if chosen.clusters else none_chosen(check.policy)
 
 
 def _considered(raw: Raw, written: Written) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from adapter.cli import common
 from adapter.cli.common import TROUBLE, USAGE, complain
 from adapter.cli.manager_reader import Look
 from adapter.diagnosis.job_facts import Facts, placement_of, pods_of, ray_cluster_name, workload_of
-from adapter.objects.admissioncheck import ours
+from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.rayjob import Unusable
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -118,7 +118,7 @@ async def _facts(look: Look, namespace: str, kind: str, job: Raw) -> Facts:
     placement = placement_of(workload, job, kind, await look.all(PLACEMENTS, namespace))
     ray_cluster, pods = await _pods(look, namespace, kind, job)
     clusters = {key_of(one)[1]: one for one in await look.all(WORKER_CLUSTERS)}
-    checks = ours(await look.all(ADMISSION_CHECKS))
+    checks = our_checks(map(read_check, await look.all(ADMISSION_CHECKS)))
     return Facts(kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, look.unread)
 
 

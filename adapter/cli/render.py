@@ -18,7 +18,7 @@ from adapter.admission import job_validation, pod_validation
 from adapter.cli import common
 from adapter.cli.common import DONE, USAGE, complain
 from adapter.cli.pod_diff import changes
-from adapter.objects import rayservice, specs
+from adapter.objects import rayjob, rayservice, specs
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import Unusable
 from adapter.objects.unstructured import UNREADABLE, Raw, label, meta
@@ -116,7 +116,7 @@ def _templates(raw: Raw, where: str, account_given: bool, above: tuple[str, ...]
     """The workers of a job; `above` is what is wrong with what makes it."""
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = _bounded(chain(above, job_validation.job_reasons(raw["kind"], raw)))
+    beside = _bounded(chain(above, job_validation.job_reasons(rayjob.read_job(raw["kind"], raw))))
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
         why = _bounded(

@@ -14,7 +14,7 @@ from adapter.cli.common import DONE, Row, as_lines, columns
 from adapter.cli.manager_reader import Look
 from adapter.diagnosis import dispatch_check, fleet_summary
 from adapter.diagnosis.job_document import Document
-from adapter.objects.unstructured import key_of
+from adapter.objects.queues import read_local_queue
 from adapter.objects.worker_pod import is_preassigned
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import (
@@ -59,7 +59,7 @@ async def _plans(
     client: Client, look: Look, queues: Mapping[str, list[str]]
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The controller's answers for a small gang in each LocalQueue, and what is to be said of those that there are not."""
-    local = [(*key_of(one), str((one.get("spec") or {}).get("clusterQueue"))) for one in await look.all(LOCAL_QUEUES)]
+    local = [(*queue.key, queue.cluster_queue) for queue in map(read_local_queue, await look.all(LOCAL_QUEUES))]
     asked = sorted(one for one in local if queues.get(one[2]))
     plans: list[Mapping[str, Any]] = []
     notes: list[str] = []

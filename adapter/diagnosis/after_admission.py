@@ -10,7 +10,7 @@ from adapter import names
 from adapter.diagnosis.blocker import Link, Stage, sentence
 from adapter.diagnosis.job_facts import Facts, ray_cluster_name
 from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, STEPS, PodState, Step
-from adapter.objects.raycluster import made
+from adapter.objects.rayjob import read_ray_cluster, read_status
 from adapter.objects.unstructured import LONGEST, Raw, key_of, quoted
 
 _UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before Ray knows of the job
@@ -64,24 +64,23 @@ def runs(facts: Facts, pods: Sequence[PodState]) -> Link:
         return _by_status(facts)
     workers = [one for one in pods if one.role != names.HEAD and one.step == "Joined"]
     said = f"Its head runs, and {_joined(len(workers))}."
-    if facts.status.get("jobDeploymentStatus") in _UNSUBMITTED and not facts.status.get("jobStatus"):
+    if facts.status.deployment_status in _UNSUBMITTED and not facts.status.job_status:
         todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
         return Link("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
-    status = quoted(facts.status.get("jobStatus") or facts.status.get("jobDeploymentStatus") or "")
+    status = quoted(facts.status.job_status or facts.status.deployment_status)
     return Link("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
 
 
 def _by_status(facts: Facts) -> Link:
     """Its pods may not be read: what KubeRay says of them all is all that is known."""
-    state = (facts.ray_cluster.get("status") or {}).get("state")
-    if state == "ready" or facts.status.get("jobStatus") == "RUNNING":
+    if read_status(facts.ray_cluster).state == "ready" or facts.status.job_status == "RUNNING":
         return Link("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
     return Link("Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs.")
 
 
 def wanted_workers(ray_cluster: Raw) -> int:
     """How many workers KubeRay is to make."""
-    return sum(made(group) for group in (ray_cluster.get("spec") or {}).get("workerGroupSpecs") or ())
+    return sum(group.desired_workers for group in read_ray_cluster(ray_cluster).cluster.groups)
 
 
 def _joined(count: int) -> str:
@@ -92,8 +91,8 @@ def _joined(count: int) -> str:
 
 def _kuberay(raw: Raw) -> str:
     """What KubeRay says itself."""
-    status = raw.get("status") or {}
-    said = sentence(str(status.get("message") or status.get("reason") or ""))
+    status = read_status(raw)
+    said = sentence(status.message or status.reason)
     return f" It says: {said}" if said else ""
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from adapter import names
 from adapter.diagnosis.blocker import Link, sentence
 from adapter.diagnosis.job_facts import Facts
-from adapter.objects.unstructured import Raw, condition, is_true, key_of, meta, quoted
+from adapter.objects.queues import read_local_queue
+from adapter.objects.unstructured import Raw, condition, is_true, key_of, mapping_field, meta, quoted, text_field
 from adapter.objects.workload import Check, Workload
 from adapter.objects.workload import workload as read_workload
 
@@ -20,14 +21,14 @@ _LOOK = "See `kubectl describe {}`."
 def of_job(facts: Facts) -> Link | None:
     """What the job itself says: it is over or goes, or Kueue does not manage it."""
     status, title = facts.status, facts.title
-    done = str(status.get("jobDeploymentStatus") or "")
+    done = status.deployment_status
     if meta(facts.job).get("deletionTimestamp"):
         return Link("Job", "Failed", "Deleted", title, "It is being deleted.")
-    if done == _COMPLETE and status.get("jobStatus") in ("SUCCEEDED", None):
+    if done == _COMPLETE and status.job_status in ("SUCCEEDED", ""):
         return Link("Job", "Done", "Succeeded", title, "It has succeeded.")
     if done in (_COMPLETE, *_FAILED):
-        said = sentence(str(status.get("message") or "")) or "KubeRay says nothing of why."
-        why = quoted(status.get("reason") or status.get("jobStatus") or done)
+        said = sentence(status.message) or "KubeRay says nothing of why."
+        why = quoted(status.reason or status.job_status or done)
         return Link("Job", "Failed", "JobFailed", title, f"It has failed ({why}): {said}", "Submit it anew.")
     return None
 
@@ -36,7 +37,7 @@ def without_queue(facts: Facts) -> Link | None:
     """Nobody but KubeRay looks at a job without the label."""
     if facts.queue:
         return None
-    suspended = ", and spec.suspend of it is true" if facts.spec.get("suspend") else ""
+    suspended = ", and spec.suspend of it is true" if facts.job_object.suspended else ""
     return Link(
         "Job",
         "Refused",
@@ -140,9 +141,8 @@ def _unchecked(facts: Facts, work: Workload, where: str) -> Link | None:
 
 def where_queued(facts: Facts) -> str:
     """The ClusterQueue of the job as far as that can be told, else its LocalQueue."""
-    admission = (facts.workload.get("status") or {}).get("admission") or {}
-    spec = facts.local_queue.get("spec") or {}
-    name = admission.get("clusterQueue") or spec.get("clusterQueue")
+    admission = mapping_field(mapping_field(facts.workload, "status"), "admission")
+    name = text_field(admission, "clusterQueue") or read_local_queue(facts.local_queue).cluster_queue
     return f"ClusterQueue {name}" if name else f"LocalQueue {facts.namespace}/{facts.queue}"
 
 

@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from adapter import names
-from adapter.admission.policy import Written, policy, policy_name
+from adapter.admission.policy import Written, policy
 from adapter.diagnosis.blocker import sentence
 from adapter.diagnosis.job_document import Document
-from adapter.objects import admissioncheck, specs
+from adapter.objects import specs
+from adapter.objects.admissioncheck import AdmissionCheck, read_check
+from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import Raw, condition, is_true, key_of, moment
 
 _DISPATCHES: Final = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
@@ -31,7 +33,7 @@ _PODS: Final = f"`kubectl -n {names.SYSTEM_NAMESPACE} get pods`"
 class _Way:
     """An AdmissionCheck of ours that a ClusterQueue lists."""
 
-    check: Raw
+    check: AdmissionCheck
     closed: str  # why no job of it is dispatched whatever its clusters do, a part of a sentence with its end; empty: it is open
     clusters: tuple[str, ...] = ()
 
@@ -44,8 +46,8 @@ def stopped(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> s
     takes = {key_of(raw)[1] for raw in written.clusters if _takes_workers(raw)}
     ways = [*_ways(known, checks, written)]
     why = [_leads_nowhere(way, takes) for way in ways]
-    well = {key_of(way.check)[1] for way, closed in zip(ways, why, strict=True) if not closed}
-    shut = [_of_queue(queue) for queue in known if well.intersection(admissioncheck.listed(queue))]
+    well = {way.check.name for way, closed in zip(ways, why, strict=True) if not closed}
+    shut = [_of_queue(queue) for queue in known if well.intersection(read_cluster_queue(queue).checks)]
     if "" in shut:
         return ""
     return f"Nothing can be dispatched: {next(iter([*shut, *why]), _NO_CHECK)}"
@@ -55,11 +57,11 @@ def obstacles(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) ->
     """What is in the way of jobs, a sentence each with what to do, whether or not another way is open."""
     known = [*queues]
     ways = [*_ways(known, checks, written)]
-    ours = {key_of(way.check)[1] for way in ways}
+    ours = {way.check.name for way in ways}
     found = [_NO_CLUSTER] if not written.clusters else []
     found += [_NO_CHECK] if not ways else []
     found += [way.closed for way in ways if way.closed]
-    found += [_of_queue(queue) for queue in known if ours.intersection(admissioncheck.listed(queue))]
+    found += [_of_queue(queue) for queue in known if ours.intersection(read_cluster_queue(queue).checks)]
     found += [*_of_clusters(ways, written)] if written.clusters else []
     return [f"{one[0].upper()}{one[1:]}" for one in dict.fromkeys(found) if one]
 
@@ -112,16 +114,15 @@ def is_renewed(before: Raw, after: Raw) -> bool:
 
 
 def _ways(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> Iterator[_Way]:
-    listed = {name for queue in queues for name in admissioncheck.listed(queue)}
-    for check in sorted(checks, key=key_of):
-        if admissioncheck.is_ours(check) and key_of(check)[1] in listed:
+    listed = {name for queue in queues for name in read_cluster_queue(queue).checks}
+    for check in sorted(map(read_check, checks), key=lambda check: check.name):
+        if check.is_ours and check.name in listed:
             yield _way(check, written)
 
 
-def _way(check: Raw, written: Written) -> _Way:
-    told, name = condition(check, names.ACTIVE), key_of(check)[1]
-    if told.get("status") != "True" or told.get("reason") not in _DISPATCHES:
-        return _Way(check, f"AdmissionCheck {name}: {told.get('message') or 'the controller has said nothing of it.'}")
+def _way(check: AdmissionCheck, written: Written) -> _Way:
+    if not check.active or check.reason not in _DISPATCHES:
+        return _Way(check, f"AdmissionCheck {check.name}: {check.message or 'the controller has said nothing of it.'}")
     try:
         return _Way(check, "", policy(check, written).clusters)
     except specs.Invalid as error:
@@ -132,7 +133,7 @@ def _leads_nowhere(way: _Way, takes: set[str]) -> str:
     """Why no job of this check is dispatched, a part of a sentence with its end."""
     if way.closed or takes.intersection(way.clusters):
         return way.closed
-    where = f"{names.DISPATCH_POLICY_KIND} {policy_name(way.check)}"
+    where = f"{names.DISPATCH_POLICY_KIND} {way.check.policy}"
     return f"none of {', '.join(way.clusters)} of {where} is connected and takes new workers; see `kubectl get workerclusters -o wide`."
 
 
@@ -170,7 +171,7 @@ def _of_clusters(ways: Iterable[_Way], written: Written) -> Iterator[str]:
             if name in known:
                 yield _of_cluster(name, known[name])
             else:
-                where = f"{names.DISPATCH_POLICY_KIND} {policy_name(way.check)}"
+                where = f"{names.DISPATCH_POLICY_KIND} {way.check.policy}"
                 yield f"{where} names WorkerCluster {name}, which does not exist; make it by `kubectl rayspan join {name}`."
 
 

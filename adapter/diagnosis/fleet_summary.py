@@ -10,8 +10,9 @@ from typing import Any
 
 from adapter import names
 from adapter.diagnosis.job_document import Document
-from adapter.objects import admissioncheck
+from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.placement import Placement, placement
+from adapter.objects.queues import ClusterQueue, read_cluster_queue
 from adapter.objects.unstructured import Key, Raw, condition, key_of
 from adapter.objects.worker_pod import cluster_of, placement_key
 
@@ -42,8 +43,8 @@ def document(
 
 def dispatched(queues: Iterable[Raw], checks: Iterable[Raw]) -> dict[str, list[str]]:
     """The ClusterQueues of the manager whose jobs we dispatch, each with the resources that it has quota for."""
-    ours = admissioncheck.ours(checks)
-    return {key_of(queue)[1]: _resources(queue) for queue in queues if ours.intersection(admissioncheck.listed(queue))}
+    ours = our_checks(map(read_check, checks))
+    return {queue.name: _resources(queue) for queue in map(read_cluster_queue, queues) if ours & queue.checks.keys()}
 
 
 def sample(namespace: str, queue: str, resources: Iterable[str]) -> dict[str, Any]:
@@ -62,9 +63,8 @@ def sample(namespace: str, queue: str, resources: Iterable[str]) -> dict[str, An
     }
 
 
-def _resources(queue: Raw) -> list[str]:
-    groups = (queue.get("spec") or {}).get("resourceGroups") or ()
-    covered = (name for group in groups for name in group.get("coveredResources") or ())
+def _resources(queue: ClusterQueue) -> list[str]:
+    covered = (name for group in queue.groups for name in group.resources)
     return [name for name in dict.fromkeys(covered) if name not in _NOT_ASKED]
 
 

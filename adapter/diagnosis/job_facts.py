@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
+from adapter.objects.rayjob import JobObject, JobStatus, read_job, read_status
 from adapter.objects.unstructured import Raw, controller_uid, label, meta, uid_of
 from adapter.objects.workload import active_slice, is_elastic
 
@@ -42,12 +43,12 @@ class Facts:
         return label(self.job, names.QUEUE_LABEL)
 
     @property
-    def spec(self) -> Raw:
-        return self.job.get("spec") or {}
+    def job_object(self) -> JobObject:
+        return read_job(self.kind, self.job)
 
     @property
-    def status(self) -> Raw:
-        return self.job.get("status") or {}
+    def status(self) -> JobStatus:
+        return read_status(self.job)
 
     @property
     def title(self) -> str:
@@ -79,7 +80,7 @@ def ray_cluster_name(job: Raw, kind: str) -> str:
     """What the RayCluster of a job is called, empty while it has none."""
     if kind == "RayCluster":
         return str(meta(job).get("name") or "")
-    return str((job.get("status") or {}).get("rayClusterName") or "")
+    return read_status(job).ray_cluster
 
 
 def pods_of(ray_cluster: Raw, pods: Iterable[Raw]) -> tuple[Raw, ...]:

@@ -16,8 +16,8 @@ from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, 
 from adapter.gang import messages, reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import SOON, excluded
-from adapter.objects import rayjob
 from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
+from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import Raw, is_true, label
 from adapter.objects.workload import Workload
 
@@ -57,14 +57,14 @@ def _marked(work: Workload, templates: Iterable[Raw]) -> bool:
     return any(label(template, names.PLACEMENT_LABEL) == own for template in templates)
 
 
-def started(work: Workload, covered: Iterable[str], job: Raw, slices: Iterable[Raw]) -> bool:
+def started(work: Workload, covered: Iterable[str], job: JobObject, slices: Iterable[Raw]) -> bool:
     """Whether a job that runs was let run by Kueue: what our check added stands in its templates since, in one write with
     spec.suspend, or one of its `slices` is admitted. Anybody may set spec.suspend to false, and Kueue leaves an elastic job so
     (kueue:pkg/controller/jobframework/reconciler.go)."""
     own = set(covered)
-    made = [one.template for one in work.podsets if one.name in own]
-    made += [group.get("template") or {} for group in (rayjob.groups(work.job.kind, job) if work.job else ())]
-    return _marked(work, made) or any(is_true(one, names.ADMITTED) for one in slices)
+    templates = [podset.template for podset in work.podsets if podset.name in own]
+    templates += [group.template for group in job.cluster.groups]
+    return _marked(work, templates) or any(is_true(one, names.ADMITTED) for one in slices)
 
 
 def _told(gang: Gang, work: Workload) -> list[Action]:

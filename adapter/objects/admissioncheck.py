@@ -1,58 +1,75 @@
-"""Which AdmissionChecks does a ClusterQueue list, for which of its flavors, and which of them are ours to answer?
+"""Typed records of AdmissionChecks, and which of them a Workload has and which worker groups they cover.
 
-What our own parameters of a check say is read in admission/policy.py, and what is wrong with a layout in admission/queue_layout.py.
+The policy behind a check of ours is read in admission/policy.py, and the layout of its queues is checked in admission/queue_layout.py.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects import rayjob
-from adapter.objects.unstructured import Raw, key_of
+from adapter.objects.queues import ClusterQueue
+from adapter.objects.rayjob import JobObject, worker_groups
+from adapter.objects.unstructured import Raw, condition, key_of, mapping_field, text_field
 from adapter.objects.workload import PodSet, Workload
 
 
-def listed(queue: Raw) -> dict[str, tuple[str, ...]]:
-    """The checks of a ClusterQueue in its order, each with its onFlavors; none of these: it is on every flavor.
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """An AdmissionCheck; one that does not exist has no controller."""
 
-    Source: kueue:apis/kueue/v1beta2/clusterqueue_types.go, AdmissionChecksStrategy; a name stands there once.
-    """
-    strategy = (queue.get("spec") or {}).get("admissionChecksStrategy") or {}
-    entries = strategy.get("admissionChecks") or ()
-    return {entry.get("name") or "": tuple(entry.get("onFlavors") or ()) for entry in entries}
+    name: str
+    controller: str = ""  # spec.controllerName
+    policy: str = ""  # the DispatchPolicy that spec.parameters names; empty where it names none or something else
+    active: bool = False  # its condition Active, with reason and message
+    reason: str = ""
+    message: str = ""
 
-
-def controller(check: Raw) -> str:
-    """Who answers a check, empty where nobody is named."""
-    return str((check.get("spec") or {}).get("controllerName") or "")
-
-
-def is_ours(check: Raw) -> bool:
-    """Whether we answer it."""
-    return controller(check) == names.CONTROLLER_NAME
+    @property
+    def is_ours(self) -> bool:
+        """Whether we answer it."""
+        return self.controller == names.CONTROLLER_NAME
 
 
-def ours(checks: Iterable[Raw]) -> frozenset[str]:
+def read_check(raw: Raw) -> AdmissionCheck:
+    """Read an AdmissionCheck; never raises."""
+    spec, active = mapping_field(raw, "spec"), condition(raw, names.ACTIVE)
+    return AdmissionCheck(
+        name=key_of(raw)[1],
+        controller=text_field(spec, "controllerName"),
+        policy=_policy(mapping_field(spec, "parameters")),
+        active=active.get("status") == "True",
+        reason=text_field(active, "reason"),
+        message=text_field(active, "message"),
+    )
+
+
+def _policy(parameters: Raw) -> str:
+    kind = text_field(parameters, "apiGroup"), text_field(parameters, "kind")
+    return text_field(parameters, "name") if kind == (names.DOMAIN, names.DISPATCH_POLICY_KIND) else ""
+
+
+def our_checks(checks: Iterable[AdmissionCheck]) -> frozenset[str]:
     """The names of those that we answer."""
-    return frozenset(key_of(check)[1] for check in checks if is_ours(check))
+    return frozenset(check.name for check in checks if check.is_ours)
 
 
-def asked(work: Workload, queue: Raw) -> list[str]:
-    """The checks of a Workload: those that stand on it, then those of its ClusterQueue that Kueue is about to put there.
+def expected_checks(workload: Workload, queue: ClusterQueue) -> list[str]:
+    """The checks on a Workload, then those of its ClusterQueue that Kueue is about to add.
 
-    One that is limited to some flavors appears a moment after the reservation, when one on all of them stands there already
-    (docs/upstream.md, "What a check covers"): nothing announces that the list is whole.
+    A check on some flavors appears a moment after the reservation, when a check on all flavors stands there already
+    (docs/upstream.md, "What a check covers"). Nothing announces that the list is complete.
     """
-    flavors = frozenset[str]().union(*(podset.flavors for podset in work.podsets))
-    coming = (name for name, on in listed(queue).items() if not on or flavors.intersection(on))
-    return list(dict.fromkeys((*work.checks, *coming)))
+    flavors = frozenset[str]().union(*(podset.flavors for podset in workload.podsets))
+    further = (name for name, on_flavors in queue.checks.items() if not on_flavors or flavors.intersection(on_flavors))
+    return list(dict.fromkeys((*workload.checks, *further)))
 
 
-def covered(work: Workload, check: str, queue: Raw, job: Raw) -> list[PodSet]:
+def covered_groups(workload: Workload, check: str, queue: ClusterQueue, job: JobObject) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 
-    Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which ones it
-    answers for (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager; which they are, `job` tells
-    (`rayjob.worker_groups`). A group of nobody is among them: its template needs the gate as soon as somebody scales it.
+    Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which podsets it
+    covers (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager (`rayjob.worker_groups`). A group without
+    workers is covered, too: its template needs the gate before the group grows.
     """
-    flavors = set(listed(queue).get(check, ()))
-    return [p for p in rayjob.worker_groups(work, job) if not flavors or p.flavors & flavors]
+    flavors = set(queue.checks.get(check, ()))
+    return [group for group in worker_groups(workload, job) if not flavors or group.flavors & flavors]

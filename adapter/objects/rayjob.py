@@ -8,15 +8,27 @@ are told at once. The resources that Kueue adds to the head for KubeRay's sideca
 out: the head never leaves the manager.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from adapter import names
-from adapter.objects import pod_requests
-from adapter.objects.unstructured import UNREADABLE, Raw, annotation, quoted, timestamp
-from adapter.objects.workload import PodSet, Workload
+from adapter.objects import pod_requests, raycluster
+from adapter.objects.raycluster import RayClusterSpec
+from adapter.objects.unstructured import (
+    UNREADABLE,
+    Raw,
+    annotation,
+    mapping_field,
+    meta,
+    moment,
+    quoted,
+    text_field,
+    timestamp,
+    uid_of,
+)
+from adapter.objects.workload import Job, PodSet, Workload
 
 MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 LONGEST_NAME = 253  # of an object
@@ -29,6 +41,8 @@ _NUMBERS = {
     "replicas": 0,
     "numOfHosts": 1,
 }  # of a worker group, each with its default
+
+_SUBMITTER_MODE = "K8sJobMode"  # the default of spec.submissionMode
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,6 +68,10 @@ class Asked:
     podsets: tuple[PodSet, ...]  # its head and its worker groups
     raw: Raw
 
+    @property
+    def job(self) -> "JobObject":
+        return read_job(self.kind, self.raw)
+
     def __str__(self) -> str:
         return f"{self.kind} {quoted(self.name, LONGEST_NAME)}"
 
@@ -66,56 +84,131 @@ class Look:
     faults: tuple[str, ...]  # sentences, in the order of the spec
 
 
-def worker_groups(work: Workload, job: Raw) -> list[PodSet]:
-    """The podsets of a Workload that are worker groups of its job: told by their place, for a group may have any name.
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What KubeRay reports in the status of a RayJob or RayCluster; each field may be empty."""
+
+    deployment_status: str = ""  # jobDeploymentStatus
+    job_status: str = ""  # jobStatus
+    state: str = ""  # of a RayCluster
+    reason: str = ""
+    message: str = ""
+    ray_cluster: str = ""  # rayClusterName
+
+
+@dataclass(frozen=True, slots=True)
+class JobObject:
+    """A RayJob or RayCluster as it stands."""
+
+    kind: str = ""
+    is_known: bool = False  # else nothing is known of it, and the other fields are defaults
+    uid: str = ""
+    created: datetime | None = None
+    deleting: bool = False
+    elastic: bool = False  # its annotation says that its size may change
+    resizes: bool = False  # its annotation asks KubeRay to resize pods in place
+    suspended: bool = False  # spec.suspend
+    submission_mode: str = ""  # of a RayJob
+    service: Job | None = None  # the RayService that it is of
+    cluster: RayClusterSpec = field(default_factory=RayClusterSpec)
+    status: JobStatus = field(default_factory=JobStatus)
+
+    @property
+    def has_submitter(self) -> bool:
+        """Whether a pod of its own submits to the RayCluster, which Kueue counts as the last podset."""
+        return self.is_known and self.kind == "RayJob" and self.submission_mode == _SUBMITTER_MODE
+
+
+def read_ray_job(raw: Raw) -> JobObject:
+    """Read a RayJob (kuberay:apis/ray/v1/rayjob_types.go); never raises."""
+    return read_job("RayJob", raw)
+
+
+def read_ray_cluster(raw: Raw) -> JobObject:
+    """Read a RayCluster (kuberay:apis/ray/v1/raycluster_types.go); never raises."""
+    return read_job("RayCluster", raw)
+
+
+def read_job(kind: str, raw: Raw) -> JobObject:
+    """Read a RayJob or RayCluster; an empty object is an unknown job. Never raises."""
+    spec = mapping_field(raw, "spec")
+    return JobObject(
+        kind=kind,
+        is_known=bool(raw),
+        uid=uid_of(raw),
+        created=moment(meta(raw).get("creationTimestamp")),
+        deleting=bool(meta(raw).get("deletionTimestamp")),
+        elastic=annotation(raw, names.ELASTIC_ANNOTATION) == "true",
+        resizes=bool(annotation(raw, names.RAY_RESIZE_ANNOTATION)),
+        suspended=bool(spec.get("suspend")),
+        submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
+        service=raycluster.service(raw),
+        cluster=raycluster.read_spec(mapping_field(spec, "rayClusterSpec") if kind == "RayJob" else spec),
+        status=read_status(raw),
+    )
+
+
+def read_status(raw: Raw) -> JobStatus:
+    """Read the status of a RayJob or RayCluster; never raises."""
+    status = mapping_field(raw, "status")
+    fields = ("jobDeploymentStatus", "jobStatus", "state", "reason", "message", "rayClusterName")
+    return JobStatus(*(text_field(status, name) for name in fields))
+
+
+UNKNOWN_JOB = JobObject()
+UNKNOWN_JOBS = {
+    kind: read_job(kind, {}) for kind in names.RAY_KINDS
+}  # the same objects, for memos (shell/kube/memo.py)
+
+
+def job_presence(job: Job, known: JobObject) -> Literal["There", "Leaving", "Gone"]:
+    """Whether a job exists, by the object of its name.
+
+    A finalizer may keep a deleted job for hours. A job that is "Gone" may also be one that was not observed yet; its arrival enqueues
+    whoever acted on that. A job of another kind than Ray's counts as "There": nothing is known of it.
+    """
+    if job.kind not in names.RAY_KINDS:
+        return "There"
+    if known.uid != job.uid:
+        return "Gone"
+    return "Leaving" if known.deleting else "There"
+
+
+def is_running(job: Job, known: JobObject) -> bool:
+    """Whether a job exists and is not suspended."""
+    return job_presence(job, known) == "There" and not known.suspended
+
+
+def worker_groups(workload: Workload, job: JobObject) -> list[PodSet]:
+    """The podsets of a Workload that are worker groups of its job: identified by their order, for a group may have any name.
 
     Kueue puts the head first, then the groups in the order of the spec, and last the submitter of a RayJob that has one
-    (kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets; rayjob_controller.go addSubmitterPodSet). `job` is empty while
-    nothing is known of it: then none is taken for a submitter, and of a job of another kind none is a worker group.
+    (kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets; rayjob_controller.go addSubmitterPodSet). While the job is not known,
+    no podset is taken for a submitter. A job of another kind has no worker groups.
     """
-    if work.job is None or work.job.kind not in names.RAY_KINDS:
+    if workload.job is None or workload.job.kind not in names.RAY_KINDS:
         return []
-    rest = list(work.podsets[1:])
-    last = bool(job) and has_submitter(work.job.kind, job.get("spec") or {})
-    return rest[:-1] if last and rest and rest[-1].name == names.SUBMITTER else rest
+    rest = list(workload.podsets[1:])
+    return rest[:-1] if job.has_submitter and rest and rest[-1].name == names.SUBMITTER else rest
 
 
-def groups(kind: str, job: Raw) -> Sequence[Raw]:
-    """The worker groups as its user wrote them, of a RayJob or RayCluster that an API server shows."""
-    return _cluster(kind, job).get("workerGroupSpecs") or ()
+def autoscaler_env(job: JobObject) -> frozenset[str] | None:
+    """The variables that the user gave to Ray's autoscaler; None where no autoscaler runs, or version 1, which reads none."""
+    cluster = job.cluster
+    return cluster.autoscaler_env if cluster.autoscaling and cluster.autoscaler_version != "v1" else None
 
 
-def autoscaler_env(kind: str, job: Raw) -> frozenset[str] | None:
-    """Which variables its user gave to Ray's autoscaler of today; None where that does not run, or its predecessor does, which reads none."""
-    cluster = _cluster(kind, job)
-    options = cluster.get("autoscalerOptions") or {}
-    if cluster.get("enableInTreeAutoscaling") is not True or options.get("version") == "v1":
-        return None
-    env = options.get("env") or ()
-    return frozenset(str(one.get("name")) for one in env)
+def least(job: JobObject) -> dict[str, int]:
+    """The minimum number of workers of each podset: neither Ray's autoscaler nor KubeRay goes below minReplicas."""
+    return {group.podset: group.min_replicas for group in job.cluster.groups}
 
 
-def _cluster(kind: str, job: Raw) -> Raw:
-    spec = job.get("spec") or {}
-    return (spec.get("rayClusterSpec") if kind == "RayJob" else spec) or {}
+def zones(job: JobObject) -> dict[str, str]:
+    """The zone that Ray labels promise of each podset's workers.
 
-
-def least(work: Workload, job: Raw) -> dict[str, int]:
-    """How many workers of each podset its job never has fewer of: neither Ray's autoscaler nor KubeRay goes below minReplicas."""
-    found = groups(work.job.kind, job) if work.job else ()
-    return {str(group.get("groupName")).lower(): int(group.get("minReplicas") or 0) for group in found}
-
-
-def zones(work: Workload, job: Raw) -> dict[str, str]:
-    """The zone that Ray labels promise of each podset's workers; Ray's autoscaler reads the same ones to choose a group, and no podset
-    has them (docs/upstream.md, "Labels of a worker group")."""
-    found = groups(work.job.kind, job) if work.job else ()
-    named = {str(group.get("groupName")).lower(): _zone(group) for group in found}
-    return {name: zone for name, zone in named.items() if zone}
-
-
-def _zone(group: Raw) -> str:
-    return str((group.get("labels") or {}).get(names.RAY_ZONE_LABEL) or "")
+    Ray's autoscaler reads these labels to choose a group, and no podset has them (docs/upstream.md, "Labels of a worker group").
+    """
+    return {group.podset: group.zone for group in job.cluster.groups if group.zone}
 
 
 def read(raw: object, namespace: str) -> Asked:
@@ -209,8 +302,8 @@ def workload(
 def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
     """What a WorkloadPriorityClass is worth, if some Workload was given it; None when nobody shows it."""
     for raw in workloads:
-        spec = raw.get("spec") or {}
-        ref = spec.get("priorityClassRef") or {}
+        spec = mapping_field(raw, "spec")
+        ref = mapping_field(spec, "priorityClassRef")
         if ref.get("kind") == "WorkloadPriorityClass" and ref.get("name") == priority_class:
             return int(spec.get("priority") or 0)
     return None
@@ -221,7 +314,7 @@ def _podsets(asked: Asked, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
     cluster, where = _cluster_spec(asked, faults)
     head = _tried(faults, {}, _head, cluster, where, faults)
     groups = _list(cluster, "workerGroupSpecs", where)
-    submitter = [names.SUBMITTER] if has_submitter(asked.kind, asked.raw.get("spec") or {}) else []
+    submitter = [names.SUBMITTER] if asked.job.has_submitter else []
     _refuse_too_many(where, 1 + len(groups) + len(submitter))  # before any of them is read
     workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]", faults) for index, group in enumerate(groups)]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *(podset for podset, _ in workers if podset)]
@@ -243,15 +336,10 @@ def _cluster_spec(asked: Asked, faults: list[str]) -> tuple[Raw, str]:
 
 def _with_groups(asked: Asked, groups: list[Raw]) -> Raw:
     """The job with these worker groups."""
-    spec = asked.raw.get("spec") or {}
+    spec = mapping_field(asked.raw, "spec")
     if asked.kind != "RayJob":
         return {**asked.raw, "spec": {**spec, "workerGroupSpecs": groups}}
     return {**asked.raw, "spec": {**spec, "rayClusterSpec": {**spec["rayClusterSpec"], "workerGroupSpecs": groups}}}
-
-
-def has_submitter(kind: str, spec: Raw) -> bool:
-    """Whether a pod of its own submits to the RayCluster, which Kueue counts as the last podset."""
-    return kind == "RayJob" and (spec.get("submissionMode") or "K8sJobMode") == "K8sJobMode"
 
 
 def _refuse_selector(asked: Asked, spec: Raw) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-Raw = Mapping[str, Any]
+Raw = Mapping[str, Any]  # an API object, which its reader does not change
+RawDict = dict[str, Any]  # an API object that its holder makes or changes
 Key = tuple[str, str]  # namespace, name
 
 UNREADABLE: Final = (AttributeError, KeyError, TypeError, ValueError)  # what a raw dict of the wrong shape raises
@@ -107,6 +108,38 @@ def _maps(value: object) -> list[Raw]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def mapping_field(raw: Raw, name: str) -> Raw:
+    """The object in a field; empty when it is absent or no object."""
+    return _map(raw.get(name))
+
+
+def mapping_list(raw: Raw, name: str) -> list[Raw]:
+    """The objects in a list field; what is no object is left out."""
+    return _maps(raw.get(name))
+
+
+def text_field(raw: Raw, name: str) -> str:
+    """The text in a field; empty when it is absent or no text."""
+    return _text(raw.get(name))
+
+
+def text_list(raw: Raw, name: str) -> tuple[str, ...]:
+    """The texts in a list field; what is no text is left out."""
+    value = raw.get(name)
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+
+
+def whole_field(raw: Raw, name: str) -> int | None:
+    """The whole number in a field; None when it is absent or no whole number."""
+    value = raw.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text_mapping(raw: Raw, name: str) -> dict[str, str]:
+    """The texts by name in a field; what is no text is left out."""
+    return {key: value for key, value in _map(raw.get(name)).items() if isinstance(value, str)}
 
 
 def number(text: str) -> int:

@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from adapter import names
 from adapter.objects.unstructured import (
@@ -41,24 +40,6 @@ class Job:
     name: str
     uid: str
     service: "Job | None" = None  # the RayService that KubeRay made it of, where its user looks, too
-
-
-def there(job: Job, raw: Raw) -> Literal["There", "Leaving", "Gone"]:
-    """Whether a job is there, by `raw`, the object of its name, empty when none is known.
-
-    A finalizer may keep up one that is leaving for hours. One that is gone may also be one that was not heard of yet: whoever acts on
-    it is woken when it is. Of a kind that is none of Ray's nothing is known, and it counts as there.
-    """
-    if job.kind not in names.RAY_KINDS:
-        return "There"
-    if uid_of(raw) != job.uid:
-        return "Gone"
-    return "Leaving" if meta(raw).get("deletionTimestamp") else "There"
-
-
-def runs(job: Job, raw: Raw) -> bool:
-    """Whether a job is there, by `raw`, and nobody has suspended it."""
-    return there(job, raw) == "There" and not (raw.get("spec") or {}).get("suspend")
 
 
 @dataclass(frozen=True, slots=True)

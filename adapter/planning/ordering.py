@@ -16,7 +16,8 @@ from adapter import names
 from adapter.admission import size_limits
 from adapter.objects import pod_requests
 from adapter.objects.placement import MOST_SHARES, Placement
-from adapter.objects.unstructured import Key, Raw, meta, moment, uid_of
+from adapter.objects.rayjob import JobObject
+from adapter.objects.unstructured import Key, Raw
 from adapter.objects.workload import PodSet, Workload
 
 # Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
@@ -91,15 +92,14 @@ def short(place: Raw, draining: Collection[str]) -> bool:
     return held < int(spec.get("wanted") or 0)
 
 
-def aged(work: Workload, job: Raw) -> Workload:
+def aged(work: Workload, job: JobObject) -> Workload:
     """An elastic job's Workload as old as its job, which stood in the queue long before it grew; of any other it is the Workload's own.
 
-    `job` is what is known of the object, empty for nothing. Its first slice, which is as old, may be deleted long before it.
+    Its first slice, which is as old, may be deleted long before it.
     """
-    created = moment(meta(job).get("creationTimestamp"))
-    if not (work.elastic and work.job and uid_of(job) == work.job.uid and created and work.created):
+    if not (work.elastic and work.job and job.uid == work.job.uid and job.created and work.created):
         return work
-    return replace(work, created=min(created, work.created))
+    return replace(work, created=min(job.created, work.created))
 
 
 def turn(work: Workload) -> Turn:

@@ -10,11 +10,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import combinations, permutations
 
 from adapter import names
-from adapter.objects import admissioncheck
-from adapter.objects.unstructured import Raw, key_of
+from adapter.objects.admissioncheck import our_checks, read_check
+from adapter.objects.queues import read_cluster_queue, read_local_queue
+from adapter.objects.unstructured import Raw
 from adapter.preflight.preflight_facts import Asked, Finding, Side
 from adapter.preflight.probe import DNS_NAME, PORT, SILENCE_SECONDS
-from adapter.quota import tree
 
 # Ray tolerates more, but each task that waits for another's result waits for this several times.
 SLOW_MILLISECONDS = 100.0
@@ -30,9 +30,9 @@ def judge(sides: Sequence[Side], asked: Asked) -> list[Finding]:
 
 def dispatching(local: Iterable[Raw], queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
     """Name those of some LocalQueues whose ClusterQueue has an AdmissionCheck of ours."""
-    ours = admissioncheck.ours(checks)
-    feeds = {key_of(queue)[1] for queue in queues if ours & admissioncheck.listed(queue).keys()}
-    return sorted(key_of(queue)[1] for queue in local if tree.leads_to(queue)[0] in feeds)
+    ours = our_checks(map(read_check, checks))
+    dispatched = {queue.name for queue in map(read_cluster_queue, queues) if ours & queue.checks.keys()}
+    return sorted(queue.name for queue in map(read_local_queue, local) if queue.cluster_queue in dispatched)
 
 
 def ready(findings: Iterable[Finding]) -> bool:

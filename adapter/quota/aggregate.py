@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter import names
-from adapter.objects import admissioncheck, specs
+from adapter.objects import specs
 from adapter.objects.pod_requests import CPU, UNLIMITED, as_text, quantity
+from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.quota.clusterqueue import leads_to
 
@@ -58,7 +59,7 @@ def covered(queue: Raw, ours: Collection[str]) -> tuple[str, str]:
     Raises specs.Invalid with a sentence: heads and submitters take quota of a flavor that the check does not have to itself,
     and a sum of workers leaves no room for them; with several flavors nobody says which part of the sum is whose.
     """
-    found = [(check, flavors) for check, flavors in admissioncheck.listed(queue).items() if check in ours]
+    found = [(check, flavors) for check, flavors in read_cluster_queue(queue).checks.items() if check in ours]
     start = f"ClusterQueue {_name(queue)}: annotation {names.QUOTA_ANNOTATION}"
     if len(found) != 1:
         raise specs.Invalid(

@@ -4,13 +4,11 @@ Labels, taints and tolerations only, as kueue v0.19.2 reads them; how much quota
 question. It sees no nodes: whether one exists is for the worker cluster's scheduler to find out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from adapter.objects.selectors import Labels, has_all, meets_all, tolerates
-
-Raw = Mapping[str, Any]
+from adapter.objects.unstructured import Raw
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
-from adapter.objects.unstructured import key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import EVENTS, PODS, RAY_CLUSTERS, Resource
 from hack.corpus import ground, judge, reduce, samples
@@ -21,7 +21,6 @@ from hack.lab.base.progress import LabError, step
 from hack.testbed import bulk
 from hack.testbed.clusters import condition
 
-Raw = dict[str, Any]
 Key = tuple[str, str]
 
 _PATIENCE: Final = 90.0  # seconds for KubeRay to make all pods; on other clusters than the lab it has a tenth of a core

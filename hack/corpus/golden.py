@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import yaml
 
+from adapter.objects.unstructured import Raw
 from adapter.rewrite.stripping import TOKEN_VOLUME_PREFIX
 from hack.corpus.judge import Seen
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
-
-Raw = dict[str, Any]
 
 FOLDER: Final = REPO / "tests" / "unit" / "rewrite" / "golden" / f"kuberay-{versions.KUBERAY.removeprefix('v')}"
 CHOSEN: Final = (  # of tests/corpus

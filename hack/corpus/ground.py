@@ -8,10 +8,10 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
-from adapter.objects.unstructured import key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import NAMESPACES, RAY_CLUSTERS, Resource
 from hack.corpus import reduce
@@ -19,8 +19,6 @@ from hack.corpus.judge import Seen
 from hack.corpus.samples import Sample
 from hack.lab.base.progress import step
 from hack.testbed import bulk
-
-Raw = dict[str, Any]
 
 NAMESPACE: Final = "corpus"  # the first one; our samples name it in their commands
 _LABEL: Final = f"{names.DOMAIN}/corpus"

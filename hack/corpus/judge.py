@@ -8,17 +8,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
 from adapter.admission import job_validation, pod_validation
+from adapter.objects.rayjob import read_ray_cluster
+from adapter.objects.unstructured import Raw
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus.reduce import PLACEMENT, POOL_TOLERATION
 from hack.corpus.samples import Sample
-
-Raw = dict[str, Any]
 
 DISPATCHED: Final = "dispatched"
 REFUSED: Final = "refused"
@@ -94,7 +94,7 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
-    if said := job_validation.of_job("RayCluster", seen.cluster):
+    if said := job_validation.of_job(read_ray_cluster(seen.cluster)):
         return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():

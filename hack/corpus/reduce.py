@@ -6,11 +6,10 @@ and Kueue, the workers get the Placement's label, the lock and the pool of the r
 replica a group, of two hosts at most, a gate on the head, no queue, and the name of its owner in place of a random one.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
-
-Raw = dict[str, Any]
+from adapter.objects.unstructured import Raw
 
 PLACEMENT: Final = "rayjob-sample-4f2a1"
 POOL_TOLERATION: Final = {

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from hack.lab.build import tools
-
-Raw = dict[str, Any]
 
 OURS = "tests/corpus"
 # Where KubeRay's module keeps what a user may copy, and what its own tests apply.

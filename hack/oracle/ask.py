@@ -6,9 +6,10 @@ other's objects.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
@@ -18,8 +19,6 @@ from hack.oracle.judge import Answer
 from hack.oracle.predict import Counts, Seen
 from hack.testbed import bulk
 from hack.testbed.clusters import condition
-
-Raw = dict[str, Any]
 
 _WAVE: Final = f"{names.DOMAIN}/oracle-wave"
 _KINDS: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, FLAVORS)

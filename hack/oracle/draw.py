@@ -5,15 +5,15 @@ A tree is some ClusterQueues with LocalQueues, and the Cohorts above them. Betwe
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from adapter.objects.unstructured import RawDict as Raw
 from hack.oracle import drawpod, drawqueue
 from hack.oracle.drawpod import ABSENT, FLAVORS
 from hack.oracle.drawqueue import NAMESPACES, Layout
 
 __all__ = ["NAMESPACES", "ROUNDS", "Question", "Tree", "active", "changed", "flavors", "tree"]
 
-Raw = dict[str, Any]
 
 ROUNDS: Final = 3  # questions about a tree: the load of a later one is what the earlier ones were admitted with
 

@@ -6,9 +6,9 @@ the objects of a worker cluster do not show is not drawn: topologies, LimitRange
 
 from collections.abc import Collection
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-Raw = dict[str, Any]
+from adapter.objects.unstructured import RawDict as Raw
 
 GPU: Final = "example.com/gpu"
 # What a flavor may do to a pod: nothing, require labels, exclude it by a hard taint of either kind, by one that it

@@ -5,12 +5,12 @@ everywhere.
 """
 
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.oracle.drawpod import ABSENT, FLAVORS, GPU
 
-Raw = dict[str, Any]
 Layout = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # resource groups: covered resources, flavors
 
 # The namespaces of all trees, with their labels; a namespaceSelector tells them apart.

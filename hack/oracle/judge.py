@@ -8,15 +8,14 @@ Kueue reports the result; where one of them has capacity it retries from the nex
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota.cohort import Amounts
 from adapter.quota.tree import Tree
 from hack.oracle.predict import Counts, Flavors, Forecast
 from hack.testbed.clusters import condition
-
-Raw = dict[str, Any]
 
 # What Kueue says of a Workload that lost a race within one scheduling cycle; it retries at once (scheduler.go,
 # processEntry).

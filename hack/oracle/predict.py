@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from adapter.objects import pod_requests
 from adapter.objects.placement import GroupShare, Share
-from adapter.objects.unstructured import key_of
+from adapter.objects.unstructured import Raw, key_of
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Offer, Request
 from adapter.planning.planner import charged
@@ -19,7 +19,6 @@ from adapter.quota import clusterqueue
 from adapter.quota.tree import build, leads_to
 from hack.oracle.draw import Question
 
-Raw = dict[str, Any]
 Counts = tuple[int, ...]  # pods of each podset
 Flavors = tuple[Mapping[str, str], ...]  # of each podset: resource -> flavor
 

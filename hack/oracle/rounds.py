@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import Client
 from hack.lab.base.progress import step
 from hack.oracle import ask, draw, judge, predict
@@ -21,8 +22,6 @@ from hack.oracle.draw import ROUNDS, Question, Tree
 from hack.oracle.judge import Answer
 from hack.oracle.predict import Counts, Forecast, Seen
 from hack.testbed import bulk
-
-Raw = dict[str, Any]
 
 # Trees in parallel: enough to share the seconds that Kueue takes to show its counts, and few enough that a list of all
 # their Workloads is read in a fraction of a second.

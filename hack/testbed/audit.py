@@ -9,11 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.progress import LabError
-
-Raw = dict[str, Any]
 
 # Our own measuring: recorder, kubectl, reader, all as the lab's admin.
 MEASURING = ("rayspan", "kubectl", "OpenAPI-Generator")

@@ -8,14 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource
 from hack.lab.base.progress import LabError
-
-Raw = dict[str, Any]
 
 LABEL: Final = f"{names.DOMAIN}/oracle"
 _MANAGER: Final = "rayspan-oracle"  # of fields: an applied object loses what it no longer says

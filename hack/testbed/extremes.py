@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.testbed.stage import FAKE_NODE, TOLERATION, ray_cluster
 
-Raw = dict[str, Any]
 Schema = Mapping[str, Any]
 Path = tuple[str | int, ...]
 

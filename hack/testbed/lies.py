@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adapter.objects.unstructured import Raw
 from hack.testbed.oddities import EVENTS, FORGED, ODD, bent, granted, specimen
 from hack.testbed.said import CHUNKED, LAST_CHUNK, Answer, Asked, Said, as_json, chunk, event, head, stream, whole
 
-Raw = Mapping[str, Any]
 MIB = 2**20
 HUGE = 150 * MIB
 ENDLESS = "endless"  # the beginning of the tokens of lists without an end

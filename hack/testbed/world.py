@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.testbed.said import Asked
 from hack.testbed.stage import FAKE_NODE, QUEUE, local_queue
 
-Raw = Mapping[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name
 UID = "11111111-2222-3333-4444-555555555555"  # of its kube-system: the cluster identity
 _SINCE = "2026-01-01T00:00:00Z"

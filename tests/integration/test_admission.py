@@ -10,12 +10,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
 from hack.testbed import clusters
@@ -27,7 +27,6 @@ from hack.trials.chaos import restarts
 
 pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("deployed")]
 
-Raw = dict[str, Any]
 WEBHOOKS = "system:serviceaccount:rayspan-system:rayspan-admission"
 CERTIFICATE = "system:serviceaccount:rayspan-system:rayspan-admission-certificate"
 

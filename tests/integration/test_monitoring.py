@@ -13,12 +13,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from adapter import __version__
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from hack.lab.build import tools
 from hack.release import manifests
@@ -31,7 +31,6 @@ pytestmark = (
     pytest.mark.byhand
 )  # Prometheus is built for minutes; what an expression names is read by tests/unit/repo/test_monitoring.py
 
-Raw = dict[str, Any]
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
 
 

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.paths import REPO
 from hack.testbed import progress
 from hack.testbed.clusters import Cluster, condition, wait
@@ -31,7 +31,6 @@ pytestmark = [
     pytest.mark.long,
 ]  # it reads the log of the controller, and reckons with what others leave free
 
-Raw = dict[str, Any]
 DOOR = "rayspan-plan-under-test"  # the pod that stands for the controller
 USER = "scientist"
 

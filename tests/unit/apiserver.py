@@ -12,9 +12,9 @@ from typing import Any, ParamSpec
 import yaml
 from aiohttp import web
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 
-Raw = dict[str, Any]
 P = ParamSpec("P")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SPEED = 5.0

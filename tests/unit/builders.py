@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import workload as read_workload
 from adapter.rewrite.target import Target
 
-Raw = dict[str, Any]
 Groups = Mapping[str, int]  # worker group -> workers
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters.capacity_versions import Room
 from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
@@ -23,7 +24,6 @@ from adapter.shell.write.events import Announcer
 from adapter.shell.write.execute import Executor
 from tests.unit import builders
 
-Raw = dict[str, Any]
 _NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
 
 

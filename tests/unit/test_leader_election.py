@@ -21,8 +21,8 @@ from adapter.leader_election import (
     StepDown,
     Wait,
 )
+from adapter.objects.unstructured import Raw
 
-Raw = dict[str, Any]
 WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
 STAMP, EARLIER = "2026-05-01T12:00:00.000250Z", "2026-04-01T00:00:00.000000Z"
 ME, OTHER = "rayspan-a_1", "rayspan-b_2"

@@ -9,10 +9,10 @@ import yaml
 from adapter import membership, names
 from adapter.cli.membership import membership_objects
 from adapter.membership import Address, Found, Membership, Unusable
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube import kubeconfig
 from hack.lab.base.paths import REPO
 
-Raw = dict[str, Any]
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
 EAST = Membership("east", "m" * 10, "w" * 10)
 THERE = Address("https://10.1.2.3:6443")

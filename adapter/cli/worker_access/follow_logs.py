@@ -20,7 +20,7 @@ from adapter.cli.manager_reader import Look
 from adapter.cli.worker_access import grants
 from adapter.cli.worker_access.grants import Way
 from adapter.diagnosis.job_facts import Facts, is_head
-from adapter.objects.rayjob import Unusable, has_submitter
+from adapter.objects.rayjob import Unusable
 from adapter.objects.unstructured import Raw, meta, timestamp, uid_of
 from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube.client import Client, Unreachable
@@ -102,7 +102,7 @@ class _Open:
 
 def _submitted(job: Facts) -> bool:
     """Whether KubeRay has made a Job that submits it, which prints what it prints."""
-    return has_submitter(job.kind, job.spec) and job.status.get("jobDeploymentStatus") in _SUBMITTED
+    return job.job_object.has_submitter and job.status.deployment_status in _SUBMITTED
 
 
 class _Followed:
@@ -148,7 +148,7 @@ class _Followed:
             raise Unusable(
                 f"{error} There is no pod of that name either; `kubectl get pods` lists those there are."
             ) from None
-        over = all(str(job.status.get("jobDeploymentStatus")) in ("Complete", "Failed") for job in found.jobs)
+        over = all(job.status.deployment_status in ("Complete", "Failed") for job in found.jobs)
         return found.jobs, over
 
     async def _begin(self, pods: Sequence[Raw]) -> None:

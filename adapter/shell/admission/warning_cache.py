@@ -2,6 +2,8 @@
 
 from adapter.admission.policy import Written
 from adapter.admission.warnings import Seen
+from adapter.objects.admissioncheck import read_check
+from adapter.objects.queues import read_cluster_queue, read_local_queue
 from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.clusters.cluster_cache import Cluster, Row
 from adapter.shell.kube import resources
@@ -39,8 +41,13 @@ class Known(Cluster):
 
     def seen(self, namespace: str) -> Seen:
         """What there is for a job of that namespace."""
-        local = {key_of(raw)[1]: raw for raw in self.local_queues if key_of(raw)[0] == namespace}
-        return Seen(local, _by_name(self.cluster_queues), _by_name(self.checks), self.written())
+        queues = self.local_queues.readings(read_local_queue).items()
+        return Seen(
+            {name: queue for (queue_namespace, name), queue in queues if queue_namespace == namespace},
+            {name: queue for (_, name), queue in self.cluster_queues.readings(read_cluster_queue).items()},
+            {name: check for (_, name), check in self.checks.readings(read_check).items()},
+            self.written(),
+        )
 
     def written(self) -> Written:
         """What admins have written that a check may refer to."""

@@ -11,9 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import membership, names
-from adapter.objects import raycluster, trim
+from adapter.objects import trim
+from adapter.objects.admissioncheck import AdmissionCheck, read_check
 from adapter.objects.placement import Placement, placement
-from adapter.objects.unstructured import Key, Raw, key_of, label, uid_of
+from adapter.objects.queues import NO_CLUSTER_QUEUE, ClusterQueue, read_cluster_queue, read_local_queue
+from adapter.objects.rayjob import UNKNOWN_JOB, UNKNOWN_JOBS, JobObject, read_ray_cluster, read_ray_job
+from adapter.objects.unstructured import Key, Raw, key_of, label
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_chain, is_elastic, workload
 from adapter.shell.clusters.cluster_cache import Cluster, Row, never
@@ -39,7 +42,6 @@ log = logging.getLogger(__name__)
 _ASK_AGAIN_SECONDS = 2.0
 _OF_SERVING = (resources.SERVICES, resources.ENDPOINT_SLICES)
 _ALL: Mapping[str, str] = {}  # selectors that leave nothing out
-_UNKNOWN: Raw = {}  # a job: always the same one, so that it can be told (shell/kube/memo.py)
 
 
 def _nobody() -> None:
@@ -173,10 +175,17 @@ class Manager(Cluster):
         """Why the manager cluster cannot be seen now, empty when it can: what a cut link hides must not be taken for true."""
         return f"the manager cluster cannot be seen: {self.trouble}" if self.trouble else ""
 
-    def cluster_queue(self, key: Key) -> Raw:
-        """The manager's ClusterQueue behind a LocalQueue, empty when there is none."""
-        queue = self.local_queues.get(key) or {}
-        return self.cluster_queues.named((queue.get("spec") or {}).get("clusterQueue") or "") or {}
+    def cluster_queue(self, key: Key) -> ClusterQueue:
+        """The ClusterQueue behind a LocalQueue, read once for each of its versions; one without a name when there is none."""
+        raw = self.local_queues.get(key)
+        queue = self.local_queues.reading(raw, read_local_queue) if raw else None
+        found = self.cluster_queues.named(queue.cluster_queue) if queue else None
+        return self.cluster_queues.reading(found, read_cluster_queue) if found else NO_CLUSTER_QUEUE
+
+    def check(self, name: str) -> AdmissionCheck:
+        """An AdmissionCheck, read once for each of its versions; one without a controller when there is none."""
+        raw = self.checks.named(name)
+        return self.checks.reading(raw, read_check) if raw else AdmissionCheck(name)
 
     def token_end(self, cluster: Raw) -> datetime | None:
         """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours says it."""
@@ -218,9 +227,13 @@ class Manager(Cluster):
         """The RayCluster of the name that a pod's label says, which may be anybody's: see `raycluster.belongs`."""
         return self.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
-    def job(self, job: Job) -> Raw:
-        """The RayJob or RayCluster as it stands, empty while nothing is known of it."""
-        return self._jobs(job)[0].get((job.namespace, job.name)) or _UNKNOWN
+    def job(self, job: Job) -> JobObject:
+        """The RayJob or RayCluster of that name, read once for each of its versions; an unknown one while it is not observed."""
+        store, _ = self._jobs(job)
+        raw = store.get((job.namespace, job.name))
+        if raw is None:
+            return UNKNOWN_JOBS.get(job.kind, UNKNOWN_JOB)
+        return store.reading(raw, read_ray_job if job.kind == "RayJob" else read_ray_cluster)
 
     async def read(self, job: Job | None) -> None:
         """Have a RayJob or RayCluster in its store as its API server shows it now. By a list: there is no right to get one."""
@@ -241,9 +254,9 @@ class Manager(Cluster):
         if work.job is None or work.job.kind != "RayCluster":
             return work
         found = self.job(work.job)
-        if uid_of(found) != work.job.uid or not (service := raycluster.service(found)):
+        if found.uid != work.job.uid or not found.service:
             return work
-        of_service = replace(work.job, service=service)
+        of_service = replace(work.job, service=found.service)
         return self.beside(work).of(Manager.known, (work, found), lambda: replace(work, job=of_service))
 
 

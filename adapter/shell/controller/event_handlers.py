@@ -13,7 +13,6 @@ from adapter import names
 from adapter.actions import Action, Reserve, TryCopy
 from adapter.admission.cluster_identity import recorded
 from adapter.admission.condition_patches import STEADY_AFTER
-from adapter.objects.admissioncheck import is_ours
 from adapter.objects.placement import placement
 from adapter.objects.unstructured import Key, Raw, annotation, controller_uid, key_of, label, meta, number, uid_of
 from adapter.objects.worker_pod import Slot, group_of, has_ended, is_deleting, slot_of, slot_share, waits_for_quota
@@ -248,8 +247,7 @@ class Waker:
             self._keys.promised()  # those behind it were planned as if it took its share, or kept room free for it
 
     def _is_ours(self, work: Raw) -> bool:
-        listed = (self._manager.checks.named(entry.get("name") or "") for entry in _checks_on(work))
-        return any(is_ours(check or {}) for check in listed)
+        return any(self._manager.check(entry.get("name") or "").is_ours for entry in _checks_on(work))
 
     def _placement(self, before: Raw | None, after: Raw | None) -> None:
         raw = after or before or {}

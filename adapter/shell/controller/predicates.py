@@ -10,6 +10,7 @@ from adapter import names
 from adapter.objects import trim
 from adapter.objects.pending_workload import in_vain, is_pending
 from adapter.objects.placement import placement
+from adapter.objects.queues import read_cluster_queue
 from adapter.objects.reservation import reservation
 from adapter.objects.unstructured import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
 from adapter.objects.worker_pod import (
@@ -22,7 +23,6 @@ from adapter.objects.worker_pod import (
 )
 from adapter.objects.workload import workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
-from adapter.shell.observe.waiting_workloads import borrows
 from adapter.worker.status_mirror import plain
 
 
@@ -135,7 +135,8 @@ def quota(raw: Raw) -> object:
 def pending(raw: Raw) -> object:
     """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone, or that those count who
     wait in another queue of its cohort."""
-    return (raw.get("status") or {}).get("pendingWorkloads"), borrows(raw)
+    queue = read_cluster_queue(raw)
+    return queue.pending, queue.borrows
 
 
 def helped(before: Raw | None, after: Raw | None) -> bool:

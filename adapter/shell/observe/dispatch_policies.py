@@ -7,9 +7,12 @@ from datetime import datetime
 
 from adapter import names
 from adapter.admission import gate, queue_layout
-from adapter.admission.policy import Chosen, Written, policy, policy_name
-from adapter.objects import admissioncheck, specs
-from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.admission.policy import Chosen, Written, policy
+from adapter.objects import specs
+from adapter.objects.admissioncheck import covered_groups, expected_checks, our_checks, read_check
+from adapter.objects.queues import read_cluster_queue, read_flavor, read_local_queue
+from adapter.objects.rayjob import UNKNOWN_JOB
+from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.workload import PodSet, Workload
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.kube import resources
@@ -36,25 +39,25 @@ class Policies:
     def our_checks(self) -> frozenset[str]:
         """The names of the AdmissionChecks that are ours, found once until a check changes."""
         if self._ours[0] != self._manager.checks.changes:
-            self._ours = self._manager.checks.changes, admissioncheck.ours(self._manager.checks)
+            self._ours = self._manager.checks.changes, our_checks(self._manager.checks.readings(read_check).values())
         return self._ours[1]
 
     def rivals(self, work: Workload | None) -> str:
         """Why the checks of a Workload exclude each other, empty when they do not."""
         if work is None:
             return ""
-        asked = admissioncheck.asked(work, self._manager.cluster_queue((work.namespace, work.queue)))
-        controllers = {name: admissioncheck.controller(self._manager.checks.named(name) or {}) for name in asked}
+        checks = expected_checks(work, self._manager.cluster_queue((work.namespace, work.queue)))
+        controllers = {name: self._manager.check(name).controller for name in checks}
         return queue_layout.rivals(f"ClusterQueue of LocalQueue {work.queue}", controllers)
 
     def layout_problems(self, check: str) -> list[str]:
         """What cannot work in the queues that list an AdmissionCheck."""
         manager = self._manager
         queues = queue_layout.Queues(
-            list(manager.cluster_queues),
-            list(manager.local_queues),
-            _by_name(manager.flavors),
-            {key_of(raw)[1]: admissioncheck.controller(raw) for raw in manager.checks},
+            manager.cluster_queues.readings(read_cluster_queue).values(),
+            manager.local_queues.readings(read_local_queue).values(),
+            {flavor.name: flavor for flavor in manager.flavors.readings(read_flavor).values()},
+            {check.name: check.controller for check in manager.checks.readings(read_check).values()},
         )
         return queue_layout.problems(check, queues)
 
@@ -81,7 +84,7 @@ class Policies:
 
     def _policy(self, check: str) -> tuple[Chosen | None, str]:
         try:
-            return policy(self._manager.checks.named(check) or {}, self.written()), ""
+            return policy(self._manager.check(check), self.written()), ""
         except specs.Invalid as error:
             return None, str(error)
 
@@ -92,7 +95,7 @@ class Policies:
 
     def policy_name(self, check: str) -> str:
         """The DispatchPolicy that an AdmissionCheck names, whether or not it can be used."""
-        return policy_name(self._manager.checks.named(check) or {})
+        return self._manager.check(check).policy
 
     def gate_problem(self, now: datetime) -> str:
         """Why worker pods would not be held, empty when they would."""
@@ -111,10 +114,12 @@ class Policies:
 
     def covered(self, work: Workload, check: str) -> list[PodSet]:
         """The worker groups that the check covers (docs/upstream.md, "What a check covers"), also those of nobody."""
-        found = self._manager.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else {}
-        job = found if work.job and uid_of(found) == work.job.uid else {}  # else one that was made anew under its name
+        found = self._manager.job(work.job) if work.job and work.job.kind in names.RAY_KINDS else UNKNOWN_JOB
+        job = (
+            found if work.job and found.uid == work.job.uid else UNKNOWN_JOB
+        )  # else one that was made anew under its name
         queue = self._manager.cluster_queue((work.namespace, work.queue))
-        return admissioncheck.covered(work, check, queue, job)
+        return covered_groups(work, check, queue, job)
 
 
 def _by_name(store: Store) -> dict[str, Raw]:

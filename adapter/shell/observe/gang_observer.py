@@ -15,9 +15,10 @@ from adapter.gang import elastic
 from adapter.gang.cleanup import unwanted
 from adapter.gang.gang_facts import Gang, current
 from adapter.objects.placement import Placement, ShareKey, placement_name
+from adapter.objects.rayjob import UNKNOWN_JOB, is_running
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, uid_of
-from adapter.objects.workload import PodSet, Workload, runs
+from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite import copied_objects
 from adapter.rewrite.target import Target
 from adapter.shell.clusters.fleet import Fleet
@@ -126,11 +127,11 @@ class Gangs:
 
     def _runs(self, work: Workload) -> bool:
         """Whether an elastic job is let run, by whomever."""
-        return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
+        return bool(work.elastic and work.job and is_running(work.job, self._manager.job(work.job)))
 
     def _let_run(self, work: Workload, covered: Iterable[PodSet]) -> bool:
         """Whether that was Kueue."""
-        job = self._manager.job(work.job) if work.job else {}
+        job = self._manager.job(work.job) if work.job else UNKNOWN_JOB
         slices = self._manager.workloads.group("/".join(work.gang_key))
         return elastic.started(work, (one.name for one in covered), job, slices)
 

@@ -9,10 +9,11 @@ from typing import Literal
 
 from adapter import names
 from adapter.objects.placement import Placement, share_name
+from adapter.objects.rayjob import job_presence
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, key_of, label
 from adapter.objects.worker_pod import Slot, slot_share
-from adapter.objects.workload import Workload, there
+from adapter.objects.workload import Workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.clusters.worker_cache import Member
@@ -52,7 +53,7 @@ class Shares:
 
     def job_of(self, work: Workload) -> Literal["There", "Leaving", "Gone"]:
         """Whether a Workload's job is there; none is missed where there is none."""
-        return there(work.job, self._manager.job(work.job)) if work.job else "There"
+        return job_presence(work.job, self._manager.job(work.job)) if work.job else "There"
 
     def under(self, place: Placement, slot: Slot | None) -> list[Reservation]:
         """What stands for the share that a slot is on, none where it cannot be seen or read: asked for each worker, and an elastic job

@@ -21,6 +21,7 @@ from adapter.gang import drain_order
 from adapter.gang.drain_order import Gathered
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
+from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, Raw, key_of, label, true_since, uid_of
 from adapter.objects.worker_pod import (
@@ -311,8 +312,11 @@ class Slots:
     def _desired_workers(self, pods: Iterable[Raw], placement: Placement) -> int:
         """How many workers of the Placement's groups their RayCluster wants."""
         first = min(pods, key=key_of, default={})
-        raw = self._manager.ray_cluster(first) or {}
-        return raycluster.workers(raw, {group.name for share in placement.shares for group in share.groups})
+        raw = self._manager.ray_cluster(first)
+        if raw is None:
+            return 0
+        cluster = self._manager.ray_clusters.reading(raw, read_ray_cluster).cluster
+        return cluster.desired_workers({group.name for share in placement.shares for group in share.groups})
 
 
 def _group(placement: Placement) -> str:

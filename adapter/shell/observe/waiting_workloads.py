@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from adapter import names
 from adapter.objects.pending_workload import TRIED_IN, Turn, is_pending, stands_still, turn, waits_from
-from adapter.objects.unstructured import Raw, key_of
+from adapter.objects.queues import ClusterQueue, read_cluster_queue
+from adapter.objects.unstructured import Raw, key_of, mapping_field, text_field
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager_cache import Manager
 from adapter.shell.supervise import each
@@ -57,12 +57,12 @@ class Pending:
     def _first(self, queues: Mapping[str, int]) -> datetime | None:
         return min((self._earliest[one] for one in queues if one in self._earliest), default=None)
 
-    def _that_want(self, queue: Raw) -> dict[str, int]:
+    def _that_want(self, queue: ClusterQueue) -> dict[str, int]:
         """The ClusterQueues with somebody pending whom quota of this one may help, and how many are."""
-        cohort = (queue.get("spec") or {}).get("cohortName")
-        others = self._manager.cluster_queues if cohort and borrows(queue) else (queue,)
-        same = (one for one in others if one is queue or (one.get("spec") or {}).get("cohortName") == cohort)
-        return {key_of(one)[1]: count for one in same if (count := _pending(one))}
+        if not (queue.cohort and queue.borrows):
+            return {queue.name: queue.pending} if queue.pending else {}
+        queues = self._manager.cluster_queues.readings(read_cluster_queue).values()
+        return {each.name: each.pending for each in queues if each.cohort == queue.cohort and each.pending}
 
     def _read(self, now: datetime) -> None:
         found: dict[str, datetime] = {}
@@ -74,23 +74,15 @@ class Pending:
         for one in waiting:
             if one.since is not None and (one.queue not in stuck or one.turn < stuck[one.queue]):
                 found[one.queue] = min(one.since, found.get(one.queue, one.since))
-        counts = {key_of(one)[1]: _pending(one) for one in self._manager.cluster_queues}
+        counts = {
+            queue.name: queue.pending for queue in self._manager.cluster_queues.readings(read_cluster_queue).values()
+        }
         self._seen, self._counts, self._earliest = now, counts, found
         self._found = Counter(one.queue for one in waiting)
 
     def _waiting(self, raw: Raw, now: datetime) -> _Waits | None:
         if not is_pending(raw):  # most are not
             return None
-        queue = self._manager.cluster_queue((key_of(raw)[0], (raw.get("spec") or {}).get("queueName") or ""))
-        strict = (queue.get("spec") or {}).get("queueingStrategy") == names.STRICT_FIFO
-        return _Waits(key_of(queue)[1], turn(raw), waits_from(raw, strict, now), strict and stands_still(raw))
-
-
-def _pending(queue: Raw) -> int:
-    return (queue.get("status") or {}).get("pendingWorkloads") or 0
-
-
-def borrows(queue: Raw) -> bool:
-    """Whether a ClusterQueue holds quota of others in its cohort."""
-    flavors = (queue.get("status") or {}).get("flavorsReservation") or ()
-    return any(each.get("borrowed") not in (None, "", "0") for one in flavors for each in one.get("resources") or ())
+        queue = self._manager.cluster_queue((key_of(raw)[0], text_field(mapping_field(raw, "spec"), "queueName")))
+        strict = queue.is_strict
+        return _Waits(queue.name, turn(raw), waits_from(raw, strict, now), strict and stands_still(raw))

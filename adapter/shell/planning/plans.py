@@ -15,7 +15,8 @@ from adapter import actions
 from adapter.admission.policy import Chosen, start_timeout
 from adapter.gang.timeouts import excluded
 from adapter.objects.placement import Exclusion, Share, manifest
-from adapter.objects.workload import Workload, runs
+from adapter.objects.rayjob import is_running
+from adapter.objects.workload import Workload
 from adapter.planning import ordering, rounds
 from adapter.planning.ordering import Turn, Waiting
 from adapter.planning.plan_request import Request
@@ -103,7 +104,7 @@ class Waiters:
 
     def _goes_on(self, work: Workload) -> bool:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
-        return bool(work.elastic and work.job and runs(work.job, self._manager.job(work.job)))
+        return bool(work.elastic and work.job and is_running(work.job, self._manager.job(work.job)))
 
     def _aside(self, now: datetime) -> Iterator[Waiting]:
         for work, since in self._memory.aside.values():

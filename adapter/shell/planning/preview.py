@@ -13,7 +13,7 @@ from adapter import names
 from adapter.admission.job_validation import AGAIN
 from adapter.admission.policy import Chosen
 from adapter.objects import rayjob
-from adapter.objects.admissioncheck import listed
+from adapter.objects.queues import ClusterQueue
 from adapter.objects.rayjob import Asked, Unusable
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, quoted
 from adapter.objects.workload import Workload, workload
@@ -63,18 +63,18 @@ class Preview:
     async def _answer(self, asked: Asked, now: datetime) -> Answer:
         queue, cluster_queue = self._queue(asked)
         priority = rayjob.known_priority(asked.priority_class, self._manager.workloads)
-        flavors = _flavors(cluster_queue)
-        work = workload(rayjob.workload(asked, queue, listed(cluster_queue), flavors, priority or 0, now))
+        checks, flavors = cluster_queue.checks, cluster_queue.flavors
+        work = workload(rayjob.workload(asked, queue, checks, flavors, priority or 0, now))
         check = self._policies.check_of(work)
         if not check:
             raise Unusable(
-                f"{asked}: ClusterQueue {key_of(cluster_queue)[1]} of LocalQueue {queue} has no AdmissionCheck of "
+                f"{asked}: ClusterQueue {cluster_queue.name} of LocalQueue {queue} has no AdmissionCheck of "
                 f"{names.CONTROLLER_NAME}, so its jobs run in the manager cluster; name a queue that has one."
             )
         about = _about(asked, queue, cluster_queue, check, self._policies.policy_name(check))
         chosen, problem = self._policies.policy(check)
         if why := self._refusal(asked, work, check, chosen):
-            return plan_document.refused(about, why, self._refusals.others(asked.raw, work, check, chosen))
+            return plan_document.refused(about, why, self._refusals.others(asked.job, work, check, chosen))
         why = problem or self._stopped(asked, work, queue)
         if why or chosen is None:
             return plan_document.refused(about, why)
@@ -90,14 +90,14 @@ class Preview:
 
     def _refusal(self, asked: Asked, work: Workload, check: str, chosen: Chosen | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
-        return self._refusals.refusal_of(asked.raw, work, check, chosen).removesuffix(AGAIN).rstrip()
+        return self._refusals.refusal_of(asked.job, work, check, chosen).removesuffix(AGAIN).rstrip()
 
-    def _queue(self, asked: Asked) -> tuple[str, Raw]:
+    def _queue(self, asked: Asked) -> tuple[str, ClusterQueue]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""
         name = asked.queue or names.DEFAULT_QUEUE
         if found := self._manager.local_queues.get((asked.namespace, name)):
             cluster_queue = self._manager.cluster_queue((asked.namespace, name))
-            if not cluster_queue:
+            if not cluster_queue.name:
                 target = tree.leads_to(found)[0]
                 raise Unusable(
                     f"{asked}: LocalQueue {name} leads to ClusterQueue {target}, which does not exist; name another queue."
@@ -121,28 +121,22 @@ class Preview:
         return self._policies.rivals(work) or self._policies.gate_problem(datetime.now(UTC)) or stopped
 
 
-def _flavors(cluster_queue: Raw) -> set[str]:
-    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
-    return {flavor.get("name") or "" for group in groups for flavor in group.get("flavors") or ()}
-
-
-def _about(asked: Asked, queue: str, cluster_queue: Raw, check: str, policy: str) -> dict[str, Any]:
+def _about(asked: Asked, queue: str, cluster_queue: ClusterQueue, check: str, policy: str) -> dict[str, Any]:
     return {
         "job": {"kind": asked.kind, "namespace": asked.namespace, "name": asked.name},
         "queue": queue,
-        "managerClusterQueue": key_of(cluster_queue)[1],
+        "managerClusterQueue": cluster_queue.name,
         "check": check,
         "policy": policy,
     }
 
 
-def _notes(asked: Asked, cluster_queue: Raw, priority: int | None) -> list[str]:
+def _notes(asked: Asked, cluster_queue: ClusterQueue, priority: int | None) -> list[str]:
     """What the plan does not know of, a sentence each."""
     notes = []
-    waiting = int((cluster_queue.get("status") or {}).get("pendingWorkloads") or 0)
-    if waiting:
-        noun = "job waits" if waiting == 1 else "jobs wait"
-        notes.append(f"{waiting} {noun} for the manager's own quota in ClusterQueue {key_of(cluster_queue)[1]}.")
+    if pending := cluster_queue.pending:
+        noun = "job waits" if pending == 1 else "jobs wait"
+        notes.append(f"{pending} {noun} for the manager's own quota in ClusterQueue {cluster_queue.name}.")
     if asked.priority_class and priority is None:
         notes.append(
             f"No job of WorkloadPriorityClass {quoted(asked.priority_class)} is known yet, so its priority is taken for 0."

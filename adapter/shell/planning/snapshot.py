@@ -13,6 +13,7 @@ from adapter import names
 from adapter.admission.policy import Chosen
 from adapter.objects import pod_requests, rayjob
 from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.rayjob import UNKNOWN_JOB
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation
@@ -49,7 +50,7 @@ class Snapshot:
 
     def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        zones = rayjob.zones(work, self._manager.job(work.job)) if work.job else {}
+        zones = rayjob.zones(self._manager.job(work.job)) if work.job else {}
         podsets = self._policies.remote_podsets(work, check)
         groups = tuple(self._group(work, podset, zones.get(podset.name, "")) for podset in podsets)
         if policy is None:
@@ -73,8 +74,8 @@ class Snapshot:
 
     def least(self, work: Workload) -> Mapping[str, int] | None:
         """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""
-        job = self._manager.job(work.job) if work.elastic and work.job else {}
-        return rayjob.least(work, job) if job else None
+        job = self._manager.job(work.job) if work.elastic and work.job else UNKNOWN_JOB
+        return rayjob.least(job) if job.is_known else None
 
     def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from adapter import membership, names
 from adapter.admission import condition_patches, gate
 from adapter.admission.condition_patches import STEADY_AFTER
-from adapter.objects.admissioncheck import is_ours
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.preflight.reachability import cut_off
@@ -105,7 +104,7 @@ class Conditions:
     async def check(self, name: str) -> float | None:
         """Tell whether one of our AdmissionChecks can be served; returns the seconds after which to look again though nothing changed."""
         raw = self._manager.checks.named(name)
-        if raw is None or not is_ours(raw):
+        if raw is None or not self._manager.check(name).is_ours:
             return None
         seen, now = self._policies, datetime.now(UTC)
         gate_problem = seen.gate_problem(now)

@@ -8,6 +8,7 @@ import logging
 
 from adapter import names
 from adapter.objects import specs
+from adapter.objects.queues import read_local_queue
 from adapter.objects.unstructured import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.quota import aggregate
@@ -54,8 +55,8 @@ class Aggregator:
         return aggregate.changes(raw, flavor, self._served(key_of(raw)[1]), workers)
 
     def _served(self, name: str) -> list[Key]:
-        leading = (raw for raw in self._manager.local_queues if (raw.get("spec") or {}).get("clusterQueue") == name)
-        return [key_of(raw) for raw in leading]
+        queues = self._manager.local_queues.readings(read_local_queue)
+        return [key for key, queue in queues.items() if queue.cluster_queue == name]
 
     def _worker(self, cluster: str) -> Worker | None:
         """The cluster's queues as they were seen last, silent or not; None if they never were."""

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from adapter.access import grant
 from adapter.access.grant import EXEC, LIFETIME, LOG, MOST_IN_NAMESPACE, Grant
+from adapter.objects.unstructured import Raw
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 KEY = "k" * 43
 POD = {"metadata": {"namespace": "default", "name": "worker-a", "uid": "u-1"}}
-Raw = dict[str, Any]
 
 
 def raw(age: timedelta = timedelta(), *, name: str = "kubectl-1", namespace: str = "default", **spec: Any) -> Raw:

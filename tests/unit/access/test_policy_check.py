@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from adapter.access import policy_check
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.paths import REPO
 
-Raw = dict[str, Any]
 SINCE = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 SHIPPED = REPO / "kustomize/components/worker-access/policy.yaml"
 

@@ -1,7 +1,6 @@
 """Which way does a request go that has a grant, and which sentence is said where it goes none?"""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -10,9 +9,9 @@ from adapter.access import route
 from adapter.access.access_request import Asked
 from adapter.access.grant import EXEC, LOG, PORT_FORWARD, Grant
 from adapter.access.route import Refusal
+from adapter.objects.unstructured import Raw
 from tests.unit.access.test_grant import NOW
 
-Raw = dict[str, Any]
 GRANT = Grant("default", "kubectl-1", "g", "worker-a", "u-1", LOG, "", (), False, False, "", NOW)
 COMMAND = replace(GRANT, subresource=EXEC, container="ray", command=("sh", "-c", "a b; c"), stdin=True)
 ASKED = Asked("default", "kubectl-1", "k", LOG, "worker-a")

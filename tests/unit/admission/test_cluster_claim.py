@@ -16,9 +16,9 @@ from adapter.admission.cluster_claim import (
     Leadership,
     Put,
 )
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import TIMEOUT_SECONDS
 
-Raw = dict[str, Any]
 WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
 STAMP, EARLIER = "2026-05-01T12:00:00.000250Z", "2026-04-01T00:00:00.000000Z"
 ME, BEFORE, OTHER = "rayspan-b_2", "rayspan-a_1", "rayspan-a_9"

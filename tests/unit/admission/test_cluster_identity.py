@@ -1,14 +1,12 @@
 """A cluster is who it was: by the uid that is on record, by what its admin accepts, and by who else has it."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
 from adapter.admission.cluster_identity import Known, known, recorded, refusal
+from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_worker_cluster
 
-Raw = dict[str, Any]
 HERE, THERE = "11111111-aaaa", "22222222-bbbb"
 
 

@@ -2,15 +2,14 @@
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
 from adapter.admission import clusterprofile
 from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
+from adapter.objects.unstructured import Raw
 
-Raw = dict[str, Any]
 EAST = Profile("east", "fleet")
 NAMED = Profile("east", "fleet", secret="login")
 SERVER = "https://east.example.com:6443"

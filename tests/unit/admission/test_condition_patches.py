@@ -1,16 +1,14 @@
 """Admins read on their own objects whether these can be served, and nothing is written that stands there already."""
 
-from typing import Any
-
 import pytest
 
 from adapter.admission import condition_patches
-from adapter.admission.policy import Written, policy, policy_name
+from adapter.admission.policy import Written, policy
 from adapter.objects import specs
-from adapter.objects.unstructured import LONGEST
+from adapter.objects.admissioncheck import read_check
+from adapter.objects.unstructured import LONGEST, Raw
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
-Raw = dict[str, Any]
 POLICIES = Written({"default": make_policy()})
 NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
 
@@ -37,11 +35,11 @@ def only(patch: Raw | None) -> Raw:
     ],
 )
 def test_policy_name(check: Raw, want: str) -> None:
-    assert policy_name(check) == want
+    assert read_check(check).policy == want
 
 
 def test_the_policy_is_read() -> None:
-    assert policy(make_check(), POLICIES).clusters == ("east", "west")
+    assert policy(read_check(make_check()), POLICIES).clusters == ("east", "west")
 
 
 @pytest.mark.parametrize(
@@ -63,13 +61,13 @@ def test_the_policy_is_read() -> None:
 )
 def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Written, sentence: str) -> None:
     with pytest.raises(specs.Invalid) as error:
-        policy(check, policies)
+        policy(read_check(check), policies)
     assert str(error.value) == sentence
 
 
 def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
     with pytest.raises(specs.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
-        policy(make_check(), Written({"default": make_policy(strategy="Random")}))
+        policy(read_check(make_check()), Written({"default": make_policy(strategy="Random")}))
 
 
 def test_a_policy_that_selects_nothing_is_told_so() -> None:

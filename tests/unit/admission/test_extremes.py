@@ -1,7 +1,6 @@
 """Whatever a tenant writes is read, is refused in a sentence, or becomes a pod; and none of it takes long."""
 
 import json
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
@@ -9,6 +8,7 @@ from adapter.admission import job_validation, pod_validation
 from adapter.objects import rayjob
 from adapter.objects.placement import placement_name
 from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, Workload, workload
 from adapter.rewrite import copied_objects, group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
@@ -18,8 +18,6 @@ from tests.unit.bounded import soon
 from tests.unit.builders import CHECK, NAMESPACE, START
 from tests.unit.rayschema import SCHEMAS
 from tests.unit.rewrite.test_rewriter import kuberay_pod
-
-Raw = dict[str, Any]
 
 hostile = settings(suppress_health_check=list(HealthCheck))
 EAST = builders.make_target("east")
@@ -47,8 +45,8 @@ def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
         if asked is None:
             return
         work = queued(asked)
-        groups = rayjob.worker_groups(work, job)
-        said = job_validation.of_workload(work, job, CHECK, groups, None, ())
+        groups = rayjob.worker_groups(work, asked.job)
+        said = job_validation.of_workload(work, asked.job, CHECK, groups, None, ())
     assert [one.name for one in groups] == [one.name for one in asked.podsets[1:]]
     assert not said or sentence.fault(said) == "", said
 
@@ -61,7 +59,7 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
         return
     work = queued(asked)
     with soon():
-        groups = [one for one in rayjob.worker_groups(work, job) if not pod_validation.of_template(one.template)]
+        groups = [one for one in rayjob.worker_groups(work, asked.job) if not pod_validation.of_template(one.template)]
         missing = dict.fromkeys(copied_objects.wanted_by(groups), copied_objects.MISSING)
         never = job_validation.of_sources(work, copied_objects.refusal_of_groups(groups, missing))
         said = never or job_validation.not_yet(work, copied_objects.absent_of_groups(NAMESPACE, groups, missing))
@@ -73,7 +71,7 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
 def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
     asked = read(job)
     work = queued(asked) if asked else None
-    if asked is None or work is None or job_validation.of_workload(work, job, CHECK, asked.podsets[1:], None, ()):
+    if asked is None or work is None or job_validation.of_workload(work, asked.job, CHECK, asked.podsets[1:], None, ()):
         return
     assert len(placement_name(work)) <= 63
     for podset in asked.podsets[1:]:

@@ -9,9 +9,9 @@ import yaml
 
 from adapter import names
 from adapter.admission import gate
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.paths import REPO
 
-Raw = dict[str, Any]
 GATE = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}}}
 BINDING = {"rayspan-gate": {"metadata": {"name": "rayspan-gate"}, "spec": {"policyName": "rayspan-gate"}}}
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -9,12 +9,13 @@ import pytest
 from adapter import names
 from adapter.admission import job_validation, pod_validation, policy
 from adapter.admission.policy import Chosen
+from adapter.objects.rayjob import read_ray_cluster, read_ray_job
 from adapter.objects.specs import dispatch_policy
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job, PodSet, workload
 from tests.unit.builders import CHECK, make_policy, make_worker_cluster, make_workload
 from tests.unit.stores import make_ray_job, make_template
 
-Raw = dict[str, Any]
 JOB = make_ray_job()
 CHOSEN = Chosen(dispatch_policy(make_policy(clusters=["east"])), ("east",))
 EAST, WITH_ACCOUNT = make_worker_cluster("east"), make_worker_cluster("west", pods={"serviceAccountName": "ray"})
@@ -53,7 +54,9 @@ PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", 
 def test_why_a_job_may_never_run_elsewhere(
     owner: str, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw], want: str
 ) -> None:
-    said = job_validation.of_workload(workload(make_workload(owner=owner)), job, CHECK, podsets, chosen, clusters)
+    said = job_validation.of_workload(
+        workload(make_workload(owner=owner)), read_ray_job(job), CHECK, podsets, chosen, clusters
+    )
     assert said.startswith(want) and bool(said) is bool(want)
     assert not said or said.endswith(".")
 
@@ -96,7 +99,9 @@ CUT = "x" * 64 + "…"
 )  # fmt: skip
 def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want: str) -> None:
     """A check takes 32 768 characters and an event 1 024: what stands at the end must not be what is cut."""
-    said = job_validation.of_workload(workload(make_workload()), JOB, CHECK, [group(**spec)], CHOSEN, [EAST])
+    said = job_validation.of_workload(
+        workload(make_workload()), read_ray_job(JOB), CHECK, [group(**spec)], CHOSEN, [EAST]
+    )
     assert said.startswith(f"RayJob train: worker group workers: {want}")
     assert said.endswith(job_validation.AGAIN) and len(said) < 1_024
 
@@ -105,13 +110,13 @@ def test_marks_are_refused_with_the_job() -> None:
     marked = PodSet(
         "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()
     )
-    said = job_validation.of_workload(workload(make_workload()), JOB, CHECK, [marked], CHOSEN, [EAST])
+    said = job_validation.of_workload(workload(make_workload()), read_ray_job(JOB), CHECK, [marked], CHOSEN, [EAST])
     assert said.startswith("RayJob train: worker group workers: metadata.labels has rayspan.dev/manager: ")
 
 
 def test_who_can_put_it_right_is_told_how() -> None:
     work = workload(make_workload())
-    refused = job_validation.of_workload(work, JOB, CHECK, [HOST], CHOSEN, [EAST])
+    refused = job_validation.of_workload(work, read_ray_job(JOB), CHECK, [HOST], CHOSEN, [EAST])
     assert refused.endswith(f". {job_validation.AGAIN}"), "the job is to be changed"
     assert job_validation.of_sources(work, "too large").endswith(". Delete the job, and submit it again then.")
     assert job_validation.not_yet(work, "no Secret s") == "RayJob train: no Secret s."
@@ -196,7 +201,7 @@ def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
 def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
     work = workload(make_workload(owner="RayCluster"))
     assert work.job
-    said = job_validation.started_early(replace(work, job=replace(work.job, service=service)), spec)
+    said = job_validation.started_early(replace(work, job=replace(work.job, service=service)), read_ray_cluster(spec))
     assert bool(said) is told
     assert not told or said.endswith("apply kustomize/components/rayservice.")
 
@@ -204,7 +209,8 @@ def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: 
 def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
     work = replace(workload(make_workload(owner="RayCluster")), elastic=True)
     assert work.job
-    job = {"metadata": {"annotations": {names.ELASTIC_ANNOTATION: "true"}}, "spec": {"enableInTreeAutoscaling": True}}
+    annotated = {"annotations": {names.ELASTIC_ANNOTATION: "true"}}
+    job = read_ray_cluster({"metadata": annotated, "spec": {"enableInTreeAutoscaling": True}})
     told = [
         job_validation.of_workload(replace(work, job=replace(work.job, service=one)), job, CHECK, [], CHOSEN, [EAST])
         for one in (SERVICE, None)

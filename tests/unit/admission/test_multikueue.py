@@ -7,8 +7,8 @@ import pytest
 from adapter.admission import multikueue
 from adapter.admission.clusterprofile import Profile
 from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
 
-Raw = dict[str, Any]
 INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
 
 

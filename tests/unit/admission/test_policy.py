@@ -1,7 +1,6 @@
 """A policy's clusters are those that it names, selects or borrows from MultiKueue, always in one order, or there is a sentence."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.admission import policy
 from adapter.objects import specs
+from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_worker_cluster
-
-Raw = dict[str, Any]
 
 
 def borrowed(name: str, ref: str) -> Raw:

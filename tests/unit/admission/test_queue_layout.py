@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 import yaml
 
 from adapter import names
 from adapter.admission import queue_layout
+from adapter.objects.queues import read_cluster_queue, read_flavor, read_local_queue
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 
-Raw = dict[str, Any]
 POOL = names.POOL_LABEL
 TAINT = {"key": POOL, "value": "remote", "effect": "NoSchedule"}
 LOCAL = {"nodeLabels": {POOL: "local"}}
@@ -217,17 +217,31 @@ def cluster_queue(case: Case) -> Raw:
     }
 
 
+def read_queues(
+    cluster_queues: Sequence[Raw],
+    local_queues: Sequence[Raw] = (),
+    flavors: Sequence[Raw] = (),
+    controllers: Mapping[str, str] | None = None,
+) -> queue_layout.Queues:
+    return queue_layout.Queues(
+        [read_cluster_queue(raw) for raw in cluster_queues],
+        [read_local_queue(raw) for raw in local_queues],
+        {flavor.name: flavor for flavor in map(read_flavor, flavors)},
+        controllers or {},
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_layout(case: Case) -> None:
-    flavors = {name: {"metadata": {"name": name}, "spec": spec} for name, spec in case.flavors.items()}
-    queues = queue_layout.Queues([cluster_queue(case)], case.queues, flavors, {"rayspan": OURS, **case.others})
+    flavors = [{"metadata": {"name": name}, "spec": spec} for name, spec in case.flavors.items()]
+    queues = read_queues([cluster_queue(case)], case.queues, flavors, {"rayspan": OURS, **case.others})
     assert queue_layout.problems("rayspan", queues) == list(case.want)
 
 
 def test_only_the_queues_that_list_the_check_count() -> None:
     wrong = Case("", flavors={"remote": REMOTE}, groups=[(("cpu",), ("remote",))])
-    assert queue_layout.problems("another", queue_layout.Queues([cluster_queue(wrong)])) == []
-    assert queue_layout.problems("rayspan", queue_layout.Queues([{"metadata": {"name": "empty"}, "spec": None}])) == []
+    assert queue_layout.problems("another", read_queues([cluster_queue(wrong)])) == []
+    assert queue_layout.problems("rayspan", read_queues([{"metadata": {"name": "empty"}, "spec": None}])) == []
 
 
 @pytest.mark.parametrize("folder", ["manager", "local-remote"])
@@ -237,8 +251,7 @@ def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
     def of(kind: str) -> list[Raw]:
         return [found for found in objects if found["kind"] == kind]
 
-    flavors = {found["metadata"]["name"]: found for found in of("ResourceFlavor")}
-    queues = queue_layout.Queues(of("ClusterQueue"), of("LocalQueue"), flavors, {"rayspan": OURS})
+    queues = read_queues(of("ClusterQueue"), of("LocalQueue"), of("ResourceFlavor"), {"rayspan": OURS})
     assert queue_layout.problems("rayspan", queues) == []
 
 

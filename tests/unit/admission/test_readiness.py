@@ -7,9 +7,9 @@ import pytest
 from adapter.admission import condition_patches, readiness
 from adapter.admission.policy import Written
 from adapter.admission.readiness import Readiness
+from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import at, make_condition, make_policy, make_worker_cluster, stamp
 
-Raw = dict[str, Any]
 WELL = make_condition("Connected", reason="Connected", message="Its API server answers.")
 CUT_OFF = make_condition("Reachable", False, reason="NoRoute", message="No way.")
 EAST, WEST = make_worker_cluster("east"), make_worker_cluster("west")

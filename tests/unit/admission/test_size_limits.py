@@ -9,12 +9,13 @@ import yaml
 
 from adapter.admission import job_validation, size_limits
 from adapter.admission.size_limits import LIMITS, Limit
+from adapter.objects.rayjob import read_ray_job
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, workload
 from hack.lab.base.paths import REPO
 from tests.unit.builders import CHECK, make_workload
 from tests.unit.stores import make_ray_job, make_template
 
-Raw = dict[str, Any]
 MAPPINGS = ("nodeSelector", "labels", "annotations", "requests", "limits", "overhead")
 TERMS = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
 
@@ -66,7 +67,8 @@ def test_who_asks_for_thousands_of_terms_is_refused_before_anything_is_compared(
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [None] * 18_000}}
     }
     podset = PodSet("workers", 1, make_template("1", affinity=affinity), frozenset())
-    assert job_validation.of_workload(workload(make_workload()), make_ray_job(), CHECK, [podset], None, []) == (
+    job = read_ray_job(make_ray_job())
+    assert job_validation.of_workload(workload(make_workload()), job, CHECK, [podset], None, []) == (
         "RayJob train: worker group workers: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
         "nodeSelectorTerms has 18000 entries, and at most 32 are taken: join terms that differ in one label into one with "
         'operator "In". Delete the job, and submit it again without that.'

@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,9 @@ from adapter import names
 from adapter.admission import job_validation, warnings
 from adapter.admission.policy import Written
 from adapter.admission.warnings import Said, Seen
+from adapter.objects.admissioncheck import read_check
+from adapter.objects.queues import LocalQueue, read_cluster_queue, read_local_queue
+from adapter.objects.rayjob import read_ray_job
 from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw
 from adapter.objects.workload import workload
 from tests.unit.builders import (
@@ -32,15 +36,20 @@ WRITTEN = Written({"default": make_policy(clusters=["east"])}, [make_worker_clus
 BAD = {"hostNetwork": True, "volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}
 
 
-def local(cluster_queue: str) -> Raw:
-    return {"spec": {"clusterQueue": cluster_queue}}
+def local(cluster_queue: str) -> LocalQueue:
+    return read_local_queue({"spec": {"clusterQueue": cluster_queue}})
 
 
 def seen(local_queues: dict[str, str] | None = None, written: Written = WRITTEN, **checks: Raw) -> Seen:
     """The queue `team-a` with our check, unless others are named: LocalQueue -> ClusterQueue; `all` has the check, `here` has none."""
     there = {QUEUE: "all"} if local_queues is None else local_queues
-    queues = {"all": make_cluster_queue(9, name="all", **LISTS), "here": make_cluster_queue(9, name="here")}
-    return Seen({name: local(queue) for name, queue in there.items()}, queues, {CHECK: make_check(), **checks}, written)
+    queues = map(read_cluster_queue, [make_cluster_queue(9, name="all", **LISTS), make_cluster_queue(9, name="here")])
+    return Seen(
+        {name: local(queue) for name, queue in there.items()},
+        {queue.name: queue for queue in queues},
+        {name: read_check(check) for name, check in {CHECK: make_check(), **checks}.items()},
+        written,
+    )
 
 
 def job(*groups: dict[str, Any], kind: str = "RayJob", queue: str | None = QUEUE, **spec: Any) -> dict[str, Any]:
@@ -109,7 +118,10 @@ def test_the_first_is_what_the_check_will_say() -> None:
     template = raw["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]
     groups = [p for p in work.podsets if p.name != names.HEAD]
     podsets = [type(groups[0])(groups[0].name, 1, template, frozenset())]
-    assert job_validation.of_workload(work, raw, CHECK, podsets, None, []) == f"{first} {job_validation.AGAIN}"
+    assert (
+        job_validation.of_workload(work, read_ray_job(raw), CHECK, podsets, None, [])
+        == f"{first} {job_validation.AGAIN}"
+    )
 
 
 def test_a_job_that_may_go_is_planned() -> None:
@@ -192,7 +204,9 @@ def test_faults_of_both_sorts_are_not_counted_on_for_ever() -> None:
 
 def test_two_checks_that_exclude_each_other_are_told() -> None:
     there = seen(other=make_check())
-    there.cluster_queues["all"]["spec"]["admissionChecksStrategy"]["admissionChecks"].append({"name": "other"})
+    listed = {"admissionChecks": [{"name": CHECK}, {"name": "other"}]}
+    queue = read_cluster_queue(make_cluster_queue(9, name="all", admissionChecksStrategy=listed))
+    there = replace(there, cluster_queues={**there.cluster_queues, "all": queue})
     assert (
         "ClusterQueue all lists rayspan and other; leave one of them there."
         in warnings.of_job(job(), there, NOW).sentences[0]

@@ -19,10 +19,9 @@ from adapter.cli import job_reader
 from adapter.cli.commands.parser import parser
 from adapter.cli.job_reader import Unread
 from adapter.cli.worker_access import copy_files, follow_logs, grants
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import JobStatus, Unusable
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError
-
-Raw = dict[str, Any]
 
 
 def pod(uid: str, state: str = "running", kind: str = names.WORKER, phase: str = "Running") -> Raw:
@@ -72,9 +71,8 @@ class _Job:
         self._looks -= 1
         over = self._looks <= 0
         pods = [pod(name, phase="Succeeded" if over else "Running") for name in self._programs]
-        return SimpleNamespace(
-            jobs=[SimpleNamespace(status={"jobDeploymentStatus": "Complete" if over else "Running"}, pods=pods)]
-        )
+        status = JobStatus(deployment_status="Complete" if over else "Running")
+        return SimpleNamespace(jobs=[SimpleNamespace(status=status, pods=pods)])
 
     async def to(self, found: Raw, *_: Any) -> list[str]:
         name = found["metadata"]["name"]

@@ -3,19 +3,18 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from adapter import names
 from adapter.cli import check
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import microtime
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
 from tests.unit.verbs import run
 
-Raw = dict[str, Any]
 KUEUE, OURS = "/apis/kueue.x-k8s.io/v1beta2", "/apis/rayspan.dev/v1alpha1"
 QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
 CORDONED = "WorkerCluster {0} is cordoned; `kubectl rayspan uncordon {0}` lets new workers go there again.\n"

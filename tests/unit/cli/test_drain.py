@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 
 from adapter.cli import drain
+from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_pod
 from tests.unit.verbs import run
 
-Raw = dict[str, Any]
 PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
 GOES_ON = (
     "east goes on draining; `kubectl rayspan drain east` watches again, and `kubectl rayspan uncordon east` stops it.\n"

@@ -16,13 +16,13 @@ from aiohttp import web
 
 from adapter.cli.commands.parser import parser
 from adapter.cli.worker_access import follow_logs, grants
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import kind_of
 from tests.unit.apiserver import PATIENCE, Answer, Server, kubeconfig, lists, says
 from tests.unit.builders import NAMESPACE
 from tests.unit.diagnosis.jobs import make_facts, make_head, make_worker
 
-Raw = dict[str, Any]
 _RUNS: Raw = {"containerStatuses": [{"state": {"running": {}}}]}
 _KUBECTL = """\
 #!/bin/sh

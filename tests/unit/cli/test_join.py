@@ -24,11 +24,11 @@ from adapter import membership, names
 from adapter.cli import drain
 from adapter.cli.membership import clients, join, leave, membership_objects
 from adapter.membership import Address
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import timestamp
 from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 
-Raw = dict[str, Any]
 RBAC, OURS, CORE = "/apis/rbac.authorization.k8s.io/v1", "/apis/rayspan.dev/v1alpha1", "/api/v1"
 CLUSTER = f"{OURS}/workerclusters/east"
 SECRET = f"{CORE}/namespaces/rayspan-system/secrets/east"

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from adapter.cli import common
+from adapter.objects.unstructured import Raw
 from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Answer, Server, kubeconfig, refuses, says
 from tests.unit.builders import NAMESPACE, START
 from tests.unit.stores import Sight, make_group, make_ray_job
 
-Raw = dict[str, Any]
 PROXY = "/api/v1/namespaces/rayspan-system/services/rayspan-controller:plan/proxy/plan"
 
 

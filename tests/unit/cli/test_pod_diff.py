@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.cli.pod_diff import UNEXPLAINED, Change, changes
+from adapter.objects.unstructured import Raw
 from tests.unit.rewrite.test_rewriter import GOLDEN, RECORDED, kuberay_pod, rewrite
-
-Raw = dict[str, Any]
 
 
 def listed(before: Raw, after: Raw) -> dict[str, Change]:

@@ -4,18 +4,17 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import make_worker_cluster
 
-Raw = dict[str, Any]
 CLUSTERS = "/apis/rayspan.dev/v1alpha1/workerclusters"
 PODS = "/api/v1/namespaces/demo/pods"
 DEPLOYMENT = "/apis/apps/v1/namespaces/rayspan-system/deployments/rayspan-controller"

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from adapter import __main__ as command
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from tests.unit import builders
 from tests.unit.rewrite.test_rewriter import GOLDEN, RECORDED, kuberay_pod
 from tests.unit.stores import make_group, make_ray_job
 
-Raw = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
 PLAIN = GOLDEN / "plain.in.yaml"
 

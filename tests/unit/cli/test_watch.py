@@ -19,7 +19,6 @@ from tests.unit.diagnosis.jobs import make_facts, make_head, make_job, make_work
 from tests.unit.stores import make_group, make_ray_job
 from tests.unit.verbs import run
 
-Raw = dict[str, Any]
 GONE = refuses(404, "NotFound")
 
 

@@ -16,6 +16,7 @@ from adapter import names
 from adapter.cli import job_reader, where_table, why
 from adapter.diagnosis.job_document import document
 from adapter.diagnosis.job_facts import Facts
+from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import (
@@ -33,7 +34,6 @@ from tests.unit.diagnosis.jobs import make_facts, make_head, make_job, make_work
 from tests.unit.stores import Sight, make_group, make_ray_job
 from tests.unit.verbs import run
 
-Raw = dict[str, Any]
 GOLDEN = Path(__file__).parent / "golden"
 NOW = START + timedelta(minutes=10)
 KUEUE, OURS, RAY = "/apis/kueue.x-k8s.io/v1beta2", "/apis/rayspan.dev/v1alpha1", "/apis/ray.io/v1"

@@ -5,6 +5,7 @@ from typing import Any
 
 from adapter import names
 from adapter.diagnosis.job_facts import Facts
+from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import (
     CHECK,
     QUEUE,
@@ -19,7 +20,6 @@ from tests.unit.builders import (
 )  # fmt: skip
 from tests.unit.stores import make_group, make_local_queue, make_ray_job
 
-Raw = dict[str, Any]
 RAY_CLUSTER = "train-abc"
 
 

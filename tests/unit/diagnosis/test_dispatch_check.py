@@ -1,15 +1,14 @@
 """That nothing at all can be dispatched is said with its reason, and only when no way leads anywhere."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from adapter.admission.policy import Written
 from adapter.diagnosis import dispatch_check
+from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
 
-Raw = dict[str, Any]
 QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
 WELL = make_condition("Connected", reason="Connected")
 

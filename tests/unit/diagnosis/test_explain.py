@@ -9,6 +9,7 @@ import pytest
 from adapter import names
 from adapter.diagnosis import explain
 from adapter.diagnosis.job_facts import Facts, placement_of, pods_of, workload_of
+from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import (
     admitted,
@@ -18,8 +19,6 @@ from tests.unit.diagnosis.jobs import (
     make_running_cluster,
     make_worker,
 )  # fmt: skip
-
-Raw = dict[str, Any]
 
 
 def conditions(*found: Raw, **more: Any) -> Raw:

@@ -14,10 +14,10 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import ENDS_IN, RESYNC
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 WORK = make_workload()
 PLACE = make_placement(WORK)
 EARLIER = make_placement(WORK, attempt="earlier0")

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from adapter.gang.drain_order import news, stays, total
+from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_pod
-
-Raw = dict[str, Any]
 
 
 def pod(placement: str = "train", *, namespace: str = "demo", phase: str = "Running", **meta: Any) -> Raw:

@@ -1,18 +1,17 @@
 """Whose turn it is to leave a worker cluster that is drained: workers go one after the other, and only where there is a place."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from adapter.gang.drain_order import Gathered, movers
 from adapter.objects import unstructured as facts
 from adapter.objects.placement import ShareKey, placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import workload
 from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload, of_service
 
-Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
 ALL = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
 

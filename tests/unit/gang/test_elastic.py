@@ -17,11 +17,12 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import GroupShare, Share, placement_name
 from adapter.objects.placement import placement as read_placement
+from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
 
-Raw = dict[str, Any]
 NOW = at(5)
 
 
@@ -330,7 +331,7 @@ MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
     ],
 )
 def test_who_was_let_run_by_kueue(work: Raw, job: Raw, slices: list[Raw], want: bool) -> None:
-    assert elastic.started(workload(work), ["workers"], job, slices) is want
+    assert elastic.started(workload(work), ["workers"], read_ray_cluster(job), slices) is want
 
 
 def _share(number: int, counts: Mapping[str, int]) -> Share:

@@ -43,13 +43,13 @@ from adapter.gang.timeouts import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC,
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
 
-Raw = dict[str, Any]
 TIMEOUT = timedelta(seconds=30)
 LATE = "Not admitted within 30s"
 SECOND = timedelta(seconds=1)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,11 +11,11 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import RESYNC
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 WORK = make_workload(check=names.CHECK_READY)
 PLACE = make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=1)
 EVICTED, HELD = make_reservation(PLACE, conditions=[names.EVICTED]), make_reservation(PLACE)

@@ -11,7 +11,6 @@ from adapter.gang import messages as explain
 from adapter.objects.placement import GroupShare, Placement, placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
-Raw = dict[str, Any]
 WORK = make_workload()
 ROUND1 = placement(make_placement(WORK))
 NO_ROOM = placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))

@@ -7,9 +7,9 @@ import pytest
 from adapter import names
 from adapter.gang import orphan_anchors
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import Raw
 from tests.unit.builders import at, make_meta, make_placement, make_reservation, make_workload, stamp
 
-Raw = dict[str, Any]
 PLACE = make_placement(make_workload())
 SHARE = make_reservation(PLACE)
 NAME = SHARE["metadata"]["name"]

@@ -15,10 +15,10 @@ from adapter.gang.lifecycle import decide
 from adapter.objects.placement import ShareKey
 from adapter.objects.placement import placement as read_placement
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import at, make_reservation, stamp
 from tests.unit.gang.test_elastic import PLACED, chain_of, gang, kinds, only, slice_of
 
-Raw = dict[str, Any]
 SOON, LATE = at(1), at(5)  # a cluster that does not admit is waited for for four seconds
 # How a share stands in its cluster.
 ADMITTED: Raw = {}

@@ -16,6 +16,7 @@ from adapter.gang.lifecycle import decide
 from adapter.objects import unstructured as facts
 from adapter.objects.placement import Exclusion, Placement, ShareKey, placement
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot, slot_of
 from adapter.objects.workload import workload
 from tests.unit.builders import (
@@ -31,7 +32,6 @@ from tests.unit.builders import (
     stamp,
 )
 
-Raw = dict[str, Any]
 TIMEOUT = timedelta(seconds=100)
 WORK = make_workload(check=names.CHECK_READY)
 NO_NODE = make_condition("PodScheduled", False, reason="Unschedulable", message="0/3 nodes are available.")

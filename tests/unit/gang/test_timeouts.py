@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -13,13 +13,13 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import answering, begun, excluded
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from adapter.shell.observe.transient_state import Memory
 from tests.unit.bounded import soon
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job
 
-Raw = dict[str, Any]
 WORK = make_workload()
 HOUR = 3600.0
 

@@ -3,15 +3,13 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.progress import LabError
 from hack.testbed import audit
 from hack.testbed.audit import Kind, Log, Request
-
-Raw = dict[str, Any]
 
 
 def recorded(

@@ -1,11 +1,11 @@
 """The figures of `make bursts`: when a step is done, how long it took, who asked for what, and what is said in the end."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.testbed import deployment
 from hack.testbed.audit import Kind, Request
 from hack.testbed.recorder import Change, Place
@@ -17,7 +17,6 @@ from hack.trials.bursts.waves import WORKERS, Half
 from hack.trials.chaos.invariants import LAB, ORPHAN, Finding
 from tests.unit.builders import make_condition
 
-Raw = dict[str, Any]
 MGR = "mgr"
 RAY, WORK, POD = "rayclusters", "workloads", "pods"
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from hack.lab.base.lab import MANAGER
 from hack.trials.chaos import draw, faults, invariants, outcome, settling, snapshot
@@ -19,7 +20,6 @@ from hack.trials.chaos.snapshot import Member, Snapshot
 from hack.trials.sampler import Lives
 from tests.unit.builders import make_condition
 
-Raw = dict[str, Any]
 GANG, WORK, PLACE, SHARE = "gang-1", "work", "gang-1-abcd1234", "gang-1-abcd1234-1"
 CPUS = 4  # quota of each worker cluster
 

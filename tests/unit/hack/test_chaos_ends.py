@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.lab import MANAGER
 from hack.lab.base.lab import Cluster as Home
 from hack.testbed.clusters import Cluster
@@ -17,8 +18,6 @@ from hack.trials.chaos.ends import RESIGNED, Book
 from hack.trials.chaos.ground import Ground
 from hack.trials.chaos.helping import Help
 from hack.trials.chaos.restarts import Container
-
-Raw = dict[str, Any]
 
 
 def fault(kind: str, where: str = "", *, lasts: float = 0.0, moment: str = "") -> Fault:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.admission import job_validation
+from adapter.objects.rayjob import read_ray_cluster
+from adapter.objects.unstructured import RawDict as Raw
 from hack.testbed.clusters import Clusters
 from hack.testbed.stage import Stage
 from hack.trials.chaos import draw, invariants, sizes
@@ -24,7 +26,6 @@ from hack.trials.chaos.snapshot import Snapshot
 from tests.unit.builders import make_condition
 from tests.unit.hack.test_chaos import GANG, PLACE, WORK, well, worker
 
-Raw = dict[str, Any]
 SEEDS = st.integers(0, 10**6)
 CAPACITY = 22
 SEED = 1284109  # that of `make test`: one of its first five gangs is elastic
@@ -134,7 +135,7 @@ def test_the_elastic_ones_are_submitted_as_kueue_and_rayspan_take_them() -> None
         assert sized == ((wanted, stood.load.least[name], MOST) if elastic else (wanted, wanted, wanted))
         assert made["metadata"].get("annotations") == ({names.ELASTIC_ANNOTATION: "true"} if elastic else None)
         assert made["spec"].get("enableInTreeAutoscaling", False) is elastic
-        assert job_validation.of_job("RayCluster", made) == ""
+        assert job_validation.of_job(read_ray_cluster(made)) == ""
     (made,) = (made for made in stood.applied if made["metadata"]["name"] == stood.elastic)
     asked = made["spec"]["autoscalerOptions"]["resources"]["requests"]
     assert set(asked) == {"cpu"}, "no queue of a stage covers memory"

@@ -1,13 +1,10 @@
 """What must not be with a RayService when faults are over: addresses that lead to nobody, workers that nobody asks, copies of none."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.trials.chaos.withserve import astray, orphans
-
-Raw = dict[str, Any]
 
 
 def worker(uid: str, address: str) -> Raw:

@@ -2,18 +2,16 @@
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.corpus import golden, ground, judge, reduce, report
 from hack.corpus.judge import Seen
 from hack.corpus.samples import OURS, Sample
 from hack.lab.base.paths import REPO
-
-Raw = dict[str, Any]
 
 
 def sample(name: str) -> Sample:

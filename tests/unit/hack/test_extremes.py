@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.testbed import extremes, sentence
 from hack.testbed.stage import FAKE_NODE, QUEUE, TOLERATION
 from tests.unit.rayschema import SCHEMAS, TEMPLATE
-
-Raw = dict[str, Any]
 
 wide = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from hack.trials import quotausage
 from hack.trials.gangs import draw, report
 from hack.trials.gangs.course import Course
@@ -16,7 +16,6 @@ from hack.trials.gangs.draw import Gang
 from hack.trials.sampler import Sample
 from tests.unit.builders import make_condition
 
-Raw = dict[str, Any]
 CELL = ("any", "cpu")
 
 

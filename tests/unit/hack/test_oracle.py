@@ -9,6 +9,7 @@ import yaml
 
 from adapter.objects import pod_requests
 from adapter.objects.placement import GroupShare, Share
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Offer, Request
@@ -18,8 +19,6 @@ from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
 from hack.oracle.predict import Forecast, Seen
 from hack.oracle.rounds import Outcome, line, report
-
-Raw = dict[str, Any]
 
 TREES = [draw.tree(7, number) for number in range(200)]
 

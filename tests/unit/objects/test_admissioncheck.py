@@ -1,17 +1,19 @@
 """Which checks of a ClusterQueue are ours, and which worker groups do they cover?"""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from adapter import names
 from adapter.objects import admissioncheck
+from adapter.objects.admissioncheck import read_check
+from adapter.objects.queues import read_cluster_queue
+from adapter.objects.rayjob import read_ray_job
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, workload
 from tests.unit.builders import CHECK, make_check, make_cluster_queue, make_workload
 from tests.unit.stores import make_ray_job
 
-Raw = dict[str, Any]
 FOREIGN = {"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"}}
 NAMELESS = {"metadata": {"name": "empty"}}
 
@@ -31,12 +33,12 @@ def queue(*checks: Raw) -> Raw:
     ],
 )
 def test_which_checks_a_queue_lists(raw: Raw, want: dict[str, tuple[str, ...]]) -> None:
-    assert list(admissioncheck.listed(raw).items()) == list(want.items())
+    assert list(read_cluster_queue(raw).checks.items()) == list(want.items())
 
 
 def test_which_checks_are_ours() -> None:
-    assert admissioncheck.ours([FOREIGN, make_check(), NAMELESS, {}]) == {CHECK}
-    assert [admissioncheck.controller(one) for one in (make_check(), FOREIGN, NAMELESS)] == [
+    assert admissioncheck.our_checks(map(read_check, [FOREIGN, make_check(), NAMELESS, {}])) == {CHECK}
+    assert [read_check(raw).controller for raw in (make_check(), FOREIGN, NAMELESS)] == [
         names.CONTROLLER_NAME,
         "example.com/budget",
         "",
@@ -58,7 +60,7 @@ def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
     """Those on some flavors come after the reservation, one by one with what stands there before it."""
     work = workload(make_workload(groups={"a": 1}))
     podsets = (PodSet("a", 1, {}, frozenset({"remote"})), PodSet("b", 1, {}, frozenset()))
-    assert admissioncheck.asked(replace(work, podsets=podsets), queue(entry)) == want
+    assert admissioncheck.expected_checks(replace(work, podsets=podsets), read_cluster_queue(queue(entry))) == want
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,8 @@ def test_which_worker_groups_a_check_covers(on_flavors: list[str] | None, want: 
     given = {"a": {"local"}, "c": {"remote", "disk"}}
     podsets = tuple(PodSet(p.name, p.count, {}, frozenset(given.get(p.name, {"remote"}))) for p in work.podsets)
     entry = {"name": CHECK} if on_flavors is None else {"name": CHECK, "onFlavors": on_flavors}
-    listed = queue({"name": "budget", "onFlavors": ["x"]}, entry)
-    covered = admissioncheck.covered(replace(work, podsets=podsets), CHECK, listed, make_ray_job())
+    cluster_queue = read_cluster_queue(queue({"name": "budget", "onFlavors": ["x"]}, entry))
+    covered = admissioncheck.covered_groups(
+        replace(work, podsets=podsets), CHECK, cluster_queue, read_ray_job(make_ray_job())
+    )
     assert [podset.name for podset in covered] == want

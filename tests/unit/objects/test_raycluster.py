@@ -1,14 +1,13 @@
 """The pods of a RayCluster are told by its uid, and its workers are counted as KubeRay does."""
 
-from typing import Any
-
 import pytest
 
 from adapter.objects import raycluster
+from adapter.objects.rayjob import read_ray_cluster
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job, workload
 from tests.unit.builders import make_meta, make_pod, make_ray_cluster, make_workload
 
-Raw = dict[str, Any]
 POD = make_pod()
 ORPHAN: Raw = {**POD, "metadata": {**POD["metadata"], "ownerReferences": []}}
 JOB = workload(make_workload()).job
@@ -74,12 +73,12 @@ def test_whether_a_pod_is_the_jobs(pod: Raw, ray_cluster: Raw | None, job: Job |
 )
 def test_how_many_workers_it_is_to_have(group: Raw, want: int) -> None:
     listed = [{"groupName": "Workers", **group}, {"groupName": "others", "replicas": 9}]
-    assert raycluster.workers({"spec": {"workerGroupSpecs": listed}}, {"workers"}) == want
+    assert raycluster.read_spec({"workerGroupSpecs": listed}).desired_workers({"workers"}) == want
 
 
 @pytest.mark.parametrize("raw", [{}, {"spec": None}, {"spec": {"workerGroupSpecs": None}}])
 def test_one_of_which_nothing_is_known_is_to_have_none(raw: Raw) -> None:
-    assert raycluster.workers(raw, {"workers"}) == 0
+    assert read_ray_cluster(raw).cluster.desired_workers({"workers"}) == 0
 
 
 @pytest.mark.parametrize(

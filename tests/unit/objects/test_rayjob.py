@@ -1,17 +1,14 @@
 """A RayJob that is not submitted becomes the podsets that Kueue would make, or a sentence that names the field."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
 from adapter.objects import rayjob
 from adapter.objects.rayjob import Unusable
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from tests.unit.builders import NAMESPACE, make_workload
 from tests.unit.stores import make_group, make_ray_job, make_template
-
-Raw = dict[str, Any]
 
 
 def counts(raw: Raw) -> dict[str, int]:
@@ -74,7 +71,7 @@ def test_which_podsets_are_worker_groups(kind: str, mode: str | None, podsets: s
     raw["spec"]["podSets"] = [{"name": name, "count": 1} for name in podsets.split()]
     job: Raw = {} if mode is None else {"spec": {"submissionMode": mode} if mode else {}}
     # What stands there is never empty, whatever its spec says.
-    found = rayjob.worker_groups(workload(raw), job if mode is None else {"kind": kind, **job})
+    found = rayjob.worker_groups(workload(raw), rayjob.read_job(kind, job if mode is None else {"kind": kind, **job}))
     assert " ".join(podset.name for podset in found) == want
 
 
@@ -221,3 +218,26 @@ def test_a_priority_class_is_worth_what_another_job_got_for_it() -> None:
     known = [{"spec": {}}, given("low", 1), given("high", 5, kind="PriorityClass"), given("high", 9)]
     assert rayjob.known_priority("high", known) == 9
     assert rayjob.known_priority("unknown", known) is None
+
+
+MALFORMED: Raw = {
+    "metadata": {"name": "x"},
+    "spec": {
+        "workerGroupSpecs": [1, {"replicas": "x", "numOfHosts": True, "labels": []}],
+        "autoscalerOptions": {"env": 1},
+    },
+    "status": {"state": 7},
+}
+
+
+@pytest.mark.parametrize("kind", names.RAY_KINDS)
+@pytest.mark.parametrize("spec", [MALFORMED["spec"], {"rayClusterSpec": MALFORMED["spec"]}, None, "text"])
+def test_a_malformed_job_is_read_without_an_error(kind: str, spec: object) -> None:
+    job = rayjob.read_job(kind, {**MALFORMED, "spec": spec})
+    assert (job.is_known, job.status.state, job.cluster.desired_workers({""})) == (True, "", 0)
+    assert rayjob.autoscaler_env(job) is None
+
+
+def test_an_unknown_job_keeps_its_kind() -> None:
+    job = rayjob.UNKNOWN_JOBS["RayJob"]
+    assert (job, job.kind, job.is_known, job.has_submitter) == (rayjob.read_ray_job({}), "RayJob", False, False)

@@ -1,15 +1,12 @@
 """A share is admitted as long as its cluster says so, and is over when it never will be again."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from tests.unit import builders as make
-
-Raw = dict[str, Any]
 
 
 def test_a_reservation_is_read_whole() -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from adapter import names
 from adapter.objects.placement import Placement, gang_of, manifest, placement, placement_name
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import active_slice, gang_key, is_chain, workload
-from tests.unit.builders import Raw, make_placement, make_workload, stamp
+from tests.unit.builders import make_placement, make_workload, stamp
 
 
 def made(

@@ -1,14 +1,12 @@
 """What people write is read, or refused with a sentence that names the object, the field and what stood there."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from adapter.objects import specs
+from adapter.objects.unstructured import Raw
 from tests.unit import builders as make
-
-Raw = dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from adapter import names
 from adapter.admission import job_validation
 from adapter.gang import start_timeout
 from adapter.gang.orphan_anchors import settled
-from adapter.objects import pod_requests, raycluster, rayjob, trim, worker_pod
+from adapter.objects import pod_requests, rayjob, trim, worker_pod
 from adapter.objects.placement import ShareKey
+from adapter.objects.rayjob import read_job
 from adapter.objects.references import Reference
 from adapter.objects.reservation import anchor_uid, anchors, reservation
 from adapter.objects.unstructured import controller_uid, is_true, key_of, uid_of
@@ -46,11 +47,12 @@ def test_there_are_jobs_to_try() -> None:
 @pytest.mark.parametrize("job", [one for _, one in JOBS], ids=[name for name, _ in JOBS])
 def test_a_job_without_its_templates_is_judged_the_same(job: dict[str, Any]) -> None:
     kind = job["kind"]
-    left = (trim.ray_job if kind == "RayJob" else trim.ray_cluster)(job)
-    assert job_validation.of_job(kind, left) == job_validation.of_job(kind, job)
-    assert job_validation.waits_for_all(kind, left) == job_validation.waits_for_all(kind, job)
+    trimmed = read_job(kind, (trim.ray_job if kind == "RayJob" else trim.ray_cluster)(job))
+    whole = read_job(kind, job)
+    assert job_validation.of_job(trimmed) == job_validation.of_job(whole)
+    assert job_validation.waits_for_all(trimmed) == job_validation.waits_for_all(whole)
     groups = {"workers", "small", "large"}
-    assert raycluster.workers(left, groups) == raycluster.workers(job, groups)
+    assert trimmed.cluster.desired_workers(groups) == whole.cluster.desired_workers(groups)
 
 
 def test_what_is_long_of_a_job_is_not_kept() -> None:

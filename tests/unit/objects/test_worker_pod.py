@@ -1,7 +1,6 @@
 """Which slot a pod came with, which pull secrets its template names, and when a worker does its part: ready, or of a service and running."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.placement import ShareKey, placement
+from adapter.objects.unstructured import Raw
 from adapter.objects.worker_pod import (
     Slot,
     has_working_ray_node,
@@ -23,7 +23,6 @@ from adapter.objects.worker_pod import (
 from adapter.objects.workload import PodSet, workload
 from tests.unit.builders import make_condition, make_placement, make_pod, make_workload
 
-Raw = dict[str, Any]
 OURS, THEIRS = {"name": "ours"}, {"name": "theirs"}
 
 

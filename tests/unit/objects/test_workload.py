@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.workload import Check, Job, active_slice, there, workload
+from adapter.objects.rayjob import job_presence, read_job
+from adapter.objects.unstructured import Raw
+from adapter.objects.workload import Check, Job, active_slice, workload
 from tests.unit import builders as make
-
-Raw = dict[str, Any]
 
 
 def test_a_workload_is_read_whole() -> None:
@@ -179,7 +179,7 @@ JOB = Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
     ],
 )
 def test_whether_a_job_is_there(kind: str, raw: Raw, want: str) -> None:
-    assert there(replace(JOB, kind=kind), raw) == want
+    assert job_presence(replace(JOB, kind=kind), read_job(kind, raw)) == want
 
 
 def test_a_slice_that_was_replaced_stands_for_its_job_last() -> None:

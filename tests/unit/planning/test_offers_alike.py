@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.objects.pod_requests import alike
 from adapter.objects.specs import PodMapping
+from adapter.objects.unstructured import Raw
 from adapter.planning import offers, planner
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Request
@@ -19,7 +20,6 @@ from adapter.quota.tree import Demand, Line, Survey, build
 from adapter.rewrite.dry_run_pod import Tried
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
-Raw = dict[str, Any]
 TOLERANT: Raw = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
 CPU = {"cpu": 1000, "pods": 1}
 

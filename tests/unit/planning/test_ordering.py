@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.gang.timeouts import DOUBLINGS, YIELD_AFTER
 from adapter.objects.placement import MOST_SHARES, Placement, placement
+from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.workload import PodSet, Workload, workload
 from adapter.planning import ordering
 from tests.unit.builders import CHECK, at, make_placement, make_workload, stamp
@@ -87,7 +88,8 @@ def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any
     ],
 )  # fmt: skip
 def test_how_old_it_is(work: Workload, job: dict[str, Any], want: datetime) -> None:
-    assert ordering.aged(replace(work, created=at(0)), {"metadata": job} if job else {}).created == want
+    job_object = read_ray_cluster({"metadata": job} if job else {})
+    assert ordering.aged(replace(work, created=at(0)), job_object).created == want
 
 
 HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from adapter.objects.unstructured import Raw
 from adapter.planning import plan_document
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
 
-Raw = dict[str, Any]
 CPU: Raw = {"cpu": 1000, "pods": 1}
 GPU: Raw = {"cpu": 1000, "gpu": 2, "pods": 1}
 

@@ -14,7 +14,6 @@ from adapter.planning.planner import Plan, plan
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
-Raw = dict[str, Any]
 NOTHING = build((), (), ())
 
 

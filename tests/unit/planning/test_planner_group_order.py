@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.placement import GroupShare, Share
+from adapter.objects.unstructured import Raw
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import Plan, charged, outranking, plan
@@ -18,7 +19,6 @@ from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 from tests.unit.quota.rooms import admits, charge
 
-Raw = dict[str, Any]
 FLAVORS = ("first", "second", "third")
 
 

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.unstructured import Raw
 from adapter.planning import planner
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import Plan, plan
 from adapter.quota.node_capacity import Node, indexed
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
-
-Raw = dict[str, Any]
 
 
 def cluster(

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from adapter.cli.preflight import table
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.preflight import evaluation, reachability
 from adapter.preflight.preflight_facts import MANAGER, Asked, Finding, Side
 from adapter.preflight.probe import Trip
 from tests.unit.builders import at, make_condition, make_worker_cluster, stamp
 
-Raw = dict[str, Any]
 ASKED = Asked("demo", ["ray"], "rayspan/rayspan:dev")
 WELL = Trip("", 0.3, 9400.0, -0.001)
 HERE = "10.0.0.5"

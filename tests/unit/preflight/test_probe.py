@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from adapter import programs
+from adapter.objects.unstructured import Raw
 from adapter.preflight import probe
 from adapter.preflight.probe import Peer, Run, State, Trip
 from tests.unit.builders import START, at, stamp
 
-Raw = dict[str, Any]
 RUN = Run("0a1b2c3d", "demo", "rayspan/rayspan:dev", at(180) - START)
 WORD = "swordfish"
 

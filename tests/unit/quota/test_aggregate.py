@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.pod_requests import UNLIMITED, quantity
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota import aggregate
 from adapter.quota.aggregate import Worker
 
-Raw = dict[str, Any]
 CHECK = "rayspan"
 KEY = ("team-a", "ray")
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from adapter.objects.selectors import meets_all
+from adapter.objects.unstructured import Raw
 from adapter.quota import node_capacity
 from adapter.quota.resource_flavor import Flavor
 
-Raw = dict[str, Any]
 GPU = {"nvidia.com/gpu": 1, "pods": 1}
 READY = [{"type": "Ready", "status": "True"}]
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

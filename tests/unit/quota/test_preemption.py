@@ -8,6 +8,7 @@ import pytest
 
 from adapter import names
 from adapter.actions import Plan
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import outranking
@@ -25,7 +26,6 @@ from tests.unit.builders import (
 )
 from tests.unit.stores import Sight, fill, make_template
 
-Raw = dict[str, Any]
 PREEMPTS: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 CPU = {"cpu": 1000, "pods": 1}
 

@@ -14,10 +14,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.objects import pod_requests
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota.tree import Shortfall, Tree, build, leads_to
 from tests.unit.quota.rooms import Room, admits, charge
 
-Raw = dict[str, Any]
 Limits = tuple[int, int | None, int | None]  # nominal, borrowing limit, lending limit; whole cores or devices
 
 FEW_CORES = {"cpu": 500}

@@ -12,6 +12,7 @@ from adapter.gang.lifecycle import decide
 from adapter.gang.reserve import ASKED_LAST
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import plan
@@ -30,7 +31,6 @@ from tests.unit.builders import (
     make_workload,
 )
 
-Raw = dict[str, Any]
 RECLAIM: Raw = {"preemption": {"reclaimWithinCohort": "Any"}}
 CPU = {"cpu": 1000, "pods": 1}
 

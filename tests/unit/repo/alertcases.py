@@ -5,9 +5,9 @@ A sample a minute. The bounds are the rules' own, so each case stands clearly on
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-Raw = dict[str, Any]
+from adapter.objects.unstructured import Raw
+
 Series = Mapping[str, str]  # as promtool has it: "0+2x20" is 0, 2, 4 ... and twenty more
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.versions import KUBERNETES
 
-Raw = dict[str, Any]
 _BLOCK = re.compile(r"^ *\{\{- (.*) \}\}$")
 _INLINE = re.compile(r"\{\{ (.*?) \}\}")
 _LINES = re.compile(r"^toYaml (\S+) \| nindent (\d+)$")

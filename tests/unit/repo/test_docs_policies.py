@@ -7,7 +7,6 @@ question goes through the code of real plans. `pytest --update-golden` writes th
 import asyncio
 import re
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +14,7 @@ import yaml
 from adapter import names
 from adapter.cli import plan_table
 from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.planning import ordering
 from hack.lab.base.paths import REPO
@@ -22,7 +22,6 @@ from tests.unit import builders
 from tests.unit.builders import START
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 DOC = REPO / "docs" / "policies.md"
 SAMPLES = REPO / "manifests" / "samples" / "policies"
 NAMESPACE, QUEUE = "default", "ray"

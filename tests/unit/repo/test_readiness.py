@@ -4,16 +4,15 @@ As there, a snippet is a function's body that reads `obj`, returns a table, and 
 """
 
 import re
-from typing import Any
 
 import lupa
 import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 
-Raw = dict[str, Any]
 _CHECK = "kueue.x-k8s.io_AdmissionCheck"
 _OURS = ("rayspan.dev_WorkerCluster", "rayspan.dev_DispatchPolicy")
 _RUN = """\

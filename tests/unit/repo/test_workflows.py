@@ -8,17 +8,16 @@ import shlex
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePath
-from typing import Any
 
 import pytest
 import yaml
 
+from adapter.objects.unstructured import Raw
 from hack.lab.base import versions
 from hack.lab.base.paths import REPO
 from hack.release import __main__ as release
 from hack.release import plugin
 
-Raw = dict[str, Any]
 _FILES = sorted((REPO / ".github/workflows").iterdir())
 _ON_THE_MACHINE = {"docker", "echo", "gh", "helm", "make"}  # what ubuntu-24.04 has there
 _DOWNLOADS = "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/releases/download/$VERSION"

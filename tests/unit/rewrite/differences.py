@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapter import names, programs
-
-Raw = dict[str, Any]
+from adapter.objects.unstructured import Raw
 
 _ABSENT: Final = object()
 _SEPARATOR: Final = re.compile(r"([\s=,;]+)")  # between the words of a command

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.rewrite import affinity, group_workload, stripping
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
 from adapter.rewrite.target import Target
 
-Raw = dict[str, Any]
 REQUIRED, PREFERRED = (
     "requiredDuringSchedulingIgnoredDuringExecution",
     "preferredDuringSchedulingIgnoredDuringExecution",

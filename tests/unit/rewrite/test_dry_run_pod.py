@@ -7,11 +7,11 @@ import pytest
 
 from adapter import names
 from adapter.objects.pod_requests import pod_requests
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import dry_run_pod, group_workload
 from adapter.rewrite.dry_run_pod import Tried
 from tests.unit.builders import make_target
 
-Raw = dict[str, Any]
 EAST = make_target("east")
 ROLE = group_workload.role("workers")
 TIGHT = {"runAsNonRoot": True}

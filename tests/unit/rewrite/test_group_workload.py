@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.pod_requests import pod_requests
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import group_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
@@ -23,7 +24,6 @@ from hack.corpus import golden, reduce, samples
 from hack.lab.base.paths import REPO
 from tests.unit.builders import make_worker_cluster
 
-Raw = dict[str, Any]
 TARGET = Target(
     cluster="east",
     zone="us-east-1a",

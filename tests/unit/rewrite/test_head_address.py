@@ -6,10 +6,10 @@ import pytest
 
 from adapter import names
 from adapter.objects.specs import Head
+from adapter.objects.unstructured import Raw
 from adapter.rewrite.head_address import HeadAddress
 from tests.unit.builders import make_meta
 
-Raw = dict[str, Any]
 IP, OLD = "10.12.0.5", "10.12.0.4"
 NAME = "train-abc-head-svc"
 FQDN = f"{NAME}.demo.svc.cluster.local"

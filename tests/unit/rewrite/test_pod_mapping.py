@@ -9,6 +9,7 @@ import pytest
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.specs import NOTHING, PodMapping
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import group_workload, pod_mapping, stripping
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
@@ -16,7 +17,6 @@ from adapter.rewrite.target import Target
 from tests.unit import builders
 from tests.unit.stores import Sight, fill, make_group, make_member, make_ray_job
 
-Raw = dict[str, Any]
 TAINT = {"key": "ray", "value": "only", "effect": "NoSchedule"}
 TOLERATION = {"key": "ray", "operator": "Equal", "value": "only", "effect": "NoSchedule"}
 WRITTEN = {

@@ -1,7 +1,6 @@
 """A share in a cluster of Volcano's is one PodGroup of all its workers, and its copies name it; elsewhere there is none."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -10,6 +9,7 @@ from adapter.actions import CreatePod
 from adapter.cli.pod_diff import changes
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.rewrite import group_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.rewriter import remote_pod
@@ -23,7 +23,6 @@ from tests.unit.builders import at, make_placement, make_reservation, make_workl
 from tests.unit.rewrite.test_pod_mapping import mapped
 from tests.unit.worker.test_dispatch import NAME, SLOTTED, worker
 
-Raw = dict[str, Any]
 VOLCANO = mapped(schedulerName="volcano")
 
 

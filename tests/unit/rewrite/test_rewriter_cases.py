@@ -4,16 +4,15 @@ Pods are as KubeRay 1.6.2 makes them of such templates (docs/upstream.md, "The w
 """
 
 import json
-from typing import Any
 
 import pytest
 
 from adapter import names
 from adapter.objects.pod_requests import pod_requests
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import zone
 from tests.unit.rewrite.test_rewriter import HEAD, HEAD6, TARGET, env_of, kuberay_pod, rewrite
 
-Raw = dict[str, Any]
 FQDN = "raycluster-head-svc.demo.svc.cluster.local"
 
 

@@ -20,12 +20,11 @@ from adapter.admission import pod_validation
 from adapter.cli.pod_diff import changes
 from adapter.objects import pod_requests
 from adapter.objects.specs import PodMapping
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from tests.unit.rewrite.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
-
-Raw = dict[str, Any]
 
 EXAMPLES = int(os.environ.get("RAYSPAN_EXAMPLES", "0"))
 many = (

@@ -1,17 +1,15 @@
 """The mirror of a head's Service: what is written where there is none, where it is wrong, and where it is right."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from adapter.objects.unstructured import Raw as Seen
 from adapter.rewrite import service_mirror
 from adapter.rewrite.service_mirror import Standing, lacking
 from adapter.rewrite.target import Target
 from tests.unit.builders import make_meta
 
-Raw = dict[str, Any]
 KEY = ("demo", "train-abc-head-svc")
 TARGET = Target(
     cluster="east", zone="east", queue="q", manager="mgr", workload="w", workload_uid="u", placement="p", share="p-1", round=1

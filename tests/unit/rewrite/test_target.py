@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from adapter.objects import specs
+from adapter.objects.unstructured import Raw
 from adapter.rewrite.target import Target
 from tests.unit import builders
 
-Raw = dict[str, Any]
 KEY, OTHER = {"pool": "remote"}, {"zone": "far", "pool": "x"}
 TAINT = {"key": "pool", "operator": "Equal", "value": "remote", "effect": "NoSchedule"}
 

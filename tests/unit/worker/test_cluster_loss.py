@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
+from adapter.objects.unstructured import Raw
 from adapter.worker.cluster_loss import Silence, given_up, of_cluster, of_pod
 from tests.unit.builders import at, make_condition, make_pod, make_worker_cluster, stamp
 
-Raw = dict[str, Any]
 MINUTE = timedelta(minutes=1)
 EAST = make_worker_cluster()
 LOST = {**EAST, "status": {"lostSince": stamp()}}

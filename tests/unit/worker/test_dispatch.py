@@ -20,6 +20,7 @@ from adapter.objects.placement import ShareKey, placement
 from adapter.objects.references import Reference, wanted
 from adapter.objects.reservation import Reservation, reservation
 from adapter.objects.specs import PodMapping
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import (
     Slot,
     is_planned_slot,
@@ -41,8 +42,6 @@ from adapter.worker.worker_facts import Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
-
-Raw = dict[str, Any]
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)

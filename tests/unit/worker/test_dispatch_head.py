@@ -9,6 +9,7 @@ from adapter.actions import CreatePod, DeletePod, MirrorHead
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import Head
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from adapter.rewrite import service_mirror
 from adapter.rewrite.head_address import HeadAddress
@@ -18,7 +19,6 @@ from adapter.worker.dispatch import decide
 from adapter.worker.worker_facts import Worker
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
 
-Raw = dict[str, Any]
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
 PLACE = placement(PLACE_RAW)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.actions import Action, DeleteSlice, PutSlice, Say
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.worker import endpoint_objects
 from adapter.worker.endpoint_objects import Serving
 from adapter.worker.service_endpoints import Backend
 from tests.unit.builders import make_ray_cluster, make_service, make_serving, make_serving_copy
 
-Raw = dict[str, Any]
 BOTH = make_service(ipFamilies=["IPv4", "IPv6"])
 RAY_CLUSTER = make_ray_cluster(owner="uid-of-chat")
 

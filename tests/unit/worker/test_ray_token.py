@@ -2,15 +2,14 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from adapter.objects.references import SECRET, Reference
+from adapter.objects.unstructured import Raw
 from adapter.worker import ray_token
 from adapter.worker.ray_token import Source
 
-Raw = dict[str, Any]
 OF_KUBERAY = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "train-abc", "key": "auth_token"}}}
 KUBERAYS = Source(Reference(SECRET, "train-abc"), "auth_token")
 PLAIN = {"name": "RAY_AUTH_TOKEN", "value": "swordfish"}

@@ -1,13 +1,12 @@
 """A copy that asks for more than its share holds runs, and is told of: on the job, and on the manager's pod."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
 from adapter.actions import PatchStatus, Say
 from adapter.objects.placement import ShareKey
 from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import workload
@@ -16,7 +15,6 @@ from adapter.worker.dispatch import decide
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.worker.test_dispatch import worker
 
-Raw = dict[str, Any]
 SLOT = Slot(ShareKey("east", 1), "role-workers", 0)
 WORK = make_workload()
 PLACE = make_placement(WORK)

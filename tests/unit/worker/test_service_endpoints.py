@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.specs import parse_network
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.worker import service_endpoints
 from adapter.worker.service_endpoints import Backend
 from tests.unit.builders import NAMESPACE, make_ray_cluster, make_service, make_serving, make_serving_copy
 
-Raw = dict[str, Any]
 SERVICE = make_service()
 RAY_CLUSTER = make_ray_cluster(owner="uid-of-chat")
 POD = make_serving()

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition as condition_of
 from adapter.worker.status_mirror import MIRRORED, failed_patch, may_restart, status_patch
 
-Raw = dict[str, Any]
 CREATED = "2026-01-02T03:04:05Z"
 NOW = "2026-01-02T04:00:00Z"
 GATED = {

@@ -1,12 +1,9 @@
 """What is wrong with a worker in its cluster, as its job's user reads it once."""
 
-from typing import Any
-
 import pytest
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.worker import status_mirror
-
-Raw = dict[str, Any]
 
 
 def pod(

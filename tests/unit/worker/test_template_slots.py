@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from adapter.objects.placement import placement
-from adapter.worker.template_slots import TemplateSlotFacts, may_have_been_sent, must_check_slot, owns_slot
+from adapter.objects.unstructured import Raw
+from adapter.worker.template_slots import (
+    TemplateSlotFacts,
+    may_have_been_sent,
+    must_check_slot,
+    owns_slot,
+)
 from tests.unit.builders import at, make_placement, make_pod, make_workload, stamp
 
-Raw = dict[str, Any]
 PLACE = placement(make_placement(make_workload()))
 EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)

@@ -1,17 +1,16 @@
 """Ray is told of the nodes that a role was given by the flavors of its own cluster."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from adapter import names
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import Raw
 from adapter.rewrite import zone
 from adapter.worker.worker_facts import with_ray_labels
 from tests.unit.builders import make_flavor, make_placement, make_reservation, make_workload
 
-Raw = dict[str, Any]
 SHARE = reservation("east", make_reservation(make_placement(make_workload())))
 FLAVORS: dict[str, Raw] = {
     "spot": make_flavor("spot", nodeLabels={"karpenter.sh/capacity-type": "spot"}),

@@ -2,18 +2,16 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from adapter import names
 from adapter.access.access_request import Asked
 from adapter.access.grant import LOG, Grant, manifest
-from adapter.objects.unstructured import timestamp
+from adapter.objects.unstructured import Raw, timestamp
 from adapter.shell.access.grant_resolver import Door, Refused
 from tests.unit.apiserver import Answer, Server, connected, refuses, says, serving
 
-Raw = dict[str, Any]
 GRANT = Grant(
     "default", "kubectl-1", "u-g", "worker-a", "u-1", LOG, "", (), stdin=False, tty=False, key_hash="", created=datetime.now(UTC)
 )  # fmt: skip

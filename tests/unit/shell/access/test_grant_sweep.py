@@ -7,11 +7,11 @@ import pytest
 
 from adapter.access import grant
 from adapter.access.grant import LOG
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.access import grant_sweep
 from adapter.shell.kube.client import Unreachable
 from tests.unit.apiserver import Server, connected, lists, refuses, says, serving
 
-Raw = dict[str, Any]
 KEY = "k" * 43
 POD = {"metadata": {"namespace": "default", "name": "worker-a", "uid": "u-1"}}
 DONE = says({"kind": "Status", "status": "Success"})

@@ -17,11 +17,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from adapter.objects.unstructured import Raw
 from adapter.shell.admission import admission_server, webhook_certificate
 from adapter.shell.admission.admission_server import OBJECT, Server
 from adapter.shell.certificate import Certificate
 
-Raw = dict[str, Any]
 MANY = 125_000
 HOST = "rayspan-admission.rayspan-system.svc"
 POD = {"group": "", "version": "v1", "resource": "pods"}

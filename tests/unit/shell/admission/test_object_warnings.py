@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapter.objects.unstructured import Raw
 from adapter.shell.admission import object_warnings
 from adapter.shell.admission.object_warnings import Adviser
 from adapter.shell.admission.warning_cache import Known
@@ -24,7 +25,6 @@ from tests.unit.builders import (
 )
 from tests.unit.stores import make_group, make_local_queue, make_ray_job, make_template
 
-Raw = dict[str, Any]
 FITS = says({"fits": True, "sentence": "4 of 4 workers to east."})
 SAID = ["RayJob train fits now: 4 of 4 workers to east."]
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ from adapter.admission.cluster_claim import (
     Leadership,
 )
 from adapter.admission.cluster_identity import Known
+from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.claim_holder import Claim
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.identity import Identity
@@ -29,7 +30,6 @@ from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says, silence
 
-Raw = dict[str, Any]
 HERE = "uid-of-kube-system"
 
 

@@ -12,6 +12,7 @@ import yaml
 from aiohttp import web
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition
 from adapter.shell.clusters.claim_holder import Claim
 from adapter.shell.clusters.fleet import Fleet
@@ -28,7 +29,6 @@ from adapter.shell.write.events import Announcer
 from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Server, kubeconfig, lists, silence, text
 
-Raw = dict[str, Any]
 TYPO = yaml.safe_dump(kubeconfig("https://[fd00::1:6443"))
 
 

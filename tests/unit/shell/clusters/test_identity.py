@@ -23,7 +23,6 @@ from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Server, hurried, kubeconfig, lists, refuses, says
 from tests.unit.shell.clusters.test_fleet import Bench, benched
 
-Raw = dict[str, Any]
 HERE, THERE = "uid-of-kube-system", "uid-of-another"
 POD = {"metadata": {"namespace": "demo", "name": "a", "uid": "u", "resourceVersion": "5"}}
 

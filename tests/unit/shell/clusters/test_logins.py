@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -15,6 +14,7 @@ from prometheus_client import REGISTRY
 
 from adapter import names
 from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters import logins as logins_of
 from adapter.shell.clusters import single_objects
 from adapter.shell.clusters.logins import Logins, once
@@ -26,7 +26,6 @@ from adapter.shell.kube.reflector import Following, follow
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
-Raw = dict[str, Any]
 OPTIONAL = ("multikueue_clusters", "multikueue_configs")
 OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
 PROFILED = specs.worker_cluster({"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}})

@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 from adapter.objects import specs
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters import worker_cache as members
 from adapter.shell.clusters.worker_cache import Listeners, Member
 from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Answer, Server, hurried, lists
-
-Raw = dict[str, Any]
 
 
 def node(name: str, **labels: str) -> Raw:

@@ -10,6 +10,7 @@ from aiohttp import web
 from adapter import names
 from adapter.admission import condition_patches
 from adapter.objects import specs
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
@@ -25,7 +26,6 @@ from tests.unit.builders import at
 from tests.unit.stores import Sight, make_member
 
 WORK = workload(builders.make_workload())
-Raw = dict[str, Any]
 LABELS = {names.MANAGER_LABEL: "mgr", names.CLUSTER_LABEL: "east"}
 
 

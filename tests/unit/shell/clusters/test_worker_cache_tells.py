@@ -11,7 +11,6 @@ from adapter.shell.clusters.worker_cache import Listeners, Member
 from adapter.shell.kube.client import ApiError, Client
 from tests.unit import builders, stores
 
-Raw = dict[str, Any]
 WHO = {
     "workloads": "reservation",
     "pods": "pod",

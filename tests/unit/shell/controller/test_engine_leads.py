@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.objects.unstructured import timestamp, uid_of
+from adapter.objects.unstructured import Raw, timestamp, uid_of
 from adapter.shell import metrics
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import Lease
@@ -15,8 +15,6 @@ from adapter.shell.kube.client import Client
 from adapter.shell.observe.transient_state import Memory
 from adapter.worker.template_slots import may_have_been_sent
 from tests.unit.builders import make_pod
-
-Raw = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)

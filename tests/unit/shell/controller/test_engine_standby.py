@@ -17,6 +17,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell import metrics, supervise
 from adapter.shell.clusters import fleet as fleet_of_members
 from adapter.shell.clusters import manager_cache as manager_cluster
@@ -36,8 +37,6 @@ from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, stoppable, text
 from tests.unit.shell.controller.test_lease import COLLECTION, Counted, Shelf
-
-Raw = dict[str, Any]
 
 
 def _versioned(raw: Raw, version: int = 1) -> Raw:

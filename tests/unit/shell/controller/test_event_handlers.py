@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from adapter import names
 from adapter.actions import Rejoin, Reserve, TryCopy
 from adapter.objects import trim
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.objects.workload import workload
 from adapter.shell.clusters.fleet import Fleet
@@ -42,7 +42,6 @@ from tests.unit import builders as make
 from tests.unit.builders import NAMESPACE, make_placement, make_pod, make_reservation, make_target, make_workload
 from tests.unit.stores import make_local_queue, make_member, make_template
 
-Raw = dict[str, Any]
 WORK = make_workload()
 PLACE, NO_ROOM = make_placement(WORK), make_placement(WORK, shares={})
 WAITING = {**NO_ROOM, "metadata": NO_ROOM["metadata"] | {"resourceVersion": "2"}}

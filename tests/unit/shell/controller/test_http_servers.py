@@ -17,14 +17,13 @@ from aiohttp import web
 from yarl import URL
 
 from adapter import __version__
+from adapter.objects.unstructured import Raw
 from adapter.shell.admission import webhook_certificate as maker
 from adapter.shell.certificate import Certificate
 from adapter.shell.controller import http_servers
 from adapter.shell.planning.preview import Preview
 from tests.unit.builders import NAMESPACE
 from tests.unit.stores import Sight, make_ray_job
-
-Raw = dict[str, Any]
 
 
 def port_of(runner: web.AppRunner) -> int:

@@ -14,6 +14,7 @@ from aiohttp import web
 from adapter import names
 from adapter.admission.cluster_claim import Leadership
 from adapter.admission.cluster_identity import Known
+from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import Login, Logins
 from adapter.shell.controller.lease import Lease, Lost
@@ -21,7 +22,6 @@ from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreac
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says, stop_for, stoppable
 
-Raw = dict[str, Any]
 COLLECTION = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 PATH = f"{COLLECTION}/{names.LEASE}"
 PODS = "/api/v1/namespaces/demo/pods"

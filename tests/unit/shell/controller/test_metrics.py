@@ -15,6 +15,7 @@ from adapter import __version__, names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.gang import messages as explain
 from adapter.objects.placement import ShareKey, placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload as read_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell import metrics
@@ -38,7 +39,6 @@ from tests.unit.builders import (
     stamp,
 )
 
-Raw = dict[str, Any]
 DOC = REPO / "docs" / "metrics.md"
 _ROW = re.compile(r"^\| `(rayspan_\w+)` \| (.*?) \|", re.MULTILINE)
 _NAME = re.compile(r"rayspan_[a-z_]+")

@@ -26,7 +26,6 @@ from tests.unit.apiserver import (
     text,
 )
 
-Raw = dict[str, Any]
 PATH = "/api/v1/pods"
 THING = {"metadata": {"name": "a", "uid": "u1"}}
 EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]

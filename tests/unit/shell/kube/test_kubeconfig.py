@@ -6,7 +6,6 @@ import os
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import certifi
 import pytest
@@ -14,12 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER
 from tests.unit.apiserver import TOKEN, kubeconfig
 
-Raw = dict[str, Any]
 AUTHORITY = Path(certifi.where()).read_bytes()
 SECRET = "hunter2"
 PROGRAM = {"command": "/bin/sh", "args": ["-c", SECRET], "apiVersion": "client.authentication.k8s.io/v1"}

@@ -12,12 +12,12 @@ import certifi
 import pytest
 import yaml
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube import kubeconfig as official
 from adapter.shell.kube import user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin
 from tests.unit.apiserver import TOKEN, kubeconfig
 
-Raw = dict[str, Any]
 SERVER = "https://east.example.com:6443"
 # One authority of many: a context that trusts what the machine trusts has more.
 AUTHORITY = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"

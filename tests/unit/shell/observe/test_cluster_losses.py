@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from adapter.objects import unstructured as facts
 from adapter.objects.placement import placement
 from adapter.objects.reservation import reservation
 from adapter.objects.specs import dispatch_policy
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.cluster_losses import Losses
@@ -33,7 +33,6 @@ from tests.unit.builders import (
 )
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 MINUTE = timedelta(minutes=1)
 PLACE = make_placement(make_workload())
 NAME = PLACE["metadata"]["name"]

@@ -16,6 +16,7 @@ from aiohttp import web
 from yarl import URL
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.observe import head_client
 from adapter.shell.observe.cluster_losses import Losses
@@ -26,7 +27,6 @@ from tests.unit.builders import NAMESPACE, START, make_meta, make_pod
 from tests.unit.shell.observe.test_cluster_losses import MINUTE, lost_east
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 NODES = 1000
 TOKEN = "swordfish"
 _GOOD, _ODD = "good", "odd"

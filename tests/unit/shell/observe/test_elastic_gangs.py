@@ -7,7 +7,6 @@ remembers may be lost at any step.
 import asyncio
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,6 +29,7 @@ from adapter.actions import (
 )
 from adapter.gang import lifecycle
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import gang_key, workload
 from adapter.planning import rounds
 from adapter.rewrite.dry_run_pod import Tried
@@ -38,7 +38,6 @@ from tests.unit.apiserver import Server, says
 from tests.unit.builders import QUEUE, at, make_cluster_queue, make_pod, stamp
 from tests.unit.stores import Sight, fill, make_template
 
-Raw = dict[str, Any]
 JOB = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "pi", "uid": "uid-of-pi", "controller": True}
 NOW = at(1_000)
 

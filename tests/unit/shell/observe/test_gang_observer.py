@@ -1,16 +1,14 @@
 """What a gang's facts say of a RayCluster that KubeRay made of a RayService: whose it is, and what is wrong with how it stands."""
 
-from typing import Any
-
 import pytest
 
 from adapter import names
 from adapter.objects import unstructured as objects
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Job
 from tests.unit.builders import START, make_meta, make_workload
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 WORK = make_workload(owner="RayCluster")
 (OWNER,) = WORK["metadata"]["ownerReferences"]
 SERVICE = {"apiVersion": "ray.io/v1", "kind": names.RAY_SERVICE, "name": "chat", "uid": "of-chat", "controller": True}

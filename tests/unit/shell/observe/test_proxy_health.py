@@ -10,6 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.proxy_health import Proxies
@@ -19,7 +20,6 @@ from tests.unit.builders import NAMESPACE, make_service, make_serving, make_work
 from tests.unit.shell.observe.test_service_observer import KEY
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 POD = make_serving("there", address="127.0.0.1", slot="west/1/w/0")
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
-from adapter.objects.unstructured import Key, uid_of
+from adapter.objects.unstructured import Key, Raw, uid_of
 from adapter.shell.controller.enqueue import SERVICE
 from adapter.shell.controller.event_handlers import Waker
 from adapter.shell.controller.reconciler import Looks
@@ -32,7 +32,6 @@ from tests.unit.builders import (
 from tests.unit.shell.write.test_dry_run_requests import Told
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 KEY = (NAMESPACE, "chat-serve-svc")
 HERE, THERE = make_serving("here"), make_serving("there", address="10.2.0.1", slot="west/1/w/0")
 

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from adapter.shell.observe.waiting_workloads import Pending
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue, make_workload, stamp
-from tests.unit.stores import Raw, Sight, make_local_queue
+from tests.unit.stores import Sight, make_local_queue
 
 TAKEN = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 2 more needed"
 NEVER = "couldn't assign flavors to pod set main: resource tpu unavailable in ClusterQueue"

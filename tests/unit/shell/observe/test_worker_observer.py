@@ -1,14 +1,12 @@
 """What is known of a worker pod's job: once that goes, no copy may be made on what is left of its shares."""
 
-from typing import Any
-
 import pytest
 
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from tests.unit.builders import JOB, NAMESPACE, make_placement, make_pod, make_workload
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 WORK = make_workload()
 PLACE = make_placement(WORK)
 RAY_JOB: Raw = {"metadata": {"name": JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}}

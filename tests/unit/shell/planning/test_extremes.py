@@ -3,7 +3,6 @@
 import asyncio
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
@@ -11,6 +10,7 @@ from adapter.actions import Action, Plan, Record, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects import rayjob
 from adapter.objects.rayjob import Unusable
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import gang_key
 from hack.testbed import extremes, sentence
 from tests.unit import builders
@@ -18,8 +18,6 @@ from tests.unit.bounded import soon
 from tests.unit.builders import CHECK, NAMESPACE, START
 from tests.unit.rayschema import SCHEMAS
 from tests.unit.stores import Sight, fill
-
-Raw = dict[str, Any]
 
 hostile = settings(suppress_health_check=list(HealthCheck))
 

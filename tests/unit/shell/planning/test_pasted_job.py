@@ -2,7 +2,6 @@
 Kueue does not take of it is one sentence."""
 
 import asyncio
-from typing import Any
 
 import pytest
 import yaml
@@ -12,11 +11,11 @@ from adapter.admission import job_validation, pod_validation
 from adapter.objects import raycluster, rayjob
 from adapter.objects.pod_requests import pod_requests
 from adapter.objects.rayjob import Unusable
+from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from tests.unit.builders import NAMESPACE, QUEUE, START
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
 GI = 2**30
 SAMPLE = REPO / "manifests" / "samples" / "rayjob-llama-finetune.yaml"
@@ -81,13 +80,13 @@ def test_podsets_and_requests_come_from_replicas_and_limits() -> None:
 
 @pytest.mark.parametrize("raw", [PASTED, COMPLETED], ids=["pasted", "completed"])
 def test_kuberay_and_kueue_count_the_same_without_min_and_max(raw: Raw) -> None:
-    for one in (group(raw), defaulted(raw)):
-        assert raycluster.made(one) == raycluster.counted(one) == 4
+    for one in raycluster.read_spec({"workerGroupSpecs": [group(raw), defaulted(raw)]}).groups:
+        assert one.desired_workers == one.quota_workers == 4
 
 
 @pytest.mark.parametrize("raw", [PASTED, COMPLETED], ids=["pasted", "completed"])
 def test_nothing_in_it_keeps_its_workers_from_going_elsewhere(raw: Raw) -> None:
-    assert job_validation.of_job("RayJob", raw) == ""
+    assert job_validation.of_job(rayjob.read_ray_job(raw)) == ""
     assert pod_validation.of_template(group(raw)["template"]) is None
 
 

@@ -14,6 +14,7 @@ from adapter.actions import Plan, Yield
 from adapter.gang import messages as explain
 from adapter.objects.placement import MOST_CLUSTERS, placement
 from adapter.objects.unstructured import LONGEST
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from adapter.planning import ordering
 from adapter.planning.capacity import STATUS_LAG
@@ -24,7 +25,6 @@ from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job, make_template
 
-Raw = dict[str, Any]
 LONG_AGO = -ordering.STARVED_AFTER.total_seconds() - 60
 
 

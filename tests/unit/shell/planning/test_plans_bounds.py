@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from adapter.actions import Plan
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from adapter.planning.rounds import Made
 from tests.unit import builders
 from tests.unit.builders import make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_group, make_ray_job, make_template
 
-Raw = dict[str, Any]
 TOO_MANY = [{"key": f"k{number}", "operator": "Exists"} for number in range(65)]
 
 

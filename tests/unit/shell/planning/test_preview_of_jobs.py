@@ -14,6 +14,7 @@ from adapter.cli import plan_table
 from adapter.objects import rayjob
 from adapter.objects.placement import Exclusion
 from adapter.objects.rayjob import Unusable
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import workload
 from tests.unit import builders
 from tests.unit.builders import (
@@ -27,7 +28,6 @@ from tests.unit.builders import (
 )
 from tests.unit.stores import Sight, fill, make_group, make_local_queue, make_member, make_ray_job, make_template
 
-Raw = dict[str, Any]
 REACHED = make_condition(names.REACHABLE)
 
 

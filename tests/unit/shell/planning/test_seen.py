@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Plan
 from adapter.objects.placement import placement
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.objects.workload import workload
 from adapter.planning import ordering
@@ -26,7 +27,6 @@ from tests.unit import builders
 from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_local_queue, make_template
 
-Raw = dict[str, Any]
 CORES = {"east": 6, "west": 4}
 OWN, MATE, OTHER = "team-a", "mate", "other"  # ClusterQueues: two in one tree of cohorts, one in another
 

@@ -3,12 +3,13 @@
 import asyncio
 import copy
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from adapter import names
 from adapter.actions import Plan
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import timestamp
 from adapter.objects.workload import workload
 from adapter.planning.capacity import STATUS_LAG
@@ -17,8 +18,6 @@ from adapter.shell.controller import wiring
 from adapter.shell.planning.plans import Planning
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Members, Sight, fill, make_template
-
-Raw = dict[str, Any]
 
 
 def two(name: str, check: str) -> Raw:

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.cluster_cache import CONNECTION
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.write import anchors
@@ -15,7 +16,6 @@ from tests.unit.apiserver import Server, says
 from tests.unit.builders import NAMESPACE, make_meta, make_placement, make_reservation, make_workload, stamp
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 SHARE = make_reservation(make_placement(make_workload()))
 OWNED = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "an-anchor", "uid": "u"}]
 

@@ -8,11 +8,9 @@ import pytest
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.objects.unstructured import timestamp
+from adapter.objects.unstructured import Raw, timestamp
 from adapter.shell.write.conditions import Conditions
 from tests.unit import builders, stores
-
-Raw = dict[str, Any]
 
 
 async def _nothing(*_: object, **__: object) -> Raw:

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from adapter.objects.references import Reference
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.objects.workload import workload
 from adapter.rewrite import copied_objects, rewriter
@@ -26,7 +27,6 @@ from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 MARKER = "a-value-that-nobody-may-show"
 ENCODED = base64.b64encode(MARKER.encode()).decode()
 TOKEN = Reference("Secret", "token")

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from adapter import names
 from adapter.actions import Plan, TryCopy
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Workload, workload
 from adapter.rewrite import dry_run_pod
 from adapter.rewrite.dry_run_pod import Tried
@@ -23,8 +24,6 @@ from tests.unit import apiserver, builders
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import at, make_target, make_workload
 from tests.unit.stores import Sight, fill, make_template
-
-Raw = dict[str, Any]
 
 
 def gang(name: str = "train", **template: Any) -> Raw:

@@ -1,18 +1,17 @@
 """How a slice is written: by its version, once; and who hears of it when it cannot be."""
 
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 
 from adapter.actions import Action, DeleteSlice, PutSlice
+from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.stores import Sight, fill
 
-Raw = dict[str, Any]
 ABOUT = Job("ray.io/v1", "RayService", "demo", "chat", "uid-of-chat")
 
 

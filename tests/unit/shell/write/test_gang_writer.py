@@ -18,7 +18,6 @@ from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_target, make_workload
 from tests.unit.stores import Sight, make_template
 
-Raw = dict[str, Any]
 WORK = make_workload()
 PLACE = make_placement(WORK)
 SHARE = make_reservation(PLACE)

@@ -17,7 +17,6 @@ from tests.unit.apiserver import Answer, Server, refuses, says, text
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight
 
-Raw = dict[str, Any]
 PLACE = make_placement(make_workload())
 SLOT = Slot(ShareKey("east", 1), "role-workers", 0)
 POD = make_pod(placement=PLACE["metadata"]["name"], slot=SLOT)

@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 
 from adapter import names
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError
 from adapter.shell.write.conditions import Conditions
 from tests.unit import stores
 from tests.unit.builders import make_policy
 
-Raw = dict[str, Any]
 OLDER = [
     ApiError(404, "NotFound", 'dispatchpolicies.rayspan.dev "default" not found'),
     ApiError(403, "Forbidden", "may not"),

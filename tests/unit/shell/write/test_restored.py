@@ -8,11 +8,10 @@ import pytest
 
 from adapter.admission import condition_patches
 from adapter.objects.reservation import reservation
+from adapter.objects.unstructured import Raw
 from adapter.shell.write.conditions import Conditions
 from adapter.shell.write.events import REPEATED_SECONDS
 from tests.unit import builders, stores
-
-Raw = dict[str, Any]
 
 
 class _Said:

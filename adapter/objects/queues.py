@@ -1,0 +1,144 @@
+"""Typed records of Kueue's ClusterQueues, LocalQueues and ResourceFlavors: their layout, and who waits in them.
+
+The readers never raise: a field that is absent or malformed counts as empty. How much fits into a queue is read in quota/clusterqueue.py,
+where a malformed queue must be closed instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from adapter import names
+from adapter.objects.unstructured import (
+    Key,
+    Raw,
+    key_of,
+    label,
+    mapping_field,
+    mapping_list,
+    text_field,
+    text_list,
+    text_mapping,
+    whole_field,
+)
+
+_KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue looks at (flavorassigner.go, checkFlavorForPodSets)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFlavors:
+    """A resource group of a ClusterQueue, without its numbers."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[str, ...]  # in order of preference; an entry without a name is an empty string
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A ClusterQueue of the manager cluster, without its quota; one that does not exist has no name."""
+
+    name: str = ""
+    cohort: str = ""
+    strategy: str = ""  # spec.queueingStrategy
+    groups: tuple[QueueFlavors, ...] = ()
+    checks: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # in its order, each with its onFlavors; none: all
+    pending: int = 0  # Workloads without quota, as Kueue counts them
+    borrows: bool = False  # it holds quota of others in its cohort
+
+    @property
+    def flavors(self) -> frozenset[str]:
+        """All flavors of its resource groups."""
+        return frozenset(flavor for group in self.groups for flavor in group.flavors)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether Kueue tries no Workload before the first one has quota."""
+        return self.strategy == names.STRICT_FIFO
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A LocalQueue, and the ClusterQueue that it leads to."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    pool: str  # its label names.POOL_LABEL
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """A ResourceFlavor, as far as the layout of queues depends on it; one that does not exist has no name."""
+
+    name: str = ""
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    topology: str = ""  # spec.topologyName
+    keeps_out: bool = False  # it has a taint that a pod must tolerate itself
+
+
+NO_CLUSTER_QUEUE = ClusterQueue()  # one object, so that memos recognise it (shell/kube/memo.py)
+NO_FLAVOR = ResourceFlavor()
+
+
+def read_cluster_queue(raw: Raw) -> ClusterQueue:
+    """Read a ClusterQueue (kueue:apis/kueue/v1beta2/clusterqueue_types.go)."""
+    spec, status = mapping_field(raw, "spec"), mapping_field(raw, "status")
+    return ClusterQueue(
+        name=key_of(raw)[1],
+        cohort=text_field(spec, "cohortName"),
+        strategy=text_field(spec, "queueingStrategy"),
+        groups=tuple(map(_group, mapping_list(spec, "resourceGroups"))),
+        checks=_checks(spec),
+        pending=whole_field(status, "pendingWorkloads") or 0,
+        borrows=_borrows(status),
+    )
+
+
+def read_local_queue(raw: Raw) -> LocalQueue:
+    """Read a LocalQueue (kueue:apis/kueue/v1beta2/localqueue_types.go)."""
+    namespace, name = key_of(raw)
+    return LocalQueue(
+        namespace, name, text_field(mapping_field(raw, "spec"), "clusterQueue"), label(raw, names.POOL_LABEL)
+    )
+
+
+def read_flavor(raw: Raw) -> ResourceFlavor:
+    """Read a ResourceFlavor (kueue:apis/kueue/v1beta2/resourceflavor_types.go)."""
+    spec = mapping_field(raw, "spec")
+    return ResourceFlavor(
+        name=key_of(raw)[1],
+        node_labels=text_mapping(spec, "nodeLabels"),
+        topology=text_field(spec, "topologyName"),
+        keeps_out=_keeps_out(spec),
+    )
+
+
+def _group(raw: Raw) -> QueueFlavors:
+    flavors = tuple(text_field(flavor, "name") for flavor in mapping_list(raw, "flavors"))
+    return QueueFlavors(text_list(raw, "coveredResources"), flavors)
+
+
+def _checks(spec: Raw) -> dict[str, tuple[str, ...]]:
+    """Source: kueue:apis/kueue/v1beta2/clusterqueue_types.go, AdmissionChecksStrategy; each name occurs once."""
+    entries = mapping_list(mapping_field(spec, "admissionChecksStrategy"), "admissionChecks")
+    return {text_field(entry, "name"): text_list(entry, "onFlavors") for entry in entries}
+
+
+def _borrows(status: Raw) -> bool:
+    flavors = mapping_list(status, "flavorsReservation")
+    rows = (row for flavor in flavors for row in mapping_list(flavor, "resources"))
+    return any(row.get("borrowed") not in (None, "", "0") for row in rows)
+
+
+def _keeps_out(spec: Raw) -> bool:
+    """A flavor's own tolerations count for every pod."""
+    tolerated = {text_field(toleration, "key") for toleration in mapping_list(spec, "tolerations")}
+    if "" in tolerated:
+        return False
+    taints = mapping_list(spec, "nodeTaints")
+    return any(taint.get("effect") in _KEEPS_OUT and text_field(taint, "key") not in tolerated for taint in taints)
