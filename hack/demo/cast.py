@@ -32,7 +32,7 @@ class Recorder(io.TextIOBase):
         self._shown.flush()
 
     def isatty(self) -> bool:
-        """A terminal: output is redrawn there, and a recording of it would lack times."""
+        """Not a terminal: output to one is redrawn, and a recording of that would lack times."""
         return False
 
     def text(self, title: str) -> str:

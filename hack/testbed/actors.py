@@ -58,7 +58,7 @@ class Seen:
 
     @property
     def processes(self) -> tuple[tuple[int, str], ...]:
-        """The process that answers: another one after a restart."""
+        """The processes that answer: others after a restart."""
         return tuple(actor[:2] for actor in self.actors)
 
 

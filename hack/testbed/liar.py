@@ -70,7 +70,7 @@ class Liar:
             await self._news.wait()
 
     def kubeconfig(self) -> str:
-        """Its kubeconfig."""
+        """A kubeconfig for this server."""
         cluster: dict[str, Any] = {"server": self.url}
         if self._certificate:
             cluster["certificate-authority-data"] = base64.b64encode(self._certificate[0].read_bytes()).decode()

@@ -58,7 +58,7 @@ def attributes(path: str, verb: str, resource: str, where: str) -> Raw:
 
 
 def groups(who: str) -> list[str]:
-    """The groups of every authenticated user, which the API server adds when it impersonates one."""
+    """The groups that the API server adds to an authenticated user, and that an impersonation must name."""
     if not who.startswith(_ACCOUNT):
         return ["system:authenticated"]
     namespace = who.removeprefix(_ACCOUNT).partition(":")[0]

@@ -72,7 +72,7 @@ class Job:
         return [Finding(invariants.LAB, "an API server does not answer")]
 
     def _held(self, jobs: int) -> list[Finding]:
-        """The slice of a job that holds the manager's quota."""
+        """Each job must hold the manager's quota by exactly one slice."""
         queue = self.stage.manager.get("clusterqueues", self.stage.name)
         held = int((queue.get("status") or {}).get("reservingWorkloads") or 0)
         said = f"the manager's ClusterQueue shows {held} Workloads that hold quota, and there shall be {jobs}"
