@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import MOST_TRANSITIONS, Raw, annotation, meta, microtime
+from adapter.objects.unstructured import MAX_LEASE_TRANSITIONS, Raw, annotation, format_micro_time, meta
 
 # The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
 # duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.
@@ -138,7 +138,7 @@ def giving_back(me: Candidate, lease: Raw | None, wall: datetime) -> dict[str, A
     spec = _spec(lease)
     if lease is None or spec.get("holderIdentity") != me.name:
         return None
-    now = microtime(wall)
+    now = format_micro_time(wall)
     # A second is the least that the API allows; candidates that know no empty holder wait for no longer.
     body = _patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
     return {**body, "metadata": {**body["metadata"], "annotations": {names.GAVE_BACK_ANNOTATION: me.name}}}
@@ -152,14 +152,14 @@ def leader(lease: Raw | None) -> str:
 def _put(me: Candidate, lease: Raw | None, wall: datetime) -> Put:
     spec = _spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    mine, now = holder == me.name, microtime(wall)
+    mine, now = holder == me.name, format_micro_time(wall)
     changes = _number(spec.get("leaseTransitions")) + (not mine and lease is not None)
     fresh = {
         "holderIdentity": me.name,
         "leaseDurationSeconds": LEASE_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
-        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
+        "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
     }
     if lease is not None:
         return Put(_patch(lease, fresh), False, holder)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from adapter import names
-from adapter.objects.unstructured import UNREADABLE, Raw, annotation, key_of, meta, moment, timestamp
+from adapter.objects.unstructured import UNREADABLE, Raw, annotation, format_time, key_of, meta, parse_time
 
 # A quarter of a year, which is what people renew certificates by who do it by hand: rarely enough to be done, and a kubeconfig
 # that was stolen unseen is worth nothing a season later.
@@ -106,7 +106,7 @@ def worker_side(
 
 def secret(one: Membership, kubeconfig: str, ends: datetime) -> dict[str, Any]:
     """The manager's Secret, in which the controller finds the kubeconfig."""
-    signs = {names.CLUSTER_ID_ANNOTATION: one.worker, names.TOKEN_ENDS_ANNOTATION: timestamp(ends)}
+    signs = {names.CLUSTER_ID_ANNOTATION: one.worker, names.TOKEN_ENDS_ANNOTATION: format_time(ends)}
     made = {"name": one.name, "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}
     data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": made, "data": data}
@@ -180,7 +180,7 @@ def token_in(text: str) -> str:
 
 def ends(raw: Raw | None) -> datetime | None:
     """When the token in a Secret ends, None where that is not known."""
-    return moment(annotation(raw or {}, names.TOKEN_ENDS_ANNOTATION))
+    return parse_time(annotation(raw or {}, names.TOKEN_ENDS_ANNOTATION))
 
 
 def secret_of(cluster: Raw) -> str:

@@ -31,17 +31,17 @@ _DISCOVERY: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def discovery(what: str) -> Mapping[str, Any]:
+def discovery_document(resource: str) -> Mapping[str, Any]:
     """The answer to one of the questions about kinds."""
-    return _DISCOVERY[what]
+    return _DISCOVERY[resource]
 
 
-def shown(pod: Raw) -> dict[str, Any]:
+def visible_pod(pod: Raw) -> dict[str, Any]:
     """A pod of the manager, as kubectl is to see it."""
     namespace, name = key_of(pod)
     default = annotation(pod, names.DEFAULT_CONTAINER_ANNOTATION)
     about = {"annotations": {names.DEFAULT_CONTAINER_ANNOTATION: default}} if default else {}
-    spec = {kind: [*_containers(pod, kind)] for kind in ("initContainers", "containers")}
+    spec = {kind: [*_visible_containers(pod, kind)] for kind in ("initContainers", "containers")}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -51,6 +51,6 @@ def shown(pod: Raw) -> dict[str, Any]:
     }
 
 
-def _containers(pod: Raw, kind: str) -> Iterator[dict[str, Any]]:
+def _visible_containers(pod: Raw, kind: str) -> Iterator[dict[str, Any]]:
     for one in (pod.get("spec") or {}).get(kind) or ():
         yield {key: one[key] for key in ("name", "ports") if key in one}

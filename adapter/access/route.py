@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter import names
-from adapter.access.access_request import NAME, Asked
+from adapter.access.access_request import NAME_PATTERN, AccessRequest
 from adapter.access.grant import EXEC, LOG, Grant
-from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, label, quoted, uid_of
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, label, printable, uid_of
 from adapter.objects.worker_pod import slot_cluster
 
 Query = tuple[tuple[str, str], ...]
 # Of k8s:pkg/apis/core/types.go, PodLogOptions, but for insecureSkipTLSVerifyBackend: that would weaken a cluster's own link.
-_OF_LOGS: Final = frozenset(
+_LOG_PARAMETERS: Final = frozenset(
     ("container", "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps")
 )
-_LONGEST_VALUE = 253  # characters: that of a container's name, and times are shorter
+_MAX_VALUE_LENGTH = 253  # characters: that of a container's name, and times are shorter
 # What kubectl speaks (k8s:apimachinery/pkg/util/remotecommand/constants.go, portforward/constants.go). Others are not passed on: a
 # client may put a token for the API server among them, which is nobody's business over there.
 _PROTOCOLS: Final = {
@@ -30,7 +30,7 @@ _PROTOCOLS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorStatus:
     """Why a request is not answered, in the form of an API server's Status."""
 
     status: int
@@ -39,7 +39,7 @@ class Refusal:
 
 
 # The same for a grant that is not there, one of another key and one that is over: nobody learns which there are.
-NO_GRANT: Final = Refusal(
+NO_GRANT: Final = ErrorStatus(
     403,
     "Forbidden",
     "There is no WorkerAccess of this name that this key opens, or it is over: each is good for five minutes, and for a command only "
@@ -47,50 +47,52 @@ NO_GRANT: Final = Refusal(
 )
 
 
-def cluster_of(asked: Asked, grant: Grant, pod: Raw | None) -> str | Refusal:
+def target_cluster(request: AccessRequest, grant: Grant, pod: Raw | None) -> str | ErrorStatus:
     """The worker cluster in which the pod runs that a request is about; before anything is read there."""
-    if (asked.namespace, asked.pod) != (grant.namespace, grant.pod):
-        return _forbidden(f"WorkerAccess {grant.name} is for pod {quoted(grant.pod)}, not for {asked.pod}.")
+    if (request.namespace, request.pod) != (grant.namespace, grant.pod):
+        return _forbidden(f"WorkerAccess {grant.name} is for pod {printable(grant.pod)}, not for {request.pod}.")
     if not pod or uid_of(pod) != grant.pod_uid:
-        return _gone(f"Pod {grant.namespace}/{grant.pod} is not there any more, or is another one by now: look again.")
+        return _not_found(
+            f"Pod {grant.namespace}/{grant.pod} is not there any more, or is another one by now: look again."
+        )
     cluster = slot_cluster(pod)
     if not cluster:
-        return _gone(f"Pod {grant.namespace}/{grant.pod} has no place in a worker cluster; use kubectl itself.")
-    if not NAME.fullmatch(cluster):
-        return _gone(
-            f"Pod {grant.namespace}/{grant.pod}: annotation {names.SLOT_ANNOTATION} names a worker cluster {quoted(cluster)}, which none can be "
+        return _not_found(f"Pod {grant.namespace}/{grant.pod} has no place in a worker cluster; use kubectl itself.")
+    if not NAME_PATTERN.fullmatch(cluster):
+        return _not_found(
+            f"Pod {grant.namespace}/{grant.pod}: annotation {names.SLOT_ANNOTATION} names a worker cluster {printable(cluster)}, which none can be "
             "called: let its controller make it anew."
         )
     return cluster
 
 
-def not_its_copy(grant: Grant, copy: Raw | None, manager: str, cluster: str) -> Refusal | None:
+def remote_pod_mismatch(grant: Grant, remote_pod: Raw | None, manager: str, cluster: str) -> ErrorStatus | None:
     """Why what stands in the worker cluster under the pod's name is not this pod's copy; None if it is. `manager`: who we are."""
-    ours = copy is not None and label(copy, names.MANAGER_LABEL) == manager
-    if copy is None or not ours or label(copy, names.POD_UID_LABEL) != grant.pod_uid:
+    ours = remote_pod is not None and label(remote_pod, names.MANAGER_LABEL) == manager
+    if remote_pod is None or not ours or label(remote_pod, names.POD_UID_LABEL) != grant.pod_uid:
         # The same where somebody else's pod has the name: nobody learns by asking whose pods stand there.
-        return _gone(f"Pod {grant.namespace}/{grant.pod} has no copy in {cluster} that is its own; look again.")
+        return _not_found(f"Pod {grant.namespace}/{grant.pod} has no copy in {cluster} that is its own; look again.")
     return None
 
 
-def beyond(asked: Asked, grant: Grant) -> Refusal | None:
+def subresource_mismatch(request: AccessRequest, grant: Grant) -> ErrorStatus | None:
     """Why a request for a subresource of the pod is not the one that is granted; None if it is."""
-    if asked.what == grant.subresource:
+    if request.resource == grant.subresource:
         return None
-    return _forbidden(f"WorkerAccess {grant.name} is for {grant.subresource}, not for {asked.what}.")
+    return _forbidden(f"WorkerAccess {grant.name} is for {grant.subresource}, not for {request.resource}.")
 
 
-def log_query(grant: Grant, query: Iterable[tuple[str, str]]) -> Query | Refusal:
+def log_query(grant: Grant, query: Iterable[tuple[str, str]]) -> Query | ErrorStatus:
     """The query of a request for a log, as it may go on."""
     said = tuple(query)
-    odd = next((key for key, value in said if key not in _OF_LOGS or len(value) > _LONGEST_VALUE), None)
+    odd = next((key for key, value in said if key not in _LOG_PARAMETERS or len(value) > _MAX_VALUE_LENGTH), None)
     if odd is not None:
-        return _forbidden(f"{quoted(odd)} cannot be asked of a worker's log here; leave it out.")
+        return _forbidden(f"{printable(odd)} cannot be asked of a worker's log here; leave it out.")
     if len({key for key, _ in said}) < len(said):
-        return Refusal(400, "BadRequest", "The query says something twice; say it once.")
+        return ErrorStatus(400, "BadRequest", "The query says something twice; say it once.")
     asked_for = dict(said).get("container", "")
     if grant.container and asked_for != grant.container:
-        return _forbidden(f"WorkerAccess {grant.name} is for container {quoted(grant.container)}; name it by -c.")
+        return _forbidden(f"WorkerAccess {grant.name} is for container {printable(grant.container)}; name it by -c.")
     return said
 
 
@@ -107,13 +109,13 @@ def stream_query(grant: Grant) -> Query:
     )
 
 
-def protocols(grant: Grant, offered: Iterable[str]) -> Sequence[str]:
+def accepted_protocols(grant: Grant, offered: Iterable[str]) -> Sequence[str]:
     """Those of the protocols that a client offers which are passed on, in its order; none: it is too old."""
     known = _PROTOCOLS[grant.subresource == EXEC]
     return [one for one in dict.fromkeys(offered) if one in known]
 
 
-def refused_there(cluster: str, grant: Grant, status: int, said: str = "") -> Refusal:
+def worker_error(cluster: str, grant: Grant, status: int, message: str = "") -> ErrorStatus:
     """What a worker cluster's refusal means to who asks, and what it said where that is about the container."""
     if status == 403:
         what, role = ("logs", names.LOGS_ROLE) if grant.subresource == LOG else ("exec", names.EXEC_ROLE)
@@ -123,27 +125,27 @@ def refused_there(cluster: str, grant: Grant, status: int, said: str = "") -> Re
             f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}` (docs/logs.md)."
         )
     if status == 401:
-        return _trouble(f"{cluster} does not know the manager any more: its login has ended.")
+        return _bad_gateway(f"{cluster} does not know the manager any more: its login has ended.")
     if status == 204:  # as an API server says it of a pod without a node
-        return Refusal(400, "BadRequest", f"{cluster}: pod {grant.pod} has no node yet, so it has printed nothing.")
+        return ErrorStatus(400, "BadRequest", f"{cluster}: pod {grant.pod} has no node yet, so it has printed nothing.")
     if status in (400, 404):
-        why = quoted(said, LONGEST_OF_ONE) or "there is no such container, or it has not started"
-        return Refusal(status, "BadRequest", f"{cluster}: {why}")
-    return _trouble(f"{cluster} answered {status}.")
+        why = printable(message, MAX_ITEM_LENGTH) or "there is no such container, or it has not started"
+        return ErrorStatus(status, "BadRequest", f"{cluster}: {why}")
+    return _bad_gateway(f"{cluster} answered {status}.")
 
 
-def unreached(cluster: str, why: str) -> Refusal:
+def unreachable_error(cluster: str, reason: str) -> ErrorStatus:
     """That a worker cluster does not answer, or cannot be logged in to; `why` is a part of a sentence."""
-    return _trouble(f"{cluster} cannot be asked: {why}.")
+    return _bad_gateway(f"{cluster} cannot be asked: {reason}.")
 
 
-def _forbidden(message: str) -> Refusal:
-    return Refusal(403, "Forbidden", message)
+def _forbidden(message: str) -> ErrorStatus:
+    return ErrorStatus(403, "Forbidden", message)
 
 
-def _gone(message: str) -> Refusal:
-    return Refusal(404, "NotFound", message)
+def _not_found(message: str) -> ErrorStatus:
+    return ErrorStatus(404, "NotFound", message)
 
 
-def _trouble(message: str) -> Refusal:
-    return Refusal(502, "BadGateway", message)
+def _bad_gateway(message: str) -> ErrorStatus:
+    return ErrorStatus(502, "BadGateway", message)

@@ -18,7 +18,15 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import LONGEST_OF_ONE, MOST_TRANSITIONS, Raw, annotation, meta, microtime, quoted
+from adapter.objects.unstructured import (
+    MAX_ITEM_LENGTH,
+    MAX_LEASE_TRANSITIONS,
+    Raw,
+    annotation,
+    format_micro_time,
+    meta,
+    printable,
+)
 
 RENEW_SECONDS = 10.0
 # Three renewals may fail, as while a control plane is upgraded, before nothing more is written.
@@ -35,8 +43,8 @@ class Leadership:
     """This process among those who lead its manager, by the manager's Lease."""
 
     name: str  # no other process has it
-    before: str = ""  # who led last before it, as far as it knows
-    until: int = 0  # the newest version of the Lease that tells of that one
+    predecessor: str = ""  # who led last before it, as far as it knows
+    predecessor_version: int = 0  # the newest version of the Lease that tells of that one
     version: int = 0  # that of now
 
 
@@ -44,161 +52,171 @@ class Leadership:
 class Claimant:
     """One leader's view of one claim; all times are seconds of its own monotonic clock."""
 
-    seen: str = ""  # version of the claim
-    since: float = -math.inf  # since when that has not changed
-    begins: float = -math.inf  # it may not write before this
-    ends: float = -math.inf  # nor from this on
+    observed_version: str = ""  # version of the claim
+    unchanged_since: float = -math.inf  # since when that has not changed
+    may_write_from: float = -math.inf  # it may not write before this
+    may_write_until: float = -math.inf  # nor from this on
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class ClaimWrite:
     """Create the claim, or patch it: a patch is refused if it is another version by now. `after`: seconds until it counts."""
 
     body: dict[str, Any]
     create: bool
-    after: float = 0.0
+    effective_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldByAnother:
     """Another one holds it: nothing may be written."""
 
     holder: str
-    why: str  # a part of a sentence
+    message: str  # a part of a sentence
 
 
-def may_write(me: Claimant, now: float) -> bool:
+def may_write(claimant: Claimant, now: float) -> bool:
     """Whether a write may be sent now."""
-    return me.begins <= now < me.ends
+    return claimant.may_write_from <= now < claimant.may_write_until
 
 
-def saw(me: Claimant, claim: Raw | None, now: float) -> Claimant:
+def with_observation(claimant: Claimant, claim: Raw | None, now: float) -> Claimant:
     """The claimant after a look at the claim (None: there is none); `now` is when the answer was there."""
     version = "" if claim is None else str(meta(claim).get("resourceVersion") or "")
-    return me if version == me.seen else replace(me, seen=version, since=now)
+    return (
+        claimant
+        if version == claimant.observed_version
+        else replace(claimant, observed_version=version, unchanged_since=now)
+    )
 
 
-def asked(me: Claimant, move: Put, sent: float) -> Claimant:
+def with_request(claimant: Claimant, write: ClaimWrite, sent: float) -> Claimant:
     """The claimant whose Put leaves at `sent`: it may be granted and its answer be lost, and then its own name stands there."""
-    return replace(me, begins=sent + move.after) if move.after else me
+    return replace(claimant, may_write_from=sent + write.effective_after) if write.effective_after else claimant
 
 
-def granted(me: Claimant, sent: float) -> Claimant:
+def with_grant(claimant: Claimant, sent: float) -> Claimant:
     """The claimant after its Put was granted; `sent` is before it left."""
-    return replace(me, ends=sent + DEADLINE_SECONDS)
+    return replace(claimant, may_write_until=sent + DEADLINE_SECONDS)
 
 
-def lost(me: Claimant) -> Claimant:
+def without_claim(claimant: Claimant) -> Claimant:
     """The claimant that holds the claim no more."""
-    return replace(me, begins=-math.inf, ends=-math.inf)
+    return replace(claimant, may_write_from=-math.inf, may_write_until=-math.inf)
 
 
-def next_look(me: Claimant, now: float) -> float:
+def requeue_delay(claimant: Claimant, now: float) -> float:
     """In how many seconds who was granted it looks again: to renew it, or when it begins to count."""
-    return min(RENEW_SECONDS, me.begins - now) if me.begins > now else RENEW_SECONDS
+    return min(RENEW_SECONDS, claimant.may_write_from - now) if claimant.may_write_from > now else RENEW_SECONDS
 
 
-def giving_back(claim: Raw, wall: datetime) -> dict[str, Any]:
+def release_patch(claim: Raw, wall_time: datetime) -> dict[str, Any]:
     """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
     may have put it anew since. Whom it was taken from has its time all the same: that note stays."""
-    now = microtime(wall)
+    now = format_micro_time(wall_time)
     # A second is the least that an API server takes.
     fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
-    return {"metadata": dict(_precondition(claim)), "spec": fresh}
+    return {"metadata": dict(_version_precondition(claim)), "spec": fresh}
 
 
-def name(manager_id: str, cluster: str) -> str:
+def lease_name(manager_id: str, cluster: str) -> str:
     """What the claim of a manager to a worker cluster is called there."""
     return f"rayspan-{manager_id}-{cluster}"
 
 
 def decide(
-    me: Claimant,
-    lead: Leadership,
-    which: tuple[str, str],
+    claimant: Claimant,
+    leadership: Leadership,
+    claim_key: tuple[str, str],
     claim: Raw | None,
     taken_from: str,
     now: float,
-    wall: datetime,
-) -> Put | Held:
+    wall_time: datetime,
+) -> ClaimWrite | HeldByAnother:
     """What to do about a claim as it was just seen.
 
     `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
     """
-    holder, where = _holder(claim), f"Lease {name(*which)} in its namespace {names.SYSTEM_NAMESPACE}"
-    if claim is None and not may_write(me, now) and now - me.since < ABANDONED_SECONDS:
-        return Held(
+    holder, where = _holder_identity(claim), f"Lease {lease_name(*claim_key)} in its namespace {names.SYSTEM_NAMESPACE}"
+    if claim is None and not may_write(claimant, now) and now - claimant.unchanged_since < ABANDONED_SECONDS:
+        return HeldByAnother(
             "who held it when it was deleted",
             f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
             f"nobody has made it anew for {ABANDONED_SECONDS} s",
         )
-    if holder == lead.name:
-        return _put(lead, which, claim, wall, taken=now < me.begins)
-    if now - me.since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
-        return _put(lead, which, claim, wall)
+    if holder == leadership.name:
+        return _claim_write(leadership, claim_key, claim, wall_time, taken=now < claimant.may_write_from)
+    if now - claimant.unchanged_since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
+        return _claim_write(leadership, claim_key, claim, wall_time)
     taken = bool(annotation(claim or {}, names.TAKEN_ANNOTATION))  # and who did so may have ended since
-    if holder == "" or _inherited(lead, claim):
-        return _put(lead, which, claim, wall, taken=taken, after=HANDED_OVER_SECONDS if taken else 0.0)
+    if holder == "" or _is_inherited(leadership, claim):
+        return _claim_write(
+            leadership, claim_key, claim, wall_time, taken=taken, effective_after=HANDED_OVER_SECONDS if taken else 0.0
+        )
     if holder == taken_from:
-        return _put(lead, which, claim, wall, taken=True, after=HANDED_OVER_SECONDS)
+        return _claim_write(leadership, claim_key, claim, wall_time, taken=True, effective_after=HANDED_OVER_SECONDS)
     shown, since = (
-        quoted(holder, LONGEST_OF_ONE),
-        quoted(str(_spec(claim).get("acquireTime") or "an unknown time")),
+        printable(holder, MAX_ITEM_LENGTH),
+        printable(str(_lease_spec(claim).get("acquireTime") or "an unknown time")),
     )
-    return Held(
+    return HeldByAnother(
         shown,
         f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
         f"({where}); nothing is written there. It is taken over when it was not "
-        f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {which[1]} --overwrite "
+        f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {claim_key[1]} --overwrite "
         f"{names.TAKE_OVER_ANNOTATION}={shlex.quote(shown)}",
     )
 
 
-def _inherited(lead: Leadership, claim: Raw | None) -> bool:
+def _is_inherited(leadership: Leadership, claim: Raw | None) -> bool:
     """Whether its holder led this manager just before, and did nothing since that this manager does not know of."""
     noted = annotation(claim or {}, names.LEASE_VERSION_ANNOTATION)
     known = noted.isascii() and noted.isdecimal() and len(noted) < 20
-    return known and _holder(claim) == lead.before and int(noted) <= lead.until
+    return known and _holder_identity(claim) == leadership.predecessor and int(noted) <= leadership.predecessor_version
 
 
-def _put(
-    lead: Leadership,
-    which: tuple[str, str],
+def _claim_write(
+    leadership: Leadership,
+    claim_key: tuple[str, str],
     claim: Raw | None,
-    wall: datetime,
+    wall_time: datetime,
     *,
     taken: bool = False,
-    after: float = 0.0,
-) -> Put:
+    effective_after: float = 0.0,
+) -> ClaimWrite:
     """`taken`: whom it was taken from may write yet, which the claim says to whoever inherits it."""
-    spec, now = _spec(claim), microtime(wall)
-    mine = _holder(claim) == lead.name
+    spec, now = _lease_spec(claim), format_micro_time(wall_time)
+    mine = _holder_identity(claim) == leadership.name
     before = spec.get("leaseTransitions")
     changes = (before if isinstance(before, int) else 0) + (not mine and claim is not None)
     fresh = {
-        "holderIdentity": lead.name,
+        "holderIdentity": leadership.name,
         "leaseDurationSeconds": ABANDONED_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
-        "leaseTransitions": changes if changes <= MOST_TRANSITIONS else 0,
+        "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
     }
-    noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(lead.version)}}
+    noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(leadership.version)}}
     if taken or annotation(claim or {}, names.TAKEN_ANNOTATION):
         noted["annotations"][names.TAKEN_ANNOTATION] = "true" if taken else None
     if claim is not None:
-        return Put({"metadata": {**noted, **_precondition(claim)}, "spec": fresh}, False, after)
-    metadata = {"name": name(*which), "namespace": names.SYSTEM_NAMESPACE, **noted}
-    return Put({"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True)
+        return ClaimWrite(
+            {"metadata": {**noted, **_version_precondition(claim)}, "spec": fresh}, False, effective_after
+        )
+    metadata = {"name": lease_name(*claim_key), "namespace": names.SYSTEM_NAMESPACE, **noted}
+    return ClaimWrite(
+        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True
+    )
 
 
-def _precondition(claim: Raw) -> Mapping[str, object]:
+def _version_precondition(claim: Raw) -> Mapping[str, object]:
     return {key: meta(claim).get(key) for key in ("uid", "resourceVersion")}
 
 
-def _spec(claim: Raw | None) -> Raw:
+def _lease_spec(claim: Raw | None) -> Raw:
     found = (claim or {}).get("spec")
     return found if isinstance(found, dict) else {}
 
 
-def _holder(claim: Raw | None) -> str:
-    return str(_spec(claim).get("holderIdentity") or "")
+def _holder_identity(claim: Raw | None) -> str:
+    return str(_lease_spec(claim).get("holderIdentity") or "")

@@ -10,14 +10,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.admission.cluster_identity import recorded
-from adapter.admission.policy import Written, policy
-from adapter.admission.readiness import Readiness, none_chosen, of_cluster, of_policy
+from adapter.admission.cluster_identity import recorded_uid
+from adapter.admission.policy import PolicyObjects, policy_of_check
+from adapter.admission.readiness import Readiness, cluster_readiness, no_cluster_message, policy_readiness
 from adapter.objects import specs
 from adapter.objects.admissioncheck import read_check
-from adapter.objects.unstructured import Raw, bounded, condition, meta, timestamp, true_since, turned
+from adapter.objects.unstructured import (
+    Raw,
+    condition,
+    condition_true_since,
+    format_time,
+    meta,
+    truncate,
+    updated_condition,
+)
 
-Patch = dict[str, Any]
+StatusPatch = dict[str, Any]
 # A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
 STEADY_AFTER = timedelta(seconds=30)
 RESTORED = "Restored"  # reason of the event on a WorkerCluster whose API server went back to an older version
@@ -30,26 +38,28 @@ REASONS = (
 """All that a WorkerCluster's condition Connected can have."""
 
 
-def check_condition(check: Raw, written: Written, gate: str, layout: Sequence[str], now: datetime) -> Patch | None:
+def check_condition(
+    check: Raw, policy_objects: PolicyObjects, gate: str, layout: Sequence[str], now: datetime
+) -> StatusPatch | None:
     """The status patch that tells whether an AdmissionCheck can be served, None when it is told already.
 
     `gate` says why worker pods would not be held, `layout` what cannot work in the queues that list the check.
     """
     record = read_check(check)
     try:
-        chosen = policy(record, written)
-    except specs.Invalid as error:
-        return _patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
+        chosen = policy_of_check(record, policy_objects)
+    except specs.InvalidSpec as error:
+        return _condition_patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
-        return _patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
+        return _condition_patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
     if not chosen.clusters:
         # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
-        return _patch(check, names.ACTIVE, "True", "NoCluster", none_chosen(record.policy), now)
+        return _condition_patch(check, names.ACTIVE, "True", "NoCluster", no_cluster_message(record.policy), now)
     if layout:
-        return _patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
+        return _condition_patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
-    return _patch(check, names.ACTIVE, "True", "Ready", text, now)
+    return _condition_patch(check, names.ACTIVE, "True", "Ready", text, now)
 
 
 def cluster_status(
@@ -66,24 +76,24 @@ def cluster_status(
     expiring: str = "",
     unguarded: bool = False,
     cut_off: str = "",
-) -> Patch | None:
+) -> StatusPatch | None:
     """The status patch of a WorkerCluster: `cluster_condition`, whether it is ready, for how many workers quota is held there, and who
     it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read. `unguarded`: work goes on there
     although it is `unclaimed`."""
     told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed, expiring=expiring)
-    after = {**cluster, "status": {**(cluster.get("status") or {}), **_fields(told)}}
-    ready = _readiness(after, of_cluster(after, cut_off, unguarded=unguarded, expiring=expiring), now)
-    both = {**ready, "status": {**_fields(told), **_fields(ready)}} if ready else told
-    patch = _with(cluster, both, "workers", workers)
-    if uid in ("", recorded(cluster)):
+    after = {**cluster, "status": {**(cluster.get("status") or {}), **_status_fields(told)}}
+    ready = _readiness_patch(after, cluster_readiness(after, cut_off, unguarded=unguarded, expiring=expiring), now)
+    both = {**ready, "status": {**_status_fields(told), **_status_fields(ready)}} if ready else told
+    patch = _with_status_field(cluster, both, "workers", workers)
+    if uid in ("", recorded_uid(cluster)):
         return patch
     precondition = {key: meta(cluster).get(key) for key in ("uid", "resourceVersion")}
     return {"metadata": precondition, "status": {**(patch or {"status": {}})["status"], "clusterUID": uid}}
 
 
-def policy_status(policy: Raw, written: Written, now: datetime) -> Patch | None:
+def policy_status(policy: Raw, policy_objects: PolicyObjects, now: datetime) -> StatusPatch | None:
     """The status patch that tells whether jobs can be planned by a DispatchPolicy, None when it is told already."""
-    return _readiness(policy, of_policy(policy, written), now)
+    return _readiness_patch(policy, policy_readiness(policy, policy_objects), now)
 
 
 def cluster_condition(
@@ -96,7 +106,7 @@ def cluster_condition(
     lack: str = "",
     unclaimed: str = "",
     expiring: str = "",
-) -> Patch | None:
+) -> StatusPatch | None:
     """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
 
     The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`), also where
@@ -109,21 +119,21 @@ def cluster_condition(
         seen = lack or (f"{well} But {unclaimed}." if unclaimed else well)
         text = f"{seen} {expiring}".rstrip()
         because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else WELL
-        patch = _patch(cluster, names.CONNECTED, "True", because, text, now)
-        return _with(cluster, patch, "lostSince", None) if steady else patch
+        patch = _condition_patch(cluster, names.CONNECTED, "True", because, text, now)
+        return _with_status_field(cluster, patch, "lostSince", None) if steady else patch
     silent = reason == UNREACHABLE
-    patch = _patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
-    first = None if _was_well(cluster, now) else (cluster.get("status") or {}).get("lostSince")
-    return _with(cluster, patch, "lostSince", first or timestamp(now))
+    patch = _condition_patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
+    first = None if _was_connected(cluster, now) else (cluster.get("status") or {}).get("lostSince")
+    return _with_status_field(cluster, patch, "lostSince", first or format_time(now))
 
 
-def _was_well(cluster: Raw, now: datetime) -> bool:
+def _was_connected(cluster: Raw, now: datetime) -> bool:
     """Whether it has counted as connected for so long that an earlier loss is over."""
-    since = true_since(cluster, names.CONNECTED)
+    since = condition_true_since(cluster, names.CONNECTED)
     return since is not None and now - since >= STEADY_AFTER
 
 
-def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | None:
+def _with_status_field(raw: Raw, patch: StatusPatch | None, field: str, value: object) -> StatusPatch | None:
     """The patch with one more field of the status, if that is to change."""
     if (raw.get("status") or {}).get(field) == value:
         return patch
@@ -131,32 +141,32 @@ def _with(raw: Raw, patch: Patch | None, field: str, value: object) -> Patch | N
     return {**patch, "status": {**patch["status"], field: value}}
 
 
-def _fields(patch: Patch | None) -> Raw:
+def _status_fields(patch: StatusPatch | None) -> Raw:
     """What of the status a patch changes."""
     return patch["status"] if patch else {}
 
 
-def _readiness(raw: Raw, found: Readiness | None, now: datetime) -> Patch | None:
+def _readiness_patch(raw: Raw, readiness: Readiness | None, now: datetime) -> StatusPatch | None:
     """The patch with the condition Ready, and beside it which generation it is about.
 
     The latter goes with the condition, which has it too, and is not compared by itself: an API server with an older CRD drops it, and
     would be told of it at every look.
     """
-    if found is None:
+    if readiness is None:
         return None
-    patch = _patch(raw, names.READY, found.status, found.reason, found.message, now)
+    patch = _condition_patch(raw, names.READY, readiness.status, readiness.reason, readiness.message, now)
     if patch is None:
         return None
     return {**patch, "status": {**patch["status"], "observedGeneration": meta(raw).get("generation")}}
 
 
-def _patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> Patch | None:
-    before, message = condition(raw, kind), bounded(message)  # else a hundred queues' problems would never be told
+def _condition_patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> StatusPatch | None:
+    before, message = condition(raw, kind), truncate(message)  # else a hundred queues' problems would never be told
     generation = meta(raw).get("generation")
     wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
     if all(before.get(key) == found for key, found in wanted.items()):
         return None
-    entry = turned(before, {"type": kind, **wanted}, timestamp(now))
+    entry = updated_condition(before, {"type": kind, **wanted}, format_time(now))
     others = [c for c in (raw.get("status") or {}).get("conditions") or () if c.get("type") != kind]
     # The list is written whole, so not over a condition of somebody else's that came since it was read.
     precondition = {key: meta(raw).get(key) for key in ("uid", "resourceVersion")}

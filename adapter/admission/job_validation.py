@@ -11,26 +11,26 @@ from itertools import chain, islice
 
 from adapter import names
 from adapter.admission import pod_validation
-from adapter.admission.policy import Chosen
+from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import rayjob, specs
 from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
-from adapter.objects.unstructured import Raw, annotation, quoted
+from adapter.objects.unstructured import Raw, annotation, printable
 from adapter.objects.workload import PodSet, Workload
 
-AGAIN = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
-_CHANGED = (
+RESUBMIT = "Delete the job, and submit it again without that."  # the end of a refusal, for a job that is submitted
+_CHANGE_AND_RESUBMIT = (
     "Delete the job, and submit it again then."  # the same, where something else than the job is to be changed first
 )
 
 
-def of_workload(
-    work: Workload,
+def workload_rejection(
+    workload: Workload,
     job: JobObject,
     check: str,
     podsets: Iterable[PodSet],
-    chosen: Chosen | None,
+    resolved_policy: ResolvedPolicy | None,
     clusters: Iterable[Raw],
 ) -> str:
     """Say in a sentence why the job of a Workload can never run remotely, empty when it can; whether or not it is submitted.
@@ -38,101 +38,109 @@ def of_workload(
     `job` is its RayJob or RayCluster, empty while nothing is known of it; `podsets` are the worker groups that the check covers,
     `chosen` is its policy, None where that cannot be read, and `clusters` are the WorkerClusters that the policy names.
     """
-    if work.job is None or work.job.kind not in names.RAY_KINDS:
-        if work.job and work.job.kind == names.RAY_SERVICE:
-            return _of_service_as_job(work, check)
-        kind = work.job.kind if work.job else "pod"
+    if workload.job is None or workload.job.kind not in names.RAY_KINDS:
+        if workload.job and workload.job.kind == names.RAY_SERVICE:
+            return _service_as_job_message(workload, check)
+        kind = workload.job.kind if workload.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
-    if why := next(every(work, job, podsets, chosen, clusters), ""):
-        return f"{_of_whom(work)}: {why}. {again(work)}"
-    if why := _needs_all(job, chosen):
-        return f"{_of_whom(work)}: {why}"
+    if why := next(workload_problems(workload, job, podsets, resolved_policy, clusters), ""):
+        return f"{_job_title(workload)}: {why}. {resubmit_advice(workload)}"
+    if why := _needs_all_workers(job, resolved_policy):
+        return f"{_job_title(workload)}: {why}"
     return ""
 
 
-def every(
-    work: Workload, job: JobObject, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+def workload_problems(
+    workload: Workload,
+    job: JobObject,
+    podsets: Iterable[PodSet],
+    resolved_policy: ResolvedPolicy | None,
+    clusters: Iterable[Raw],
 ) -> Iterator[str]:
     """Say in fragments all that its user must take out of a job, the first one as `of_workload` says it; of a kind that is dispatched."""
-    assert work.job is not None
-    yield from job_reasons(job)
-    if why := _fixed(work, job):
+    assert workload.job is not None
+    yield from job_problems(job)
+    if why := _elastic_conflict(workload, job):
         yield why
-    given = _account_given(chosen, clusters)
-    own, zones = placement_name(work) if work.elastic else "", rayjob.zones(job)
+    given = _has_service_account(resolved_policy, clusters)
+    own, zones = placement_name(workload) if workload.elastic else "", rayjob.podset_zones(job)
     for podset in podsets:
-        for why in _of_group(podset, given, own, zones.get(podset.name, "")):
-            yield f"worker group {quoted(podset.name)}: {why}"
+        for why in _group_problems(podset, given, own, zones.get(podset.name, "")):
+            yield f"worker group {printable(podset.name)}: {why}"
 
 
-def others(
-    work: Workload, job: JobObject, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw]
+def further_problems(
+    workload: Workload,
+    job: JobObject,
+    podsets: Iterable[PodSet],
+    resolved_policy: ResolvedPolicy | None,
+    clusters: Iterable[Raw],
 ) -> list[str]:
     """Say in sentences what else is to be taken out of a job, beside what `of_workload` says: for a job that is not submitted."""
-    assert work.job is not None
-    last = _needs_all(job, chosen).rstrip(".")
-    found = chain(every(work, job, podsets, chosen, clusters), [last] if last else [])
-    return [f"{_of_whom(work)}: {why}." for why in islice(found, 1, specs.MOST_TOLD)]
+    assert workload.job is not None
+    last = _needs_all_workers(job, resolved_policy).rstrip(".")
+    found = chain(workload_problems(workload, job, podsets, resolved_policy, clusters), [last] if last else [])
+    return [f"{_job_title(workload)}: {why}." for why in islice(found, 1, specs.MAX_REPORTED_FAULTS)]
 
 
-def _of_group(podset: PodSet, given: bool, own: str, zone: str) -> Iterator[str]:
-    yield from pod_validation.reasons(podset.template, account_given=given)
-    yield from pod_validation.marks(podset.template, own)
-    if why := _two_zones(podset, zone):
+def _group_problems(podset: PodSet, has_account: bool, own: str, zone: str) -> Iterator[str]:
+    yield from pod_validation.template_problems(podset.template, account_given=has_account)
+    yield from pod_validation.reserved_key_problems(podset.template, own)
+    if why := _zone_conflict(podset, zone):
         yield why
 
 
-def _needs_all(job: JobObject, chosen: Chosen | None) -> str:
-    return waits_for_all(job) if chosen and chosen.policy.gang == "BestEffort" else ""
+def _needs_all_workers(job: JobObject, resolved_policy: ResolvedPolicy | None) -> str:
+    return waits_for_all(job) if resolved_policy and resolved_policy.policy.gang == "BestEffort" else ""
 
 
-def again(work: Workload) -> str:
+def resubmit_advice(workload: Workload) -> str:
     """The end of a refusal: what its user is to do. Kueue lets a Workload that was refused stay refused, whatever is edited."""
-    if work.job is None or work.job.service is None:
-        return AGAIN
-    of = f"{names.RAY_SERVICE} {work.job.service.name}"
-    return f"Correct {of}, and then delete {work.job.kind} {work.job.name}: KubeRay makes it anew from what {of} says by then."
+    if workload.job is None or workload.job.service is None:
+        return RESUBMIT
+    of = f"{names.RAY_SERVICE} {workload.job.service.name}"
+    return f"Correct {of}, and then delete {workload.job.kind} {workload.job.name}: KubeRay makes it anew from what {of} says by then."
 
 
-def _of_service_as_job(work: Workload, check: str) -> str:
+def _service_as_job_message(workload: Workload, check: str) -> str:
     """Kueue would count one RayCluster of the service, and stop the one that serves for each edit (kueue:pkg/controller/jobs/rayservice)."""
     return (
-        f"{_of_whom(work)}: AdmissionCheck {check} dispatches the RayClusters of a {names.RAY_SERVICE}, each as a job of its own, and Kueue "
+        f"{_job_title(workload)}: AdmissionCheck {check} dispatches the RayClusters of a {names.RAY_SERVICE}, each as a job of its own, and Kueue "
         f"takes the {names.RAY_SERVICE} for one job. Take {names.RAY_SERVICE_FRAMEWORK} out of integrations.frameworks in Kueue's configuration, "
         f"restart Kueue, and submit the {names.RAY_SERVICE} again."
     )
 
 
-def started_early(work: Workload, job: JobObject) -> str:
+def started_early_message(workload: Workload, job: JobObject) -> str:
     """Say in a sentence that KubeRay runs a RayCluster of a RayService that Kueue has not admitted, empty when it does not.
 
     It would be admitted as it is: without our label, its workers would start in the manager. `job` is as it is known now, empty
     while it is not; of one that is admitted nothing is to be asked.
     """
-    service = work.job.service if work.job else None
+    service = workload.job.service if workload.job else None
     if service is None or not job.is_known or job.suspended:
         return ""
     return (
-        f"{_of_whom(work)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
+        f"{_job_title(workload)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
         f"{names.RAY_SERVICE}; apply kustomize/components/rayservice."
     )
 
 
-def let_run(work: Workload) -> str:
+def unsuspended_message(workload: Workload) -> str:
     """Say in a sentence that somebody let an elastic job run which Kueue has not admitted: answered as one that runs, its workers would
     start in the manager."""
-    kind = work.job.kind if work.job else "job"
+    kind = workload.job.kind if workload.job else "job"
     return (
-        f"{_of_whom(work)}: spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
+        f"{_job_title(workload)}: spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
         f"the {kind} and submit it again."
     )
 
 
-def caution(work: Workload, chosen: Chosen | None) -> str:
+def restart_warning(workload: Workload, resolved_policy: ResolvedPolicy | None) -> str:
     """Say in a sentence what the user of a RayCluster must know before it starts, empty when nothing: of a RayService, that it may stop
     as a whole."""
-    service = work.job.service if work.job else None
-    if service is None or chosen is None or chosen.policy.when_share_lost != "Restart":
+    service = workload.job.service if workload.job else None
+    if service is None or resolved_policy is None or resolved_policy.policy.share_lost_action != "Restart":
         return ""
     return (
         f"The policy's onShareLost is Restart: when a worker cluster loses its workers, the whole RayCluster stops and queues again, and "
@@ -140,7 +148,7 @@ def caution(work: Workload, chosen: Chosen | None) -> str:
     )
 
 
-def impatience(work: Workload, job: JobObject) -> str:
+def autoscaler_timeout_warning(workload: Workload, job: JobObject) -> str:
     """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
     run, or one of its two times is set (ray:python/ray/autoscaler/v2/instance_manager/config.py): then it is not an hour."""
     given = rayjob.autoscaler_env(job)
@@ -152,7 +160,7 @@ def impatience(work: Workload, job: JobObject) -> str:
     )
 
 
-def of_service(service: Raw) -> str:
+def service_problem(service: Raw) -> str:
     """Say in a fragment why no RayCluster of a RayService can run elsewhere, empty when they can; what its RayClusters have is asked of
     each of them."""
     kind = ((service.get("spec") or {}).get("upgradeStrategy") or {}).get("type")
@@ -164,42 +172,42 @@ def of_service(service: Raw) -> str:
     )
 
 
-def of_sources(work: Workload, why: str) -> str:
+def sources_rejection(workload: Workload, reason: str) -> str:
     """Say in a sentence that what its workers refer to can never be copied (`why`, a fragment), empty when it can."""
-    return f"{_of_whom(work)}: {why}. {_CHANGED}" if why else ""
+    return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
 
 
-def not_yet(work: Workload, why: str) -> str:
+def missing_sources_message(workload: Workload, reason: str) -> str:
     """Say in a sentence that the manager does not have what its workers refer to, empty when it has all."""
-    return f"{_of_whom(work)}: {why}." if why else ""
+    return f"{_job_title(workload)}: {reason}." if reason else ""
 
 
-def _of_whom(work: Workload) -> str:
+def _job_title(workload: Workload) -> str:
     """Whom a sentence is about: the job that its user knows."""
-    return f"{work.job.kind} {work.job.name}" if work.job else f"Workload {work.name}"
+    return f"{workload.job.kind} {workload.job.name}" if workload.job else f"Workload {workload.name}"
 
 
-def _account_given(chosen: Chosen | None, clusters: Iterable[Raw]) -> bool:
+def _has_service_account(resolved_policy: ResolvedPolicy | None, clusters: Iterable[Raw]) -> bool:
     """Whether each cluster that the policy names has a service account for the pods that come to it; where no policy can be
     read nothing is planned, and nothing shall be refused for good."""
     pods = [(raw.get("spec") or {}).get("pods") or {} for raw in clusters]
-    return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or chosen is None)
+    return all(one.get("serviceAccountName") for one in pods) and (bool(pods) or resolved_policy is None)
 
 
-def of_job(job: JobObject) -> str:
+def job_problem(job: JobObject) -> str:
     """Say in a fragment why the workers of a RayJob or RayCluster cannot run elsewhere, empty when they can.
 
     As of a template: field, what was found, what to do. KubeRay acts on these fields when it makes pods, and none of them is in a
     Workload's podsets. Sources: kuberay:apis/ray/v1/raycluster_types.go; docs/upstream.md,
     "Jobs whose workers must stay together".
     """
-    return next(job_reasons(job), "")
+    return next(job_problems(job), "")
 
 
-def job_reasons(job: JobObject) -> Iterator[str]:
+def job_problems(job: JobObject) -> Iterator[str]:
     """Say the same of all that is in the way."""
     where = "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
-    yield from _elastic(where, job)
+    yield from _missing_elastic_annotation(where, job)
     if job.cluster.tls:
         yield (
             f"{where}.tlsOptions is set: a worker elsewhere would wait for a certificate with its own address, and Ray does "
@@ -218,9 +226,9 @@ def job_reasons(job: JobObject) -> Iterator[str]:
             )
         for key in group.labels:
             if key.startswith(f"{names.DOMAIN}/"):
-                yield f"{where}.workerGroupSpecs[{index}].labels has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
+                yield f"{where}.workerGroupSpecs[{index}].labels has {printable(key)}: Rayspan writes that itself, and reads it; remove it"
         if group.desired_workers != group.quota_workers:
-            yield _miscounted(f"{where}.workerGroupSpecs[{index}]", group)
+            yield _count_mismatch(f"{where}.workerGroupSpecs[{index}]", group)
     if job.resizes:
         yield (
             f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
@@ -228,7 +236,7 @@ def job_reasons(job: JobObject) -> Iterator[str]:
         )
 
 
-def _elastic(where: str, job: JobObject) -> Iterator[str]:
+def _missing_elastic_annotation(where: str, job: JobObject) -> Iterator[str]:
     """What makes a job grow and shrink while it runs, though its queue was not told (docs/upstream.md, "Elastic jobs")."""
     if job.cluster.autoscaling and not job.elastic:
         yield (
@@ -237,33 +245,33 @@ def _elastic(where: str, job: JobObject) -> Iterator[str]:
         )
 
 
-def _fixed(work: Workload, job: JobObject) -> str:
+def _elastic_conflict(workload: Workload, job: JobObject) -> str:
     """Why a job that says that it changes its size may not: it is of a RayService, or its Workload does not say so."""
-    if work.elastic and work.job and work.job.service:
+    if workload.elastic and workload.job and workload.job.service:
         return (
-            f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} {work.job.service.name}: the RayClusters of a "
+            f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} {workload.job.service.name}: the RayClusters of a "
             f"{names.RAY_SERVICE} keep their number of workers; remove it there, with spec.rayClusterConfig.enableInTreeAutoscaling"
         )
-    if work.elastic or not job.elastic:
+    if workload.elastic or not job.elastic:
         return ""
     return (
-        f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {work.name} has not: Kueue in the manager cluster holds "
+        f"metadata.annotations has {names.ELASTIC_ANNOTATION}, and its Workload {workload.name} has not: Kueue in the manager cluster holds "
         "quota for a fixed number of workers; turn on its feature gate ElasticJobsViaWorkloadSlices, or remove the annotation"
     )
 
 
-def _two_zones(podset: PodSet, labelled: str) -> str:
+def _zone_conflict(podset: PodSet, labelled: str) -> str:
     """Workers could be where the one says, and Ray's autoscaler would take them for being where the other says."""
     annotated = annotation(podset.template, names.ZONE_ANNOTATION)
     if not labelled or annotated in ("", labelled):
         return ""
     return (
-        f"its labels have {names.RAY_ZONE_LABEL}: {quoted(labelled)}, and the annotations of its template {names.ZONE_ANNOTATION}: "
-        f"{quoted(annotated)}; leave the annotation out"
+        f"its labels have {names.RAY_ZONE_LABEL}: {printable(labelled)}, and the annotations of its template {names.ZONE_ANNOTATION}: "
+        f"{printable(annotated)}; leave the annotation out"
     )
 
 
-def _miscounted(where: str, group: WorkerGroup) -> str:
+def _count_mismatch(where: str, group: WorkerGroup) -> str:
     """KubeRay would make workers for which no quota is held, or quota would be held for workers that nobody makes."""
     made, held = group.desired_workers, group.quota_workers
     if group.suspended:

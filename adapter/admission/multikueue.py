@@ -5,7 +5,7 @@ rights there than we do, and each of us tells of its own trouble.
 """
 
 from adapter import names
-from adapter.admission.clusterprofile import Profile
+from adapter.admission.clusterprofile import ProfileReference
 from adapter.objects import specs
 from adapter.objects.unstructured import UNREADABLE, Raw
 
@@ -13,39 +13,41 @@ FIELD = "spec.source.multiKueueClusterRef"
 _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeConfig"
 
 
-def login(name: str, found: Raw | None) -> str | Profile:
+def login_source(name: str, raw: Raw | None) -> str | ProfileReference:
     """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`, or the ClusterProfile there that leads to it.
 
     `found` is the object, None if there is none. Raises specs.Invalid with a sentence where there is neither.
     Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec; a profile is in Kueue's own namespace:
     kueue:pkg/controller/admissionchecks/multikueue/multikueuecluster.go, getRestConfigFromClusterProfile.
     """
-    if found is None:
-        raise specs.Invalid(f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}.")
+    if raw is None:
+        raise specs.InvalidSpec(
+            f"{FIELD} names MultiKueueCluster {name}, which does not exist; create it, or {_INSTEAD}."
+        )
     try:
-        source = found["spec"]["clusterSource"]
+        source = raw["spec"]["clusterSource"]
         if source.get("clusterProfileRef") is not None:
             profile = str(source["clusterProfileRef"]["name"])
-            return Profile(
+            return ProfileReference(
                 profile, names.KUEUE_NAMESPACE, field=f"{FIELD}: clusterProfileRef of MultiKueueCluster {name}"
             )
-        secret, why = _secret(source)
+        secret, why = _kubeconfig_secret(source)
     except UNREADABLE as error:
-        raise specs.Invalid(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
+        raise specs.InvalidSpec(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
     if why:
-        raise specs.Invalid(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
+        raise specs.InvalidSpec(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
     return secret
 
 
-def unread(why: str) -> specs.Invalid:
+def unreadable_error(reason: str) -> specs.InvalidSpec:
     """The sentence for a manager cluster whose MultiKueueClusters cannot be read at all."""
-    return specs.Invalid(
-        f"{FIELD} cannot be followed: the manager cluster does not show its MultiKueueClusters ({why}); "
+    return specs.InvalidSpec(
+        f"{FIELD} cannot be followed: the manager cluster does not show its MultiKueueClusters ({reason}); "
         f"install Kueue's CRDs, and apply kustomize/overlays/manager, or {_INSTEAD}."
     )
 
 
-def _secret(source: Raw) -> tuple[str, str]:
+def _kubeconfig_secret(source: Raw) -> tuple[str, str]:
     """The Secret's name, or why there is none."""
     config = source["kubeConfig"]
     kind = config.get("locationType", "Secret")

@@ -9,28 +9,28 @@ from collections.abc import Callable, Iterable, Iterator
 from adapter import names
 from adapter.admission import size_limits
 from adapter.objects.pod_requests import PODS, pod_requests
-from adapter.objects.unstructured import Raw, label, quoted
+from adapter.objects.unstructured import Raw, label, printable
 
 _Rule = Callable[[Raw], Iterator[str]]
 
 # What a user may write into a template: its zone, and which of the manager's pools of nodes a pod asks for.
-_OF_USERS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
+_USER_KEYS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
 
 
-def of_template(template: Raw, *, account_given: bool = False) -> str | None:
+def template_problem(template: Raw, *, account_given: bool = False) -> str | None:
     """Say why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None when it can.
 
     The fragment names the field, what was found and what to do: `spec.hostNetwork is true: …`. Why these: docs/upstream.md,
     "Jobs whose workers must stay together". `account_given`: wherever it may go, the cluster gives it a service account in
     place of its own.
     """
-    return next(reasons(template, account_given=account_given), None)
+    return next(template_problems(template, account_given=account_given), None)
 
 
-def reasons(template: Raw, *, account_given: bool = False) -> Iterator[str]:
+def template_problems(template: Raw, *, account_given: bool = False) -> Iterator[str]:
     """Say the same of all that is in the way; of a template that is too long, that alone."""
     too_long = False
-    for why in size_limits.excesses(template):  # before anything that goes through all of it
+    for why in size_limits.template_excesses(template):  # before anything that goes through all of it
         too_long = True
         yield why
     if too_long:
@@ -40,7 +40,7 @@ def reasons(template: Raw, *, account_given: bool = False) -> Iterator[str]:
     yield from (f"{found}: {remedy}" for rule, remedy in rules for found in rule(spec))
 
 
-def marks(template: Raw, own: str = "") -> Iterator[str]:
+def reserved_key_problems(template: Raw, own: str = "") -> Iterator[str]:
     """Say the same of all of what only we put on pods, and a template must not bring along.
 
     A label of ours may make somebody take a pod for what it is not, and Kueue does not start a job whose template contradicts
@@ -49,15 +49,15 @@ def marks(template: Raw, own: str = "") -> Iterator[str]:
     """
     found, spec = template.get("metadata") or {}, template.get("spec") or {}
     left = own and (found.get("labels") or {}).get(names.PLACEMENT_LABEL) == own
-    free = (*_OF_USERS, names.PLACEMENT_LABEL, names.LOCK_NODE_SELECTOR) if left else _OF_USERS
+    free = (*_USER_KEYS, names.PLACEMENT_LABEL, names.LOCK_NODE_SELECTOR) if left else _USER_KEYS
     places = [("metadata.labels", found.get("labels")), ("metadata.annotations", found.get("annotations"))]
     for where, held in [*places, ("spec.nodeSelector", spec.get("nodeSelector"))]:
         for key in held or {}:
             if key.startswith(f"{names.DOMAIN}/") and key not in free:
-                yield f"{where} has {quoted(key)}: Rayspan writes that itself, and reads it; remove it"
+                yield f"{where} has {printable(key)}: Rayspan writes that itself, and reads it; remove it"
 
 
-def of_pod(pod: Raw) -> str:
+def pod_problem(pod: Raw) -> str:
     """Say the same of a worker pod as KubeRay made it, where only its labels tell what its job says; empty when it may go."""
     if label(pod, names.RAY_HOST_INDEX_LABEL):
         return (
@@ -67,7 +67,7 @@ def of_pod(pod: Raw) -> str:
     return ""
 
 
-def of_copy(spec: Raw) -> str:
+def remote_pod_problem(spec: Raw) -> str:
     """Say the same of a copy's pod spec, as it is to be made; empty when it may be.
 
     A template may be edited after its job was admitted, and the manager's admission adds to pods. What is reserved is
@@ -82,8 +82,8 @@ def _no_requests(spec: Raw) -> Iterator[str]:
         yield "spec.containers have no resources.requests"
 
 
-def _named(volume: Raw) -> str:
-    return f"spec.volumes[{quoted(volume.get('name'))}]"
+def _volume_path(volume: Raw) -> str:
+    return f"spec.volumes[{printable(volume.get('name'))}]"
 
 
 def _host_network(spec: Raw) -> Iterator[str]:
@@ -91,40 +91,40 @@ def _host_network(spec: Raw) -> Iterator[str]:
         yield "spec.hostNetwork is true"
 
 
-def _volumes(kind: str) -> _Rule:
+def _volume_rule(kind: str) -> _Rule:
     def rule(spec: Raw) -> Iterator[str]:
         for volume in spec.get("volumes") or ():
             if source := volume.get(kind):
-                yield f"{_named(volume)}.{kind} is {quoted(source.get('path') or source.get('claimName') or '')}"
+                yield f"{_volume_path(volume)}.{kind} is {printable(source.get('path') or source.get('claimName') or '')}"
 
     return rule
 
 
 def _resource_claims(spec: Raw) -> Iterator[str]:
     for claim in spec.get("resourceClaims") or ():
-        yield f"spec.resourceClaims has {quoted(claim.get('name'))}"
+        yield f"spec.resourceClaims has {printable(claim.get('name'))}"
 
 
-def _identities(spec: Raw) -> Iterator[str]:
+def _projected_identities(spec: Raw) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             for kind in ("serviceAccountToken", "podCertificate", "clusterTrustBundle"):
                 if kind in source and not (source[kind] or {}).get("optional"):
-                    yield f"{_named(volume)}.projected has a {kind}"
+                    yield f"{_volume_path(volume)}.projected has a {kind}"
 
 
 def _node_name(spec: Raw) -> Iterator[str]:
     if spec.get("nodeName"):
-        yield f"spec.nodeName is {quoted(spec['nodeName'])}"
+        yield f"spec.nodeName is {printable(spec['nodeName'])}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
         for one in term.get("matchFields") or ():
             values = ", ".join(one.get("values") or ())
-            yield f"spec.affinity.nodeAffinity has matchFields {quoted(one.get('key'))} {quoted(values)}"
+            yield f"spec.affinity.nodeAffinity has matchFields {printable(one.get('key'))} {printable(values)}"
 
 
-def _beside_the_head(spec: Raw) -> Iterator[str]:
+def _head_affinity(spec: Raw) -> Iterator[str]:
     rules = (spec.get("affinity") or {}).get("podAffinity") or {}
     for term in rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
         if _node_types(term.get("labelSelector") or {}) == {names.HEAD}:
@@ -141,19 +141,19 @@ def _node_types(selector: Raw) -> set[str]:
     return found
 
 
-def _sources_of_volumes(spec: Raw) -> Iterator[str]:
+def _volume_sources(spec: Raw) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec") or {}
         for field in ("dataSource", "dataSourceRef", "volumeName"):
             if source := claim.get(field):
                 found = source.get("name") if isinstance(source, dict) else source
-                yield f"{_named(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {quoted(found)}"
+                yield f"{_volume_path(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {printable(found)}"
 
 
 def _service_account(spec: Raw) -> Iterator[str]:
     for field in ("serviceAccountName", "serviceAccount"):
         if spec.get(field) not in (None, "", "default"):
-            yield f"spec.{field} is {quoted(spec[field])}"
+            yield f"spec.{field} is {printable(spec[field])}"
 
 
 def _driver_secrets(spec: Raw) -> Iterator[str]:
@@ -161,29 +161,29 @@ def _driver_secrets(spec: Raw) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         for kind, source in volume.items():
             if isinstance(source, dict) and kind not in ("secret", "configMap", "projected"):
-                where = f"{_named(volume)}.{kind}"
-                yield from _keyed(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
+                where = f"{_volume_path(volume)}.{kind}"
+                yield from _required_references(where, (source,), ("secretRef", "secretName", "nodePublishSecretRef"))
 
 
-def _keyed(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
+def _required_references(where: str, sources: Iterable[Raw], keys: tuple[str, ...]) -> Iterator[str]:
     """Yield each reference that must exist for the pod to start: an optional one may be missing, so it may travel."""
     for source in sources:
         for key in keys:
             reference = source.get(key)
             name = reference.get("name") if isinstance(reference, dict) else reference
             if reference and not (isinstance(reference, dict) and reference.get("optional")):
-                yield f"{where}.{key} is {quoted(name)}"
+                yield f"{where}.{key} is {printable(name)}"
 
 
 _RULES: tuple[tuple[_Rule, str], ...] = (
     (_host_network, "a worker needs a pod IP of its own, which the other clusters can reach; remove it"),
-    (_volumes("hostPath"), "the files of the manager's nodes are not there; use emptyDir or object storage"),
-    (_volumes("persistentVolumeClaim"), "the claim is not there; use emptyDir or object storage"),
+    (_volume_rule("hostPath"), "the files of the manager's nodes are not there; use emptyDir or object storage"),
+    (_volume_rule("persistentVolumeClaim"), "the claim is not there; use emptyDir or object storage"),
     (_resource_claims, "the claim is not there; ask for devices in resources.limits"),
-    (_identities, "it is issued in the manager, which the other cluster does not trust; remove the source"),
+    (_projected_identities, "it is issued in the manager, which the other cluster does not trust; remove the source"),
     (_node_name, "the manager's nodes are not there; leave it out, or use labels that its nodes have, too"),
-    (_beside_the_head, "the head stays in the manager; remove it"),
-    (_sources_of_volumes, "the claim, snapshot or volume is not there; leave it out, and the volume is empty at first"),
+    (_head_affinity, "the head stays in the manager; remove it"),
+    (_volume_sources, "the claim, snapshot or volume is not there; leave it out, and the volume is empty at first"),
     (
         _service_account,
         "the account is not there; leave it out, and the worker cluster's default is used, or have "

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from adapter import names
 from adapter.objects.queues import NO_FLAVOR, ClusterQueue, LocalQueue, QueueFlavors, ResourceFlavor
 
-_OF_EVERY_POD = ("cpu", "memory")  # a head always asks for one of these
+_ALWAYS_REQUESTED = ("cpu", "memory")  # a head always asks for one of these
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class QueueLayout:
     """The manager's queues as they stand."""
 
     cluster_queues: Iterable[ClusterQueue] = ()
@@ -25,7 +25,7 @@ class Queues:
     controllers: Mapping[str, str] = field(default_factory=dict)  # AdmissionCheck -> its controllerName
 
 
-def rivals(queue: str, controllers: Mapping[str, str]) -> str:
+def conflicting_checks(queue: str, controllers: Mapping[str, str]) -> str:
     """Say why the checks of one ClusterQueue exclude each other, empty when they do not.
 
     `controllers` is check -> controllerName of all that it lists. A job has one plan; and MultiKueue keeps KubeRay in the manager
@@ -41,19 +41,19 @@ def rivals(queue: str, controllers: Mapping[str, str]) -> str:
     return ""
 
 
-def problems(check: str, queues: Queues) -> list[str]:
+def problems(check: str, queues: QueueLayout) -> list[str]:
     """Say, for each ClusterQueue with the check, what of its layout cannot work; nothing for one that can."""
     return [
         sentence
         for queue in sorted(queues.cluster_queues, key=lambda queue: queue.name)
         if check in queue.checks
-        for sentence in _of_queue(check, queue, queues)
+        for sentence in _queue_problems(check, queue, queues)
     ]
 
 
-def _of_queue(check: str, queue: ClusterQueue, queues: Queues) -> Iterator[str]:
+def _queue_problems(check: str, queue: ClusterQueue, queues: QueueLayout) -> Iterator[str]:
     where = f"ClusterQueue {queue.name}"
-    rival = rivals(where, {name: queues.controllers.get(name, "") for name in queue.checks})
+    rival = conflicting_checks(where, {name: queues.controllers.get(name, "") for name in queue.checks})
     if rival:
         yield rival
     everywhere, covered = queue.flavors, frozenset(queue.checks[check])
@@ -61,21 +61,21 @@ def _of_queue(check: str, queue: ClusterQueue, queues: Queues) -> Iterator[str]:
         f"{where}: onFlavors of AdmissionCheck {check} names {name}, which is no flavor of it; correct the name."
         for name in sorted(covered - everywhere)
     )
-    yield from _topologies(where, check, covered or everywhere, queues)
+    yield from _topology_problems(where, check, covered or everywhere, queues)
     if not covered:
-        yield from _uncovered_pools(where, check, sorted(everywhere), queues)
+        yield from _missing_on_flavors(where, check, sorted(everywhere), queues)
         return
     for group in queue.groups:
         remote = [flavor for flavor in group.flavors if flavor in covered]
         local = [flavor for flavor in group.flavors if flavor not in covered]
         for name in remote:
-            yield from _heads(where, name, bool(local), group, queues)
-            yield from _pairs(where, name, local, queues)
+            yield from _head_problems(where, name, bool(local), group, queues)
+            yield from _indistinct_flavors(where, name, local, queues)
     if any(_flavor(name, queues).node_labels.get(names.POOL_LABEL) for name in covered):
-        yield from _local_queues(queue.name, queues)
+        yield from _local_queue_problems(queue.name, queues)
 
 
-def _topologies(where: str, check: str, flavors: Iterable[str], queues: Queues) -> Iterator[str]:
+def _topology_problems(where: str, check: str, flavors: Iterable[str], queues: QueueLayout) -> Iterator[str]:
     """A topology is of the manager's nodes, and remote workers are on none (docs/upstream.md, "What a check covers")."""
     for name in sorted(flavors):
         topology = _flavor(name, queues).topology
@@ -86,7 +86,7 @@ def _topologies(where: str, check: str, flavors: Iterable[str], queues: Queues) 
             )
 
 
-def _uncovered_pools(where: str, check: str, flavors: list[str], queues: Queues) -> Iterator[str]:
+def _missing_on_flavors(where: str, check: str, flavors: list[str], queues: QueueLayout) -> Iterator[str]:
     """The layout with pools, and nothing that says which of them is remote."""
     pools = {name: pool for name in flavors if (pool := _flavor(name, queues).node_labels.get(names.POOL_LABEL))}
     if len(set(pools.values())) > 1:
@@ -96,7 +96,7 @@ def _uncovered_pools(where: str, check: str, flavors: list[str], queues: Queues)
         )
 
 
-def _heads(where: str, name: str, elsewhere: bool, group: QueueFlavors, queues: Queues) -> Iterator[str]:
+def _head_problems(where: str, name: str, elsewhere: bool, group: QueueFlavors, queues: QueueLayout) -> Iterator[str]:
     """A head that is counted in a remote flavor gets its node labels, and then no node of the manager takes it."""
     flavor = _flavor(name, queues)
     if elsewhere:
@@ -105,14 +105,14 @@ def _heads(where: str, name: str, elsewhere: bool, group: QueueFlavors, queues: 
                 f"{where}: ResourceFlavor {name} has spec.nodeLabels but no taint that keeps heads out, so they are counted there "
                 "as soon as the other flavors are full, and start nowhere; give it spec.nodeTaints and no spec.tolerations."
             )
-    elif flavor.node_labels and set(group.resources).intersection(_OF_EVERY_POD):
+    elif flavor.node_labels and set(group.resources).intersection(_ALWAYS_REQUESTED):
         yield (
             f"{where}: ResourceFlavor {name} with spec.nodeLabels is in onFlavors, and no other flavor has "
             f"{' and '.join(group.resources)}: heads get these labels too, and start nowhere; add a flavor for them."
         )
 
 
-def _pairs(where: str, remote: str, local: Iterable[str], queues: Queues) -> Iterator[str]:
+def _indistinct_flavors(where: str, remote: str, local: Iterable[str], queues: QueueLayout) -> Iterator[str]:
     """Both flavors need the same key (docs/upstream.md, "A selector meets a flavor's own keys only")."""
     remote_labels = _flavor(remote, queues).node_labels
     for name in local:
@@ -125,7 +125,7 @@ def _pairs(where: str, remote: str, local: Iterable[str], queues: Queues) -> Ite
             )
 
 
-def _local_queues(cluster_queue: str, queues: Queues) -> Iterator[str]:
+def _local_queue_problems(cluster_queue: str, queues: QueueLayout) -> Iterator[str]:
     for queue in sorted(queues.local_queues, key=lambda queue: queue.key):
         if queue.cluster_queue != cluster_queue:
             continue
@@ -142,5 +142,5 @@ def _local_queues(cluster_queue: str, queues: Queues) -> Iterator[str]:
             )
 
 
-def _flavor(name: str, queues: Queues) -> ResourceFlavor:
+def _flavor(name: str, queues: QueueLayout) -> ResourceFlavor:
     return queues.flavors.get(name, NO_FLAVOR)

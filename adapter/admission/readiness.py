@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from adapter import names
-from adapter.admission.policy import Chosen, Written, usable
+from adapter.admission.policy import PolicyObjects, ResolvedPolicy, resolve_policy
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw, condition, key_of
 
@@ -30,7 +30,7 @@ class Readiness:
     message: str
 
 
-def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring: str = "") -> Readiness | None:
+def cluster_readiness(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring: str = "") -> Readiness | None:
     """Say whether workers may go to a WorkerCluster and work there, None while nobody has said whether it is connected.
 
     The conditions are taken in this order: what cannot be seen cannot be judged further. `cut_off` is why workers there would not reach
@@ -45,13 +45,13 @@ def of_cluster(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring:
     unclaimed = unguarded and told[0] == names.NOT_CLAIMED
     if told[0] != names.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
         return Readiness("False", *told)
-    found = _of_seen(cluster, cut_off)
+    found = _connected_readiness(cluster, cut_off)
     if unclaimed and found.reason == READY:
         return Readiness("True", *told)
     return replace(found, message=f"{found.message} {expiring}".rstrip())  # what Connected says has it already
 
 
-def _of_seen(cluster: Raw, cut_off: str) -> Readiness:
+def _connected_readiness(cluster: Raw, cut_off: str) -> Readiness:
     """The same of one that is seen, and to which new workers would be sent."""
     if cut_off:
         return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
@@ -63,32 +63,32 @@ def _of_seen(cluster: Raw, cut_off: str) -> Readiness:
     return Readiness("True", READY, "New workers may go there.")
 
 
-def of_policy(policy: Raw, written: Written) -> Readiness:
+def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
     """Say whether jobs can be planned by a DispatchPolicy. That no AdmissionCheck names it is no fault of it."""
     name = f"{names.DISPATCH_POLICY_KIND} {key_of(policy)[1]}"
     try:
-        found = usable(policy, written)
-    except specs.Invalid as error:
+        found = resolve_policy(policy, policy_objects)
+    except specs.InvalidSpec as error:
         return Readiness("False", BAD_CONFIGURATION, str(error))
     if not found.clusters:
-        return Readiness("False", NO_CLUSTER, none_chosen(key_of(policy)[1]))
-    known = {key_of(raw)[1] for raw in written.clusters}
+        return Readiness("False", NO_CLUSTER, no_cluster_message(key_of(policy)[1]))
+    known = {key_of(raw)[1] for raw in policy_objects.clusters}
     missing = [cluster for cluster in found.clusters if cluster not in known]
     there = [cluster for cluster in found.clusters if cluster in known]
     if missing and (found.policy.clusters.names or not there):
-        return Readiness("False", UNKNOWN_CLUSTER, f"{name}: {_unknown(found, missing)}")
-    return Readiness("True", READY, " ".join(_well(there, missing)))
+        return Readiness("False", UNKNOWN_CLUSTER, f"{name}: {_unknown_clusters_message(found, missing)}")
+    return Readiness("True", READY, " ".join(_ready_messages(there, missing)))
 
 
-def none_chosen(name: str) -> str:
+def no_cluster_message(name: str) -> str:
     """The sentence on a DispatchPolicy of that name that leaves no WorkerCluster to choose from."""
     return f"{names.DISPATCH_POLICY_KIND} {name} chooses no WorkerCluster; label or name one."
 
 
-def _unknown(found: Chosen, missing: list[str]) -> str:
+def _unknown_clusters_message(resolved_policy: ResolvedPolicy, missing: list[str]) -> str:
     several = len(missing) > 1
     those = f"WorkerCluster{'s' if several else ''} {', '.join(missing)}"
-    if config := found.policy.clusters.multi_kueue_config_ref:
+    if config := resolved_policy.policy.clusters.multi_kueue_config_ref:
         return (
             f"MultiKueueConfig {config.name} of spec.clusters.multiKueueConfigRef lists no cluster that is a WorkerCluster; make "
             f"{those}, with the MultiKueueCluster in spec.source.multiKueueClusterRef."
@@ -99,8 +99,8 @@ def _unknown(found: Chosen, missing: list[str]) -> str:
     )
 
 
-def _well(there: list[str], missing: list[str]) -> Iterator[str]:
+def _ready_messages(known: list[str], missing: list[str]) -> Iterator[str]:
     """A MultiKueueConfig is not written for us: what else it lists is passed over, and is no fault of the policy."""
-    yield f"Considers {', '.join(there)}."
+    yield f"Considers {', '.join(known)}."
     if missing:
         yield f"Its MultiKueueConfig also lists {', '.join(missing)}, for which there is no WorkerCluster."

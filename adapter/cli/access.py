@@ -20,25 +20,25 @@ log = logging.getLogger(__name__)
 def main(port: int, health_port: int, *, log_format: str = "text") -> int:
     """Run the access server; returns the exit code."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(log_formatters.FORMATS[log_format])
+    handler.setFormatter(log_formatters.FORMATTERS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
-    return asyncio.run(_run(port, health_port))
+    return asyncio.run(_serve_until_stopped(port, health_port))
 
 
-async def _run(port: int, health_port: int) -> int:
+async def _serve_until_stopped(port: int, health_port: int) -> int:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(supervise.unawaited)
+    loop.set_exception_handler(supervise.handle_loop_exception)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    manager = await Client.local()
+    manager = await Client.in_cluster()
     serving = []
     try:
-        serving.append(await access_server.serve(manager, await self_signed.own(), port))
+        serving.append(await access_server.serve(manager, await self_signed.self_signed_context(), port))
         serving.append(await http_servers.serve_health(lambda: "", health_port))
-        await supervise.guarded("sweep", lambda: grant_sweep.run(manager))
-    except self_signed.NoCertificate as error:
+        await supervise.run_with_restarts("sweep", lambda: grant_sweep.run(manager))
+    except self_signed.OpensslFailed as error:
         log.error("there is no certificate to serve with: %s", error)
         return 1
     except asyncio.CancelledError:

@@ -16,29 +16,29 @@ from typing import Any, TypeVar
 import yaml
 
 from adapter.diagnosis.job_document import Document
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import InvalidJob
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 
 T = TypeVar("T")
-Row = Sequence[str]
+TableRow = Sequence[str]
 
-DONE, TROUBLE, USAGE = 0, 1, 2  # exit codes
-PATIENCE_SECONDS = 2.0  # before a person wonders whether anything happens
+EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2  # exit codes
+HINT_AFTER_SECONDS = 2.0  # before a person wonders whether anything happens
 UNKNOWN_USER = "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
 
 
-async def told(question: Coroutine[Any, Any, T], text: str) -> T:
+async def await_with_hint(awaited: Coroutine[Any, Any, T], message: str) -> T:
     """Wait for an answer, and say so once it takes long."""
-    hint = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, lambda: print(text, file=sys.stderr))
+    hint = asyncio.get_running_loop().call_later(HINT_AFTER_SECONDS, lambda: print(message, file=sys.stderr))
     try:
-        return await question
+        return await awaited
     finally:
         hint.cancel()
 
 
-def shown(
-    given: argparse.Namespace,
+def print_document(
+    args: argparse.Namespace,
     read: Callable[[Client], Coroutine[Any, Any, Document]],
     render: Callable[[Document], str],
     code: Callable[[Document], int],
@@ -47,53 +47,53 @@ def shown(
     error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
-        found = asyncio.run(_read(given, read))
+        found = asyncio.run(_read_document(args, read))
     except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
     except ApiError as error:
-        return complain(refused(error), TROUBLE)
-    print(render(found) if given.output == "table" else written(found, given.output), end="")
+        return print_error(api_error_message(error), EXIT_ERROR)
+    print(render(found) if args.output == "table" else format_document(found, args.output), end="")
     return code(found)
 
 
-async def _read(given: argparse.Namespace, read: Callable[[Client], Coroutine[Any, Any, Document]]) -> Document:
-    client = await Client.of_user(given.kubeconfig, given.context)
+async def _read_document(args: argparse.Namespace, read: Callable[[Client], Coroutine[Any, Any, Document]]) -> Document:
+    client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        return await told(read(client), "Waiting for the manager cluster ...")
+        return await await_with_hint(read(client), "Waiting for the manager cluster ...")
     finally:
         await client.close()
 
 
-def refused(error: ApiError) -> str:
+def api_error_message(error: ApiError) -> str:
     """What the manager said no with, as a sentence."""
     return UNKNOWN_USER if error.status == 401 else error.message or str(error)
 
 
-def whom(refusal: ApiError) -> str:
+def rolebinding_subject(error: ApiError) -> str:
     """The option of `kubectl create rolebinding` for who was refused, as far as the API server told."""
-    user = re.search(r'User "([^"]+)"', refusal.message)
+    user = re.search(r'User "([^"]+)"', error.message)
     return f"--user='{user[1]}'" if user else "--group=GROUP"
 
 
-def complain(sentence: str, code: int) -> int:
+def print_error(sentence: str, code: int) -> int:
     """Say on the standard error what is wrong; returns the exit code."""
     print(sentence, file=sys.stderr)
     return code
 
 
-def columns(rows: Sequence[Row]) -> str:
+def format_table(rows: Sequence[TableRow]) -> str:
     """The rows as lines, each ended, with their cells below each other; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return as_lines(
+    return join_lines(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
 
 
-def as_lines(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def written(document: Mapping[str, Any], output: str) -> str:
+def format_document(document: Mapping[str, Any], output: str) -> str:
     """A document for programs, as indented `json` or as `yaml`; its last line ended."""
     if output == "json":
         return json.dumps(document, indent=2) + "\n"
@@ -106,7 +106,7 @@ def read_text(filename: str) -> str:
         return sys.stdin.read() if filename == "-" else Path(filename).read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Unusable(f"{filename} cannot be read: {why}.") from None
+        raise InvalidJob(f"{filename} cannot be read: {why}.") from None
 
 
 def read_objects(text: str) -> list[dict[str, Any]]:
@@ -115,12 +115,12 @@ def read_objects(text: str) -> list[dict[str, Any]]:
         return [document for document in yaml.safe_load_all(text) if isinstance(document, dict)]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        raise Unusable(f"The file is not YAML{f', see line {mark.line + 1}' if mark else ''}.") from None
+        raise InvalidJob(f"The file is not YAML{f', see line {mark.line + 1}' if mark else ''}.") from None
 
 
-def unfolded(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def expand_lists(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The same with the items of lists, such as `kubectl get -o yaml` prints, in place of the lists."""
-    for one in found:
+    for one in objects:
         if str(one.get("kind") or "").endswith("List") and isinstance(one.get("items"), list):
             yield from (item for item in one["items"] if isinstance(item, dict))
         else:

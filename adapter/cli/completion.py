@@ -10,10 +10,13 @@ from typing import Final
 
 from adapter.cli.commands.options import FILE
 
-ASK: Final = "__complete"  # the word after the program's name by which a shell asks
-_FILES, _NO_FILES = ":0", ":4"  # as cobra numbers them, by which kubectl reads what its plugins answer
+COMPLETE_VERB: Final = "__complete"  # the word after the program's name by which a shell asks
+_DIRECTIVE_DEFAULT, _DIRECTIVE_NO_FILES = (
+    ":0",
+    ":4",
+)  # as cobra numbers them, by which kubectl reads what its plugins answer
 
-_BASH = """\
+_BASH_SCRIPT = """\
 _rayspan() {
   local line
   COMPREPLY=()
@@ -27,7 +30,7 @@ _rayspan() {
 }
 complete -F _rayspan rayspan
 """
-_ZSH = """\
+_ZSH_SCRIPT = """\
 _rayspan() {
   local line
   local -a found
@@ -42,7 +45,7 @@ _rayspan() {
 }
 compdef _rayspan rayspan
 """
-_FISH = """\
+_FISH_SCRIPT = """\
 function __rayspan
     set -l words (commandline -opc) (commandline -ct)
     for line in ($words[1] __complete $words[2..-1] 2>/dev/null)
@@ -57,47 +60,52 @@ function __rayspan
 end
 complete -c rayspan -f -a '(__rayspan)'
 """
-SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+SCRIPTS: Final = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT, "fish": _FISH_SCRIPT}
 
 
-def answer(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+def render_completions(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     """What a shell is told, as lines, of the words after the program's name; the last one is begun, or empty."""
     *before, begun = words or [""]
-    found, files = _next(parser, before, begun)
-    lines = [*sorted(word for word in found if word.startswith(begun)), _FILES if files else _NO_FILES]
+    found, files = _find_candidates(parser, before, begun)
+    lines = [
+        *sorted(word for word in found if word.startswith(begun)),
+        _DIRECTIVE_DEFAULT if files else _DIRECTIVE_NO_FILES,
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _next(parser: argparse.ArgumentParser, before: Sequence[str], begun: str) -> tuple[Iterable[str], bool]:
+def _find_candidates(
+    parser: argparse.ArgumentParser, complete_words: Sequence[str], prefix: str
+) -> tuple[Iterable[str], bool]:
     """What fits there, and whether a path does."""
-    verbs = _verbs(parser)
-    if not before:
-        return _options(parser) if begun.startswith("-") else verbs, False
-    if before[0] not in verbs:
+    verbs = _verb_parsers(parser)
+    if not complete_words:
+        return _option_strings(parser) if prefix.startswith("-") else verbs, False
+    if complete_words[0] not in verbs:
         return (), False
-    verb = verbs[before[0]]
-    asks = _option(verb, before[-1])
+    verb = verbs[complete_words[0]]
+    asks = _pending_option(verb, complete_words[-1])
     if asks:
-        return _choices(asks), asks.metavar == FILE
-    if begun.startswith("-"):
-        return _options(verb), False
-    return [word for action in verb._actions if not action.option_strings for word in _choices(action)], False
+        return _choice_words(asks), asks.metavar == FILE
+    if prefix.startswith("-"):
+        return _option_strings(verb), False
+    return [word for action in verb._actions if not action.option_strings for word in _choice_words(action)], False
 
 
-def _verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def _verb_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Each verb with its own command line. argparse has no public way to ask for it, nor for the options of one."""
     (found,) = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return dict(found)
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
+def _option_strings(parser: argparse.ArgumentParser) -> list[str]:
     return [text for action in parser._actions for text in action.option_strings if text.startswith("--")]
 
 
-def _option(verb: argparse.ArgumentParser, word: str) -> argparse.Action | None:
+def _pending_option(verb: argparse.ArgumentParser, word: str) -> argparse.Action | None:
     """The option that a word is and that waits for its value, if it is one."""
     return next((one for one in verb._actions if word in one.option_strings and one.nargs != 0), None)
 
 
-def _choices(action: argparse.Action) -> list[str]:
+def _choice_words(action: argparse.Action) -> list[str]:
     return [str(one) for one in action.choices or ()]

@@ -12,64 +12,64 @@ from typing import Any
 
 from adapter import names
 from adapter.cli import common
-from adapter.cli.common import DONE, TROUBLE, complain
+from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
 
-WANTED: Mapping[str, Mapping[str, bool]] = {
+SPEC_FIELDS: Mapping[str, Mapping[str, bool]] = {
     "cordon": {"cordoned": True},
     "uncordon": {"cordoned": False, "draining": False},
 }
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return attempt(given.cluster, _change(given))
+    return run_reporting_errors(args.cluster, _patch_cluster(args))
 
 
-def attempt(name: str, doing: Coroutine[Any, Any, int]) -> int:
+def run_reporting_errors(name: str, command: Coroutine[Any, Any, int]) -> int:
     """Run what asks about the WorkerCluster `name`; returns its exit code, or that of the trouble that it met."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
-        return asyncio.run(doing)
+        return asyncio.run(command)
     except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
     except ApiError as error:
-        return complain(_explained(error, name), TROUBLE)
+        return print_error(_error_message(error, name), EXIT_ERROR)
     except ValueError as error:
-        return complain(f"WorkerCluster {name}: {error}.", TROUBLE)
+        return print_error(f"WorkerCluster {name}: {error}.", EXIT_ERROR)
 
 
-async def changed(client: Client, name: str, wanted: Mapping[str, bool]) -> bool:
+async def patch_spec(client: Client, name: str, fields: Mapping[str, bool]) -> bool:
     """Set fields of a WorkerCluster's spec; returns False when they were so already."""
     path = WORKER_CLUSTERS.path(name=name)
     spec = (await client.get(path)).get("spec") or {}
-    if all(bool(spec.get(field)) is value for field, value in wanted.items()):
+    if all(bool(spec.get(field)) is value for field, value in fields.items()):
         return False
-    await client.merge(path, {"spec": dict(wanted)})
+    await client.merge_patch(path, {"spec": dict(fields)})
     return True
 
 
-async def _change(given: argparse.Namespace) -> int:
-    client = await Client.of_user(given.kubeconfig, given.context)
+async def _patch_cluster(args: argparse.Namespace) -> int:
+    client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        doing = changed(client, given.cluster, WANTED[given.verb])
-        new = await common.told(doing, "Waiting for the manager cluster ...")
+        doing = patch_spec(client, args.cluster, SPEC_FIELDS[args.verb])
+        new = await common.await_with_hint(doing, "Waiting for the manager cluster ...")
     finally:
         await client.close()
-    print(f"workercluster/{given.cluster} {'' if new else 'already '}{given.verb}ed")
-    return DONE
+    print(f"workercluster/{args.cluster} {'' if new else 'already '}{args.verb}ed")
+    return EXIT_OK
 
 
-def _explained(error: ApiError, name: str) -> str:
+def _error_message(error: ApiError, name: str) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
     if error.status == 403:
-        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {common.whom(error)}"
+        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {common.rolebinding_subject(error)}"
         return f"You may not do this here; an administrator of the manager cluster allows it by `{command}`."
-    if error.missing and f'"{name}"' in error.message:
+    if error.not_found and f'"{name}"' in error.message:
         return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those there are."
-    if error.missing:
+    if error.not_found:
         return "There are no WorkerClusters: Rayspan is not installed in this cluster."
     return error.message or str(error)

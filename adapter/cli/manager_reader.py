@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from adapter.objects import trim
 from adapter.objects.unstructured import Raw
-from adapter.objects.well_formed import odd
+from adapter.objects.well_formed import malformed_reason
 from adapter.shell.kube.client import ApiError, Client
-from adapter.shell.kube.pagination import listed
+from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import Resource
 
 # What is not shown where a kind may not be read.
-_WITHOUT: Final = {
+_UNREAD_NOTES: Final = {
     "workloads": "what Kueue says of the job is not shown",
     "localqueues": "whether its LocalQueue is there is not shown",
     "placements": "what was decided for its workers is not shown",
@@ -25,39 +25,39 @@ _WITHOUT: Final = {
 }
 
 
-class Look:
+class ManagerReader:
     """One look at the manager cluster, with the kinds that could not be read and why, and which of these it does not have."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.unread: dict[str, str] = {}
-        self.lacks: set[str] = set()
+        self.unread_reasons: dict[str, str] = {}
+        self.missing_kinds: set[str] = set()
 
-    async def one(self, resource: Resource, name: str, namespace: str = "") -> Raw:
+    async def get_object(self, resource: Resource, name: str, namespace: str = "") -> Raw:
         """An object, empty when it is not there or may not be read."""
         try:
             found: dict[str, Any] = await self._client.get(resource.path(namespace, name))
         except ApiError as refusal:
-            self._note(resource, refusal, named=True)
+            self._record_unread(resource, refusal, named=True)
             return {}
-        return {} if odd(found) else trim.bare(found)
+        return {} if malformed_reason(found) else trim.without_managed_fields(found)
 
-    async def all(self, resource: Resource, namespace: str = "", **selectors: str) -> list[Raw]:
+    async def list_objects(self, resource: Resource, namespace: str = "", **selectors: str) -> list[Raw]:
         """The objects of a kind, none when they may not be read."""
         try:
-            found, _ = await listed(self._client, resource.path(namespace), **selectors)
+            found, _ = await list_all(self._client, resource.path(namespace), **selectors)
         except ApiError as refusal:
-            self._note(resource, refusal, named=False)
+            self._record_unread(resource, refusal, named=False)
             return []
-        return [trim.bare(one) for one in found if not odd(one)]
+        return [trim.without_managed_fields(one) for one in found if not malformed_reason(one)]
 
-    def _note(self, resource: Resource, refusal: ApiError, *, named: bool) -> None:
+    def _record_unread(self, resource: Resource, refusal: ApiError, *, named: bool) -> None:
         """Remember why a kind was not read; anything but a missing right or kind is trouble of the whole look."""
-        if refusal.missing and named:
+        if refusal.not_found and named:
             return
         if refusal.status not in (403, 404):
             raise refusal
         what = resource.plural
-        self.lacks |= {what} if refusal.missing else set()
-        why = f"This cluster knows no {what}" if refusal.missing else f"You may not read {what} here"
-        self.unread[what] = f"{why}: {_WITHOUT.get(what, 'they are not shown')}."
+        self.missing_kinds |= {what} if refusal.not_found else set()
+        why = f"This cluster knows no {what}" if refusal.not_found else f"You may not read {what} here"
+        self.unread_reasons[what] = f"{why}: {_UNREAD_NOTES.get(what, 'they are not shown')}."

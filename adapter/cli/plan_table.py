@@ -3,38 +3,36 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.cli.common import Row, as_lines, columns
+from adapter.cli.common import TableRow, format_table, join_lines
 
-Answer = dict[str, Any]  # as planning/plan_document.py makes it, which the controller alone imports
+PlanDocument = dict[str, Any]  # as planning/plan_document.py makes it, which the controller alone imports
 _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", "FREE", "PER HOUR", "WHY")
-_NONE = "-"
+_EMPTY_CELL = "-"
 
 
-def render(answer: Answer, above: str = "") -> str:
+def render(plan: PlanDocument, text_above: str = "") -> str:
     """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence, unless that stands in
     what its reader finds `above`."""
-    parts = [_about(answer)]
-    if answer["clusters"]:
-        parts.append(columns([_HEADER, *(_row(one) for one in answer["clusters"])]))
-    parts.append(_verdict(answer, above))
+    parts = [_job_lines(plan)]
+    if plan["clusters"]:
+        parts.append(format_table([_HEADER, *(_cluster_row(one) for one in plan["clusters"])]))
+    parts.append(_verdict_lines(plan, text_above))
     return "\n".join(parts)
 
 
-def _about(answer: Answer) -> str:
-    job = answer["job"]
-    groups = [_group(group) for group in answer.get("groups", ())]
+def _job_lines(plan: PlanDocument) -> str:
+    job = plan["job"]
+    groups = [_group_summary(group) for group in plan.get("groups", ())]
     wants = f": {'; '.join(groups)}" if groups else ""
     lines = [f"{job['kind']} {job['namespace']}/{job['name']}{wants}"]
-    if "policy" in answer:
-        how = ", ".join(str(answer[key]) for key in ("strategy", "gang") if key in answer)
-        least = f" with {answer['minWorkers']} workers or more" if "minWorkers" in answer else ""
-        lines.append(
-            f"LocalQueue {answer['queue']}, DispatchPolicy {answer['policy']}{f': {how}{least}' if how else ''}"
-        )
-    return as_lines(lines)
+    if "policy" in plan:
+        how = ", ".join(str(plan[key]) for key in ("strategy", "gang") if key in plan)
+        least = f" with {plan['minWorkers']} workers or more" if "minWorkers" in plan else ""
+        lines.append(f"LocalQueue {plan['queue']}, DispatchPolicy {plan['policy']}{f': {how}{least}' if how else ''}")
+    return join_lines(lines)
 
 
-def _group(group: Mapping[str, Any]) -> str:
+def _group_summary(group: Mapping[str, Any]) -> str:
     count = group["workers"]
     asks = ", ".join(f"{name} {amount}" for name, amount in group["request"].items()) or "nothing"
     zone = f", zone {group['zone']} only" if "zone" in group else ""
@@ -42,27 +40,35 @@ def _group(group: Mapping[str, Any]) -> str:
     return f"{count} {noun} of group {group['name']}, each {asks}{zone}"
 
 
-def _row(one: Mapping[str, Any]) -> Row:
-    scarce = one["scarcest"]
-    used, free = (f"{scarce['resource']} {scarce[which]}" if scarce else _NONE for which in ("used", "free"))
-    counts = [str(one[name]) for name in ("chosen", "nominal", "borrow", "ever")]
-    return [str(one["asked"] or _NONE), one["cluster"], *counts, used, free, one["pricePerHour"] or _NONE, _why(one)]
+def _cluster_row(cluster: Mapping[str, Any]) -> TableRow:
+    scarce = cluster["scarcest"]
+    used, free = (f"{scarce['resource']} {scarce[which]}" if scarce else _EMPTY_CELL for which in ("used", "free"))
+    counts = [str(cluster[name]) for name in ("chosen", "nominal", "borrow", "ever")]
+    return [
+        str(cluster["asked"] or _EMPTY_CELL),
+        cluster["cluster"],
+        *counts,
+        used,
+        free,
+        cluster["pricePerHour"] or _EMPTY_CELL,
+        _reason_cell(cluster),
+    ]
 
 
-def _why(one: Mapping[str, Any]) -> str:
-    groups = ", ".join(f"{count} of {name}" for name, count in one.get("groups", {}).items())
-    more = f"no more fit: {one['reason']}" if one["chosen"] and one["reason"] else one["reason"]
-    back = "others must be preempted" if one.get("preempts") else ""
-    return "; ".join(filter(None, (groups, back, more))) or _NONE
+def _reason_cell(cluster: Mapping[str, Any]) -> str:
+    groups = ", ".join(f"{count} of {name}" for name, count in cluster.get("groups", {}).items())
+    more = f"no more fit: {cluster['reason']}" if cluster["chosen"] and cluster["reason"] else cluster["reason"]
+    back = "others must be preempted" if cluster.get("preempts") else ""
+    return "; ".join(filter(None, (groups, back, more))) or _EMPTY_CELL
 
 
-def _verdict(answer: Answer, above: str) -> str:
-    said = str(answer["sentence"])
-    why = ", as said above." if said and f" {said} " in f" {above} " else f": {said}"
-    lines = [f"{'Fits' if answer['fits'] else 'Does not fit'}{why}"]
-    if "pricePerHour" in answer:
-        without = " and ".join(answer.get("withoutPrice", ()))
+def _verdict_lines(plan: PlanDocument, text_above: str) -> str:
+    said = str(plan["sentence"])
+    why = ", as said above." if said and f" {said} " in f" {text_above} " else f": {said}"
+    lines = [f"{'Fits' if plan['fits'] else 'Does not fit'}{why}"]
+    if "pricePerHour" in plan:
+        without = " and ".join(plan.get("withoutPrice", ()))
         lines.append(
-            f"Price per hour: {answer['pricePerHour']}{f', {without} not counted: no price there' if without else ''}."
+            f"Price per hour: {plan['pricePerHour']}{f', {without} not counted: no price there' if without else ''}."
         )
-    return as_lines([*lines, *answer.get("notes", ())])
+    return join_lines([*lines, *plan.get("notes", ())])

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from adapter import names
-from adapter.cli.job_reader import Asked
+from adapter.cli.job_reader import SelectedJobs
 from adapter.diagnosis.job_document import Document
 from adapter.objects.unstructured import key_of
 
 
-def document(asked: Asked, found: Sequence[Document]) -> dict[str, Any]:
+def combine_documents(selection: SelectedJobs, documents: Sequence[Document]) -> dict[str, Any]:
     """The document of a job, or those of a RayService's RayClusters."""
-    if asked.service is None:
-        return found[0]
-    namespace, name = key_of(asked.service)
-    ray_clusters = [{"release": release, **one} for release, one in zip(asked.releases, found, strict=True)]
+    if selection.service is None:
+        return documents[0]
+    namespace, name = key_of(selection.service)
+    ray_clusters = [{"release": release, **one} for release, one in zip(selection.releases, documents, strict=True)]
     return {"kind": names.RAY_SERVICE, "namespace": namespace, "name": name, "rayClusters": ray_clusters}
 
 
-def rendered(asked: Asked, found: Sequence[str]) -> str:
+def combine_texts(selection: SelectedJobs, texts: Sequence[str]) -> str:
     """The text of a job, or those of a RayService's RayClusters, each below a line that says what it is; lines ended."""
-    if asked.service is None:
-        return found[0]
-    namespace, name = key_of(asked.service)
+    if selection.service is None:
+        return texts[0]
+    namespace, name = key_of(selection.service)
     title = f"{names.RAY_SERVICE} {namespace}/{name}"
-    if not found:
+    if not texts:
         return f"{title} has no RayCluster yet: KubeRay makes it; see `kubectl -n {namespace} describe rayservice {name}`.\n"
-    return "\n".join(f"{title}, {release}:\n\n{text}" for release, text in zip(asked.releases, found, strict=True))
+    return "\n".join(f"{title}, {release}:\n\n{text}" for release, text in zip(selection.releases, texts, strict=True))

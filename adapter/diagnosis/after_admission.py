@@ -7,75 +7,84 @@ from collections.abc import Sequence
 from typing import Final
 
 from adapter import names
-from adapter.diagnosis.blocker import Link, Stage, sentence
-from adapter.diagnosis.job_facts import Facts, ray_cluster_name
-from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, STEPS, PodState, Step
+from adapter.diagnosis.blocker import Diagnosis, Stage, as_sentence
+from adapter.diagnosis.job_facts import JobFacts, ray_cluster_name
+from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, POD_STEPS, PodState, PodStep
 from adapter.objects.rayjob import read_ray_cluster, read_status
-from adapter.objects.unstructured import LONGEST, Raw, key_of, quoted
+from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, key_of, printable
 
 _UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before Ray knows of the job
 
 
-def of_kuberay(facts: Facts, pods: Sequence[PodState]) -> Link | None:
+def diagnose_kuberay(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis | None:
     """KubeRay has yet to make a RayCluster, or its pods."""
     name = ray_cluster_name(facts.job, facts.kind)
     if not facts.ray_cluster:
-        if "rayclusters" in facts.unread:
+        if "rayclusters" in facts.unread_reasons:
             return None
         said = f"RayCluster {name} is not there." if name else "KubeRay has made no RayCluster of it yet."
-        return Link("Pods", "Waits", "NoRayCluster", facts.title, f"{said}{_kuberay(facts.job)}", _describe(facts))
-    if "pods" in facts.unread:
+        return Diagnosis(
+            "Pods",
+            "Waits",
+            "NoRayCluster",
+            facts.title,
+            f"{said}{_kuberay_message(facts.job)}",
+            _describe_advice(facts),
+        )
+    if "pods" in facts.unread_reasons:
         return None
     wanted, workers = wanted_workers(facts.ray_cluster), [one for one in pods if one.role != names.HEAD]
     where = f"RayCluster {facts.namespace}/{name}"
     if len(workers) == len(pods):
-        return Link(
+        return Diagnosis(
             "Pods",
             "Waits",
             "NoHead",
             where,
-            f"KubeRay has made no head yet.{_kuberay(facts.ray_cluster)}",
-            _describe(facts),
+            f"KubeRay has made no head yet.{_kuberay_message(facts.ray_cluster)}",
+            _describe_advice(facts),
         )
     if len(workers) < wanted:
-        said = f"KubeRay has made {len(workers)} of {wanted} workers.{_kuberay(facts.ray_cluster)}"
-        return Link("Pods", "Waits", "WorkersMissing", where, said, _describe(facts))
+        said = f"KubeRay has made {len(workers)} of {wanted} workers.{_kuberay_message(facts.ray_cluster)}"
+        return Diagnosis("Pods", "Waits", "WorkersMissing", where, said, _describe_advice(facts))
     return None
 
 
-def of_pods(facts: Facts, pods: Sequence[PodState]) -> Link | None:
+def diagnose_pods(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis | None:
     """A pod that does not run, or has not joined: the head first, for no worker joins without it."""
     heads = [one for one in pods if one.role == names.HEAD]
     if heads and not any(one.ready for one in heads):
-        return _of_head(facts, heads[0])
+        return _diagnose_head(facts, heads[0])
     workers = [one for one in pods if one.role != names.HEAD]
     late = [one for one in workers if one.step != "Joined"]
     # One that failed may still be there beside the one that stands for it.
     whole = bool(facts.ray_cluster) and len(workers) - len(late) >= wanted_workers(facts.ray_cluster)
     if whole or not late:
         return None
-    worst = min(late, key=lambda one: (STEPS.index(one.step), one.name))
-    return _of_worker(facts, worst, sum(one.step == worst.step for one in late) - 1)
+    worst = min(late, key=lambda one: (POD_STEPS.index(one.step), one.name))
+    return _diagnose_worker(facts, worst, sum(one.step == worst.step for one in late) - 1)
 
 
-def runs(facts: Facts, pods: Sequence[PodState]) -> Link:
+def diagnose_running(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis:
     """Nothing is in the way."""
-    if not pods and {"pods", "rayclusters"} & facts.unread.keys():
-        return _by_status(facts)
+    if not pods and {"pods", "rayclusters"} & facts.unread_reasons.keys():
+        return _diagnose_by_status(facts)
     workers = [one for one in pods if one.role != names.HEAD and one.step == "Joined"]
-    said = f"Its head runs, and {_joined(len(workers))}."
+    said = f"Its head runs, and {_joined_text(len(workers))}."
     if facts.status.deployment_status in _UNSUBMITTED and not facts.status.job_status:
         todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
-        return Link("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
-    status = quoted(facts.status.job_status or facts.status.deployment_status)
-    return Link("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
+        return Diagnosis("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
+    status = printable(facts.status.job_status or facts.status.deployment_status)
+    return Diagnosis("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
 
 
-def _by_status(facts: Facts) -> Link:
+def _diagnose_by_status(facts: JobFacts) -> Diagnosis:
     """Its pods may not be read: what KubeRay says of them all is all that is known."""
     if read_status(facts.ray_cluster).state == "ready" or facts.status.job_status == "RUNNING":
-        return Link("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
-    return Link("Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs.")
+        return Diagnosis("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
+    return Diagnosis(
+        "Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs."
+    )
 
 
 def wanted_workers(ray_cluster: Raw) -> int:
@@ -83,77 +92,77 @@ def wanted_workers(ray_cluster: Raw) -> int:
     return sum(group.desired_workers for group in read_ray_cluster(ray_cluster).cluster.groups)
 
 
-def _joined(count: int) -> str:
+def _joined_text(count: int) -> str:
     if count == 0:
         return "it has no workers"
     return "its one worker has joined" if count == 1 else f"all of its {count} workers have joined"
 
 
-def _kuberay(raw: Raw) -> str:
+def _kuberay_message(raw: Raw) -> str:
     """What KubeRay says itself."""
     status = read_status(raw)
-    said = sentence(status.message or status.reason)
+    said = as_sentence(status.message or status.reason)
     return f" It says: {said}" if said else ""
 
 
-def _describe(facts: Facts) -> str:
+def _describe_advice(facts: JobFacts) -> str:
     return f"If that stays so, see `kubectl -n {facts.namespace} describe {facts.kind.lower()} {facts.name}`, and whether KubeRay runs."
 
 
-def _of_head(facts: Facts, head: PodState) -> Link:
-    said = f"The head is not ready: {_about(head, facts)}"
+def _diagnose_head(facts: JobFacts, head: PodState) -> Diagnosis:
+    said = f"The head is not ready: {_pod_problem(head, facts)}"
     todo = f"See `kubectl -n {facts.namespace} describe pod {head.name}`."
-    return Link("Pods", "Waits", f"Head{head.step}", f"Pod {facts.namespace}/{head.name}", said, todo)
+    return Diagnosis("Pods", "Waits", f"Head{head.step}", f"Pod {facts.namespace}/{head.name}", said, todo)
 
 
-def _of_worker(facts: Facts, worst: PodState, more: int) -> Link:
-    stage, todo = _NEXT[worst.step]
-    like = f" {more} more {'is' if more == 1 else 'are'} like it." if more else ""
-    said = f"A worker is not there yet: {_about(worst, facts)}{like}"
+def _diagnose_worker(facts: JobFacts, worst: PodState, similar: int) -> Diagnosis:
+    stage, todo = _STAGE_AND_ADVICE[worst.step]
+    like = f" {similar} more {'is' if similar == 1 else 'are'} like it." if similar else ""
+    said = f"A worker is not there yet: {_pod_problem(worst, facts)}{like}"
     words = {"namespace": facts.namespace, "pod": worst.name, "cluster": worst.cluster or "its worker cluster"}
     context = "" if worst.cluster in ("", MANAGER) else f" in {worst.cluster}"
-    return Link(
+    return Diagnosis(
         stage, "Waits", worst.step, f"Pod {facts.namespace}/{worst.name}", said, todo.format(**words, there=context)
     )
 
 
-def _about(one: PodState, facts: Facts) -> str:
+def _pod_problem(pod: PodState, facts: JobFacts) -> str:
     """What is wrong with a pod, and where it is, as one sentence or two."""
-    place = f" in {one.cluster}" if one.cluster else ""
-    node = f" on {one.node}" if one.node else ""
+    place = f" in {pod.cluster}" if pod.cluster else ""
+    node = f" on {pod.node}" if pod.node else ""
     said = {
-        "Failed": f"it failed ({one.reason}){place}{node}",
-        "Crashes": f"{one.reason}{place}{node}",
+        "Failed": f"it failed ({pod.reason}){place}{node}",
+        "Crashes": f"{pod.reason}{place}{node}",
         "NoNode": f"it finds no node{place}",
         "Unseen": f"its copy{place} cannot be seen",
-        "NoCopy": f"its copy is not made{place} yet (slot {one.slot})",
-        "NoSlot": f"it is held back, and has no slot on {_plan(facts)} yet",
+        "NoCopy": f"its copy is not made{place} yet (slot {pod.slot})",
+        "NoSlot": f"it is held back, and has no slot on {_placement_title(facts)} yet",
         "Starts": f"it starts{place}{node}",
-        "NotJoined": _unjoined(one, place, node),
-    }[one.step]
-    message = one.message.removeprefix(f"A worker in {one.cluster} finds no node: ")
-    if one.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
-        message = quoted(
-            (facts.placement.get("status") or {}).get("reason") or "", LONGEST
+        "NotJoined": _not_joined_text(pod, place, node),
+    }[pod.step]
+    message = pod.message.removeprefix(f"A worker in {pod.cluster} finds no node: ")
+    if pod.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
+        message = printable(
+            (facts.placement.get("status") or {}).get("reason") or "", MAX_TEXT_LENGTH
         )  # what an elastic job waits for
-    return sentence(f"{said}{f': {message}' if message else ''}")
+    return as_sentence(f"{said}{f': {message}' if message else ''}")
 
 
-def _unjoined(one: PodState, place: str, node: str) -> str:
-    if one.reason.endswith(GCS_WAITER):
-        return f"it waits in {GCS_WAITER}{place}{node} until it reaches the head"
-    probe = "Ray does not answer" if one.role == names.HEAD else "has not joined Ray"
-    return f"it runs{place}{node}, and {probe} (Ready is False)"
+def _not_joined_text(pod: PodState, location: str, node: str) -> str:
+    if pod.reason.endswith(GCS_WAITER):
+        return f"it waits in {GCS_WAITER}{location}{node} until it reaches the head"
+    probe = "Ray does not answer" if pod.role == names.HEAD else "has not joined Ray"
+    return f"it runs{location}{node}, and {probe} (Ready is False)"
 
 
-def _plan(facts: Facts) -> str:
+def _placement_title(facts: JobFacts) -> str:
     return f"Placement {key_of(facts.placement)[1]}" if facts.placement else "a Placement"
 
 
-_DESCRIBE = "See `kubectl -n {namespace} describe pod {pod}`{there}."
-_NEXT: Final[dict[Step, tuple[Stage, str]]] = {
+_DESCRIBE_POD = "See `kubectl -n {namespace} describe pod {pod}`{there}."
+_STAGE_AND_ADVICE: Final[dict[PodStep, tuple[Stage, str]]] = {
     "Failed": ("Pods", "KubeRay makes another one."),
-    "Crashes": ("Pods", f"{_DESCRIBE[:-1]}, and its log there."),
+    "Crashes": ("Pods", f"{_DESCRIBE_POD[:-1]}, and its log there."),
     "NoNode": ("Pods", "It starts as soon as there is a node; one that takes too long is moved where there is room."),
     "Unseen": ("Pods", "It is left running; see `kubectl get workerclusters`."),
     "NoCopy": ("Pods", "If that stays so, see the events of the job."),

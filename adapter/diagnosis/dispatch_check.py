@@ -11,18 +11,21 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from adapter import names
-from adapter.admission.policy import Written, policy
-from adapter.diagnosis.blocker import sentence
+from adapter.admission.policy import PolicyObjects, policy_of_check
+from adapter.diagnosis.blocker import as_sentence
 from adapter.diagnosis.job_document import Document
 from adapter.objects import specs
 from adapter.objects.admissioncheck import AdmissionCheck, read_check
 from adapter.objects.queues import read_cluster_queue
-from adapter.objects.unstructured import Raw, condition, is_true, key_of, moment
+from adapter.objects.unstructured import Raw, condition, is_condition_true, key_of, parse_time
 
-_DISPATCHES: Final = ("Ready", "QueueLayout")  # the reasons of an active AdmissionCheck by which jobs are dispatched
+_DISPATCHING_REASONS: Final = (
+    "Ready",
+    "QueueLayout",
+)  # the reasons of an active AdmissionCheck by which jobs are dispatched
 # A leader renews its Lease every few seconds, and another one takes it after 17 s. The rest is for clocks: that of whoever looks need not be
 # that of whoever wrote. Where they differ by more, `is_renewed` tells.
-_NOT_RENEWED: Final = timedelta(minutes=1)
+_RENEWAL_OVERDUE_AFTER: Final = timedelta(minutes=1)
 _NO_CLUSTER: Final = "there is no WorkerCluster; make one by `kubectl rayspan join`."
 _NO_CHECK: Final = f"no ClusterQueue lists an AdmissionCheck of {names.CONTROLLER_NAME}; put one into a queue."
 _LEASES: Final = "leases"  # who may not read these may know all the same
@@ -30,156 +33,160 @@ _PODS: Final = f"`kubectl -n {names.SYSTEM_NAMESPACE} get pods`"
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _DispatchPath:
     """An AdmissionCheck of ours that a ClusterQueue lists."""
 
     check: AdmissionCheck
-    closed: str  # why no job of it is dispatched whatever its clusters do, a part of a sentence with its end; empty: it is open
+    closed_reason: str  # why no job of it is dispatched whatever its clusters do, a part of a sentence with its end; empty: it is open
     clusters: tuple[str, ...] = ()
 
 
-def stopped(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> str:
+def stopped_reason(queues: Iterable[Raw], checks: Iterable[Raw], policy_objects: PolicyObjects) -> str:
     """Say in a sentence why no job at all can be dispatched now, empty where one could be, if there is quota for it."""
     known = [*queues]
-    if not written.clusters:
+    if not policy_objects.clusters:
         return f"Nothing can be dispatched: {_NO_CLUSTER}"
-    takes = {key_of(raw)[1] for raw in written.clusters if _takes_workers(raw)}
-    ways = [*_ways(known, checks, written)]
-    why = [_leads_nowhere(way, takes) for way in ways]
+    takes = {key_of(raw)[1] for raw in policy_objects.clusters if _takes_workers(raw)}
+    ways = [*_dispatch_paths(known, checks, policy_objects)]
+    why = [_blocked_reason(way, takes) for way in ways]
     well = {way.check.name for way, closed in zip(ways, why, strict=True) if not closed}
-    shut = [_of_queue(queue) for queue in known if well.intersection(read_cluster_queue(queue).checks)]
+    shut = [_queue_obstacle(queue) for queue in known if well.intersection(read_cluster_queue(queue).checks)]
     if "" in shut:
         return ""
     return f"Nothing can be dispatched: {next(iter([*shut, *why]), _NO_CHECK)}"
 
 
-def obstacles(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> list[str]:
+def obstacles(queues: Iterable[Raw], checks: Iterable[Raw], policy_objects: PolicyObjects) -> list[str]:
     """What is in the way of jobs, a sentence each with what to do, whether or not another way is open."""
     known = [*queues]
-    ways = [*_ways(known, checks, written)]
+    ways = [*_dispatch_paths(known, checks, policy_objects)]
     ours = {way.check.name for way in ways}
-    found = [_NO_CLUSTER] if not written.clusters else []
+    found = [_NO_CLUSTER] if not policy_objects.clusters else []
     found += [_NO_CHECK] if not ways else []
-    found += [way.closed for way in ways if way.closed]
-    found += [_of_queue(queue) for queue in known if ours.intersection(read_cluster_queue(queue).checks)]
-    found += [*_of_clusters(ways, written)] if written.clusters else []
+    found += [way.closed_reason for way in ways if way.closed_reason]
+    found += [_queue_obstacle(queue) for queue in known if ours.intersection(read_cluster_queue(queue).checks)]
+    found += [*_cluster_obstacles(ways, policy_objects)] if policy_objects.clusters else []
     return [f"{one[0].upper()}{one[1:]}" for one in dict.fromkeys(found) if one]
 
 
-def document(
+def describe_dispatch(
     queues: Sequence[Raw],
     checks: Sequence[Raw],
-    written: Written,
-    leaderless: str,
+    policy_objects: PolicyObjects,
+    no_leader_message: str,
     unread: Mapping[str, str],
-    lacks: Collection[str],
+    missing_kinds: Collection[str],
 ) -> Document:
     """Whether jobs can be dispatched, null where that is not known; names are camelCase and stay.
 
     `unread` says of each kind that could not be read what is not known for that; `lacks` are those of them that the cluster does not have.
     """
     blind = bool(unread.keys() - {_LEASES})
-    first = [*([leaderless] if leaderless else []), *map(_no_kind, sorted(lacks))]
-    shut = bool(first) or (not blind and bool(stopped(queues, checks, written)))
+    first = [*([no_leader_message] if no_leader_message else []), *map(_unknown_kind_message, sorted(missing_kinds))]
+    shut = bool(first) or (not blind and bool(stopped_reason(queues, checks, policy_objects)))
     return {
         "dispatches": False if shut else None if blind else True,
-        "obstacles": [*first, *([] if blind else obstacles(queues, checks, written))],
-        "notes": [said for kind, said in unread.items() if kind not in lacks],
+        "obstacles": [*first, *([] if blind else obstacles(queues, checks, policy_objects))],
+        "notes": [said for kind, said in unread.items() if kind not in missing_kinds],
     }
 
 
-def _no_kind(plural: str) -> str:
+def _unknown_kind_message(plural: str) -> str:
     return f"This cluster knows no {plural}: install Kueue and Rayspan in it, or name the manager by --context."
 
 
-def leaderless(lease: Raw, now: datetime) -> str:
+def no_leader_reason(lease: Raw, now: datetime) -> str:
     """Say in a sentence that no controller leads, by its Lease (empty: there is none); empty where one does."""
     spec = lease.get("spec") or {}
-    renewed = moment(spec.get("renewTime"))
-    if is_held(lease) and renewed and abs(now - renewed) < _NOT_RENEWED:
+    renewed = parse_time(spec.get("renewTime"))
+    if is_lease_held(lease) and renewed and abs(now - renewed) < _RENEWAL_OVERDUE_AFTER:
         return ""
     since = f" since {spec['renewTime']}" if renewed else ""
     return f"No controller leads{since} (Lease {names.SYSTEM_NAMESPACE}/{names.LEASE}); see {_PODS}."
 
 
-def is_held(lease: Raw) -> bool:
+def is_lease_held(lease: Raw) -> bool:
     """Whether somebody holds it, or did until he ended."""
     return bool((lease.get("spec") or {}).get("holderIdentity"))
 
 
-def is_renewed(before: Raw, after: Raw) -> bool:
+def is_lease_renewed(previous: Raw, current: Raw) -> bool:
     """Whether somebody who holds it has renewed it in between, whatever the clocks say."""
-    had, has = ((lease.get("spec") or {}).get("renewTime") for lease in (before, after))
-    return is_held(after) and has != had
+    had, has = ((lease.get("spec") or {}).get("renewTime") for lease in (previous, current))
+    return is_lease_held(current) and has != had
 
 
-def _ways(queues: Iterable[Raw], checks: Iterable[Raw], written: Written) -> Iterator[_Way]:
+def _dispatch_paths(
+    queues: Iterable[Raw], checks: Iterable[Raw], policy_objects: PolicyObjects
+) -> Iterator[_DispatchPath]:
     listed = {name for queue in queues for name in read_cluster_queue(queue).checks}
     for check in sorted(map(read_check, checks), key=lambda check: check.name):
         if check.is_ours and check.name in listed:
-            yield _way(check, written)
+            yield _dispatch_path(check, policy_objects)
 
 
-def _way(check: AdmissionCheck, written: Written) -> _Way:
-    if not check.active or check.reason not in _DISPATCHES:
-        return _Way(check, f"AdmissionCheck {check.name}: {check.message or 'the controller has said nothing of it.'}")
+def _dispatch_path(check: AdmissionCheck, policy_objects: PolicyObjects) -> _DispatchPath:
+    if not check.active or check.reason not in _DISPATCHING_REASONS:
+        return _DispatchPath(
+            check, f"AdmissionCheck {check.name}: {check.message or 'the controller has said nothing of it.'}"
+        )
     try:
-        return _Way(check, "", policy(check, written).clusters)
-    except specs.Invalid as error:
-        return _Way(check, str(error))
+        return _DispatchPath(check, "", policy_of_check(check, policy_objects).clusters)
+    except specs.InvalidSpec as error:
+        return _DispatchPath(check, str(error))
 
 
-def _leads_nowhere(way: _Way, takes: set[str]) -> str:
+def _blocked_reason(path: _DispatchPath, accepting_clusters: set[str]) -> str:
     """Why no job of this check is dispatched, a part of a sentence with its end."""
-    if way.closed or takes.intersection(way.clusters):
-        return way.closed
-    where = f"{names.DISPATCH_POLICY_KIND} {way.check.policy}"
-    return f"none of {', '.join(way.clusters)} of {where} is connected and takes new workers; see `kubectl get workerclusters -o wide`."
+    if path.closed_reason or accepting_clusters.intersection(path.clusters):
+        return path.closed_reason
+    where = f"{names.DISPATCH_POLICY_KIND} {path.check.policy}"
+    return f"none of {', '.join(path.clusters)} of {where} is connected and takes new workers; see `kubectl get workerclusters -o wide`."
 
 
-def _of_queue(queue: Raw) -> str:
+def _queue_obstacle(queue: Raw) -> str:
     """Why Kueue lets no job into a ClusterQueue, empty where it does or has not said."""
     told = condition(queue, names.ACTIVE)
     if told.get("status") != "False":
         return ""
-    said = sentence(str(told.get("message") or told.get("reason") or ""))
+    said = as_sentence(str(told.get("message") or told.get("reason") or ""))
     return f"ClusterQueue {key_of(queue)[1]} lets no job in; Kueue says: {said}"
 
 
 def _takes_workers(cluster: Raw) -> bool:
-    return not (_kept_closed(cluster) or _out_of_use(cluster))
+    return not (_cordon_state(cluster) or _is_disconnected(cluster))
 
 
-def _kept_closed(cluster: Raw) -> str:
+def _cordon_state(cluster: Raw) -> str:
     """What an admin has asked for by which no new workers go there, in a word."""
     spec = cluster.get("spec") or {}
     return "draining" if spec.get("draining") else "cordoned" if spec.get("cordoned") else ""
 
 
-def _out_of_use(cluster: Raw) -> bool:
+def _is_disconnected(cluster: Raw) -> bool:
     found = condition(cluster, names.CONNECTED)
     # Another reason says why none go there, but where work goes on without a claim: the condition Ready tells these two apart.
-    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_true(cluster, names.READY) else (names.CONNECTED,)
+    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_condition_true(cluster, names.READY) else (names.CONNECTED,)
     return found.get("status") != "True" or found.get("reason") not in reasons
 
 
-def _of_clusters(ways: Iterable[_Way], written: Written) -> Iterator[str]:
+def _cluster_obstacles(paths: Iterable[_DispatchPath], policy_objects: PolicyObjects) -> Iterator[str]:
     """What keeps workers from each cluster that some policy names."""
-    known: Mapping[str, Raw] = {key_of(raw)[1]: raw for raw in written.clusters}
-    for way in ways:
+    known: Mapping[str, Raw] = {key_of(raw)[1]: raw for raw in policy_objects.clusters}
+    for way in paths:
         for name in way.clusters:
             if name in known:
-                yield _of_cluster(name, known[name])
+                yield _cluster_obstacle(name, known[name])
             else:
                 where = f"{names.DISPATCH_POLICY_KIND} {way.check.policy}"
                 yield f"{where} names WorkerCluster {name}, which does not exist; make it by `kubectl rayspan join {name}`."
 
 
-def _of_cluster(name: str, raw: Raw) -> str:
-    if closed := _kept_closed(raw):
+def _cluster_obstacle(name: str, raw: Raw) -> str:
+    if closed := _cordon_state(raw):
         return f"WorkerCluster {name} is {closed}; `kubectl rayspan uncordon {name}` lets new workers go there again."
-    if not _out_of_use(raw):
+    if not _is_disconnected(raw):
         return ""
     found = condition(raw, names.CONNECTED)
-    said = sentence(str(found.get("message") or "")) or f"the controller has said nothing of it; see {_PODS}."
+    said = as_sentence(str(found.get("message") or "")) or f"the controller has said nothing of it; see {_PODS}."
     return f"WorkerCluster {name} takes no workers ({found.get('reason') or 'Unknown'}): {said}"

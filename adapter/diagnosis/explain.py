@@ -6,51 +6,53 @@ and what could not be read, are notes.
 
 from adapter import names
 from adapter.diagnosis import after_admission, before_admission
-from adapter.diagnosis.blocker import STAGES, Link, Stage, sentence
-from adapter.diagnosis.job_facts import Facts
-from adapter.diagnosis.pod_state import UNSEEN, PodState, read
-from adapter.objects.placement import placement
+from adapter.diagnosis.blocker import STAGES, Diagnosis, Stage, as_sentence
+from adapter.diagnosis.job_facts import JobFacts
+from adapter.diagnosis.pod_state import UNREACHABLE_REASON, PodState, read_pod_state
+from adapter.objects.placement import parse_placement
 from adapter.objects.worker_pod import without_unplanned_slot
 
 
-def pods(facts: Facts) -> list[PodState]:
+def pod_states(facts: JobFacts) -> list[PodState]:
     """The Ray nodes of a job, the head first."""
-    place = placement(facts.placement) if facts.placement else None
-    return [read(without_unplanned_slot(pod, place), facts) for pod in facts.pods]
+    place = parse_placement(facts.placement) if facts.placement else None
+    return [read_pod_state(without_unplanned_slot(pod, place), facts) for pod in facts.pods]
 
 
-def walk(facts: Facts) -> Link:
+def diagnose(facts: JobFacts) -> Diagnosis:
     """The link that holds the job up, or the end of its way."""
-    states = pods(facts)
-    if over := before_admission.of_job(facts):
+    states = pod_states(facts)
+    if over := before_admission.diagnose_job(facts):
         return over
-    held = before_admission.without_queue(facts) or before_admission.of_workload(facts)
+    held = before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts)
     if held and not (held.reason in _HARMLESS and _all_joined(facts, states)):
         return held
     return (
-        after_admission.of_kuberay(facts, states)
-        or after_admission.of_pods(facts, states)
-        or after_admission.runs(facts, states)
+        after_admission.diagnose_kuberay(facts, states)
+        or after_admission.diagnose_pods(facts, states)
+        or after_admission.diagnose_running(facts, states)
     )
 
 
-def notes(facts: Facts, link: Link) -> list[str]:
+def notes(facts: JobFacts, diagnosis: Diagnosis) -> list[str]:
     """What is to be said beside it."""
     lacks = (
-        (before_admission.without_queue(facts) or before_admission.of_workload(facts))
-        if link.outcome == "Runs"
+        (before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts))
+        if diagnosis.outcome == "Runs"
         else None
     )
     unseen = dict.fromkeys(
-        sentence(one.message) for one in pods(facts) if one.reason == UNSEEN and one.step == "Joined"
+        as_sentence(one.message)
+        for one in pod_states(facts)
+        if one.reason == UNREACHABLE_REASON and one.step == "Joined"
     )
-    return [*([lacks.sentence] if lacks else []), *unseen, *facts.unread.values()]
+    return [*([lacks.message] if lacks else []), *unseen, *facts.unread_reasons.values()]
 
 
-def steps(link: Link) -> list[tuple[Stage, str]]:
+def stage_states(diagnosis: Diagnosis) -> list[tuple[Stage, str]]:
     """Each stage of the way with what became of it: ok before the link, `-` after it."""
-    reached = STAGES.index(link.stage)
-    over = "ok" if link.outcome in ("Runs", "Done") else link.outcome
+    reached = STAGES.index(diagnosis.stage)
+    over = "ok" if diagnosis.outcome in ("Runs", "Done") else diagnosis.outcome
     return [(stage, "ok" if i < reached else over if i == reached else "-") for i, stage in enumerate(STAGES)]
 
 
@@ -58,7 +60,7 @@ def steps(link: Link) -> list[tuple[Stage, str]]:
 _HARMLESS = ("NoQueue", "NoCheck")
 
 
-def _all_joined(facts: Facts, states: list[PodState]) -> bool:
+def _all_joined(facts: JobFacts, states: list[PodState]) -> bool:
     wanted = after_admission.wanted_workers(facts.ray_cluster)
     workers = [one for one in states if one.role != names.HEAD]
     return (

@@ -7,16 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from adapter.diagnosis import explain
-from adapter.diagnosis.job_facts import Facts, ray_cluster_name
+from adapter.diagnosis.job_facts import JobFacts, ray_cluster_name
 from adapter.diagnosis.pod_state import PodState
 from adapter.objects.unstructured import key_of
 
 Document = dict[str, Any]
 
 
-def document(facts: Facts) -> Document:
+def describe_job(facts: JobFacts) -> Document:
     """All that is known of the job."""
-    link = explain.walk(facts)
+    link = explain.diagnose(facts)
     return {
         "kind": facts.kind,
         "namespace": facts.namespace,
@@ -27,19 +27,19 @@ def document(facts: Facts) -> Document:
             "stage": link.stage,
             "reason": link.reason,
             "object": link.object,
-            "sentence": link.sentence,
-            "todo": link.todo or None,
+            "sentence": link.message,
+            "todo": link.advice or None,
         },
-        "steps": [{"stage": stage, "state": state} for stage, state in explain.steps(link)],
+        "steps": [{"stage": stage, "state": state} for stage, state in explain.stage_states(link)],
         "workload": key_of(facts.workload)[1] or None,
-        "placement": _placement(facts),
+        "placement": _describe_placement(facts),
         "rayCluster": ray_cluster_name(facts.job, facts.kind) or None,
-        "nodes": [_node(one) for one in explain.pods(facts)],
+        "nodes": [_describe_node(one) for one in explain.pod_states(facts)],
         "notes": explain.notes(facts, link),
     }
 
 
-def _placement(facts: Facts) -> Document | None:
+def _describe_placement(facts: JobFacts) -> Document | None:
     if not facts.placement:
         return None
     status = facts.placement.get("status") or {}
@@ -47,9 +47,9 @@ def _placement(facts: Facts) -> Document | None:
     return {"name": key_of(facts.placement)[1], **said}
 
 
-def _node(one: PodState) -> Document:
+def _describe_node(pod_state: PodState) -> Document:
     """A Ray node, by its pod."""
-    found = asdict(one)
+    found = asdict(pod_state)
     known = {
         field: found[field] or None
         for field in ("group", "cluster", "zone", "node", "reason", "since", "slot", "message")

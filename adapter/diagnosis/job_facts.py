@@ -13,7 +13,7 @@ from adapter.objects.workload import active_slice, is_elastic
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """One job with what hangs on it; an object that is not there is empty."""
 
     kind: str  # RayJob or RayCluster
@@ -25,7 +25,7 @@ class Facts:
     local_queue: Raw = field(default_factory=dict)
     worker_clusters: Mapping[str, Raw] = field(default_factory=dict)
     checks: frozenset[str] = frozenset()  # the AdmissionChecks that are ours
-    unread: Mapping[str, str] = field(
+    unread_reasons: Mapping[str, str] = field(
         default_factory=dict
     )  # plural of a kind -> a sentence that says why it was not read
 
@@ -67,13 +67,13 @@ def workload_of(job: Raw, workloads: Iterable[Raw]) -> Raw:
     own = [one for one in workloads if controller_uid(one) == uid_of(job) and uid_of(job)]
     if any(is_elastic(one) for one in own):
         return active_slice(own) or {}
-    return max(own, key=_created, default={})
+    return max(own, key=_creation_time, default={})
 
 
 def placement_of(workload: Raw, job: Raw, kind: str, placements: Iterable[Raw]) -> Raw:
     """The youngest Placement of a Workload; by the job's name while the Workload is not known. Empty when there is none."""
-    own = (one for one in placements if _stands_for(one, workload, job, kind))
-    return max(own, key=_created, default={})
+    own = (one for one in placements if _belongs_to(one, workload, job, kind))
+    return max(own, key=_creation_time, default={})
 
 
 def ray_cluster_name(job: Raw, kind: str) -> str:
@@ -94,7 +94,7 @@ def is_head(pod: Raw) -> bool:
     return label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD
 
 
-def _stands_for(placement: Raw, workload: Raw, job: Raw, kind: str) -> bool:
+def _belongs_to(placement: Raw, workload: Raw, job: Raw, kind: str) -> bool:
     spec = placement.get("spec") or {}
     if of_elastic := (spec.get("job") or {}).get("uid"):
         return bool(of_elastic == uid_of(job))
@@ -104,5 +104,5 @@ def _stands_for(placement: Raw, workload: Raw, job: Raw, kind: str) -> bool:
     return (of.get("kind"), of.get("name")) == (kind, meta(job).get("name"))
 
 
-def _created(raw: Raw) -> str:
+def _creation_time(raw: Raw) -> str:
     return str(meta(raw).get("creationTimestamp") or "")

@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adapter import names
-from adapter.diagnosis.job_facts import Facts, is_head
-from adapter.objects.unstructured import LONGEST, Raw, condition, label, meta, quoted
+from adapter.diagnosis.job_facts import JobFacts, is_head
+from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, condition, label, meta, printable
 from adapter.objects.worker_pod import has_working_ray_node, slot_cluster, slot_of, waits_for_quota
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
-UNSEEN = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
+UNREACHABLE_REASON = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
 GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
 # How far a pod has come: the first that is not Joined, in this order, is what holds a job up most.
-Step = Literal["Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined"]
-STEPS: tuple[Step, ...] = (
+PodStep = Literal["Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined"]
+POD_STEPS: tuple[PodStep, ...] = (
     "Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined",
 )  # fmt: skip
 # Characters of what a container said last: two lines of a terminal, so that the sentence around them is read, too.
-_WORDS = 160
+_MAX_OUTPUT_LENGTH = 160
 _STARTING = ("", "ContainerCreating", "PodInitializing")  # a container waits so without anything being wrong
 
 
@@ -42,72 +42,72 @@ class PodState:
     restarts: int
     since: str  # when it became ready, and before that when it was made
     slot: str
-    step: Step
+    step: PodStep
     message: str  # what is wrong, in the words of its cluster; empty when nothing is
 
 
-def read(pod: Raw, facts: Facts) -> PodState:
+def read_pod_state(pod: Raw, facts: JobFacts) -> PodState:
     """Read one pod of the job."""
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
-    cluster = label(pod, names.CLUSTER_LABEL) or slot_cluster(pod) or ("" if gated(pod) else MANAGER)
+    cluster = label(pod, names.CLUSTER_LABEL) or slot_cluster(pod) or ("" if is_gated(pod) else MANAGER)
     ready = condition(pod, "Ready")
     joined = ready.get("status") == "True"
-    step, reason, message = _step(pod)
+    step, reason, message = _current_step(pod)
     return PodState(
         name=str(meta(pod).get("name") or ""),
         role=names.HEAD if is_head(pod) else names.WORKER,
         group=label(pod, names.RAY_GCS_GROUP_LABEL),
         cluster=cluster,
-        zone=_zone(cluster, facts),
-        node=quoted(spec.get("nodeName") or status.get("hostIP") or ""),
-        phase=quoted(status.get("phase") or "Pending"),
-        reason=quoted(reason),
+        zone=_zone_of_cluster(cluster, facts),
+        node=printable(spec.get("nodeName") or status.get("hostIP") or ""),
+        phase=printable(status.get("phase") or "Pending"),
+        reason=printable(reason),
         ready=joined,
-        restarts=sum(int(one.get("restartCount") or 0) for _, one in _containers(pod)),
+        restarts=sum(int(one.get("restartCount") or 0) for _, one in _container_statuses(pod)),
         since=str((joined and ready.get("lastTransitionTime")) or meta(pod).get("creationTimestamp") or ""),
         slot=str(slot_of(pod) or ""),
         step=step,
-        message=quoted(" ".join(message.split()), LONGEST),
+        message=printable(" ".join(message.split()), MAX_TEXT_LENGTH),
     )
 
 
-def gated(pod: Raw) -> bool:
+def is_gated(pod: Raw) -> bool:
     """Whether our gate holds a pod, so that it never runs in the manager."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return names.GATE in {gate.get("name") for gate in gates}
 
 
-def _zone(cluster: str, facts: Facts) -> str:
+def _zone_of_cluster(cluster: str, facts: JobFacts) -> str:
     known = facts.worker_clusters.get(cluster)
     return "" if known is None else str((known.get("spec") or {}).get("zone") or cluster)
 
 
-def _step(pod: Raw) -> tuple[Step, str, str]:
+def _current_step(pod: Raw) -> tuple[PodStep, str, str]:
     """How far it is, why in a word, and what it says."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        return "Failed", str(status.get("reason") or "Failed"), str(status.get("message") or _ended(pod))
-    if crash := next(_crashes(pod), None):
+        return "Failed", str(status.get("reason") or "Failed"), str(status.get("message") or _exit_summary(pod))
+    if crash := next(_crash_reasons(pod), None):
         return "Crashes", *crash
     sent = condition(pod, names.DISPATCHED_CONDITION)
     joined = has_working_ray_node(pod)
     if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
-        return "Joined" if joined else "Unseen", UNSEEN, str(sent.get("message") or "")
+        return "Joined" if joined else "Unseen", UNREACHABLE_REASON, str(sent.get("message") or "")
     if joined:
         return "Joined", "", ""
-    return _starting(pod, sent)
+    return _starting_step(pod, sent)
 
 
-def _starting(pod: Raw, sent: Raw) -> tuple[Step, str, str]:
+def _starting_step(pod: Raw, sent: Raw) -> tuple[PodStep, str, str]:
     """The same for one that is on its way."""
     phase, said = (pod.get("status") or {}).get("phase"), str(sent.get("message") or "")
-    if gated(pod) and not sent:
+    if is_gated(pod) and not sent:
         if waits_for_quota(pod):
             return "NoSlot", "SchedulingGated", "the manager's Kueue has no quota for it yet"
         return ("NoCopy", "SchedulingGated", "") if slot_of(pod) else ("NoSlot", "SchedulingGated", "")
     if phase == "Running":
         return "NotJoined", "NotReady", str(condition(pod, "Ready").get("message") or "")
-    if waiter := _waits_for_head(pod):
+    if waiter := _running_gcs_waiter(pod):
         return "NotJoined", f"Init:{waiter}", ""
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
@@ -117,25 +117,25 @@ def _starting(pod: Raw, sent: Raw) -> tuple[Step, str, str]:
     return "Starts", "", ""
 
 
-def _containers(pod: Raw) -> Iterator[tuple[str, Raw]]:
+def _container_statuses(pod: Raw) -> Iterator[tuple[str, Raw]]:
     status = pod.get("status") or {}
     for field in ("initContainerStatuses", "containerStatuses"):
         yield from ((field, one) for one in status.get(field) or ())
 
 
-def _crashes(pod: Raw) -> Iterator[tuple[str, str]]:
-    for field, one in _containers(pod):
+def _crash_reasons(pod: Raw) -> Iterator[tuple[str, str]]:
+    for field, one in _container_statuses(pod):
         state = one.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         last = (one.get("lastState") or {}).get("terminated") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _STARTING:
-            yield reason, _told(one, last, str(waiting.get("message") or ""))
+            yield reason, _container_report(one, last, str(waiting.get("message") or ""))
         elif ended and (field == "containerStatuses" or ended.get("exitCode")):
-            yield str(ended.get("reason") or "Terminated"), _told(one, ended, "")
+            yield str(ended.get("reason") or "Terminated"), _container_report(one, ended, "")
 
 
-def _told(container: Raw, last: Raw, message: str) -> str:
+def _container_report(container: Raw, last: Raw, message: str) -> str:
     restarts = int(container.get("restartCount") or 0)
     parts = [
         f"{restarts} {'restart' if restarts == 1 else 'restarts'}" if restarts else "",
@@ -143,26 +143,26 @@ def _told(container: Raw, last: Raw, message: str) -> str:
         if last
         else "",
         message,
-        _last_words(last),
+        _last_output(last),
     ]
     said = "; ".join(part for part in parts if part)
     return f"container {container.get('name')}{f': {said}' if said else ''}"
 
 
-def _last_words(ended: Raw) -> str:
+def _last_output(ended: Raw) -> str:
     """The end of what a container left behind, or printed, before it ended: an error is in the last line or two."""
     words = " ".join(str(ended.get("message") or "").split())
-    shown = words if len(words) <= _WORDS else f"…{words[-_WORDS:].lstrip()}"
+    shown = words if len(words) <= _MAX_OUTPUT_LENGTH else f"…{words[-_MAX_OUTPUT_LENGTH:].lstrip()}"
     return f"it said last: {shown}" if shown else ""
 
 
-def _ended(pod: Raw) -> str:
+def _exit_summary(pod: Raw) -> str:
     """What the containers of a pod that is over ended with."""
-    ends = (((one.get("state") or {}).get("terminated") or {}, one) for _, one in _containers(pod))
-    return next((_told(one, end, "") for end, one in ends if end.get("exitCode")), "")
+    ends = (((one.get("state") or {}).get("terminated") or {}, one) for _, one in _container_statuses(pod))
+    return next((_container_report(one, end, "") for end, one in ends if end.get("exitCode")), "")
 
 
-def _waits_for_head(pod: Raw) -> str:
+def _running_gcs_waiter(pod: Raw) -> str:
     found = ((pod.get("status") or {}).get("initContainerStatuses")) or ()
     runs = (one for one in found if (one.get("state") or {}).get("running"))
     return next((GCS_WAITER for one in runs if one.get("name") == GCS_WAITER), "")

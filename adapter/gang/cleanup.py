@@ -20,11 +20,11 @@ from adapter.objects.workload import Workload
 def unwanted(gang: Gang) -> tuple[Reservation, ...]:
     """The shares that are to go: all of what is over or holds no quota, else those that its Placement does not name."""
     work, current = gang.workload, gang.current
-    if work is None or work.deleted or gang.job_gone or work.finished or not work.holds_quota:
+    if work is None or work.deleting or gang.job_gone or work.finished or not work.holds_quota:
         return gang.reservations
     if not gang.check:  # Kueue lets run what it admitted, whatever becomes of its queue's checks, and so do we
         return () if current and current.placed_round else gang.reservations
-    wanted = {current.key_of(share): share for share in current.live} if current else {}
+    wanted = {current.share_key(share): share for share in current.active_shares} if current else {}
     shares = ((found, wanted.get(found.key)) for found in gang.reservations)
     return tuple(found for found, share in shares if not _wanted(found, share, current, gang.runs))
 
@@ -68,11 +68,11 @@ def _wanted(found: Reservation, share: Share | None, current: Placement | None, 
         current is not None
         and share is not None
         and found.placement == current.name
-        and not found.over
+        and not found.ended
         # Kueue clears the reservation of an evicted group when it sees its pods inactive, and does not look again when the
         # last one is gone (kueue:pkg/controller/jobframework/reconciler.go): who preempted it would wait for ever. A new
         # share waits behind. One that ran is given up with its reason, by the next plan.
-        and (not found.stranded or (runs and (share.single or found.round <= current.placed_round)))
+        and (not found.stranded or (runs and (share.single_worker or found.round <= current.placed_round)))
         and _is_as_planned(found, share, current, runs)
     )
 

@@ -11,18 +11,18 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.placement import Placement, ShareKey, placement
+from adapter.objects.placement import Placement, ShareKey, parse_placement
 from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import (
     Slot,
-    cluster_of,
-    group_of,
     has_working_ray_node,
     is_deleting,
     placement_key,
     share_slots,
     slot_cluster,
     slot_of,
+    worker_cluster_of,
+    worker_group_of,
 )
 
 
@@ -47,8 +47,8 @@ def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[
     being deleted still does, because its copy has its grace period.
     """
     known = {key_of(raw): raw for raw in placements}
-    plans = {key: placement(raw) for key, raw in known.items()}
-    here = (pod for pod in pods if cluster_of(pod, plans.get(placement_key(pod))) == cluster)
+    plans = {key: parse_placement(raw) for key, raw in known.items()}
+    here = (pod for pod in pods if worker_cluster_of(pod, plans.get(placement_key(pod))) == cluster)
     running = Counter(placement_key(pod) for pod in here if not _over(pod))
     reserved = {key: _reserved(plan, cluster) for key, plan in plans.items()}
     wanted = running.keys() | {key for key, count in reserved.items() if count}
@@ -121,9 +121,9 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     """
     serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
     free, found = free_places(gang, draining), []
-    away = min(gang.place.wanted, gang.desired) - sum(serving.values()) - _unserved(gang, free)
+    away = min(gang.place.wanted_workers, gang.desired) - sum(serving.values()) - _unserved(gang, free)
     for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
-        cluster, group, copy = slot_cluster(pod), group_of(pod), gang.copies.get(key_of(pod))
+        cluster, group, copy = slot_cluster(pod), worker_group_of(pod), gang.copies.get(key_of(pod))
         if cluster not in draining or copy is None or is_deleting(copy) or not free[group]:
             continue
         if serving[key_of(pod)]:
@@ -137,7 +137,9 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
 
 def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
     """How many workers of an elastic job never had a place, and wait for one: they are not away from any."""
-    waiting = Counter(group_of(pod) for pod in gang.pods if not slot_of(pod)) if gang.place.job else Counter[str]()
+    waiting = (
+        Counter(worker_group_of(pod) for pod in gang.pods if not slot_of(pod)) if gang.place.job else Counter[str]()
+    )
     return sum(max(count - free[group], 0) for group, count in waiting.items())
 
 
@@ -149,8 +151,8 @@ def _serves(pod: Raw, copy: Raw | None) -> bool:
 def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
     """How many workers of each group have a place to go to, which is in none of these clusters."""
     free = Counter[str]()
-    for share in gang.place.live:
-        if gang.place.key_of(share) in gang.admitted and share.cluster not in closed:
+    for share in gang.place.active_shares:
+        if gang.place.share_key(share) in gang.admitted and share.cluster not in closed:
             for group in share.groups:
                 free[group.name] += sum(slot not in gang.held for slot in share_slots(gang.place, share, group))
     return free

@@ -32,7 +32,7 @@ def first(gang: Gang, actions: Sequence[Action]) -> list[Action]:
 def refusal(gang: Gang, share: Share) -> str:
     """Why the cluster of a share would not take its pods, empty while it would or nobody knows."""
     found = (gang.tried.get((share.cluster, group.name)) for group in share.groups)
-    return next((f"it refuses its pods: {one.refused}" for one in found if one and one.refused), "")
+    return next((f"it refuses its pods: {one.denied_reason}" for one in found if one and one.denied_reason), "")
 
 
 def _for(action: Action, tries: Mapping[tuple[str, str], TryCopy]) -> dict[tuple[str, str], TryCopy]:
@@ -46,7 +46,7 @@ def _tries(gang: Gang, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str]
     podsets = {podset.name: podset for podset in work.podsets} if work else {}
     return {
         (cluster, group): TryCopy(
-            work, podsets[group], target, dry_run_pod.pod(podsets[group].template, group, target, work.namespace)
+            work, podsets[group], target, dry_run_pod.build_pod(podsets[group].template, group, target, work.namespace)
         )
         for cluster, group in pairs
         if work and (target := gang.targets.get(cluster)) and group in podsets
@@ -58,7 +58,7 @@ def _untold(gang: Gang, actions: Iterable[Action]) -> list[Action]:
     shares = [action.share for action in actions if isinstance(action, Reserve)]
     pairs = [(share.cluster, group.name) for share in shares for group in share.groups]
     unknown = {
-        cluster: gang.tried[cluster, group].unknown for cluster, group in pairs if (cluster, group) in gang.tried
+        cluster: gang.tried[cluster, group].unknown_reason for cluster, group in pairs if (cluster, group) in gang.tried
     }
     parts = [f"{cluster}: {why}" for cluster, why in unknown.items() if why]
     text = (

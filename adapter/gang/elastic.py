@@ -16,9 +16,9 @@ from adapter.actions import Action, LookAgain, Plan, Record, Repoint, SetCheck, 
 from adapter.gang import messages, reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import SOON, excluded
-from adapter.objects.placement import MOST_SHARES, Placement, Share, placement_name
+from adapter.objects.placement import MAX_SHARES, Placement, Share, placement_name
 from adapter.objects.rayjob import JobObject
-from adapter.objects.unstructured import Raw, is_true, label
+from adapter.objects.unstructured import Raw, is_condition_true, label
 from adapter.objects.workload import Workload
 
 GOES_ON = "The job runs on; workers that have no place yet are placed as room comes."
@@ -40,7 +40,7 @@ def go_on(gang: Gang, work: Workload, current: Placement | None) -> list[Action]
 
 def _repointed(gang: Gang, work: Workload, current: Placement) -> list[Action]:
     wanted = sum(gang.wanted.values())
-    if (current.attempt, current.wanted) == (work.attempt, wanted):
+    if (current.attempt, current.wanted_workers) == (work.attempt, wanted):
         return []
     return [Repoint(current, work, wanted)]
 
@@ -64,7 +64,7 @@ def started(work: Workload, covered: Iterable[str], job: JobObject, slices: Iter
     own = set(covered)
     templates = [podset.template for podset in work.podsets if podset.name in own]
     templates += [group.template for group in job.cluster.groups]
-    return _marked(work, templates) or any(is_true(one, names.ADMITTED) for one in slices)
+    return _marked(work, templates) or any(is_condition_true(one, names.ADMITTED) for one in slices)
 
 
 def _told(gang: Gang, work: Workload) -> list[Action]:
@@ -78,14 +78,14 @@ def _told(gang: Gang, work: Workload) -> list[Action]:
 def vacate(work: Workload, place: Placement, now: datetime) -> list[Action]:
     """Give up all that an elastic job's Placement wants, with the manager's quota; its name and its rounds are for the next attempt."""
     if place.shares:
-        return [Repoint(place, work, place.wanted, vacant=True)]
+        return [Repoint(place, work, place.wanted_workers, vacant=True)]
     return messages.record(place, messages.vacant(place, now))
 
 
 def resized(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
     """Plan one anew that wants fewer workers than it was planned for before it ever ran: Kueue changes its Workload in place then."""
     if current.shares:
-        why = f"The job wants {sum(gang.wanted.values())} workers now, and not {current.wanted}"
+        why = f"The job wants {sum(gang.wanted.values())} workers now, and not {current.wanted_workers}"
         return [Record(current, messages.withdrawing(current, {}, why, now, now))]
     return [Plan(work, current, excluded(current, now, gang.start_timeout)), LookAgain(SOON)]
 
@@ -99,13 +99,13 @@ def told(gang: Gang, current: Placement, lacking: Mapping[str, int]) -> str:
     groups = ", ".join(f"{count} {name}" for name, count in lacking.items() if count)
     others = f"the others ({groups})" if len(gang.wanted) > 1 else "the others"
     if full(current):
-        return f"{have}; {others} wait until a share is empty, for a job has {MOST_SHARES} shares at most."
+        return f"{have}; {others} wait until a share is empty, for a job has {MAX_SHARES} shares at most."
     return f"{have}; {others} wait for room, and run when it comes. {current.explanation}"
 
 
 def full(current: Placement) -> bool:
     """Whether an elastic job has as many shares as a Placement takes."""
-    return current.job is not None and len(current.shares) >= MOST_SHARES
+    return current.job is not None and len(current.shares) >= MAX_SHARES
 
 
 def lacking(gang: Gang, places: Mapping[str, int]) -> dict[str, int]:

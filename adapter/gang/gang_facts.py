@@ -14,7 +14,7 @@ from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Workload
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from adapter.rewrite.target import Target
 
 
@@ -65,7 +65,7 @@ class Gang:
     impatience: str = ""  # what becomes of its workers that wait for long, a sentence
     # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
     # shares that stand nowhere, and of those that the last plan would take.
-    tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict)
+    tried: Mapping[tuple[str, str], DryRunResult] = field(default_factory=dict)
     untried: tuple[tuple[str, str], ...] = ()
     untried_by_plan: tuple[tuple[str, str], ...] = ()
 
@@ -88,7 +88,7 @@ class Gang:
     def standing(self, place: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
         """What stands for each of these shares of a Placement."""
         found = {(one.cluster, one.round): one for one in self.reservations if one.placement == place.name}
-        return {share: found.get(place.key_of(share)) for share in shares}
+        return {share: found.get(place.share_key(share)) for share in shares}
 
     @property
     def wanted(self) -> Mapping[str, int]:

@@ -58,7 +58,7 @@ def _decide(gang: Gang, now: datetime) -> list[Action]:
     going = cleanup.release(gang, leftovers)
     # 1. The Workload is gone, or its job is: its Placement goes with it by garbage collection, the shares are ours to remove.
     #    The job's own deletion counts, for the garbage collector may take seconds to come to its Workload.
-    if work is None or work.deleted or gang.job_gone:
+    if work is None or work.deleting or gang.job_gone:
         return going
     current = gang.current
     # 2. Finished: the reservations go, the Placement stays as the record of where the workers were.
@@ -141,7 +141,7 @@ def _reserve(gang: Gang, work: Workload, current: Placement | None, ready: bool,
             return []  # it ran before it was ours
         kept = () if ready and work.elastic else None  # of one that runs, whatever fits is better than none
         return [Plan(work, current or gang.chain, excluded(current, now, gang.start_timeout), kept)]
-    if not ready and current.job and current.wanted != sum(gang.wanted.values()):  # it was scaled in the queue
+    if not ready and current.job and current.wanted_workers != sum(gang.wanted.values()):  # it was scaled in the queue
         return elastic.resized(gang, work, current, now)
     # 10. Nothing fitted: look again when something changed, and give way to those who queue behind.
     if not current.shares and not ready:

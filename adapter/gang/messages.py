@@ -11,8 +11,8 @@ from datetime import datetime
 from adapter import names
 from adapter.actions import Action, Record, SetCheck
 from adapter.gang.gang_facts import Gang
-from adapter.objects.placement import Placement, Share, counted
-from adapter.objects.unstructured import LONGEST_OF_ONE, bounded, condition, timestamp, turned
+from adapter.objects.placement import Placement, Share, describe_shares
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, condition, format_time, truncate, updated_condition
 from adapter.objects.workload import Workload
 
 Status = dict[str, object]
@@ -43,7 +43,10 @@ def reserving(placement: Placement, blocked: Mapping[Share, str], now: datetime)
     held = [share for share in placement.shares if share not in blocked]
     parts = [f"{cluster}: {why}" for cluster, why in by_cluster(blocked).items() if why]
     reason = "; ".join(
-        [f"{placement.lost and f'{placement.lost} '}Reserving quota for workers: {where(placement)}", *parts]
+        [
+            f"{placement.lost_reason and f'{placement.lost_reason} '}Reserving quota for workers: {where(placement)}",
+            *parts,
+        ]
     )
     return _status(placement, names.RESERVING, _sentence(reason), now, held=held)
 
@@ -71,14 +74,14 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
     reason = "; ".join([f"{why.removesuffix('.')}, so every share is given back", *parts])
-    held = [share for share in placement.shares if not placement.is_new(share)]
+    held = [share for share in placement.shares if not placement.is_from_last_plan(share)]
     status = _status(placement, names.WITHDRAWING, _sentence(reason), now, held=held)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
         {
             "cluster": cluster,
-            "until": timestamp(until),
-            "reason": bounded(f"did not admit in time{text and f': {text}'}", LONGEST_OF_ONE),
+            "until": format_time(until),
+            "reason": truncate(f"did not admit in time{text and f': {text}'}", MAX_ITEM_LENGTH),
         }
         for cluster, text in blocked.items()
     ]
@@ -95,26 +98,28 @@ def ended(placement: Placement, now: datetime, ending: str = "") -> Status:
 
 def where(placement: Placement) -> str:
     """`2 east, 2 west`: how many workers each cluster has or is asked for."""
-    return counted(placement.shares)
+    return describe_shares(placement.shares)
 
 
 def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:
     places = sum(share.workers for share in held)
     if placement.job:  # one that has shrunk may have places that nobody needs
-        places = min(places, placement.wanted)
+        places = min(places, placement.wanted_workers)
     return {
         "state": state,
-        "workers": f"{places} of {placement.wanted}",
-        "where": bounded(where(placement), _LONGEST_WHERE),
-        "reason": bounded(reason),
-        "conditions": [_placed_condition(placement, state, bounded(reason), now)],
+        "workers": f"{places} of {placement.wanted_workers}",
+        "where": truncate(where(placement), _LONGEST_WHERE),
+        "reason": truncate(reason),
+        "conditions": [_placed_condition(placement, state, truncate(reason), now)],
     }
 
 
 def _placed_condition(placement: Placement, state: str, reason: str, now: datetime) -> dict[str, object]:
     value = {names.PLACED: "True", names.UNKNOWN: "Unknown"}.get(state, "False")
     before = condition({"status": placement.status}, names.PLACED)
-    return turned(before, {"type": names.PLACED, "status": value, "reason": state, "message": reason}, timestamp(now))
+    return updated_condition(
+        before, {"type": names.PLACED, "status": value, "reason": state, "message": reason}, format_time(now)
+    )
 
 
 def _sentence(text: str) -> str:
@@ -123,7 +128,7 @@ def _sentence(text: str) -> str:
 
 def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
     """Let the Workload wait, with the reason on its check."""
-    entry, message = work.checks[gang.check], bounded(message)
+    entry, message = work.checks[gang.check], truncate(message)
     if entry.state == names.CHECK_PENDING and entry.message == message:
         return []
     return [check(gang, work, names.CHECK_PENDING, message)]
@@ -131,7 +136,7 @@ def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
 
 def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
     """Write our entry of the Workload's checks."""
-    return SetCheck(work, gang.check, state, bounded(message))
+    return SetCheck(work, gang.check, state, truncate(message))
 
 
 def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.objects.placement import Placement
-from adapter.objects.unstructured import Raw, key_of, meta, moment
+from adapter.objects.unstructured import Raw, key_of, meta, parse_time
 
 # Older than any write of ours that is still on its way (the client gives up after 10 s).
 SETTLED = timedelta(seconds=15)
@@ -27,12 +27,14 @@ def stands(anchor: Raw, cluster: str, share: Raw | None, placements: Iterable[Pl
         return True
     name = key_of(anchor)[1]
     held = (place for place in placements if place.status.get("state") != names.ENDED)
-    return any(place.name_of(one) == name for place in held for one in place.live if one.cluster == cluster)
+    return any(
+        place.name_of_share(one) == name for place in held for one in place.active_shares if one.cluster == cluster
+    )
 
 
 def settled(anchor: Raw, now: datetime) -> bool:
     """Whether whoever wrote it would have written its share by now; nothing is said of one without a time."""
-    created = moment(meta(anchor).get("creationTimestamp"))
+    created = parse_time(meta(anchor).get("creationTimestamp"))
     return created is not None and now - created > SETTLED
 
 

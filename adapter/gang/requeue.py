@@ -45,8 +45,8 @@ def give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Act
 
 def rejoin(work: Workload, now: datetime) -> list[Action]:
     """Put back what we took out of the queue ourselves, after AWAY."""
-    if work.active or work.yielded_at is None:
+    if work.active or work.deactivated_at is None:
         return []
-    left = work.yielded_at + AWAY - now
+    left = work.deactivated_at + AWAY - now
     # More than AWAY is left only by a clock that went ahead of ours, by an hour perhaps.
     return [LookAgain(left)] if timedelta(0) < left <= 2 * AWAY else [Rejoin(work)]

@@ -59,11 +59,11 @@ def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready
     return Reserve(
         placement=current,
         share=share,
-        target=replace(gang.targets[share.cluster], share=current.name_of(share), round=current.round_of(share)),
+        target=replace(gang.targets[share.cluster], share=current.name_of_share(share), round=current.round_of(share)),
         groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
         priority=work.priority,
         starts=not ready,
-        held={name: found.held for name, found in tried.items() if found and found.held},
+        held={name: found.reserved_template for name, found in tried.items() if found and found.reserved_template},
     )
 
 
@@ -99,7 +99,7 @@ def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: da
         updates = locks(gang, current.name, current)
         shares = sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
         actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, tuple(shares)))
-    again = ready and (bool(current.lost) or current.job is None)  # else an elastic job has grown
+    again = ready and (bool(current.lost_reason) or current.job is None)  # else an elastic job has grown
     return actions + say(work.job, "Replaced" if again else "Placed", str(body["reason"]))
 
 
@@ -136,7 +136,7 @@ def blocked(gang: Gang, standing: Mapping[Share, Reservation | None]) -> dict[Sh
         if share.cluster in gang.silent:
             told[share] = gang.silent[share.cluster]
         elif found is None:
-            unasked = ASKED_LAST if share.preempts and len(standing) > 1 and not share.single else ""
+            unasked = ASKED_LAST if share.preempts and len(standing) > 1 and not share.single_worker else ""
             told[share] = dry_run.refusal(gang, share) or gang.refused.get(share.cluster, unasked)
         elif found.deleting or not found.admitted:
             told[share] = why_not(found)
@@ -147,6 +147,6 @@ def why_not(found: Reservation) -> str:
     """Why a share that stands is not admitted."""
     if found.deleting:
         return "it is being deleted there"
-    if found.evicted:
-        return f"its workers were stopped there: {found.evicted}"
+    if found.eviction_message:
+        return f"its workers were stopped there: {found.eviction_message}"
     return found.message if found.reserved_at is None else "an admission check there is pending"

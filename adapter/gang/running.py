@@ -32,12 +32,12 @@ def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> lis
     coming = scale_up.coming(gang, seen)
     gone = _lost(gang, seen, coming)
     # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
-    missed = {share: text for share, text in gone.items() if not seen.job or seen.key_of(share) in gang.here}
+    missed = {share: text for share, text in gone.items() if not seen.job or seen.share_key(share) in gang.here}
     refused, why = _refused(gang, seen, gone), _why(missed)
     late = scale_up.late(gang, seen, coming, now)
     told = [*(say(work.job, "ShareLost", why, warning=True) if why else []), *scale_up.told(work, late)]
     # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if gang.on_share_lost == "Restart" and any(not share.single for share in missed if share not in refused):
+    if gang.on_share_lost == "Restart" and any(not share.single_worker for share in missed if share not in refused):
         text = f"{why} The whole job starts again, as its policy's onShareLost says."
         return [*told, messages.check(gang, work, names.CHECK_RETRY, text)]
     left = [share for share in (*_held(seen, coming), *coming) if share not in gone and share not in late]
@@ -73,7 +73,9 @@ def _plan(
 ) -> list[Action]:
     """Plan the workers that have no place beside the shares that are kept, also those that did not start in time."""
     told = say(work.job, "NotStarted", bad.why, warning=True) if bad.exclusions else []
-    without = sum((bad.short.get(current.key_of(share), Counter()) for share in _staying(gang, kept)), Counter[str]())
+    without = sum(
+        (bad.short.get(current.share_key(share), Counter()) for share in _staying(gang, kept)), Counter[str]()
+    )
     lost = " ".join(text for text in (why, bad.why) if text)
     closed = bool(bad.exclusions)
     plan = Plan(work, current, (*live, *bad.exclusions), kept, lost, refused, without, closed)
@@ -87,13 +89,13 @@ def _whole(
     come."""
     live, lacking = excluded(current, now, gang.start_timeout), _lacking(gang, seen, bad)
     missing = sum(lacking.values())
-    found = any(map(seen.is_new, seen.live))  # by the last plan
-    waits = bool(missing or (seen.lost and not found))  # what it says of lost workers is not true any more
+    found = any(map(seen.is_from_last_plan, seen.active_shares))  # by the last plan
+    waits = bool(missing or (seen.lost_reason and not found))  # what it says of lost workers is not true any more
     waits = waits and not elastic.full(seen)
     # Before any plan: where room comes and goes all the time, there is one at each look.
     asks = scale_up.ask(gang, work, current, coming, now)
     if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
-        return [*asks, *_plan(gang, work, current, live, seen.live, bad)]
+        return [*asks, *_plan(gang, work, current, live, seen.active_shares, bad)]
     moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
     ended = start_timeout.ended(gang, bad, now)
     recorded = messages.record(current, _status(gang, seen, coming, lacking, now))
@@ -104,7 +106,7 @@ def _whole(
         recorded += say(work.job, "Waiting", elastic.told(gang, current, lacking))
         recorded += say(work.job, "AutoscalerGivesUp", gang.impatience) if gang.impatience else []
     elif recorded and current.job and not coming and current.status.get("state") == names.RESERVING:
-        recorded += say(work.job, "Replaced" if current.lost else "Placed", current.explanation)
+        recorded += say(work.job, "Replaced" if current.lost_reason else "Placed", current.explanation)
     return [*asks, *moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
 
 
@@ -119,12 +121,12 @@ def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted
     """Those of these shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang,
     and nobody is on the way to one."""
     kept = tuple(kept)
-    empty = [share for share in kept if current.key_of(share) not in gang.occupied]
+    empty = [share for share in kept if current.share_key(share) not in gang.occupied]
     drained = [share for share in empty if share.cluster in gang.draining]
     if current.job:
         others = [one for one in empty if one.cluster not in gang.draining and not start_timeout.awaited(gang, one)]
         return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
-    room = 0 if start_timeout.away(gang) else _places(gang, current, kept, bad) - current.wanted
+    room = 0 if start_timeout.away(gang) else _places(gang, current, kept, bad) - current.wanted_workers
     more = []
     for share in reversed([share for share in empty if share not in drained]):
         if share.workers <= room:
@@ -140,7 +142,7 @@ def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
 
 def _places(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> int:
     """For how many workers there is a place on some shares that they need not leave."""
-    return sum(bad.places(share, current.key_of(share)) for share in _staying(gang, shares))
+    return sum(bad.places(share, current.share_key(share)) for share in _staying(gang, shares))
 
 
 def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> Counter[str]:
@@ -148,25 +150,33 @@ def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], b
     places = Counter[str]()
     for share in _staying(gang, shares):
         places.update({group.name: group.count for group in share.groups})
-        places.subtract(bad.short.get(current.key_of(share), {}))
+        places.subtract(bad.short.get(current.share_key(share), {}))
     return places
 
 
 def _held(current: Placement, coming: Asked) -> list[Share]:
     """The shares of rounds that were admitted as a whole, and those of single workers that were."""
-    held = (share for share in current.live if share.single or current.round_of(share) <= current.placed_round)
+    held = (
+        share
+        for share in current.active_shares
+        if share.single_worker or current.round_of(share) <= current.placed_round
+    )
     return [share for share in held if share not in coming]
 
 
 def _asked(current: Placement) -> list[Share]:
     """The shares of the round that is being asked for as a whole."""
-    return [share for share in current.live if not share.single and current.round_of(share) > current.placed_round]
+    return [
+        share
+        for share in current.active_shares
+        if not share.single_worker and current.round_of(share) > current.placed_round
+    ]
 
 
 def _refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
     """Those of the lost shares whose clusters refuse the gang's pods: they would do so again."""
     lost = (share for share in gone if share.cluster not in gang.silent)
-    return tuple(share for share in lost if current.key_of(share) in gang.unusable)
+    return tuple(share for share in lost if current.share_key(share) in gang.unusable)
 
 
 def _why(gone: Mapping[Share, str]) -> str:
@@ -181,14 +191,16 @@ def _why(gone: Mapping[Share, str]) -> str:
 def _lacking(gang: Gang, current: Placement, bad: Unstarted) -> Mapping[str, int]:
     """How many workers have no place, or must leave theirs, of an elastic job by worker group."""
     if current.job:
-        return elastic.lacking(gang, _places_of_groups(gang, current, current.live, bad))
-    return {"": max(current.wanted - _places(gang, current, current.live, bad), 0)}
+        return elastic.lacking(gang, _places_of_groups(gang, current, current.active_shares, bad))
+    return {"": max(current.wanted_workers - _places(gang, current, current.active_shares, bad), 0)}
 
 
 def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
     """The clusters of a running gang that cannot be seen, or whose share is not admitted now, and why."""
-    unseen = {share.cluster: gang.silent[share.cluster] for share in current.live if share.cluster in gang.silent}
-    found = [one for one in gang.standing(current, current.live).values() if one]
+    unseen = {
+        share.cluster: gang.silent[share.cluster] for share in current.active_shares if share.cluster in gang.silent
+    }
+    found = [one for one in gang.standing(current, current.active_shares).values() if one]
     return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
 
 
@@ -206,7 +218,7 @@ def _status(
 
 
 def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:
-    key = current.key_of(share)
+    key = current.share_key(share)
     if share.cluster in gang.silent:
         if key in gang.alive:
             return ""
@@ -223,5 +235,8 @@ def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation |
     if found.admitted or found.deleting or (found.reserved_at is not None and not found.stranded):
         return ""
     # In its queue it would wait behind others, and while it does, other clusters may have room.
-    stopped, waits = f"its workers were stopped there: {found.evicted}", f"it lost its quota there: {found.message}"
-    return stopped if found.evicted else waits
+    stopped, waits = (
+        f"its workers were stopped there: {found.eviction_message}",
+        f"it lost its quota there: {found.message}",
+    )
+    return stopped if found.eviction_message else waits

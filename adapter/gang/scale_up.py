@@ -12,7 +12,7 @@ from adapter.actions import Action, LookAgain, say
 from adapter.gang import messages, reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import RETRY, answering, begun, excluded_for, patience
-from adapter.objects.placement import Exclusion, Placement, Share, counted
+from adapter.objects.placement import Exclusion, Placement, Share, describe_shares
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
@@ -21,14 +21,14 @@ Asked = Mapping[Share, Reservation | None]  # shares that are asked for, and wha
 
 def coming(gang: Gang, current: Placement) -> dict[Share, Reservation | None]:
     """The shares of single workers that were not admitted yet."""
-    later = (one for one in current.live if one.single and current.round_of(one) > current.placed_round)
+    later = (one for one in current.active_shares if one.single_worker and current.round_of(one) > current.placed_round)
     standing = gang.standing(current, later)
     return {share: found for share, found in standing.items() if not _came(gang, current, share, found)}
 
 
 def _came(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> bool:
     """Whether it was admitted once: also if its cluster cannot be seen now, or has taken it back."""
-    return bool(found and (found.admitted or found.evicted)) or current.key_of(share) in gang.there
+    return bool(found and (found.admitted or found.eviction_message)) or current.share_key(share) in gang.there
 
 
 def placed_round(current: Placement, asked: Asked) -> int:
@@ -52,7 +52,7 @@ def left_out(current: Placement, given_up: Mapping[Share, str], now: datetime) -
 def told(work: Workload, given_up: Mapping[Share, str]) -> list[Action]:
     """Say who is planned anew."""
     parts = [f"{name}: {why or 'its Kueue did not answer'}" for name, why in messages.by_cluster(given_up).items()]
-    text = f"Not admitted in time, so planned anew: {counted(given_up)}; {'; '.join(parts)}"
+    text = f"Not admitted in time, so planned anew: {describe_shares(given_up)}; {'; '.join(parts)}"
     return say(work.job, "Withdrawn", text if text.endswith(".") else f"{text}.") if given_up else []
 
 

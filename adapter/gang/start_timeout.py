@@ -22,17 +22,17 @@ from adapter.gang.drain_order import Gathered
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import excluded, unstarted_for
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
-from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, condition, key_of, meta, moment, uid_of
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, condition, key_of, meta, parse_time, truncate, uid_of
+from adapter.objects.worker_pod import has_ended as over
 from adapter.objects.worker_pod import (
-    group_of,
     has_working_ray_node,
     is_dispatched,
     slot_cluster,
     slot_of,
     slot_share,
     waits_for_quota,
+    worker_group_of,
 )
-from adapter.objects.worker_pod import has_ended as over
 from adapter.objects.worker_pod import is_deleting as deleting
 
 # A kubelet begins with Ready False and the start time in one write (k8s:pkg/kubelet/status/status_manager.go); only a second or
@@ -105,7 +105,9 @@ def away(gang: Gang) -> bool:
 def awaited(gang: Gang, share: Share) -> bool:
     """Whether a worker that a share has places for may be between two."""
     groups, workers = {group.name for group in share.groups}, gang.workers
-    return workers is not None and (_unmade(workers) > 0 or any(group_of(pod) in groups for pod in _awaiting(workers)))
+    return workers is not None and (
+        _unmade(workers) > 0 or any(worker_group_of(pod) in groups for pod in _awaiting(workers))
+    )
 
 
 def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]]:
@@ -125,13 +127,13 @@ def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]
 
 def started(copy: Raw) -> bool:
     """Whether a copy was ready once: its kubelet says since when it is not."""
-    ready, begun = condition(copy, "Ready"), moment((copy.get("status") or {}).get("startTime"))
-    since = moment(ready.get("lastTransitionTime"))
+    ready, begun = condition(copy, "Ready"), parse_time((copy.get("status") or {}).get("startTime"))
+    since = parse_time(ready.get("lastTransitionTime"))
     return ready.get("status") == "True" or bool(since and begun and since > begun + _AT_ONCE)
 
 
 def _since(copy: Raw, head_since: datetime | None) -> datetime | None:
-    made = moment(meta(copy).get("creationTimestamp"))
+    made = parse_time(meta(copy).get("creationTimestamp"))
     return max(made, head_since) if made and head_since else None
 
 
@@ -139,9 +141,11 @@ def _late(gang: Gang, starting: Sequence[tuple[Raw, datetime | None]], now: date
     """Those whose time is over, by name. Once one of a group is late in a cluster, so are the others of it there that had half
     of their time: they were made a little later, and shall not go in one more round each."""
     timed = sorted(((pod, since) for pod, since in starting if since), key=lambda one: key_of(one[0]))
-    stuck = {(_cluster(pod), group_of(pod)) for pod, since in timed if now >= since + gang.start_timeout}
+    stuck = {(_cluster(pod), worker_group_of(pod)) for pod, since in timed if now >= since + gang.start_timeout}
     return [
-        pod for pod, since in timed if (_cluster(pod), group_of(pod)) in stuck and now >= since + gang.start_timeout / 2
+        pod
+        for pod, since in timed
+        if (_cluster(pod), worker_group_of(pod)) in stuck and now >= since + gang.start_timeout / 2
     ]
 
 
@@ -149,8 +153,8 @@ def _short(
     workers: Gathered, current: Placement, closed: Collection[str], late: Iterable[Raw]
 ) -> dict[ShareKey, Counter[str]]:
     off = {key_of(pod) for pod in late}
-    stay = Counter((slot_share(pod), group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
-    shares = [(current.key_of(share), share) for share in current.live if share.cluster in closed]
+    stay = Counter((slot_share(pod), worker_group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
+    shares = [(current.share_key(share), share) for share in current.active_shares if share.cluster in closed]
     return {key: +Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
 
 
@@ -158,11 +162,11 @@ def _leaving(gang: Gang, workers: Gathered, bad: Unstarted, now: datetime) -> It
     """Who has a place elsewhere that nobody else is on the way to; and who has a node, on which he did not start in twice the
     time, and no place elsewhere: on another node he may."""
     free = drain_order.free_places(workers, bad.closed | gang.draining)
-    free.subtract(map(group_of, _awaiting(workers)))
+    free.subtract(map(worker_group_of, _awaiting(workers)))
     unmade = _unmade(workers)
     for pod in bad.late:
-        if free[group_of(pod)] > unmade:
-            free[group_of(pod)] -= 1
+        if free[worker_group_of(pod)] > unmade:
+            free[worker_group_of(pod)] -= 1
             yield pod
         elif _wedged(workers, pod, now - 2 * gang.start_timeout):
             yield pod
@@ -180,7 +184,7 @@ def _wedged(workers: Gathered, pod: Raw, before: datetime) -> bool:
 def _end(gang: Gang, pod: Raw, workers: Gathered) -> PatchStatus:
     why = _stuck_at(workers.copies.get(key_of(pod)))
     text = f"The pod in worker cluster {_cluster(pod)} did not start {_in_time(gang)}: {why}"
-    told = {"phase": "Failed", "reason": names.NOT_STARTED, "message": bounded(text, LONGEST_OF_ONE)}
+    told = {"phase": "Failed", "reason": names.NOT_STARTED, "message": truncate(text, MAX_ITEM_LENGTH)}
     return PatchStatus(pod, {"metadata": {"uid": uid_of(pod)}, "status": told})
 
 
@@ -215,7 +219,7 @@ def _placed(workers: Gathered) -> list[Raw]:
 
 def _unmade(workers: Gathered) -> int:
     """How many pods KubeRay has yet to make; those of an elastic job for which the manager has no quota need no place."""
-    desired = min(workers.desired, workers.place.wanted) if workers.place.job else workers.desired
+    desired = min(workers.desired, workers.place.wanted_workers) if workers.place.job else workers.desired
     return max(desired - sum(not waits_for_quota(pod) for pod in _living(workers)), 0)
 
 

@@ -57,7 +57,7 @@ RETRY = timedelta(seconds=2)  # after which a share that was refused is asked fo
 def answering(gang: Gang, current: Placement) -> dict[str, datetime]:
     """The clusters that have admitted a share of the last plan, and when they did last: of many they admit one after the other."""
     found: dict[str, datetime] = {}
-    for one in gang.standing(current, filter(current.is_new, current.live)).values():
+    for one in gang.standing(current, filter(current.is_from_last_plan, current.active_shares)).values():
         if one and one.admitted and one.reserved_at:
             found[one.cluster] = max(one.reserved_at, found.get(one.cluster, one.reserved_at))
     return found
@@ -78,11 +78,11 @@ def patience(
     waiting = [found for found in asked.values() if found and not found.admitted]
     # Its cluster has refused a copy since the plan.
     refused = any(found is None and dry_run.refusal(gang, share) for share, found in asked.items())
-    if refused or any(found.refused for found in waiting):
+    if refused or any(found.no_fit for found in waiting):
         return min(SPILL_AFTER, gang.timeout)
-    if any(found.unanswered and found.cluster not in busy for found in waiting):
-        return min(_doubled(SPILL_AFTER, current.given_up), gang.timeout)
-    filling = [busy[found.cluster] for found in waiting if found.unanswered]
+    if any(found.is_unprocessed and found.cluster not in busy for found in waiting):
+        return min(_doubled(SPILL_AFTER, current.failed_rounds), gang.timeout)
+    filling = [busy[found.cluster] for found in waiting if found.is_unprocessed]
     return _filling(gang, current, max(filling)) if filling else gang.timeout
 
 
@@ -91,7 +91,7 @@ def _filling(gang: Gang, current: Placement, last: datetime) -> timedelta:
     others is kept from everybody else, so no longer than twice the timeout at first, and twice as long after each round that was given up.
     """
     since = last - current.planned_at if current.planned_at else timedelta(0)
-    return min(max(since, timedelta(0)) + gang.timeout, _doubled(gang.timeout * 2, current.given_up))
+    return min(max(since, timedelta(0)) + gang.timeout, _doubled(gang.timeout * 2, current.failed_rounds))
 
 
 def excluded_for(current: Placement) -> timedelta:
@@ -100,20 +100,20 @@ def excluded_for(current: Placement) -> timedelta:
     By the gang: those that failed together shall not all come back in the same second.
     """
     longer = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
-    return min(_doubled(EXCLUDED_FIRST, current.given_up), EXCLUDED_FOR) * longer
+    return min(_doubled(EXCLUDED_FIRST, current.failed_rounds), EXCLUDED_FOR) * longer
 
 
 def unstarted_for(timeout: timedelta, current: Placement) -> timedelta:
     """How long a cluster is left out that did not start a worker within `timeout`: for as long, and longer each time, so that
     a worker does not go to and fro between clusters that have no node for it."""
-    return min(_doubled(timeout, current.unstarted), timeout * MOST_TIMEOUTS)
+    return min(_doubled(timeout, current.start_timeouts), timeout * MOST_TIMEOUTS)
 
 
 def excluded(current: Placement | None, now: datetime, start_timeout: timedelta) -> tuple[Exclusion, ...]:
     """The clusters that are not asked now: those of earlier rounds and those that made the last one fail. One that is said to be
     left out for longer than any is was written by a clock that went ahead of ours, and is asked; `start_timeout` is the policy's."""
     latest = now + max(LONGEST_EXCLUDED, MOST_TIMEOUTS * start_timeout)
-    listed = (*current.excluded, *current.blocked) if current else ()
+    listed = (*current.exclusions, *current.blocked) if current else ()
     return tuple({e.cluster: e for e in listed if now < e.until <= latest}.values())
 
 
@@ -129,14 +129,14 @@ def begun(current: Placement, first_seen: datetime | None, now: datetime) -> dat
 def may_fit(gang: Gang, current: Placement, live: Sequence[Exclusion], now: datetime) -> bool:
     """Whether a plan that found no room may find some now."""
     settled = gang.settles is not None and now >= gang.settles
-    return gang.room_changed or settled or len(live) < len(current.excluded)
+    return gang.room_changed or settled or len(live) < len(current.exclusions)
 
 
 def gives_way_at(gang: Gang, work: Workload, now: datetime) -> datetime | None:
     """When a gang without room gives way: later each time that it did, and None while nobody waits for that."""
     if gang.others_wait_from is None:
         return None
-    return max((work.reserved_at or now) + _doubled(YIELD_AFTER, work.yields), gang.others_wait_from)
+    return max((work.reserved_at or now) + _doubled(YIELD_AFTER, work.deactivations), gang.others_wait_from)
 
 
 def _doubled(first: timedelta, times: int) -> timedelta:

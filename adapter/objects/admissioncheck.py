@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from adapter import names
 from adapter.objects.queues import ClusterQueue
-from adapter.objects.rayjob import JobObject, worker_groups
+from adapter.objects.rayjob import JobObject, worker_podsets
 from adapter.objects.unstructured import Raw, condition, key_of, mapping_field, text_field
 from adapter.objects.workload import PodSet, Workload
 
@@ -72,4 +72,4 @@ def covered_groups(workload: Workload, check: str, queue: ClusterQueue, job: Job
     workers is covered, too: its template needs the gate before the group grows.
     """
     flavors = set(queue.checks.get(check, ()))
-    return [group for group in worker_groups(workload, job) if not flavors or group.flavors & flavors]
+    return [group for group in worker_podsets(workload, job) if not flavors or group.flavors & flavors]

@@ -14,75 +14,83 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from adapter import names
-from adapter.objects.unstructured import Raw, condition, is_true, meta, moment, uid_of
+from adapter.objects.unstructured import Raw, condition, is_condition_true, meta, parse_time, uid_of
 
-Turn = tuple[int, datetime, str]  # priority, when it came to its place, uid
+QueueOrder = tuple[int, datetime, str]  # priority, when it came to its place, uid
 
 # By when Kueue has tried a Workload that came into its queue. It does so at once, or a second after quota came free
 # (requeueBatchPeriod of kueue:pkg/cache/queue), and may be busy. What it has said then is the answer.
-TRIED_IN = timedelta(seconds=5)
+TRIED_WITHIN = timedelta(seconds=5)
 # From when on one of which Kueue says nothing counts all the same, in a queue that passes over who does not fit. Gangs that give way to
 # it for nothing do so later each time (gang/timeouts.py).
-UNTRIED = timedelta(minutes=5)
+UNTRIED_COUNTS_AFTER = timedelta(minutes=5)
 # What Kueue writes of each podset of one that it has tried, and where it is helped by who ends (docs/upstream.md, "Who is pending").
-_TRIED: Final = "couldn't assign flavors to pod set "
-_OTHERS_MAY_END: Final = re.compile(r"insufficient unused quota|topology \"[^\"]*\" (allows|doesn't allow) to fit")
+_TRIED_MESSAGE: Final = "couldn't assign flavors to pod set "
+_HELPED_BY_FREED_QUOTA: Final = re.compile(
+    r"insufficient unused quota|topology \"[^\"]*\" (allows|doesn't allow) to fit"
+)
 # Who was evicted so queues as if it had come then. Where Kueue's waitForPodsReady says `timestamp: Creation`, PodsReadyTimeout does not
 # count, which no object tells: Eviction is its default.
-_GOES_BEHIND: Final = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
+_EVICTIONS_THAT_REORDER: Final = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 # It admits nobody while a Workload that holds quota is not ready, as a gang that waits never is (kueue:pkg/scheduler/scheduler.go).
-_HELD_UP: Final = "waiting for all admitted workloads to be in PodsReady condition"
+_WAITS_FOR_PODS_READY: Final = "waiting for all admitted workloads to be in PodsReady condition"
 # Why one is not in its queue, or would not be helped by quota (kueue:apis/kueue/v1beta2/workload_types.go).
-_NOT_FOR_QUOTA: Final = frozenset(
+_NOT_WAITING_FOR_QUOTA: Final = frozenset(
     {"Inadmissible", "OnHold", "Suspended", "Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota"}
 )
 
 
-def waits_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
+def counts_as_waiting_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
     """From when on it counts, None while it does not wait for quota that others hold. `strict`: its queue tries nobody before the
     first one has quota."""
-    if not is_pending(raw) or in_vain(raw):
+    if not is_pending(raw) or quota_would_not_help(raw):
         return None
-    came, text = _came(raw) or now, _said(raw)
-    if text.startswith(_TRIED) or text == _HELD_UP:
+    came, text = _queued_at(raw) or now, _quota_message(raw)
+    if text.startswith(_TRIED_MESSAGE) or text == _WAITS_FOR_PODS_READY:
         return came
-    return came + TRIED_IN if strict else min(now + TRIED_IN, came + UNTRIED)
+    return came + TRIED_WITHIN if strict else min(now + TRIED_WITHIN, came + UNTRIED_COUNTS_AFTER)
 
 
-def in_vain(raw: Raw) -> bool:
+def quota_would_not_help(raw: Raw) -> bool:
     """Whether Kueue has said of a Workload without quota that none which others hold would help it."""
-    if condition(raw, names.QUOTA_RESERVED).get("reason") in _NOT_FOR_QUOTA:
+    if condition(raw, names.QUOTA_RESERVED).get("reason") in _NOT_WAITING_FOR_QUOTA:
         return True
-    text = _said(raw)
-    return text.startswith(_TRIED) and not all(map(_OTHERS_MAY_END.search, text.split(_TRIED)[1:]))
+    text = _quota_message(raw)
+    return text.startswith(_TRIED_MESSAGE) and not all(
+        map(_HELPED_BY_FREED_QUOTA.search, text.split(_TRIED_MESSAGE)[1:])
+    )
 
 
-def stands_still(raw: Raw) -> bool:
+def blocks_strict_queue(raw: Raw) -> bool:
     """Whether a strict queue of which it is the first gets no further: it was tried, and no quota that others hold would help it.
     (kueue:pkg/cache/queue/cluster_queue.go, RequeueIfNotPresent: there it stays the first.)"""
-    return is_pending(raw) and _said(raw).startswith(_TRIED) and in_vain(raw)
+    return is_pending(raw) and _quota_message(raw).startswith(_TRIED_MESSAGE) and quota_would_not_help(raw)
 
 
-def turn(raw: Raw) -> Turn:
+def queue_order(raw: Raw) -> QueueOrder:
     """Whose turn is earlier in a ClusterQueue, to be sorted by: by priority, then by when it came to its place in it, then by uid, as Kueue
     sorts (kueue:pkg/workload/workload.go, GetQueueOrderTimestamp; pkg/cache/queue/cluster_queue.go, baseCompareFunc)."""
     evicted = condition(raw, names.EVICTED)
-    behind = evicted.get("status") == "True" and evicted.get("reason") in _GOES_BEHIND
-    when = moment(evicted.get("lastTransitionTime") if behind else meta(raw).get("creationTimestamp"))
+    behind = evicted.get("status") == "True" and evicted.get("reason") in _EVICTIONS_THAT_REORDER
+    when = parse_time(evicted.get("lastTransitionTime") if behind else meta(raw).get("creationTimestamp"))
     return -int((raw.get("spec") or {}).get("priority") or 0), when or datetime.max.replace(tzinfo=UTC), uid_of(raw)
 
 
 def is_pending(raw: Raw) -> bool:
     """Whether a Workload has no quota, and somebody wants it to have some."""
-    over = is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED) or meta(raw).get("deletionTimestamp")
+    over = (
+        is_condition_true(raw, names.QUOTA_RESERVED)
+        or is_condition_true(raw, names.FINISHED)
+        or meta(raw).get("deletionTimestamp")
+    )
     return not over and (raw.get("spec") or {}).get("active") is not False
 
 
-def _said(raw: Raw) -> str:
+def _quota_message(raw: Raw) -> str:
     return str(condition(raw, names.QUOTA_RESERVED).get("message") or "")
 
 
-def _came(raw: Raw) -> datetime | None:
+def _queued_at(raw: Raw) -> datetime | None:
     """When it came into its queue last: as new, evicted, or taken up again."""
     times = (condition(raw, kind).get("lastTransitionTime") for kind in (names.QUOTA_RESERVED, names.REQUEUED))
-    return max(filter(None, map(moment, (meta(raw).get("creationTimestamp"), *times))), default=None)
+    return max(filter(None, map(parse_time, (meta(raw).get("creationTimestamp"), *times))), default=None)

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from adapter import names
-from adapter.objects.unstructured import LONGEST_OF_ONE, Raw, bounded, key_of, meta, moment, timestamp, uid_of
-from adapter.objects.workload import Job, Workload, chain_name
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, format_time, key_of, meta, parse_time, truncate, uid_of
+from adapter.objects.workload import Job, Workload, elastic_gang_name
 
 # What the schema of a Placement allows: some fifty kilobytes, which are read at each event and written at each step, and in which
 # an elastic job has one share for almost every worker. A gang in so many pieces goes without the next one, not without any plan.
-MOST_SHARES = 500
-MOST_CLUSTERS = 100  # of which it says what was found there
+MAX_SHARES = 500
+MAX_CONSIDERED_CLUSTERS = 100  # of which it says what was found there
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Share:
     groups: tuple[GroupShare, ...]
     preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
     round: int = 0  # which round of its Placement made it; 0: the one that the Placement is in
-    single: bool = False  # the one worker on it came by itself, and takes the share along when it goes
+    single_worker: bool = False  # the one worker on it came by itself, and takes the share along when it goes
 
     @property
     def workers(self) -> int:
@@ -72,12 +72,12 @@ class Verdict:
     cluster: str
     nominal: int  # within nominal quota
     borrow: int  # on top, with borrowed quota
-    ever: int  # if nothing else ran there
+    potential: int  # if nothing else ran there
     chosen: int
     reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
 
     @property
-    def fits(self) -> int:
+    def fitting_workers(self) -> int:
         return self.nominal + self.borrow
 
 
@@ -96,26 +96,26 @@ class Placement:
     workload: str
     attempt: str
     round: int
-    given_up: int  # how many earlier rounds of the attempt were withdrawn
+    failed_rounds: int  # how many earlier rounds of the attempt were withdrawn
     planned_at: datetime | None
     shares: tuple[Share, ...]
-    wanted: int
-    excluded: tuple[Exclusion, ...]
+    wanted_workers: int
+    exclusions: tuple[Exclusion, ...]
     explanation: str
-    lost: str  # why workers had to be planned anew, empty when all have a place
+    lost_reason: str  # why workers had to be planned anew, empty when all have a place
     withdrawn_round: int
     placed_round: int  # the last round of which every share was admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
     resource_version: str = ""
-    unstarted: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
+    start_timeouts: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
     job: Job | None = None  # the elastic job that it stands for
-    since: int = 0  # the first of the rounds that the last plan made; 0: it made one
+    first_round_of_plan: int = 0  # the first of the rounds that the last plan made; 0: it made one
 
     @property
-    def gang(self) -> str:
+    def gang_name(self) -> str:
         """What its gang is called (Workload.gang)."""
-        return chain_name(self.job.kind, self.job.uid) if self.job else self.workload
+        return elastic_gang_name(self.job.kind, self.job.uid) if self.job else self.workload
 
     @property
     def withdrawing(self) -> bool:
@@ -123,35 +123,35 @@ class Placement:
         return self.round > 0 and self.withdrawn_round >= self.round
 
     @property
-    def live(self) -> tuple[Share, ...]:
+    def active_shares(self) -> tuple[Share, ...]:
         """The shares that are wanted: while a round is withdrawn only those that earlier ones left in place."""
-        return tuple(share for share in self.shares if not (self.withdrawing and self.is_new(share)))
+        return tuple(share for share in self.shares if not (self.withdrawing and self.is_from_last_plan(share)))
 
-    def is_new(self, share: Share) -> bool:
+    def is_from_last_plan(self, share: Share) -> bool:
         """Whether the last plan made a share: each share of a single worker is a round of its own."""
-        return self.round_of(share) >= (self.since or self.round)
+        return self.round_of(share) >= (self.first_round_of_plan or self.round)
 
     def round_of(self, share: Share) -> int:
         """The round that made a share: with its cluster it tells the share from all others of the Placement."""
         return share.round or self.round
 
-    def key_of(self, share: Share) -> ShareKey:
+    def share_key(self, share: Share) -> ShareKey:
         """The key of one of its shares."""
         return ShareKey(share.cluster, self.round_of(share))
 
-    def stands_for(self, work: Workload) -> bool:
+    def belongs_to(self, workload: Workload) -> bool:
         """Whether it was made for this very attempt of the Workload, which holds quota and is not over; or for its elastic job,
         of which another slice may have come before we have taken note of it, but not another attempt of the same one."""
-        same = work.uid == self.workload_uid and work.attempt == self.attempt
-        follows = self.job is not None and work.gang == self.gang and work.uid != self.workload_uid
-        return (same or follows) and work.holds_quota and not work.finished
+        same = workload.uid == self.workload_uid and workload.attempt == self.attempt
+        follows = self.job is not None and workload.gang_name == self.gang_name and workload.uid != self.workload_uid
+        return (same or follows) and workload.holds_quota and not workload.finished
 
-    def name_of(self, share: Share) -> str:
+    def name_of_share(self, share: Share) -> str:
         """What the group Workload of a share is called, and its anchor."""
         return share_name(self.name, self.round_of(share))
 
 
-def counted(shares: Iterable[Share]) -> str:
+def describe_shares(shares: Iterable[Share]) -> str:
     """`2 east, 2 west`: how many workers of some shares each cluster has or is asked for."""
     workers = Counter[str]()
     for share in shares:
@@ -164,7 +164,7 @@ def share_name(placement: str, round_: int) -> str:
     return f"{placement}-{round_}"
 
 
-def placement(raw: Raw) -> Placement:
+def parse_placement(raw: Raw) -> Placement:
     """Read a Placement."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     owner = spec.get("workload") or {}
@@ -177,43 +177,43 @@ def placement(raw: Raw) -> Placement:
         workload=owner.get("name") or "",
         attempt=spec.get("attempt") or "",
         round=int(spec.get("round") or 0),
-        given_up=int(spec.get("givenUp") or 0),
-        planned_at=moment(spec.get("plannedAt")),
-        shares=tuple(_share(entry) for entry in spec.get("shares") or ()),
-        wanted=int(spec.get("wanted") or 0),
-        excluded=tuple(_exclusions(spec.get("excluded") or ())),
+        failed_rounds=int(spec.get("givenUp") or 0),
+        planned_at=parse_time(spec.get("plannedAt")),
+        shares=tuple(_parse_share(entry) for entry in spec.get("shares") or ()),
+        wanted_workers=int(spec.get("wanted") or 0),
+        exclusions=tuple(_parse_exclusions(spec.get("excluded") or ())),
         explanation=spec.get("explanation") or "",
-        lost=spec.get("lost") or "",
-        blocked=tuple(_exclusions(status.get("blocked") or ())),
+        lost_reason=spec.get("lost") or "",
+        blocked=tuple(_parse_exclusions(status.get("blocked") or ())),
         withdrawn_round=int(status.get("withdrawnRound") or 0),
         placed_round=int(status.get("placedRound") or 0),
         status=status,
         resource_version=str(meta(raw).get("resourceVersion") or ""),
-        unstarted=int(spec.get("unstarted") or 0),
-        job=_job(spec.get("job") or {}, namespace),
-        since=int(spec.get("since") or 0),
+        start_timeouts=int(spec.get("unstarted") or 0),
+        job=_parse_job(spec.get("job") or {}, namespace),
+        first_round_of_plan=int(spec.get("since") or 0),
     )
 
 
-def _job(of: Raw, namespace: str) -> Job | None:
+def _parse_job(raw: Raw, namespace: str) -> Job | None:
     """The elastic job: of any other its uid is not written down."""
-    if not of.get("uid"):
+    if not raw.get("uid"):
         return None
-    return Job(of.get("apiVersion") or "", of.get("kind") or "", namespace, of.get("name") or "", of["uid"])
+    return Job(raw.get("apiVersion") or "", raw.get("kind") or "", namespace, raw.get("name") or "", raw["uid"])
 
 
-def gang_of(raw: Raw) -> str:
+def gang_name_of(raw: Raw) -> str:
     """What the gang of a Placement is called, asked of each at every event."""
     spec = raw.get("spec") or {}
     job = spec.get("job") or {}
     return (
-        chain_name(job.get("kind") or "", job["uid"])
+        elastic_gang_name(job.get("kind") or "", job["uid"])
         if job.get("uid")
         else (spec.get("workload") or {}).get("name") or ""
     )
 
 
-def _share(entry: Raw) -> Share:
+def _parse_share(entry: Raw) -> Share:
     groups = (
         GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
         for g in entry.get("groups") or ()
@@ -222,14 +222,16 @@ def _share(entry: Raw) -> Share:
     return Share(entry.get("cluster") or "", tuple(groups), preempts, int(entry.get("round") or 0), single)
 
 
-def _exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
+def _parse_exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
     for entry in entries:
-        until = moment(entry.get("until"))
+        until = parse_time(entry.get("until"))
         if until:
             yield Exclusion(entry.get("cluster") or "", until, entry.get("reason") or "")
 
 
-def manifest(place: Placement, job: Job | None, check: str, considered: Sequence[Verdict]) -> dict[str, Any]:
+def placement_manifest(
+    placement: Placement, job: Job | None, check: str, verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
     """Write a Placement as the API server is to take it, all but its status; `placement` reads back the same.
 
     Beside what is read it tells people the job, the AdmissionCheck and what was found about each cluster. Texts are cut to
@@ -238,51 +240,55 @@ def manifest(place: Placement, job: Job | None, check: str, considered: Sequence
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.PLACEMENT_KIND,
-        "metadata": {"name": place.name, "namespace": place.namespace, "ownerReferences": [_owner_reference(place)]},
+        "metadata": {
+            "name": placement.name,
+            "namespace": placement.namespace,
+            "ownerReferences": [_owner_reference(placement)],
+        },
         "spec": {
-            "workload": {"name": place.workload, "uid": place.workload_uid},
-            "job": {**({"kind": job.kind, "name": job.name} if job else {}), **_chain(place)},
+            "workload": {"name": placement.workload, "uid": placement.workload_uid},
+            "job": {**({"kind": job.kind, "name": job.name} if job else {}), **_elastic_job_identity(placement)},
             "check": check,
-            "attempt": place.attempt,
-            "round": place.round,
-            "since": place.since or None,
-            "givenUp": place.given_up,
-            "unstarted": place.unstarted,
-            "plannedAt": place.planned_at and timestamp(place.planned_at),
-            "wanted": place.wanted,
-            "shares": [_share_spec(share) for share in place.shares[:MOST_SHARES]],
-            "lost": bounded(place.lost) or None,
-            "considered": [_verdict_spec(verdict) for verdict in considered[:MOST_CLUSTERS]],
-            "excluded": [_exclusion_spec(entry) for entry in place.excluded],
-            "explanation": bounded(place.explanation),
+            "attempt": placement.attempt,
+            "round": placement.round,
+            "since": placement.first_round_of_plan or None,
+            "givenUp": placement.failed_rounds,
+            "unstarted": placement.start_timeouts,
+            "plannedAt": placement.planned_at and format_time(placement.planned_at),
+            "wanted": placement.wanted_workers,
+            "shares": [_share_spec(share) for share in placement.shares[:MAX_SHARES]],
+            "lost": truncate(placement.lost_reason) or None,
+            "considered": [_verdict_spec(verdict) for verdict in verdicts[:MAX_CONSIDERED_CLUSTERS]],
+            "excluded": [_exclusion_spec(entry) for entry in placement.exclusions],
+            "explanation": truncate(placement.explanation),
         },
     }
 
 
-def placement_name(work: Workload) -> str:
+def placement_name(workload: Workload) -> str:
     """The attempt's Placement, or the elastic job's: a DNS name and a label value that begins with the job's name.
 
     Kueue leaves the label in the templates of an elastic job when it stops one, and would not start it with another value.
     """
-    job = (work.job.name if work.job else work.name)[:54].rstrip("-.")
-    of = hashlib.sha256(work.gang.encode()).hexdigest()[:8] if work.elastic else work.attempt
+    job = (workload.job.name if workload.job else workload.name)[:54].rstrip("-.")
+    of = hashlib.sha256(workload.gang_name.encode()).hexdigest()[:8] if workload.elastic else workload.attempt
     return f"{job}-{of}".replace(".", "-")
 
 
-def _chain(place: Placement) -> dict[str, str]:
-    return {"apiVersion": place.job.api_version, "uid": place.job.uid} if place.job else {}
+def _elastic_job_identity(placement: Placement) -> dict[str, str]:
+    return {"apiVersion": placement.job.api_version, "uid": placement.job.uid} if placement.job else {}
 
 
 def _share_spec(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
     own = {"round": share.round} if share.round else {}
-    single = {"single": True} if share.single else {}
+    single = {"single": True} if share.single_worker else {}
     return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **own, **single}
 
 
 def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
-    reason = bounded(entry.reason, LONGEST_OF_ONE)
-    return {"cluster": entry.cluster, "until": timestamp(entry.until), "reason": reason}
+    reason = truncate(entry.reason, MAX_ITEM_LENGTH)
+    return {"cluster": entry.cluster, "until": format_time(entry.until), "reason": reason}
 
 
 def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
@@ -291,21 +297,21 @@ def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
         "cluster": verdict.cluster,
         "nominal": verdict.nominal,
         "borrow": verdict.borrow,
-        "ever": verdict.ever,
+        "ever": verdict.potential,
         "chosen": verdict.chosen,
-        "reason": bounded(verdict.reason, LONGEST_OF_ONE),
+        "reason": truncate(verdict.reason, MAX_ITEM_LENGTH),
     }
 
 
-def _owner_reference(place: Placement) -> dict[str, Any]:
+def _owner_reference(placement: Placement) -> dict[str, Any]:
     """The Workload; of an elastic job the job itself, since Kueue may delete the slices that it has replaced."""
-    job = place.job
+    job = placement.job
     api_version, kind = (job.api_version, job.kind) if job else (names.KUEUE_API_VERSION, "Workload")
     return {
         "apiVersion": api_version,
         "kind": kind,
-        "name": job.name if job else place.workload,
-        "uid": job.uid if job else place.workload_uid,
+        "name": job.name if job else placement.workload,
+        "uid": job.uid if job else placement.workload_uid,
         "controller": False,
         "blockOwnerDeletion": False,
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from adapter.objects.unstructured import quoted
+from adapter.objects.unstructured import printable
 
 Resources = Mapping[str, int]  # resource name -> millicores for cpu, whole units for all else
 _Nanos = dict[str, int]  # resource name -> billionths of a unit, the finest step that a Quantity holds
@@ -20,24 +20,24 @@ CPU: Final = "cpu"
 PODS: Final = "pods"
 UNLIMITED: Final = 2**63 - 1  # resources.Unlimited: every larger amount reads as this one
 
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LONGEST: Final = (
+_DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MAX_LENGTH: Final = (
     64  # characters; no real quantity is longer: it is taken for more than there is, for it could cost seconds
 )
-_LARGEST_EXPONENT: Final = 99  # for the same reason larger ones are taken for this; 64 bits end at 18
+_MAX_EXPONENT: Final = 99  # for the same reason larger ones are taken for this; 64 bits end at 18
 
 
-def quantity(text: object, resource: str) -> int:
+def parse_quantity(text: object, resource: str) -> int:
     """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2e3`, also a bare number) as Kueue counts `resource`.
 
     Returns millicores for cpu, whole units otherwise; rounded away from zero, clamped to 64 bits. Raises ValueError with
     a sentence for what no API server takes; what one takes is read, however odd: `1e402` is UNLIMITED. Source: kueue pkg/resources/requests.go ResourceValue; apimachinery pkg/api/resource ParseQuantity.
     """
-    return _rounded(_nanos(text), resource)
+    return _to_kueue_units(_parse_nanos(text), resource)
 
 
-def as_text(amount: int, resource: str) -> str:
+def format_quantity(amount: int, resource: str) -> str:
     """Write an amount as people and Kueue write it (`250m`, `2`, `1536Mi`); the inverse of `quantity`.
 
     Source: kueue pkg/resources/resource_formatter.go.
@@ -47,15 +47,15 @@ def as_text(amount: int, resource: str) -> str:
     if amount == 0:
         return "0"
     if resource == CPU:
-        return _scaled(amount, 1000, ("m", "", "k", "M", "G", "T", "P"))
+        return _format_scaled(amount, 1000, ("m", "", "k", "M", "G", "T", "P"))
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        binary = _scaled(amount, 1024, ("", *_BINARY))
+        binary = _format_scaled(amount, 1024, ("", *_BINARY_SUFFIXES))
         if binary.endswith("i"):
             return binary
-    return _scaled(amount, 1000, ("", "k", "M", "G", "T", "P", "E"))
+    return _format_scaled(amount, 1000, ("", "k", "M", "G", "T", "P", "E"))
 
 
-def alike(spec: Mapping[str, Any], request: Resources) -> str:
+def scheduling_hash(spec: Mapping[str, Any], request: Resources) -> str:
     """All that a cluster's quota and its nodes read of a pod, what it asks of quota among it, as a short text to compare."""
     read = [request, *map(spec.get, ("nodeSelector", "affinity", "tolerations"))]
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
@@ -70,99 +70,99 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     this changes nothing, for a bare template it is what Kueue charges. Units as `quantity`, whose ValueError it raises.
     Source: component-helpers resource/helpers.go PodRequests; kueue pkg/workload/resources.go.
     """
-    asked = _containers(spec)
-    asked |= {name: nanos for name, nanos in _asked(spec).items() if _pod_level(name)}
-    _add(asked, _read(spec.get("overhead")))
-    return {name: _rounded(nanos, name) for name, nanos in asked.items()} | {PODS: 1}
+    asked = _container_requests(spec)
+    asked |= {name: nanos for name, nanos in _requests_of(spec).items() if _is_pod_level(name)}
+    _add_to(asked, _parse_amounts(spec.get("overhead")))
+    return {name: _to_kueue_units(nanos, name) for name, nanos in asked.items()} | {PODS: 1}
 
 
-def _containers(spec: Mapping[str, Any]) -> _Nanos:
+def _container_requests(spec: Mapping[str, Any]) -> _Nanos:
     running: _Nanos = {}
     for container in spec.get("containers") or ():
-        _add(running, _asked(container))
+        _add_to(running, _requests_of(container))
     sidecars: _Nanos = {}
     highest: _Nanos = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        asked = _requests_of(container)
         for name, nanos in asked.items():  # what it does not ask for is as high as it was
             highest[name] = max(highest.get(name, 0), sidecars.get(name, 0) + nanos)
         if container.get("restartPolicy") == "Always":
-            _add(running, asked)
-            _add(sidecars, asked)
+            _add_to(running, asked)
+            _add_to(sidecars, asked)
     return running | {name: max(running.get(name, 0), nanos) for name, nanos in highest.items()}
 
 
-def _asked(holder: Mapping[str, Any]) -> _Nanos:
+def _requests_of(holder: Mapping[str, Any]) -> _Nanos:
     resources = holder.get("resources") or {}
-    return _read(resources.get("limits")) | _read(resources.get("requests"))
+    return _parse_amounts(resources.get("limits")) | _parse_amounts(resources.get("requests"))
 
 
-def _read(amounts: Mapping[str, object] | None) -> _Nanos:
-    return {name: _nanos(text) for name, text in (amounts or {}).items()}
+def _parse_amounts(amounts: Mapping[str, object] | None) -> _Nanos:
+    return {name: _parse_nanos(text) for name, text in (amounts or {}).items()}
 
 
-def _pod_level(resource: str) -> bool:
+def _is_pod_level(resource: str) -> bool:
     return resource in (CPU, "memory") or resource.startswith("hugepages-")
 
 
-def _add(to: _Nanos, more: _Nanos) -> None:
-    for name, nanos in more.items():
-        to[name] = to.get(name, 0) + nanos
+def _add_to(total: _Nanos, amounts: _Nanos) -> None:
+    for name, nanos in amounts.items():
+        total[name] = total.get(name, 0) + nanos
 
 
-def _rounded(nanos: int, resource: str) -> int:
-    amount = _divided_up(nanos, 10**6 if resource == CPU else 10**9)
+def _to_kueue_units(nanos: int, resource: str) -> int:
+    amount = _divide_away_from_zero(nanos, 10**6 if resource == CPU else 10**9)
     return max(-UNLIMITED - 1, min(amount, UNLIMITED))
 
 
-def _nanos(text: object) -> int:
+def _parse_nanos(text: object) -> int:
     # bool is an int to Python, and `cpu: true` is a mistake worth a sentence
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise ValueError(f"{quoted(repr(text))} is not a quantity such as 500m, 2 or 1.5Gi")
-    return _parsed(str(text))
+        raise ValueError(f"{printable(repr(text))} is not a quantity such as 500m, 2 or 1.5Gi")
+    return _parse_text(str(text))
 
 
 @lru_cache(maxsize=4096)  # a fleet writes the same few hundred quantities over and over
-def _parsed(text: str) -> int:
+def _parse_text(text: str) -> int:
     negative = text.startswith("-")
     unsigned = text[1:] if text[:1] in ("-", "+") else text
     suffix = unsigned.lstrip("0123456789.")
     whole, _, fraction = unsigned[: len(unsigned) - len(suffix)].partition(".")
-    factor = _factor(suffix)
+    factor = _suffix_factor(suffix)
     if factor is None or "." in fraction or not whole + fraction:
-        raise ValueError(f"{text[:_LONGEST]!r} is not a quantity such as 500m, 2 or 1.5Gi")
+        raise ValueError(f"{text[:_MAX_LENGTH]!r} is not a quantity such as 500m, 2 or 1.5Gi")
     times, over = factor
-    if len(whole + fraction) > _LONGEST:
+    if len(whole + fraction) > _MAX_LENGTH:
         nanos = UNLIMITED * 10**9
     else:
-        nanos = _divided_up(int(whole + fraction) * times * 10**9, over * 10 ** len(fraction))
+        nanos = _divide_away_from_zero(int(whole + fraction) * times * 10**9, over * 10 ** len(fraction))
     return -nanos if negative else nanos
 
 
-def _factor(suffix: str) -> tuple[int, int] | None:
-    if suffix in _BINARY:
-        return 2 ** _BINARY[suffix], 1
-    exponent = _DECIMAL[suffix] if suffix in _DECIMAL else _exponent(suffix)
+def _suffix_factor(suffix: str) -> tuple[int, int] | None:
+    if suffix in _BINARY_SUFFIXES:
+        return 2 ** _BINARY_SUFFIXES[suffix], 1
+    exponent = _DECIMAL_SUFFIXES[suffix] if suffix in _DECIMAL_SUFFIXES else _parse_exponent(suffix)
     if exponent is None:
         return None
     return 10 ** max(exponent, 0), 10 ** max(-exponent, 0)
 
 
-def _exponent(suffix: str) -> int | None:
+def _parse_exponent(suffix: str) -> int | None:
     sign, digits = (suffix[1:2], suffix[2:]) if suffix[1:2] in ("-", "+") else ("", suffix[1:])
     if suffix[0] not in "eE" or not (digits.isascii() and digits.isdecimal()):
         return None
     significant = digits.lstrip("0")
-    exponent = int(significant or "0") if len(significant) < 3 else _LARGEST_EXPONENT
+    exponent = int(significant or "0") if len(significant) < 3 else _MAX_EXPONENT
     return -exponent if sign == "-" else exponent
 
 
-def _divided_up(number: int, by: int) -> int:
-    away = -(-abs(number) // by)
+def _divide_away_from_zero(number: int, divisor: int) -> int:
+    away = -(-abs(number) // divisor)
     return away if number >= 0 else -away
 
 
-def _scaled(amount: int, step: int, suffixes: tuple[str, ...]) -> str:
+def _format_scaled(amount: int, step: int, suffixes: tuple[str, ...]) -> str:
     rank = 0
     while amount % step == 0 and rank + 1 < len(suffixes):
         amount, rank = amount // step, rank + 1

@@ -23,11 +23,11 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.workload import Job
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
-_UID: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server's are 36 of these
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
+_UID_PATTERN: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server's are 36 of these
 
 
-def head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
+def find_head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
     """The head of a worker pod's RayCluster among those of its name, None while there is none with an address that stays."""
     for one in heads:
         same = controller_uid(one) == controller_uid(pod)
@@ -36,20 +36,20 @@ def head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
     return None
 
 
-def belongs(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
+def belongs_to_job(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
     """Whether a pod is of the RayCluster that a job has, or that is the job.
 
     `ray_cluster` is the one whose name the pod's label says, None when there is none. The answer is None while that is not known:
     it was deleted before its pods, or was not heard of yet.
     """
-    if ray_cluster is None and _says_so(pod):
+    if ray_cluster is None and _owner_matches_label(pod):
         return None
     if ray_cluster is None or job is None or controller_uid(pod) != uid_of(ray_cluster):
         return False
     return job.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
 
 
-def _says_so(pod: Raw) -> bool:
+def _owner_matches_label(pod: Raw) -> bool:
     """Whether a pod is a RayCluster's that has the name which its label says. Of one that there never was Kubernetes deletes it."""
     name = label(pod, names.RAY_GCS_CLUSTER_LABEL)
     owners = mapping_list(meta(pod), "ownerReferences")
@@ -58,12 +58,12 @@ def _says_so(pod: Raw) -> bool:
     )
 
 
-def service(ray_cluster: Raw) -> Job | None:
+def owning_service(ray_cluster: Raw) -> Job | None:
     """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own."""
-    return owner(ray_cluster, (names.RAY_SERVICE,))
+    return kuberay_owner(ray_cluster, (names.RAY_SERVICE,))
 
 
-def owner(raw: Raw, kinds: Collection[str]) -> Job | None:
+def kuberay_owner(raw: Raw, kinds: Collection[str]) -> Job | None:
     """The object of KubeRay's that controls another one, where it is of one of these kinds.
 
     Whoever may make an object may write any owner into it, and an API server asks of its name and uid only that they are not empty.
@@ -71,7 +71,11 @@ def owner(raw: Raw, kinds: Collection[str]) -> Job | None:
     for one in mapping_list(meta(raw), "ownerReferences"):
         if one.get("controller") and one.get("kind") in kinds:
             version, name, uid = (str(one.get(key) or "") for key in ("apiVersion", "name", "uid"))
-            if not (version.partition("/")[0] == names.RAY_DOMAIN and _NAME.fullmatch(name) and _UID.fullmatch(uid)):
+            if not (
+                version.partition("/")[0] == names.RAY_DOMAIN
+                and _NAME_PATTERN.fullmatch(name)
+                and _UID_PATTERN.fullmatch(uid)
+            ):
                 return None
             return Job(version, str(one["kind"]), str(meta(raw).get("namespace") or ""), name, uid)
     return None

@@ -20,22 +20,22 @@ from adapter.objects.unstructured import (
     UNREADABLE,
     Raw,
     annotation,
+    format_time,
     mapping_field,
     meta,
-    moment,
-    quoted,
+    parse_time,
+    printable,
     text_field,
-    timestamp,
     uid_of,
 )
 from adapter.objects.workload import Job, PodSet, Workload
 
-MOST_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
-LONGEST_NAME = 253  # of an object
+MAX_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
+MAX_NAME_LENGTH = 253  # of an object
 # Of a job for which a plan is asked. An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
-MOST_ASKED_BYTES = 2**20
-_MOST_PODS = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
-_NUMBERS = {
+MAX_JOB_BYTES = 2**20
+_MAX_INT32 = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
+_NUMBER_DEFAULTS = {
     "minReplicas": 0,
     "maxReplicas": 0,
     "replicas": 0,
@@ -48,16 +48,16 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Unusable(ValueError):
+class InvalidJob(ValueError):
     """Not a job for which a plan can be asked; the text is a sentence, the first one of `every`."""
 
     def __init__(self, first: str, *more: str) -> None:
         super().__init__(first)
-        self.every = (first, *more)
+        self.messages = (first, *more)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobManifest:
     """A job as its user wrote it, with what Kueue would make of it."""
 
     kind: str
@@ -73,14 +73,16 @@ class Asked:
         return read_job(self.kind, self.raw)
 
     def __str__(self) -> str:
-        return f"{self.kind} {quoted(self.name, LONGEST_NAME)}"
+        return f"{self.kind} {printable(self.name, MAX_NAME_LENGTH)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobParseResult:
     """A job as far as it can be read, and all that keeps it from being one for which a plan can be asked."""
 
-    asked: Asked | None  # without what has a fault; None where nothing of it can be judged, and then it has faults
+    manifest: (
+        JobManifest | None
+    )  # without what has a fault; None where nothing of it can be judged, and then it has faults
     faults: tuple[str, ...]  # sentences, in the order of the spec
 
 
@@ -136,13 +138,13 @@ def read_job(kind: str, raw: Raw) -> JobObject:
         kind=kind,
         is_known=bool(raw),
         uid=uid_of(raw),
-        created=moment(meta(raw).get("creationTimestamp")),
+        created=parse_time(meta(raw).get("creationTimestamp")),
         deleting=bool(meta(raw).get("deletionTimestamp")),
         elastic=annotation(raw, names.ELASTIC_ANNOTATION) == "true",
         resizes=bool(annotation(raw, names.RAY_RESIZE_ANNOTATION)),
         suspended=bool(spec.get("suspend")),
         submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
-        service=raycluster.service(raw),
+        service=raycluster.owning_service(raw),
         cluster=raycluster.read_spec(mapping_field(spec, "rayClusterSpec") if kind == "RayJob" else spec),
         status=read_status(raw),
     )
@@ -179,7 +181,7 @@ def is_running(job: Job, known: JobObject) -> bool:
     return job_presence(job, known) == "There" and not known.suspended
 
 
-def worker_groups(workload: Workload, job: JobObject) -> list[PodSet]:
+def worker_podsets(workload: Workload, job: JobObject) -> list[PodSet]:
     """The podsets of a Workload that are worker groups of its job: identified by their order, for a group may have any name.
 
     Kueue puts the head first, then the groups in the order of the spec, and last the submitter of a RayJob that has one
@@ -198,12 +200,12 @@ def autoscaler_env(job: JobObject) -> frozenset[str] | None:
     return cluster.autoscaler_env if cluster.autoscaling and cluster.autoscaler_version != "v1" else None
 
 
-def least(job: JobObject) -> dict[str, int]:
+def podset_min_replicas(job: JobObject) -> dict[str, int]:
     """The minimum number of workers of each podset: neither Ray's autoscaler nor KubeRay goes below minReplicas."""
     return {group.podset: group.min_replicas for group in job.cluster.groups}
 
 
-def zones(job: JobObject) -> dict[str, str]:
+def podset_zones(job: JobObject) -> dict[str, str]:
     """The zone that Ray labels promise of each podset's workers.
 
     Ray's autoscaler reads these labels to choose a group, and no podset has them (docs/upstream.md, "Labels of a worker group").
@@ -211,59 +213,59 @@ def zones(job: JobObject) -> dict[str, str]:
     return {group.podset: group.zone for group in job.cluster.groups if group.zone}
 
 
-def read(raw: object, namespace: str) -> Asked:
+def parse(raw: object, namespace: str) -> JobManifest:
     """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with sentences that name the field.
 
     `namespace` is where it would be submitted. Source: kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets,
     ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
     """
-    found = look(raw, namespace)
-    if found.faults or found.asked is None:
-        raise Unusable(*found.faults)
-    return found.asked
+    found = parse_partially(raw, namespace)
+    if found.faults or found.manifest is None:
+        raise InvalidJob(*found.faults)
+    return found.manifest
 
 
-def look(raw: object, namespace: str) -> Look:
+def parse_partially(raw: object, namespace: str) -> JobParseResult:
     """Read the same as far as it can be read, and say what cannot."""
     faults: list[str] = []
-    asked = _tried(faults, None, _named, raw, namespace)
-    found = asked and _tried(faults, None, _podsets, asked, faults)
+    asked = _read_or_default(faults, None, _parse_metadata, raw, namespace)
+    found = asked and _read_or_default(faults, None, _parse_podsets, asked, faults)
     if not asked or not found:
-        return Look(None, tuple(faults))
+        return JobParseResult(None, tuple(faults))
     podsets, sound = found
-    whole = _with_groups(asked, sound) if faults else asked.raw
-    return Look(replace(asked, podsets=tuple(podsets), raw=whole), tuple(faults))
+    whole = _with_worker_groups(asked, sound) if faults else asked.raw
+    return JobParseResult(replace(asked, podsets=tuple(podsets), raw=whole), tuple(faults))
 
 
-def _tried(faults: list[str], default: T, reader: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+def _read_or_default(faults: list[str], default: T, reader: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What a reader finds; where that is a fault, the default, and the fault is noted."""
     try:
-        return reader(*given, **named)
-    except Unusable as error:
+        return reader(*args, **kwargs)
+    except InvalidJob as error:
         faults.append(str(error))
         return default
 
 
-def _named(raw: object, namespace: str) -> Asked:
+def _parse_metadata(raw: object, namespace: str) -> JobManifest:
     """All that does not stand in its spec."""
     whole = raw if isinstance(raw, dict) else {}
     kind = whole.get("kind")
     if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
-        found = quoted(f"{whole.get('apiVersion')} {kind}") if whole else "no object"
-        raise Unusable(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {found}.")
-    meta = _mapping(whole, "metadata", f"{kind}:")
-    name = _text(meta, "name", f"{kind}: metadata") or _text(meta, "generateName", f"{kind}: metadata")
+        found = printable(f"{whole.get('apiVersion')} {kind}") if whole else "no object"
+        raise InvalidJob(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {found}.")
+    meta = _mapping_field(whole, "metadata", f"{kind}:")
+    name = _text_field(meta, "name", f"{kind}: metadata") or _text_field(meta, "generateName", f"{kind}: metadata")
     if not name:
-        raise Unusable(f"{kind}: metadata.name is missing; give it one.")
-    asked = Asked(str(kind), name, namespace, "", "", (), whole)
-    labels = _mapping(meta, "labels", f"{asked}: metadata")
-    queue = _text(labels, names.QUEUE_LABEL, f"{asked}: metadata.labels")
-    priority_class = _text(labels, names.PRIORITY_CLASS_LABEL, f"{asked}: metadata.labels")
+        raise InvalidJob(f"{kind}: metadata.name is missing; give it one.")
+    asked = JobManifest(str(kind), name, namespace, "", "", (), whole)
+    labels = _mapping_field(meta, "labels", f"{asked}: metadata")
+    queue = _text_field(labels, names.QUEUE_LABEL, f"{asked}: metadata.labels")
+    priority_class = _text_field(labels, names.PRIORITY_CLASS_LABEL, f"{asked}: metadata.labels")
     return replace(asked, queue=queue, priority_class=priority_class)
 
 
-def workload(
-    asked: Asked, queue: str, checks: Iterable[str], flavors: Iterable[str], priority: int, now: datetime
+def build_workload(
+    manifest: JobManifest, queue: str, checks: Iterable[str], flavors: Iterable[str], priority: int, now: datetime
 ) -> Raw:
     """The Workload that Kueue would make of the job in that LocalQueue, as if it held the manager's quota since now.
 
@@ -271,35 +273,37 @@ def workload(
     podset has every one of `flavors`: a check that is limited to some then covers all worker groups
     (docs/upstream.md, "What a check covers").
     """
-    since, given = timestamp(now), {flavor: flavor for flavor in flavors}
+    since, given = format_time(now), {flavor: flavor for flavor in flavors}
     owner = {
-        "apiVersion": asked.raw["apiVersion"],
-        "kind": asked.kind,
-        "name": asked.name,
+        "apiVersion": manifest.raw["apiVersion"],
+        "kind": manifest.kind,
+        "name": manifest.name,
         "uid": "",
         "controller": True,
     }
     return {
         "metadata": {
-            "namespace": asked.namespace,
+            "namespace": manifest.namespace,
             "creationTimestamp": since,
             "ownerReferences": [owner],
-            "annotations": {key: "true" for key in [names.ELASTIC_ANNOTATION] if annotation(asked.raw, key) == "true"},
+            "annotations": {
+                key: "true" for key in [names.ELASTIC_ANNOTATION] if annotation(manifest.raw, key) == "true"
+            },
         },
         "spec": {
             "queueName": queue,
             "priority": priority,
-            "podSets": [{"name": one.name, "count": one.count, "template": one.template} for one in asked.podsets],
+            "podSets": [{"name": one.name, "count": one.count, "template": one.template} for one in manifest.podsets],
         },
         "status": {
             "conditions": [{"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": since}],
-            "admission": {"podSetAssignments": [{"name": one.name, "flavors": given} for one in asked.podsets]},
+            "admission": {"podSetAssignments": [{"name": one.name, "flavors": given} for one in manifest.podsets]},
             "admissionChecks": [{"name": name, "state": names.CHECK_PENDING} for name in checks],
         },
     }
 
 
-def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
+def observed_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
     """What a WorkloadPriorityClass is worth, if some Workload was given it; None when nobody shows it."""
     for raw in workloads:
         spec = mapping_field(raw, "spec")
@@ -309,179 +313,184 @@ def known_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
     return None
 
 
-def _podsets(asked: Asked, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
+def _parse_podsets(manifest: JobManifest, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
     """Its podsets, and its worker groups without what has a fault. Raises Unusable where it is not worth while to read on."""
-    cluster, where = _cluster_spec(asked, faults)
-    head = _tried(faults, {}, _head, cluster, where, faults)
-    groups = _list(cluster, "workerGroupSpecs", where)
-    submitter = [names.SUBMITTER] if asked.job.has_submitter else []
-    _refuse_too_many(where, 1 + len(groups) + len(submitter))  # before any of them is read
-    workers = [_worker(group, f"{where}.workerGroupSpecs[{index}]", faults) for index, group in enumerate(groups)]
+    cluster, where = _cluster_spec_and_path(manifest, faults)
+    head = _read_or_default(faults, {}, _head_template, cluster, where, faults)
+    groups = _list_field(cluster, "workerGroupSpecs", where)
+    submitter = [names.SUBMITTER] if manifest.job.has_submitter else []
+    _reject_too_many_podsets(where, 1 + len(groups) + len(submitter))  # before any of them is read
+    workers = [
+        _parse_worker_group(group, f"{where}.workerGroupSpecs[{index}]", faults) for index, group in enumerate(groups)
+    ]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *(podset for podset, _ in workers if podset)]
-    faults += _twice(where, [*(podset.name for podset in podsets), *submitter])
-    _tried(faults, None, _refuse_lacking, asked, where, cluster, groups)
+    faults += _duplicate_names(where, [*(podset.name for podset in podsets), *submitter])
+    _read_or_default(faults, None, _reject_missing_fields, manifest, where, cluster, groups)
     return podsets, [sound for _, sound in workers]
 
 
-def _cluster_spec(asked: Asked, faults: list[str]) -> tuple[Raw, str]:
+def _cluster_spec_and_path(manifest: JobManifest, faults: list[str]) -> tuple[Raw, str]:
     """The spec of its RayCluster, and where that stands."""
-    spec, where = _mapping(asked.raw, "spec", f"{asked}:"), f"{asked}: spec"
-    if asked.kind != "RayJob":
+    spec, where = _mapping_field(manifest.raw, "spec", f"{manifest}:"), f"{manifest}: spec"
+    if manifest.kind != "RayJob":
         return spec, where
-    _tried(faults, None, _refuse_selector, asked, spec)
+    _read_or_default(faults, None, _reject_cluster_selector, manifest, spec)
     if not spec.get("rayClusterSpec"):
-        raise Unusable(f"{asked}: spec.rayClusterSpec is missing; say there which workers it wants.")
-    return _mapping(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
+        raise InvalidJob(f"{manifest}: spec.rayClusterSpec is missing; say there which workers it wants.")
+    return _mapping_field(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
 
 
-def _with_groups(asked: Asked, groups: list[Raw]) -> Raw:
+def _with_worker_groups(manifest: JobManifest, groups: list[Raw]) -> Raw:
     """The job with these worker groups."""
-    spec = mapping_field(asked.raw, "spec")
-    if asked.kind != "RayJob":
-        return {**asked.raw, "spec": {**spec, "workerGroupSpecs": groups}}
-    return {**asked.raw, "spec": {**spec, "rayClusterSpec": {**spec["rayClusterSpec"], "workerGroupSpecs": groups}}}
+    spec = mapping_field(manifest.raw, "spec")
+    if manifest.kind != "RayJob":
+        return {**manifest.raw, "spec": {**spec, "workerGroupSpecs": groups}}
+    return {**manifest.raw, "spec": {**spec, "rayClusterSpec": {**spec["rayClusterSpec"], "workerGroupSpecs": groups}}}
 
 
-def _refuse_selector(asked: Asked, spec: Raw) -> None:
+def _reject_cluster_selector(manifest: JobManifest, spec: Raw) -> None:
     if spec.get("clusterSelector"):
-        raise Unusable(
-            f"{asked}: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job."
+        raise InvalidJob(
+            f"{manifest}: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job."
         )
 
 
-def _refuse_lacking(asked: Asked, where: str, cluster: Raw, groups: list[Any]) -> None:
+def _reject_missing_fields(manifest: JobManifest, where: str, cluster: Raw, groups: list[Any]) -> None:
     """All lines at once that a file lacks which KubeRay alone would take: whoever pastes one need not come back for the next.
 
     Of an absent rayStartParams Kueue's webhook makes null (docs/upstream.md, "A file that KubeRay alone takes").
     """
     lacks = []
-    if asked.kind == "RayJob" and asked.raw["spec"].get("shutdownAfterJobFinishes") is not True:
+    if manifest.kind == "RayJob" and manifest.raw["spec"].get("shutdownAfterJobFinishes") is not True:
         lacks.append("shutdownAfterJobFinishes: true in spec")
     of = [("headGroupSpec", cluster.get("headGroupSpec"))]
     of += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
     if bare := [name for name, group in of if isinstance(group, dict) and group.get("rayStartParams") is None]:
-        lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{asked}: ')}")
+        lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{manifest}: ')}")
     if lacks:
-        raise Unusable(
-            f"{asked} lacks {', and '.join(lacks)}: Kueue's webhooks let no {asked.kind} into a queue without; add each "
+        raise InvalidJob(
+            f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks let no {manifest.kind} into a queue without; add each "
             "line there, or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
         )
 
 
-def _twice(where: str, podsets: list[str]) -> list[str]:
+def _duplicate_names(where: str, podsets: list[str]) -> list[str]:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
     return [
-        f"{where}.workerGroupSpecs: the name {quoted(name)} is taken twice; give each group a name of its own."
+        f"{where}.workerGroupSpecs: the name {printable(name)} is taken twice; give each group a name of its own."
         for name in twice
     ]
 
 
-def _refuse_too_many(where: str, podsets: int) -> None:
-    if podsets > MOST_PODSETS:
-        raise Unusable(
-            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue takes {MOST_PODSETS} at "
+def _reject_too_many_podsets(where: str, podsets: int) -> None:
+    if podsets > MAX_PODSETS:
+        raise InvalidJob(
+            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue takes {MAX_PODSETS} at "
             "most; use fewer groups."
         )
 
 
-def _worker(group: object, where: str, faults: list[str]) -> tuple[PodSet | None, Raw]:
+def _parse_worker_group(group: object, where: str, faults: list[str]) -> tuple[PodSet | None, Raw]:
     """One worker group as Kueue counts it: replicas times hosts; and the group without what has a fault. Where KubeRay would count
     otherwise, the job is refused (`admission.job_validation`), which takes its numbers for checked.
 
     Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object. One that cannot be counted has a worker: what
     its template has is judged all the same.
     """
-    if (found := _tried(faults, None, _checked, group, dict, where, "an object")) is None:
+    if (found := _read_or_default(faults, None, _require_type, group, dict, where, "an object")) is None:
         return None, {}
-    name = _tried(faults, "", _group_name, found, where) or where.rpartition(".")[2]
-    count = _count(found, where, faults)
-    sound = found if count is not None else {key: one for key, one in found.items() if key not in _NUMBERS}
-    if (template := _tried(faults, None, _worker_template, found, where, faults)) is None:
+    name = _read_or_default(faults, "", _group_name, found, where) or where.rpartition(".")[2]
+    count = _worker_count(found, where, faults)
+    sound = found if count is not None else {key: one for key, one in found.items() if key not in _NUMBER_DEFAULTS}
+    if (template := _read_or_default(faults, None, _worker_template, found, where, faults)) is None:
         return None, {key: one for key, one in sound.items() if key != "labels"}  # whose zone the template is to have
     # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
     return PodSet(name.lower(), 1 if count is None else count, template, frozenset()), sound
 
 
 def _group_name(group: Raw, where: str) -> str:
-    name = _text(group, "groupName", where)
+    name = _text_field(group, "groupName", where)
     if not name:
-        raise Unusable(f"{where}.groupName is missing; name the group.")
+        raise InvalidJob(f"{where}.groupName is missing; name the group.")
     return name
 
 
-def _count(group: Raw, where: str, faults: list[str]) -> int | None:
+def _worker_count(group: Raw, where: str, faults: list[str]) -> int | None:
     """For how many workers Kueue holds quota; None where one of its numbers has a fault."""
-    found = {key: _tried(faults, None, _number, group, key, where, default) for key, default in _NUMBERS.items()}
+    found = {
+        key: _read_or_default(faults, None, _int_field, group, key, where, default)
+        for key, default in _NUMBER_DEFAULTS.items()
+    }
     replicas, hosts = found["replicas"], found["numOfHosts"]
     if replicas is None or hosts is None or None in found.values():
         return None
     count = replicas * max(1, hosts)
-    if count > _MOST_PODS:
+    if count > _MAX_INT32:
         faults.append(f"{where}.replicas asks for {count} workers; nobody can count so many.")
         return None
     return count
 
 
 def _worker_template(group: Raw, where: str, faults: list[str]) -> Raw:
-    return _zoned(_template(group, where, faults), group, where)
+    return _with_zone(_parse_template(group, where, faults), group, where)
 
 
-def _zoned(template: Raw, group: Raw, where: str) -> Raw:
+def _with_zone(template: Raw, group: Raw, where: str) -> Raw:
     """The template with the zone of the group's Ray labels, for a job that is not submitted has no object to read these from."""
-    labels = _mapping(group, "labels", where)
-    zone, metadata = _text(labels, names.RAY_ZONE_LABEL, f"{where}.labels"), template.get("metadata") or {}
+    labels = _mapping_field(group, "labels", where)
+    zone, metadata = _text_field(labels, names.RAY_ZONE_LABEL, f"{where}.labels"), template.get("metadata") or {}
     if not zone or annotation(template, names.ZONE_ANNOTATION):
         return template
     annotations = {**(metadata.get("annotations") or {}), names.ZONE_ANNOTATION: zone}
     return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _head(cluster: Raw, where: str, faults: list[str]) -> Raw:
-    return _template(_mapping(cluster, "headGroupSpec", where), f"{where}.headGroupSpec", faults)
+def _head_template(cluster: Raw, where: str, faults: list[str]) -> Raw:
+    return _parse_template(_mapping_field(cluster, "headGroupSpec", where), f"{where}.headGroupSpec", faults)
 
 
-def _template(group: Raw, where: str, faults: list[str]) -> Raw:
-    template = _mapping(group, "template", where)
-    spec = _mapping(template, "spec", f"{where}.template")
-    if not _list(spec, "containers", f"{where}.template.spec"):
+def _parse_template(group: Raw, where: str, faults: list[str]) -> Raw:
+    template = _mapping_field(group, "template", where)
+    spec = _mapping_field(template, "spec", f"{where}.template")
+    if not _list_field(spec, "containers", f"{where}.template.spec"):
         faults.append(f"{where}.template.spec.containers is empty; name Ray's container.")
     try:
         pod_requests.pod_requests(spec)
     except UNREADABLE as error:
-        raise Unusable(f"{where}.template.spec: its containers' resources cannot be read: {error}.") from None
+        raise InvalidJob(f"{where}.template.spec: its containers' resources cannot be read: {error}.") from None
     return template
 
 
-def _mapping(holder: Raw, field: str, where: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = _checked(holder.get(field) or {}, dict, _at(where, field), "an object")
+def _mapping_field(holder: Raw, field: str, where: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = _require_type(holder.get(field) or {}, dict, _field_path(where, field), "an object")
     return found
 
 
-def _list(holder: Raw, field: str, where: str) -> list[Any]:
-    found: list[Any] = _checked(holder.get(field) or [], list, _at(where, field), "a list")
+def _list_field(holder: Raw, field: str, where: str) -> list[Any]:
+    found: list[Any] = _require_type(holder.get(field) or [], list, _field_path(where, field), "a list")
     return found
 
 
-def _text(holder: Raw, field: str, where: str) -> str:
-    found: str = _checked(holder.get(field) or "", str, _at(where, field), "text")
+def _text_field(holder: Raw, field: str, where: str) -> str:
+    found: str = _require_type(holder.get(field) or "", str, _field_path(where, field), "text")
     return found
 
 
-def _number(holder: Raw, field: str, where: str, default: int) -> int:
+def _int_field(holder: Raw, field: str, where: str, default: int) -> int:
     value = holder.get(field)
-    found: int = _checked(default if value is None else value, int, _at(where, field), "a whole number")
-    if abs(found) > _MOST_PODS:  # which one is not said: it may have thousands of digits
-        raise Unusable(f"{_at(where, field)} is no number of 32 bits; nobody can count so many.")
+    found: int = _require_type(default if value is None else value, int, _field_path(where, field), "a whole number")
+    if abs(found) > _MAX_INT32:  # which one is not said: it may have thousands of digits
+        raise InvalidJob(f"{_field_path(where, field)} is no number of 32 bits; nobody can count so many.")
     if found < 0:
-        raise Unusable(f"{_at(where, field)} is {found}: it must be 0 or more.")
+        raise InvalidJob(f"{_field_path(where, field)} is {found}: it must be 0 or more.")
     return found
 
 
-def _checked(value: object, kind: type, where: str, what: str) -> Any:
+def _require_type(value: object, kind: type, where: str, what: str) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise Unusable(f"{where} is {str(value)[:40]!r}: it must be {what}.")
+        raise InvalidJob(f"{where} is {str(value)[:40]!r}: it must be {what}.")
     return value
 
 
-def _at(where: str, field: str) -> str:
+def _field_path(where: str, field: str) -> str:
     return f"{where} {field}" if where.endswith(":") else f"{where}.{field}"

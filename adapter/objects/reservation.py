@@ -14,12 +14,12 @@ from adapter.objects.unstructured import (
     Raw,
     annotation,
     condition,
-    is_true,
+    condition_true_since,
+    is_condition_true,
     key_of,
     label,
     meta,
-    number,
-    true_since,
+    parse_number,
     uid_of,
 )
 
@@ -36,14 +36,14 @@ class Reservation:
     placement: str
     round: int
     deleting: bool
-    over: bool  # finished or deactivated there: it will never be admitted again
+    ended: bool  # finished or deactivated there: it will never be admitted again
     admitted: bool
     reserved_at: datetime | None  # None: holds no quota now
     message: str  # what that cluster's Kueue says while it waits
-    refused: bool  # it looked, and found no quota that it could give now or take from others
+    no_fit: bool  # it looked, and found no quota that it could give now or take from others
     cluster_queue: str = ""  # where it holds quota
     version: int = 0  # of the object, as a number
-    evicted: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
+    eviction_message: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
     templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
     counts: Mapping[str, int] = field(default_factory=dict)  # role -> for how many pods
     flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
@@ -65,18 +65,18 @@ class Reservation:
         return sum(self.counts.values())
 
     @property
-    def unanswered(self) -> bool:
+    def is_unprocessed(self) -> bool:
         """That cluster's Kueue has neither looked at it nor begun to."""
-        return not (self.message or self.evicted or self.deleting or self.reserved_at)
+        return not (self.message or self.eviction_message or self.deleting or self.reserved_at)
 
 
-def reservation(cluster: str, raw: Raw) -> Reservation:
+def parse_reservation(cluster: str, raw: Raw) -> Reservation:
     """Read a remote group Workload."""
     namespace, name = key_of(raw)
     podsets = (raw.get("spec") or {}).get("podSets") or ()
     round_text = annotation(raw, names.ROUND_ANNOTATION)
     # Kueue's Finish leaves Admitted as it was (kueue:pkg/workload/finish).
-    over = is_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
+    over = is_condition_true(raw, names.FINISHED) or (raw.get("spec") or {}).get("active") is False
     return Reservation(
         cluster=cluster,
         namespace=namespace,
@@ -84,50 +84,52 @@ def reservation(cluster: str, raw: Raw) -> Reservation:
         uid=uid_of(raw),
         anchor_uid=anchor_uid(raw),
         placement=label(raw, names.PLACEMENT_LABEL),
-        round=number(round_text),
+        round=parse_number(round_text),
         deleting=bool(meta(raw).get("deletionTimestamp")),
-        over=over,
-        admitted=is_true(raw, names.ADMITTED) and not is_true(raw, names.EVICTED) and not over,
-        reserved_at=true_since(raw, names.QUOTA_RESERVED),
+        ended=over,
+        admitted=is_condition_true(raw, names.ADMITTED) and not is_condition_true(raw, names.EVICTED) and not over,
+        reserved_at=condition_true_since(raw, names.QUOTA_RESERVED),
         message=condition(raw, names.QUOTA_RESERVED).get("message") or "",
-        refused=_refused(condition(raw, names.QUOTA_RESERVED)),
+        no_fit=_is_no_fit(condition(raw, names.QUOTA_RESERVED)),
         cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
-        version=_version(meta(raw).get("resourceVersion") or ""),
+        version=_parse_version(meta(raw).get("resourceVersion") or ""),
         templates={one.get("name") or "": one.get("template") or {} for one in podsets},
-        counts={one.get("name") or "": number(str(one.get("count"))) for one in podsets},
-        flavors=_flavors((raw.get("status") or {}).get("admission") or {}),
-        usage=_usage((raw.get("status") or {}).get("admission") or {}),
+        counts={one.get("name") or "": parse_number(str(one.get("count"))) for one in podsets},
+        flavors=_assigned_flavors((raw.get("status") or {}).get("admission") or {}),
+        usage=_resource_usage((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
-        evicted=str(condition(raw, names.EVICTED).get("message") or "evicted") if is_true(raw, names.EVICTED) else "",
+        eviction_message=str(condition(raw, names.EVICTED).get("message") or "evicted")
+        if is_condition_true(raw, names.EVICTED)
+        else "",
     )
 
 
-def anchors(raw: Raw) -> list[Raw]:
+def anchor_references(raw: Raw) -> list[Raw]:
     """The references by which the share's anchor owns an object: its group Workload, a pod, or what belongs to them."""
     return [owner for owner in meta(raw).get("ownerReferences") or () if owner.get("kind") == "ConfigMap"]
 
 
 def anchor_uid(raw: Raw) -> str:
     """The uid of the anchor that owns an object, empty when none does."""
-    return next((str(owner.get("uid") or "") for owner in anchors(raw)), "")
+    return next((str(owner.get("uid") or "") for owner in anchor_references(raw)), "")
 
 
-def _flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
+def _assigned_flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
     assigned = admission.get("podSetAssignments") or ()
     return {one.get("name") or "": tuple(sorted(set((one.get("flavors") or {}).values()))) for one in assigned}
 
 
-def _usage(admission: Raw) -> dict[str, Raw]:
+def _resource_usage(admission: Raw) -> dict[str, Raw]:
     assigned = admission.get("podSetAssignments") or ()
     return {one.get("name") or "": one.get("resourceUsage") or {} for one in assigned}
 
 
-def _refused(reserved: Raw) -> bool:
+def _is_no_fit(reserved: Raw) -> bool:
     """Kueue tells the reason in a word only under a gate that is off by default; what preempts or is yet to be looked at
     says so in its message. One that we misread is given up early or late, and nothing worse."""
     message = str(reserved.get("message") or "").lower()
     return reserved.get("status") == "False" and bool(message) and "preempt" not in message
 
 
-def _version(text: str) -> int:
+def _parse_version(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0  # etcd counts in 63 bits

@@ -18,19 +18,19 @@ def selects(selector: Raw | None, labels: Labels) -> bool:
     if selector is None:
         return False
     wanted: Labels = selector.get("matchLabels") or {}
-    return has_all(labels, wanted) and meets_all(selector.get("matchExpressions") or (), labels)
+    return has_labels(labels, wanted) and matches_expressions(selector.get("matchExpressions") or (), labels)
 
 
-def has_all(labels: Labels, wanted: Labels) -> bool:
+def has_labels(labels: Labels, wanted: Labels) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def meets_all(expressions: Iterable[Raw], labels: Labels) -> bool:
+def matches_expressions(expressions: Iterable[Raw], labels: Labels) -> bool:
     """Say whether labels meet every expression of a node selector term or a label selector."""
-    return all(_meets(expression, labels) for expression in expressions)
+    return all(_matches_expression(expression, labels) for expression in expressions)
 
 
-def _meets(expression: Raw, labels: Labels) -> bool:
+def _matches_expression(expression: Raw, labels: Labels) -> bool:
     """One requirement; an operator that does not exist is met by nothing."""
     found = labels.get(expression["key"])
     values: Sequence[str] = expression.get("values") or ()
@@ -44,7 +44,7 @@ def _meets(expression: Raw, labels: Labels) -> bool:
         case "DoesNotExist":
             return found is None
         case "Gt" | "Lt" as operator:
-            return len(values) == 1 and _compares(found, operator, values[0])
+            return len(values) == 1 and _is_less_or_greater(found, operator, values[0])
     return False
 
 
@@ -60,16 +60,18 @@ def tolerates(toleration: Raw, taint: Raw) -> bool:
         case "Equal":
             return (toleration.get("value") or "") == (taint.get("value") or "")
         case "Gt" | "Lt" as operator:
-            return _compares(taint.get("value"), operator, toleration.get("value"))
+            return _is_less_or_greater(taint.get("value"), operator, toleration.get("value"))
     return False
 
 
-def _compares(left: object, operator: str, right: object) -> bool:
-    low, high = (integer(left), integer(right)) if operator == "Lt" else (integer(right), integer(left))
+def _is_less_or_greater(lhs: object, operator: str, rhs: object) -> bool:
+    low, high = (
+        (parse_integer(lhs), parse_integer(rhs)) if operator == "Lt" else (parse_integer(rhs), parse_integer(lhs))
+    )
     return low is not None and high is not None and low < high
 
 
-def integer(text: object) -> int | None:
+def parse_integer(text: object) -> int | None:
     """A whole number as Gt and Lt read it, None for anything else."""
     digits = str(text).removeprefix("-")
     return int(str(text)) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None

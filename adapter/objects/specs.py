@@ -29,12 +29,14 @@ from adapter import names
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 _PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
-_OF_ONE_HEAD = re.compile(r"\{(?:service|cluster)\}")
+_HEAD_PLACEHOLDER = re.compile(r"\{(?:service|cluster)\}")
 _HOST_AND_PORT = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:(?P<port>[1-9][0-9]{0,4}))?"
 )
 _LAST_PORT = 65535
-MOST_TOLD = 100  # of all that is told of one object: more faults than that have one cause, and each costs time
+MAX_REPORTED_FAULTS = (
+    100  # of all that is told of one object: more faults than that have one cause, and each costs time
+)
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -71,14 +73,14 @@ class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class Named(_Spec):
+class LocalObjectReference(_Spec):
     """A reference to an object by its name."""
 
     name: str
 
 
 class KubeConfigSource(_Spec):
-    secret_ref: Named = Field(alias="secretRef")
+    secret_ref: LocalObjectReference = Field(alias="secretRef")
 
 
 class ClusterProfileSource(_Spec):
@@ -86,18 +88,20 @@ class ClusterProfileSource(_Spec):
 
     name: str
     namespace: str = names.SYSTEM_NAMESPACE
-    token_secret_ref: Named | None = Field(default=None, alias="tokenSecretRef")  # None: of the profile's name
+    token_secret_ref: LocalObjectReference | None = Field(
+        default=None, alias="tokenSecretRef"
+    )  # None: of the profile's name
 
 
-class Source(_Spec):
+class ClusterSource(_Spec):
     """How to reach a worker cluster: exactly one of the three is set."""
 
     kube_config: KubeConfigSource | None = Field(default=None, alias="kubeConfig")
-    multi_kueue_cluster_ref: Named | None = Field(default=None, alias="multiKueueClusterRef")
+    multi_kueue_cluster_ref: LocalObjectReference | None = Field(default=None, alias="multiKueueClusterRef")
     cluster_profile_ref: ClusterProfileSource | None = Field(default=None, alias="clusterProfileRef")
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         ways = (self.kube_config, self.multi_kueue_cluster_ref, self.cluster_profile_ref)
         if sum(way is not None for way in ways) != 1:
             raise ValueError(
@@ -106,19 +110,19 @@ class Source(_Spec):
         return self
 
 
-class Head(_Spec):
+class HeadSpec(_Spec):
     """How workers there find the head, which runs in the manager cluster."""
 
     address: Literal["PodIP", "ServiceMirror", "ClusterSet", "Static"] = "PodIP"
     template: str = ""  # of address Static: what the head is called there, with an optional port
 
     @property
-    def mirrored(self) -> bool:
+    def is_mirrored(self) -> bool:
         """Whether the head's Service is mirrored there."""
         return self.address == "ServiceMirror"
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_template(self) -> Self:
         if (self.address == "Static") != bool(self.template):
             raise ValueError("address Static needs a template, and no other address has one")
         read = _HOST_AND_PORT.fullmatch(_PLACEHOLDER.sub("x", self.template))
@@ -130,43 +134,43 @@ class Head(_Spec):
         wrong = []
         if read and int(read["port"] or 0) > _LAST_PORT:
             wrong.append(f"a port above {_LAST_PORT}")
-        if self.template and not _OF_ONE_HEAD.search(self.template):
+        if self.template and not _HEAD_PLACEHOLDER.search(self.template):
             wrong.append("neither {service} nor {cluster}: every head would have the same name")
         if wrong:
             raise ValueError(f"template {self.template!r} has {', and '.join(wrong)}")
         return self
 
 
-_Words = Mapping[str, str]
+_StringMap = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMapping:
     """The spec as people write it; everything empty changes nothing."""
 
-    node_selector: Annotated[_Words, Field(alias="nodeSelector")] = field(default_factory=dict)
+    node_selector: Annotated[_StringMap, Field(alias="nodeSelector")] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     service_account: Annotated[str, Field(alias="serviceAccountName")] = ""
     scheduler: Annotated[str, Field(alias="schedulerName")] = ""
     runtime_class: Annotated[str, Field(alias="runtimeClassName")] = ""
-    image_registries: Annotated[_Words, Field(alias="imageRegistries")] = field(default_factory=dict)
-    labels: _Words = field(default_factory=dict)
-    annotations: _Words = field(default_factory=dict)
+    image_registries: Annotated[_StringMap, Field(alias="imageRegistries")] = field(default_factory=dict)
+    labels: _StringMap = field(default_factory=dict)
+    annotations: _StringMap = field(default_factory=dict)
 
 
-NOTHING = PodMapping()
+NO_MAPPING = PodMapping()
 
 
 class WorkerCluster(_Spec):
     """How to reach a worker cluster, what Ray should know of it, and what plans may reckon with there."""
 
-    source: Source
+    source: ClusterSource
     zone: str = ""  # empty: the object's own name
     region: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
     resources: dict[str, int] = Field(default_factory=dict)
-    head: Head = Head()
-    pods: PodMapping = NOTHING
+    head: HeadSpec = HeadSpec()
+    pods: PodMapping = NO_MAPPING
     cordoned: bool = False
     draining: bool = False  # cordoned, and those that run there are moved away
     # One by one, because each worker that moves is one that a job lacks for a minute, and a job that lacks several at once may
@@ -181,15 +185,15 @@ class WorkerCluster(_Spec):
     price_per_hour: dict[str, Decimal] = Field(default_factory=dict, alias="pricePerHour")  # resource -> one unit's
 
 
-class Clusters(_Spec):
+class ClusterSelection(_Spec):
     """Which worker clusters a policy considers: exactly one of the three is set."""
 
     names: tuple[str, ...] = ()  # first choice first
     selector: dict[str, Any] | None = None  # a LabelSelector on what a Ray node there is labelled with
-    multi_kueue_config_ref: Named | None = Field(default=None, alias="multiKueueConfigRef")
+    multi_kueue_config_ref: LocalObjectReference | None = Field(default=None, alias="multiKueueConfigRef")
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _check_exactly_one(self) -> Self:
         if [bool(self.names), self.selector is not None, self.multi_kueue_config_ref is not None].count(True) != 1:
             raise ValueError("must set exactly one of names, selector and multiKueueConfigRef")
         return self
@@ -198,7 +202,7 @@ class Clusters(_Spec):
 class DispatchPolicy(_Spec):
     """The parameters of an AdmissionCheck: which clusters, who of them first, how much of a gang, for how long."""
 
-    clusters: Clusters
+    clusters: ClusterSelection
     gang: Literal["AllOrNothing", "SameCluster", "BestEffort"] = "AllOrNothing"
     strategy: Literal["FillInOrder", "AvailableCapacity", "Spread"] = "FillInOrder"
     min_workers: int = Field(default=0, ge=0, alias="minWorkers", validate_default=True)  # of a BestEffort gang
@@ -216,53 +220,55 @@ class DispatchPolicy(_Spec):
     require_reachable: bool = Field(default=False, alias="requireReachable")
 
     @property
-    def when_share_lost(self) -> Literal["Replace", "Restart"]:
+    def share_lost_action(self) -> Literal["Replace", "Restart"]:
         """What happens when a share of a running gang is lost: one that must be in one cluster lost all that it had."""
         return self.on_share_lost or ("Restart" if self.gang == "SameCluster" else "Replace")
 
     # Of a field each, and not of the whole, which would be asked only where no field has a fault: `data` has those before it that have none.
     @field_validator("strategy")
     @classmethod
-    def _strategy_agrees(cls, strategy: str, info: ValidationInfo) -> str:
+    def _check_strategy(cls, strategy: str, info: ValidationInfo) -> str:
         if strategy == "Spread" and info.data.get("gang") == "SameCluster":
             raise ValueError("strategy Spread and gang SameCluster contradict each other")
         return strategy
 
     @field_validator("min_workers")
     @classmethod
-    def _min_workers_agree(cls, least: int, info: ValidationInfo) -> int:
+    def _check_min_workers(cls, least: int, info: ValidationInfo) -> int:
         if "gang" in info.data and (info.data["gang"] == "BestEffort") != (least > 0):
             raise ValueError("gang BestEffort needs minWorkers of 1 or more, and no other gang has one")
         return least
 
 
-class Invalid(ValueError):
+class InvalidSpec(ValueError):
     """An object that people wrote does not say what it must; the text is a sentence for them, the first one of `every`."""
 
     def __init__(self, first: str, *more: str) -> None:
         super().__init__(first)
-        self.every = (first, *more)
+        self.messages = (first, *more)
 
 
-def worker_cluster(raw: Mapping[str, Any]) -> WorkerCluster:
+def parse_worker_cluster(raw: Mapping[str, Any]) -> WorkerCluster:
     """Read a WorkerCluster object; raises Invalid with object, field and what was found."""
-    return _parse(WorkerCluster, raw, names.WORKER_CLUSTER_KIND)
+    return _parse_spec(WorkerCluster, raw, names.WORKER_CLUSTER_KIND)
 
 
-def dispatch_policy(raw: Mapping[str, Any]) -> DispatchPolicy:
+def parse_dispatch_policy(raw: Mapping[str, Any]) -> DispatchPolicy:
     """Read a DispatchPolicy object; raises Invalid with object, field and what was found."""
-    return _parse(DispatchPolicy, raw, names.DISPATCH_POLICY_KIND)
+    return _parse_spec(DispatchPolicy, raw, names.DISPATCH_POLICY_KIND)
 
 
-def _parse(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
+def _parse_spec(model: type[SpecT], raw: Mapping[str, Any], kind: str) -> SpecT:
     try:
         return model.model_validate(raw.get("spec") or {})
     except ValidationError as error:
         whose = f"{kind} {(raw.get('metadata') or {}).get('name')}"
-        raise Invalid(*(f"{whose}: {_told(model, one)}." for one in islice(error.errors(), MOST_TOLD))) from None
+        raise InvalidSpec(
+            *(f"{whose}: {_describe_fault(model, one)}." for one in islice(error.errors(), MAX_REPORTED_FAULTS))
+        ) from None
 
 
-def _told(model: type[_Spec], fault: Mapping[str, Any]) -> str:
+def _describe_fault(model: type[_Spec], fault: Mapping[str, Any]) -> str:
     """One fault in a fragment: field, what is wrong, what was found."""
     where = [str(part) for part in fault["loc"]]
     if where and where[0] in model.model_fields:  # so it is called where it is left out

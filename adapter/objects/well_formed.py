@@ -7,43 +7,45 @@ Asked where objects come in, so that whoever reads one may rely on it. Of what i
 from collections.abc import Callable
 from typing import Any, Final
 
-_Holds = Callable[[Any], bool]
+_Predicate = Callable[[Any], bool]
 
 
-def _text(found: Any) -> bool:
-    return isinstance(found, str)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _mapping(found: Any) -> bool:
-    return isinstance(found, dict)
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
-def _texts(found: Any) -> bool:
-    return isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+def _is_text_mapping(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
 
-def _mappings(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(one, dict) for one in found)
+def _is_mapping_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
-def _owners(found: Any) -> bool:
-    return _mappings(found) and all(_text(one.get(field, "")) for one in found for field in ("kind", "name", "uid"))
+def _is_owner_list(value: Any) -> bool:
+    return _is_mapping_list(value) and all(
+        _is_text(one.get(field, "")) for one in value for field in ("kind", "name", "uid")
+    )
 
 
 # Absent and null are the same: a server written in Go says null for what is empty.
-_METADATA: Final[dict[str, tuple[_Holds, str]]] = {
-    "namespace": (_text, "text"),
-    "uid": (_text, "text"),
-    "resourceVersion": (_text, "text"),
-    "creationTimestamp": (_text, "text"),
-    "deletionTimestamp": (_text, "text"),
-    "labels": (_texts, "texts by name"),
-    "annotations": (_texts, "texts by name"),
-    "ownerReferences": (_owners, "a list of references"),
+_METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
+    "namespace": (_is_text, "text"),
+    "uid": (_is_text, "text"),
+    "resourceVersion": (_is_text, "text"),
+    "creationTimestamp": (_is_text, "text"),
+    "deletionTimestamp": (_is_text, "text"),
+    "labels": (_is_text_mapping, "texts by name"),
+    "annotations": (_is_text_mapping, "texts by name"),
+    "ownerReferences": (_is_owner_list, "a list of references"),
 }
 
 
-def odd(raw: object) -> str:
+def malformed_reason(raw: object) -> str:
     """Why this is no object, a part of a sentence that names the field; empty when it is one."""
     if not isinstance(raw, dict):
         return "it is no JSON object"
@@ -53,17 +55,17 @@ def odd(raw: object) -> str:
     name = metadata.get("name")
     if not (isinstance(name, str) and name):
         return "its metadata.name is no text, or empty"
-    for field, (holds, what) in _METADATA.items():
+    for field, (holds, what) in _METADATA_TYPES.items():
         if (found := metadata.get(field)) is not None and not holds(found):
             return f"its metadata.{field} is not {what}"
-    return _odd_rest(raw)
+    return _malformed_spec_or_status(raw)
 
 
-def _odd_rest(raw: dict[str, Any]) -> str:
+def _malformed_spec_or_status(raw: dict[str, Any]) -> str:
     for field in ("spec", "status"):
-        if raw.get(field) is not None and not _mapping(raw[field]):
+        if raw.get(field) is not None and not _is_mapping(raw[field]):
             return f"its {field} is no JSON object"
     conditions = (raw.get("status") or {}).get("conditions")
-    if conditions is not None and not _mappings(conditions):
+    if conditions is not None and not _is_mapping_list(conditions):
         return "its status.conditions is not a list of JSON objects"
     return ""

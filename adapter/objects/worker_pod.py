@@ -16,17 +16,27 @@ from typing import NamedTuple
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
-from adapter.objects.unstructured import Key, Raw, annotation, condition, is_true, key_of, label, meta, moment
+from adapter.objects.unstructured import (
+    Key,
+    Raw,
+    annotation,
+    condition,
+    is_condition_true,
+    key_of,
+    label,
+    meta,
+    parse_time,
+)
 from adapter.objects.workload import Workload
 
 # A pod that should have ended this long ago counts as gone although its cluster still shows it: its node may be lost,
 # and then nothing reports the end. Kubernetes waits as long for a node before it gives its pods up (tolerationSeconds
 # of 300 by default).
-GONE_AFTER = timedelta(minutes=5)
+DELETION_OVERDUE_AFTER = timedelta(minutes=5)
 
 # The list is in each pod of the group: twenty shares take about a kilobyte, a tenth of a worker pod. Slots on more
 # shares are written one by one. A longer list is not read, since an annotation may say anything.
-_MOST_LISTED, _LONGEST_LIST = 20, 4096
+_MAX_LISTED_SHARES, _MAX_LIST_LENGTH = 20, 4096
 # The name of a cluster has up to 253 characters and a role 8. A longer text is forged and stays out of the cache.
 _LONGEST_SLOT = 512
 
@@ -85,7 +95,7 @@ def placement_key(pod: Raw) -> Key:
     return key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)
 
 
-def is_preassigned(pod: Raw) -> bool:
+def has_template_slot(pod: Raw) -> bool:
     """Whether a pod has a template slot, and no slot is written into it."""
     return not annotation(pod, names.SLOT_ANNOTATION) and _template_slot(pod) is not None
 
@@ -105,11 +115,13 @@ def without_unplanned_slot(pod: Raw, placement: Placement | None) -> Raw:
     This reads the manager cluster alone. Only the controller knows whether the pod owns the slot
     (worker/template_slots.py).
     """
-    is_unplanned = placement is not None and is_preassigned(pod) and not is_planned_slot(placement, pod, slot_of(pod))
+    is_unplanned = (
+        placement is not None and has_template_slot(pod) and not is_planned_slot(placement, pod, slot_of(pod))
+    )
     return without_template_slots(pod) if is_unplanned else pod
 
 
-def cluster_of(pod: Raw, placement: Placement | None) -> str:
+def worker_cluster_of(pod: Raw, placement: Placement | None) -> str:
     """The worker cluster that a pod is in or has a planned slot in, as far as the manager cluster shows; empty when
     there is none."""
     return label(pod, names.CLUSTER_LABEL) or slot_cluster(without_unplanned_slot(pod, placement))
@@ -118,7 +130,7 @@ def cluster_of(pod: Raw, placement: Placement | None) -> str:
 def _template_slot(pod: Raw) -> Slot | None:
     """The slot in the template's list that KubeRay's number of the pod leads to, whoever wrote either."""
     index, slot_list = label(pod, names.RAY_REPLICA_INDEX_LABEL), annotation(pod, names.SLOTS_ANNOTATION)
-    return _nth_slot(slot_list, int(index)) if _is_number(index) and 0 < len(slot_list) <= _LONGEST_LIST else None
+    return _nth_slot(slot_list, int(index)) if _is_number(index) and 0 < len(slot_list) <= _MAX_LIST_LENGTH else None
 
 
 @functools.lru_cache(maxsize=4096)  # Each reconcile of a gang reads the slots of all its pods several times.
@@ -137,33 +149,33 @@ def _nth_slot(slot_list: str, index: int) -> Slot | None:
 def list_slots(placement: Placement, group: str) -> str:
     """The list of slots for the template of a worker group, in the order of the plan; empty when there are too many
     shares."""
-    parts = [(placement.key_of(share), part) for share, part in _group_shares(placement, group)]
+    parts = [(placement.share_key(share), part) for share, part in _group_shares(placement, group)]
     slot_list = " ".join(f"{key.cluster}/{key.round}/{part.role}/{part.count}" for key, part in parts)
-    return slot_list if len(parts) <= _MOST_LISTED and len(slot_list) <= _LONGEST_LIST else ""
+    return slot_list if len(parts) <= _MAX_LISTED_SHARES and len(slot_list) <= _MAX_LIST_LENGTH else ""
 
 
 def planned_slots(placement: Placement, pod: Raw) -> Iterator[Slot]:
     """The slots of the wanted shares for the pod's worker group, in the order of the plan."""
-    for share, part in _group_shares(placement, group_of(pod)):
+    for share, part in _group_shares(placement, worker_group_of(pod)):
         yield from share_slots(placement, share, part)
 
 
 def is_planned_slot(placement: Placement, pod: Raw, slot: Slot | None) -> bool:
     """Whether this is one of `planned_slots`. It does not list them: a gang may have thousands."""
     return slot is not None and any(
-        slot.share == placement.key_of(share) and slot.role == part.role and slot.index < part.count
-        for share, part in _group_shares(placement, group_of(pod))
+        slot.share == placement.share_key(share) and slot.role == part.role and slot.index < part.count
+        for share, part in _group_shares(placement, worker_group_of(pod))
     )
 
 
 def share_slots(placement: Placement, share: Share, group: GroupShare) -> Iterator[Slot]:
     """The slots of one worker group on one share."""
-    key = placement.key_of(share)
+    key = placement.share_key(share)
     return (Slot(key, group.role, index) for index in range(group.count))
 
 
 def _group_shares(placement: Placement, group: str) -> Iterator[tuple[Share, GroupShare]]:
-    return ((share, part) for share in placement.live for part in share.groups if part.name == group)
+    return ((share, part) for share in placement.active_shares for part in share.groups if part.name == group)
 
 
 def _is_number(text: str) -> bool:
@@ -177,7 +189,7 @@ def _is_canonical(text: str) -> bool:
     return _is_number(text) and (text == "0" or not text.startswith("0"))
 
 
-def group_of(pod: Raw) -> str:
+def worker_group_of(pod: Raw) -> str:
     """A pod's worker group as a Placement names it: Kueue lower-cases it for the podset's name."""
     return label(pod, names.RAY_GCS_GROUP_LABEL).lower()
 
@@ -185,7 +197,7 @@ def group_of(pod: Raw) -> str:
 def pull_secrets(pod: Raw, workload: Workload) -> tuple[Raw, ...]:
     """The imagePullSecrets of the pod's template. The pod itself does not show them: admission gives a pod without any
     those of its service account."""
-    specs = [podset.template.get("spec") or {} for podset in workload.podsets if podset.name == group_of(pod)]
+    specs = [podset.template.get("spec") or {} for podset in workload.podsets if podset.name == worker_group_of(pod)]
     return tuple(secret for spec in specs for secret in spec.get("imagePullSecrets") or ())
 
 
@@ -219,8 +231,8 @@ def is_deleting(pod: Raw) -> bool:
 
 def is_overdue_for_deletion(pod: Raw, now: datetime) -> bool:
     """Whether a pod should have ended, grace period included, so long ago that nothing will report its end."""
-    deadline = moment(meta(pod).get("deletionTimestamp"))
-    return deadline is not None and now >= deadline + GONE_AFTER
+    deadline = parse_time(meta(pod).get("deletionTimestamp"))
+    return deadline is not None and now >= deadline + DELETION_OVERDUE_AFTER
 
 
 def has_ended(pod: Raw) -> bool:
@@ -236,7 +248,7 @@ def has_working_ray_node(pod: Raw) -> bool:
     raylet runs when its containers do: an init container has reached the head before, and `ray start --block` ends with
     the raylet.
     """
-    if is_true(pod, "Ready"):
+    if is_condition_true(pod, "Ready"):
         return True
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     running = bool(statuses) and all((status.get("state") or {}).get("running") is not None for status in statuses)

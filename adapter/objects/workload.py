@@ -20,12 +20,12 @@ from adapter.objects.unstructured import (
     Raw,
     annotation,
     condition,
-    is_true,
+    condition_true_since,
+    is_condition_true,
     key_of,
     meta,
-    moment,
-    number,
-    true_since,
+    parse_number,
+    parse_time,
     uid_of,
 )
 
@@ -53,7 +53,7 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AdmissionCheckState:
     """Our entry in a Workload's admission checks."""
 
     state: str
@@ -69,35 +69,35 @@ class Workload:
     name: str
     uid: str
     resource_version: str
-    created: datetime | None
+    created_at: datetime | None
     queue: str
     priority: int | None
-    deleted: bool
+    deleting: bool
     finished: bool  # and nobody comes in its place
     replaced: bool  # finished, because another slice of its elastic job came in its place
     elastic: bool  # one of the slices of a job that may change its size
     active: bool
-    yielded_at: datetime | None  # since when we keep it out of the queue, None when we do not
-    yields: int  # how often we did
+    deactivated_at: datetime | None  # since when we keep it out of the queue, None when we do not
+    deactivations: int  # how often we did
     holds_quota: bool  # reserved, active, not evicted: only then may we act for it (docs/upstream.md, "Attempts")
     reserved_at: datetime | None
     attempt: str  # empty without a reservation
     podsets: tuple[PodSet, ...]
     job: Job | None
-    checks: Mapping[str, Check]
+    checks: Mapping[str, AdmissionCheckState]
 
     @property
     def key(self) -> Key:
         return self.namespace, self.name
 
     @property
-    def gang(self) -> str:
+    def gang_name(self) -> str:
         """What its gang is called wherever it is looked for: as the Workload, or by its job, whichever slice stands for it now."""
-        return chain_name(self.job.kind, self.job.uid) if self.elastic and self.job else self.name
+        return elastic_gang_name(self.job.kind, self.job.uid) if self.elastic and self.job else self.name
 
     @property
     def gang_key(self) -> Key:
-        return self.namespace, self.gang
+        return self.namespace, self.gang_name
 
     @property
     def gang_uid(self) -> str:
@@ -105,51 +105,51 @@ class Workload:
         return self.job.uid if self.elastic and self.job else self.uid
 
 
-def workload(raw: Raw) -> Workload:
+def parse_workload(raw: Raw) -> Workload:
     """Read a Workload of kueue.x-k8s.io/v1beta2."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     namespace, name = key_of(raw)
-    reserved, elastic = is_true(raw, names.QUOTA_RESERVED), is_elastic(raw)
+    reserved, elastic = is_condition_true(raw, names.QUOTA_RESERVED), is_elastic(raw)
     return Workload(
         namespace=namespace,
         name=name,
         uid=uid_of(raw),
         resource_version=meta(raw).get("resourceVersion") or "",
-        created=moment(meta(raw).get("creationTimestamp")),
+        created_at=parse_time(meta(raw).get("creationTimestamp")),
         queue=spec.get("queueName") or "",
         priority=spec.get("priority"),
-        deleted=bool(meta(raw).get("deletionTimestamp")),
-        finished=is_true(raw, names.FINISHED) and not (elastic and _replaced(raw)),
-        replaced=elastic and _replaced(raw),
+        deleting=bool(meta(raw).get("deletionTimestamp")),
+        finished=is_condition_true(raw, names.FINISHED) and not (elastic and _is_replaced(raw)),
+        replaced=elastic and _is_replaced(raw),
         elastic=elastic,
         active=spec.get("active") is not False,
-        yielded_at=moment(annotation(raw, names.YIELDED_ANNOTATION)),
-        yields=number(annotation(raw, names.YIELDS_ANNOTATION)),
-        holds_quota=reserved and not is_true(raw, names.EVICTED) and spec.get("active") is not False,
-        reserved_at=true_since(raw, names.QUOTA_RESERVED),
-        attempt=_attempt(raw) if reserved else "",
-        podsets=_podsets(spec, status),
+        deactivated_at=parse_time(annotation(raw, names.YIELDED_ANNOTATION)),
+        deactivations=parse_number(annotation(raw, names.YIELDS_ANNOTATION)),
+        holds_quota=reserved and not is_condition_true(raw, names.EVICTED) and spec.get("active") is not False,
+        reserved_at=condition_true_since(raw, names.QUOTA_RESERVED),
+        attempt=_attempt_id(raw) if reserved else "",
+        podsets=_parse_podsets(spec, status),
         job=job_of(raw),
-        checks={entry.get("name") or "": _check(entry) for entry in status.get("admissionChecks") or ()},
+        checks={entry.get("name") or "": _parse_check(entry) for entry in status.get("admissionChecks") or ()},
     )
 
 
 def is_elastic(raw: Raw) -> bool:
     """Whether a Workload is a slice of an elastic job of Ray's, asked of each at every event."""
-    return annotation(raw, names.ELASTIC_ANNOTATION) == "true" and bool(_chain(raw))
+    return annotation(raw, names.ELASTIC_ANNOTATION) == "true" and bool(_elastic_gang_of(raw))
 
 
 def gang_key(raw: Raw) -> Key:
     """Under which key the gang of a Workload is looked at."""
-    return (key_of(raw)[0], _chain(raw)) if is_elastic(raw) else key_of(raw)
+    return (key_of(raw)[0], _elastic_gang_of(raw)) if is_elastic(raw) else key_of(raw)
 
 
-def chain_name(kind: str, uid: str) -> str:
+def elastic_gang_name(kind: str, uid: str) -> str:
     """What the gang of an elastic job is called; no object has a name with a slash in it."""
     return f"{kind}/{uid}"
 
 
-def is_chain(gang: str) -> bool:
+def is_elastic_gang(gang: str) -> bool:
     """Whether a gang is that of an elastic job."""
     return "/" in gang
 
@@ -157,26 +157,28 @@ def is_chain(gang: str) -> bool:
 def active_slice(slices: Iterable[Raw]) -> Raw | None:
     """The Workload that stands for an elastic job now: the newest one that holds quota and is not finished, as Kueue has it
     (kueue:pkg/workloadslicing, FindLatestActiveWorkload); while there is none, the newest that is not finished; else the newest."""
-    return max(slices, key=_standing, default=None)
+    return max(slices, key=_slice_order, default=None)
 
 
-def _standing(raw: Raw) -> tuple[bool, bool, bool, str, str]:
+def _slice_order(raw: Raw) -> tuple[bool, bool, bool, str, str]:
     """Of two of one second, which both are finished, one may have been replaced by the other."""
-    unfinished = not is_true(raw, names.FINISHED)
-    holds = unfinished and is_true(raw, names.QUOTA_RESERVED) and not is_true(raw, names.EVICTED)
-    return unfinished, holds, not _replaced(raw), str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
+    unfinished = not is_condition_true(raw, names.FINISHED)
+    holds = unfinished and is_condition_true(raw, names.QUOTA_RESERVED) and not is_condition_true(raw, names.EVICTED)
+    return unfinished, holds, not _is_replaced(raw), str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
 
 
-def _chain(raw: Raw) -> str:
+def _elastic_gang_of(raw: Raw) -> str:
     job = job_of(raw)
-    return chain_name(job.kind, job.uid) if job and job.kind in names.RAY_KINDS else ""
+    return elastic_gang_name(job.kind, job.uid) if job and job.kind in names.RAY_KINDS else ""
 
 
-def _replaced(raw: Raw) -> bool:
-    return is_true(raw, names.FINISHED) and condition(raw, names.FINISHED).get("reason") == names.SLICE_REPLACED
+def _is_replaced(raw: Raw) -> bool:
+    return (
+        is_condition_true(raw, names.FINISHED) and condition(raw, names.FINISHED).get("reason") == names.SLICE_REPLACED
+    )
 
 
-def _attempt(raw: Raw) -> str:
+def _attempt_id(raw: Raw) -> str:
     """Name this reservation: whoever is evicted and reserved again makes another attempt (docs/upstream.md, "Attempts")."""
     since = condition(raw, names.QUOTA_RESERVED).get("lastTransitionTime")
     admission = (raw.get("status") or {}).get("admission") or {}
@@ -186,7 +188,7 @@ def _attempt(raw: Raw) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _podsets(spec: Raw, status: Raw) -> tuple[PodSet, ...]:
+def _parse_podsets(spec: Raw, status: Raw) -> tuple[PodSet, ...]:
     assigned = {
         entry.get("name"): frozenset((entry.get("flavors") or {}).values())
         for entry in (status.get("admission") or {}).get("podSetAssignments") or ()
@@ -211,8 +213,8 @@ def job_of(raw: Raw) -> Job | None:
     return None
 
 
-def _check(entry: Raw) -> Check:
-    return Check(
+def _parse_check(entry: Raw) -> AdmissionCheckState:
+    return AdmissionCheckState(
         state=entry.get("state") or "",
         message=entry.get("message") or "",
         updates=tuple(entry.get("podSetUpdates") or ()),

@@ -51,7 +51,7 @@ def absent(name: str, why: str) -> Candidate:
 def promised(place: Placement) -> Sequence[Share]:
     """The shares of a Placement for which room is to be there, reserved or about to be: of a round that is withdrawn, those that earlier
     ones left in place, for an elastic job may still wait for single workers of them."""
-    return place.live
+    return place.active_shares
 
 
 def counted(held: Held | None, now: datetime) -> bool:
@@ -78,7 +78,7 @@ def uncounted(shares: Iterable[tuple[Share, Held | None]], now: datetime) -> lis
 
 
 def left(
-    fleet: Iterable[Candidate], trees: Mapping[str, tree.Tree], owed: Iterable[tuple[Request, Sequence[Share]]]
+    fleet: Iterable[Candidate], trees: Mapping[str, tree.QuotaTree], owed: Iterable[tuple[Request, Sequence[Share]]]
 ) -> list[Candidate]:
     """The clusters less what is owed to gangs there; `trees` are quotas to be reckoned with instead of their own."""
     found = [replace(one, tree=trees[one.name]) if one.name in trees else one for one in fleet]

@@ -35,7 +35,7 @@ def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int
     `most` is how many workers even empty clusters could hold, None where waiting may help.
     """
     together = "at once in one cluster" if request.gang == "SameCluster" else "at once"
-    each = [f"{v.cluster} has room for {v.fits}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
+    each = [f"{v.cluster} has room for {v.fitting_workers}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
     listed = "; ".join(each) or "the policy chooses no WorkerCluster, label or name one"
     help_ = "" if most is None else f" {_hopeless(request, most)}"
     return f"{request.needed} {_noun(request.needed)} needed {together}, {fit} fit now: {listed}.{help_}"

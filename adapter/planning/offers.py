@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from adapter.objects.pod_requests import UNLIMITED
-from adapter.objects.unstructured import quoted
+from adapter.objects.unstructured import printable
 from adapter.planning.plan_request import (
     Candidate,
     Group,
@@ -22,7 +22,7 @@ from adapter.planning.plan_request import (
     request_in,
 )
 from adapter.quota import node_capacity, tree
-from adapter.quota.tree import Demand, Fit, Line, Shortfall, Survey
+from adapter.quota.tree import Demand, Fit, FlavorCapacity, QuotaPath, Shortfall
 
 AnswerT = TypeVar("AnswerT")
 
@@ -37,7 +37,7 @@ class _Found(NamedTuple):
     """What one candidate offers gangs that ask alike, as far as that was asked."""
 
     facts: tuple[Any, ...]  # what it hangs on, beside the candidate's quota
-    line: Line  # the candidate's quota as it stands
+    line: QuotaPath  # the candidate's quota as it stands
     answers: dict[Hashable, Any]
 
 
@@ -60,7 +60,7 @@ class Offers:
     def _remembered(self, candidate: Candidate) -> _Found:
         """What others that ask alike have found on the very same quota, if all else is the same, too. Of quota that others were promised a
         part of nothing is kept: there are as many states of that as gangs."""
-        asked, kept = [alike_in(candidate, group) for group in self.request.groups], candidate.tree.found
+        asked, kept = [alike_in(candidate, group) for group in self.request.groups], candidate.tree.offer_cache
         facts = _facts(self.request, candidate)
         if kept is None or not all(asked):
             return self._anew(candidate, facts)
@@ -76,7 +76,7 @@ class Offers:
         return found
 
     def _anew(self, candidate: Candidate, facts: tuple[Any, ...]) -> _Found:
-        return _Found(facts, tree.line(candidate.tree, queue_name(self.request, candidate)), {})
+        return _Found(facts, tree.queue_path(candidate.tree, queue_name(self.request, candidate)), {})
 
     def once(self, candidate: Candidate, question: Hashable, find: Callable[[], AnswerT]) -> AnswerT:
         """The answer to a question about a candidate, which is asked once; it hangs on the question, the quota and the gang's kind."""
@@ -92,49 +92,51 @@ class Offers:
         other.request = replace(self.request, reclaims=True)
         return other
 
-    def line(self, candidate: Candidate) -> Line:
+    def line(self, candidate: Candidate) -> QuotaPath:
         """The candidate's quota for the gang as it stands."""
         return self._of(candidate).line
 
-    def emptied(self, candidate: Candidate, line: Line) -> Line:
+    def emptied(self, candidate: Candidate, line: QuotaPath) -> QuotaPath:
         """A line of the candidate as if nothing at all were in use."""
-        return self.once(candidate, ("emptied", line), lambda: tree.emptied(line))
+        return self.once(candidate, ("emptied", line), lambda: tree.without_usage(line))
 
-    def of(self, candidate: Candidate, line: Line, group: Group) -> Offer:
+    def of(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
         """Say how many pods of a group, up to all, the candidate could take, were its quota as in `line`."""
         return self._offer(candidate, line, group, self.request.reclaims)
 
-    def reason(self, candidate: Candidate, line: Line, group: Group) -> str:
+    def reason(self, candidate: Candidate, line: QuotaPath, group: Group) -> str:
         """Say why it could not take all pods of a group."""
         if why := _elsewhere(candidate, group):
             return why
         survey = self._survey(candidate, line, group)
-        short = survey.reason(group.count)
+        short = survey.shortage_reason(group.count)
         return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])
 
-    def tight(self, candidate: Candidate, line: Line, group: Group) -> Shortfall | None:
+    def tight(self, candidate: Candidate, line: QuotaPath, group: Group) -> Shortfall | None:
         """Say which resource ends first for the group there, None where no quota bounds it."""
-        return self._survey(candidate, line, group).tight(group.count)
+        return self._survey(candidate, line, group).shortfall(group.count)
 
     def flavors(
-        self, candidate: Candidate, line: Line, group: Group, count: int, *, preempts: bool = False
+        self, candidate: Candidate, line: QuotaPath, group: Group, count: int, *, preempts: bool = False
     ) -> Mapping[str, str]:
         """Name the flavors in which `count` pods of the group are reserved there, by resource; none where there is no room for
         so many. Which flavor Kueue takes depends on how many want to go into one: ask for these very ones."""
         survey = self._survey(candidate, line, group)
-        flavors = survey.flavors(count) or survey.reclaimable(count).flavors
-        return flavors or (survey.emptied(count) if preempts else {})
+        flavors = survey.assigned_flavors(count) or survey.reclaimable_fit(count).flavors
+        return flavors or (survey.flavors_if_empty(count) if preempts else {})
 
-    def charge(self, candidate: Candidate, line: Line, group: Group, count: int, *, preempts: bool = False) -> Line:
+    def charge(
+        self, candidate: Candidate, line: QuotaPath, group: Group, count: int, *, preempts: bool = False
+    ) -> QuotaPath:
         """The line once `count` pods of the group are reserved there; who `preempts` may find no room before."""
 
-        def charged() -> Line:
+        def charged() -> QuotaPath:
             flavors = self.flavors(candidate, line, group, count, preempts=preempts)
-            return tree.reserve(line, flavors, request_in(candidate, group), count)
+            return tree.reserve_pods(line, flavors, request_in(candidate, group), count)
 
         return self.once(candidate, ("charged", line, group.name, count, preempts), charged)
 
-    def admits(self, candidate: Candidate, line: Line, counts: Mapping[str, int]) -> bool:
+    def admits(self, candidate: Candidate, line: QuotaPath, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
         left. At a later try it may admit more (see quota/tree.py)."""
         groups = [group for group in self.request.by_role if counts.get(group.name)]
@@ -145,14 +147,14 @@ class Offers:
                 line = self.charge(candidate, line, group, counts[group.name])
         return True
 
-    def _offer(self, candidate: Candidate, line: Line, group: Group, reclaims: bool) -> Offer:
+    def _offer(self, candidate: Candidate, line: QuotaPath, group: Group, reclaims: bool) -> Offer:
         def offer() -> Offer:
             found = self._with_taken_back if reclaims else self._free
             return Offer() if _elsewhere(candidate, group) else found(candidate, line, group)
 
         return self.once(candidate, ("offer", line, group.name, group.count, reclaims), offer)
 
-    def _free(self, candidate: Candidate, line: Line, group: Group) -> Offer:
+    def _free(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
         survey = self._survey(candidate, line, group)
         fit, ever = survey.fit(group.count), self._ever(candidate, survey, group)
         total, (held, _) = fit.nominal + fit.borrow, self._held(candidate, group, fit)
@@ -161,17 +163,17 @@ class Offers:
             return Offer(fit.nominal, total, ever, now)
         return Offer(min(fit.nominal, held), now, min(ever, held), now)
 
-    def _with_taken_back(self, candidate: Candidate, line: Line, group: Group) -> Offer:
+    def _with_taken_back(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
         free = self._offer(candidate, line, group, reclaims=False)
-        back = self._survey(candidate, line, group).reclaimable(group.count)
+        back = self._survey(candidate, line, group).reclaimable_fit(group.count)
         # Nobody shall lose a pod for one that no node there could hold.
         now = max(free.now, min(back.nominal, self._held(candidate, group, back)[0]))
         total = max(free.total, back.nominal) if _grows(candidate) else now
         return free._replace(total=total, now=now, taken_back=total - free.total)
 
-    def _survey(self, candidate: Candidate, line: Line, group: Group) -> Survey:
-        def survey() -> Survey:
-            return tree.survey(self._demand(candidate, group), line)
+    def _survey(self, candidate: Candidate, line: QuotaPath, group: Group) -> FlavorCapacity:
+        def survey() -> FlavorCapacity:
+            return tree.flavor_capacity(self._demand(candidate, group), line)
 
         return self.once(candidate, ("survey", line, group.name), survey)
 
@@ -179,13 +181,13 @@ class Offers:
         def demand() -> Demand:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
             asked, spec = request_in(candidate, group), pod_spec_in(candidate, group)
-            return tree.ask(candidate.tree, queue, asked, spec, labels)
+            return tree.demand_for_pods(candidate.tree, queue, asked, spec, labels)
 
         return self.once(candidate, ("demand", group.name), demand)
 
-    def _ever(self, candidate: Candidate, survey: Survey, group: Group) -> int:
+    def _ever(self, candidate: Candidate, survey: FlavorCapacity, group: Group) -> int:
         """How many would fit were nothing in use: the same on all of a candidate's lines."""
-        return self.once(candidate, ("ever", group.name), survey.ever)
+        return self.once(candidate, ("ever", group.name), survey.potential_pods)
 
     def _held(self, candidate: Candidate, group: Group, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
@@ -196,7 +198,7 @@ class Offers:
 
         def held() -> tuple[int, str]:
             flavors, spec = [candidate.tree.flavors[name] for name in names], pod_spec_in(candidate, group)
-            return node_capacity.hold(there, spec, request_in(candidate, group), flavors, group.count)
+            return node_capacity.pods_that_fit(there, spec, request_in(candidate, group), flavors, group.count)
 
         return self.once(candidate, ("nodes", group.name, group.count, names), held)
 
@@ -211,7 +213,7 @@ def _facts(request: Request, candidate: Candidate) -> tuple[Any, ...]:
 def _elsewhere(candidate: Candidate, group: Group) -> str:
     """Why the group must run elsewhere, whatever room there is; empty when it need not."""
     if group.zone not in ("", candidate.zone):
-        return f"worker group {quoted(group.name)} asks for zone {quoted(group.zone)}, this is {candidate.zone}"
+        return f"worker group {printable(group.name)} asks for zone {printable(group.zone)}, this is {candidate.zone}"
     return refused(candidate, group)
 
 

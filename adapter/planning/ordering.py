@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from adapter import names
 from adapter.admission import size_limits
 from adapter.objects import pod_requests
-from adapter.objects.placement import MOST_SHARES, Placement
+from adapter.objects.placement import MAX_SHARES, Placement
 from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import Key, Raw
 from adapter.objects.workload import PodSet, Workload
@@ -64,9 +64,9 @@ def grows(work: Workload, check: str, current: Placement | None) -> bool:
     and as it takes even one place it holds nothing back. With as many shares as it may have it takes nothing."""
     if not (check and work.elastic and work.holds_quota and work.checks[check].state == names.CHECK_READY):
         return False
-    if current is None or len(current.shares) >= MOST_SHARES:
+    if current is None or len(current.shares) >= MAX_SHARES:
         return False
-    return sum(share.workers for share in current.live) < current.wanted
+    return sum(share.workers for share in current.active_shares) < current.wanted_workers
 
 
 def aside(noted: Workload, until: datetime, current: Workload | None, check: str, now: datetime) -> Waiting | None:
@@ -75,7 +75,7 @@ def aside(noted: Workload, until: datetime, current: Workload | None, check: str
     Its Workload now, `current`, does not show the flavors any more, nor a check that is limited to some of them, nor, once
     it is back in the queue, that it had left it. None when it is over, or holds quota under our `check` again.
     """
-    if current is None or current.uid != noted.uid or current.deleted:
+    if current is None or current.uid != noted.uid or current.deleting:
         return None
     back = current.holds_quota and check
     return None if back or now >= until else Waiting(noted, looked=True, until=until)
@@ -97,9 +97,9 @@ def aged(work: Workload, job: JobObject) -> Workload:
 
     Its first slice, which is as old, may be deleted long before it.
     """
-    if not (work.elastic and work.job and job.uid == work.job.uid and job.created and work.created):
+    if not (work.elastic and work.job and job.uid == work.job.uid and job.created and work.created_at):
         return work
-    return replace(work, created=min(job.created, work.created))
+    return replace(work, created_at=min(job.created, work.created_at))
 
 
 def turn(work: Workload) -> Turn:
@@ -109,7 +109,7 @@ def turn(work: Workload) -> Turn:
     before age within SAME_AGE, and age is always the Workload's (`aged`), since one that we took out of the queue and put back is as
     old as before.
     """
-    created = work.created or _FIRST
+    created = work.created_at or _FIRST
     try:
         size = sum(map(_cpu, work.podsets))
     except ValueError:  # whoever plans it says so; it must be in nobody's way
@@ -119,7 +119,7 @@ def turn(work: Workload) -> Turn:
 
 def _cpu(podset: PodSet) -> int:
     """Of one that is too long to be added up, at every plan and for all in the queue, nothing: it is refused, or a head."""
-    if not size_limits.can_be_added_up(podset.template):
+    if not size_limits.has_bounded_requests(podset.template):
         return 0
     return podset.count * pod_requests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
 
@@ -141,7 +141,7 @@ def takes_part(one: Waiting, now: datetime) -> bool:
 
 def starves(work: Workload, now: datetime) -> bool:
     """Whether a gang has waited long enough to keep room from those behind it: asked of a whole crowd before anything else is."""
-    return work.created is not None and now - work.created > STARVED_AFTER
+    return work.created_at is not None and now - work.created_at > STARVED_AFTER
 
 
 def holds_until(one: Waiting, now: datetime) -> datetime | None:
@@ -150,7 +150,7 @@ def holds_until(one: Waiting, now: datetime) -> datetime | None:
     Also between a change of room and its own next look: whoever is planned in that moment would else take all that it
     gathered.
     """
-    created = one.work.created
+    created = one.work.created_at
     if one.grows or created is None or not starves(one.work, now):
         return None
     period = (now - _FIRST) // PERIOD

@@ -11,13 +11,13 @@ from decimal import Decimal
 from typing import Any
 
 from adapter.objects.placement import Share, Verdict
-from adapter.objects.pod_requests import CPU, PODS, Resources, as_text
+from adapter.objects.pod_requests import CPU, PODS, Resources, format_quantity
 from adapter.planning import strategy
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Request, closed, queue_name
 from adapter.planning.planner import Plan
 from adapter.quota import cohort
-from adapter.quota.clusterqueue import QUEUE, Queue
+from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules
 
 Answer = dict[str, Any]
 Prices = Mapping[str, Decimal]  # resource -> one core of cpu, one GiB of memory, one piece of anything else
@@ -103,7 +103,7 @@ def _cluster(
         "clusterQueue": queue_name(request, one),
         "nominal": found.nominal,
         "borrow": found.borrow,
-        "ever": found.ever,
+        "ever": found.potential,
         "chosen": found.chosen,
         **({"groups": groups} if len(request.groups) > 1 and groups else {}),
         **({"preempts": True} if share and share.preempts else {}),
@@ -116,7 +116,7 @@ def _cluster(
 
 def _quota(row: Row) -> Answer:
     amounts = {"nominal": row.nominal, "used": row.used, "free": row.free, "ever": row.ever}
-    texts = {name: as_text(amount, row.resource) for name, amount in amounts.items()}
+    texts = {name: format_quantity(amount, row.resource) for name, amount in amounts.items()}
     return {"flavor": row.flavor, "resource": row.resource, **texts}
 
 
@@ -136,13 +136,13 @@ def _total(costs: Mapping[str, Decimal | None]) -> Answer:
 
 
 def _texts(request: Resources) -> dict[str, str]:
-    return {name: as_text(amount, name) for name, amount in sorted(request.items()) if name != PODS}
+    return {name: format_quantity(amount, name) for name, amount in sorted(request.items()) if name != PODS}
 
 
 def rows(request: Request, one: Candidate) -> list[Row]:
     """Every flavor of every resource that the gang asks for, as the ClusterQueue lists them; empty where it is closed."""
     queue = one.tree.queues.get(queue_name(request, one))
-    if queue is None or queue.closed or closed(request, one):
+    if queue is None or queue.closed_reason or closed(request, one):
         return []
     asked = {name for group in request.groups for name, need in group.request.items() if need}
     return [_row(one, queue.name, flavor, resource) for flavor, resource in _cells(queue, asked)]
@@ -159,22 +159,22 @@ def scarcest(request: Request, one: Candidate) -> Row | None:
     return _row(one, queue_name(request, one), least.flavor, least.resource) if least else None
 
 
-def _cells(queue: Queue, asked: set[str]) -> Iterator[tuple[str, str]]:
+def _cells(queue: ClusterQueueRules, asked: set[str]) -> Iterator[tuple[str, str]]:
     for group in queue.groups:
         for flavor in group.flavors:
             yield from ((flavor, resource) for resource in sorted(group.resources & asked))
 
 
 def _row(one: Candidate, queue: str, flavor: str, resource: str) -> Row:
-    forest, key, cell = one.tree.forest, (QUEUE, queue), (flavor, resource)
-    line = cohort.line(forest, key)
+    forest, key, cell = one.tree.forest, (CLUSTER_QUEUE, queue), (flavor, resource)
+    line = cohort.quota_path(forest, key)
     return Row(
         flavor=flavor,
         resource=resource,
-        nominal=forest.subtree[key].get(cell, 0),
+        nominal=forest.subtree_quota[key].get(cell, 0),
         used=forest.usage(key).get(cell, 0),
         free=max(0, cohort.available(line, cell)),
-        ever=max(0, cohort.potential(line, cell)),
+        ever=max(0, cohort.potential_available(line, cell)),
     )
 
 

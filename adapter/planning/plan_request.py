@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.placement import Share
-from adapter.objects.specs import NOTHING, PodMapping
-from adapter.objects.unstructured import Key, Raw, quoted
-from adapter.quota.node_capacity import Nodes
-from adapter.quota.tree import Resources, Tree
+from adapter.objects.specs import NO_MAPPING, PodMapping
+from adapter.objects.unstructured import Key, Raw, printable
+from adapter.quota.node_capacity import NodeIndex
+from adapter.quota.tree import QuotaTree, Resources
 from adapter.rewrite import pod_mapping
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
@@ -36,7 +36,7 @@ class Group:
     pod_spec: Raw
     request: Resources
     zone: str = ""  # the only zone that it may run in; empty: any
-    tried: Mapping[str, Tried] = field(
+    tried: Mapping[str, DryRunResult] = field(
         default_factory=dict
     )  # by cluster: what that makes of such a pod, where it was asked
     alike: str = ""  # all that quota and nodes read of such a pod (podrequests.alike), empty where nobody says
@@ -114,19 +114,19 @@ class Candidate:
 
     name: str
     problem: str
-    tree: Tree
+    tree: QuotaTree
     queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
     namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
     zone: str = ""
-    nodes: Nodes | None = None  # None: not known, so nothing is concluded from them
+    nodes: NodeIndex | None = None  # None: not known, so nothing is concluded from them
     can_grow: bool = False
-    pods: PodMapping = NOTHING
+    pods: PodMapping = NO_MAPPING
 
 
 def pod_spec_in(candidate: Candidate, group: Group) -> Raw:
     """A group's pod spec as it is reserved in that cluster."""
     held = _held(candidate, group)
-    return held.held["spec"] if held else pod_mapping.spec(group.pod_spec, candidate.pods)
+    return held.reserved_template["spec"] if held else pod_mapping.apply_to_spec(group.pod_spec, candidate.pods)
 
 
 def request_in(candidate: Candidate, group: Group) -> Resources:
@@ -141,23 +141,25 @@ def alike_in(candidate: Candidate, group: Group) -> str:
     found = group.tried.get(candidate.name)
     if found is None or not group.alike:
         return group.alike
-    if found.refused:
-        return f"refused: {found.refused}"
-    if found.held:  # and so nothing is mapped there any more
-        return f"held: {found.alike}" if found.alike else ""
+    if found.denied_reason:
+        return f"refused: {found.denied_reason}"
+    if found.reserved_template:  # and so nothing is mapped there any more
+        return f"held: {found.scheduling_hash}" if found.scheduling_hash else ""
     return group.alike
 
 
-def _held(candidate: Candidate, group: Group) -> Tried | None:
+def _held(candidate: Candidate, group: Group) -> DryRunResult | None:
     found = group.tried.get(candidate.name)
-    return found if found and found.held else None
+    return found if found and found.reserved_template else None
 
 
 def refused(candidate: Candidate, group: Group) -> str:
     """Why a cluster does not take the pods of a group, empty when it does or was not asked."""
     found = group.tried.get(candidate.name)
     return (
-        f"it refuses the pods of worker group {quoted(group.name)}: {found.refused}" if found and found.refused else ""
+        f"it refuses the pods of worker group {printable(group.name)}: {found.denied_reason}"
+        if found and found.denied_reason
+        else ""
     )
 
 
@@ -196,4 +198,4 @@ def queue_name(request: Request, candidate: Candidate) -> str:
 def reclaims(request: Request, candidate: Candidate) -> bool:
     """Whether the queue there may take back what others borrowed of it."""
     queue = queue_name(request, candidate)
-    return queue in candidate.tree.queues and candidate.tree.queues[queue].reclaims
+    return queue in candidate.tree.queues and candidate.tree.queues[queue].reclaims_within_cohort

@@ -26,7 +26,7 @@ from adapter.planning.plan_request import (
 )
 from adapter.planning.strategy import Look, allot
 from adapter.quota import tree
-from adapter.quota.tree import Line
+from adapter.quota.tree import QuotaPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,10 @@ def _charged(offers: Offers, one: Candidate, shares: Iterable[Share]) -> Candida
     line = offers.line(one)
     for share in shares:
         line = _after(offers, one, line, share)
-    return replace(one, tree=tree.settle(one.tree, queue_name(offers.request, one), line))
+    return replace(one, tree=tree.with_usage(one.tree, queue_name(offers.request, one), line))
 
 
-def _after(offers: Offers, one: Candidate, line: Line, share: Share) -> Line:
+def _after(offers: Offers, one: Candidate, line: QuotaPath, share: Share) -> QuotaPath:
     groups = {group.name: group for group in offers.request.groups}
     parts = [part for part in share.groups if part.name in groups]
     by_role = sorted(parts, key=lambda part: part.role)
@@ -231,9 +231,11 @@ def _chosen(request: Request, found: Sequence[Verdict], counts: _Counts) -> list
     last = max(index for index, count in enumerate(taken) if count)
     chosen = []
     for index, (one, count) in enumerate(zip(found, taken, strict=True)):
-        needed = not full or (index < last and one.fits < (request.workers if request.gang == "SameCluster" else 1))
-        reason = one.reason if count or needed or not one.fits + one.ever else NOT_NEEDED
-        asked_no_more = count == request.workers or 0 < count < one.fits
+        needed = not full or (
+            index < last and one.fitting_workers < (request.workers if request.gang == "SameCluster" else 1)
+        )
+        reason = one.reason if count or needed or not one.fitting_workers + one.potential else NOT_NEEDED
+        asked_no_more = count == request.workers or 0 < count < one.fitting_workers
         chosen.append(replace(one, chosen=count, reason="" if asked_no_more else reason))
     return chosen
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from adapter import actions
-from adapter.admission.policy import Chosen
-from adapter.objects.placement import MOST_SHARES, Exclusion, Placement, Share, counted, placement_name
+from adapter.admission.policy import ResolvedPolicy
+from adapter.objects.placement import MAX_SHARES, Exclusion, Placement, Share, describe_shares, placement_name
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
 from adapter.planning import ordering, planner
@@ -84,10 +84,10 @@ class Made:
     def _answers(self) -> list[datetime]:
         """When what clusters said of its pods counts no more."""
         found = (group.tried.get(one.name) for group in self.request.groups for one in self.fleet)
-        return [tried.until for tried in found if tried and not tried.unknown]
+        return [tried.valid_until for tried in found if tried and not tried.unknown_reason]
 
 
-def usable(chosen: Chosen | None, obstacles: Iterable[str]) -> Chosen | None:
+def usable(chosen: ResolvedPolicy | None, obstacles: Iterable[str]) -> ResolvedPolicy | None:
     """The policy that a waiting gang is going to be planned by; None when it is not, so that it takes nothing from anybody.
 
     `obstacles` are the reasons there may be for that, most of them empty; none is asked for once there is one.
@@ -120,7 +120,7 @@ def beside(
 
 def complete(request: Request, kept: Iterable[Share]) -> Made:
     """Of a gang that runs, no worker wants a place."""
-    where = counted(kept)
+    where = describe_shares(kept)
     return Made(
         request, (), Plan((), (), f"All workers have a place: {where}." if where else "No worker is to run elsewhere.")
     )
@@ -175,7 +175,7 @@ def next_round(
         before is not None and before.attempt == work.attempt
     )  # else an elastic job starts anew, and only its rounds go on
     kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
-    lost = (action.lost or (before.lost if before and again else "")) if made.request.workers else ""
+    lost = (action.lost or (before.lost_reason if before and again else "")) if made.request.workers else ""
     last = before.round if before else 0
     shares, number = numbered(_apart(action, made, len(kept), least), last)
     return Placement(
@@ -186,26 +186,26 @@ def next_round(
         workload=work.name,
         attempt=work.attempt,
         round=number,
-        given_up=_given_up(before) + before.withdrawing + action.refused if before and again else 0,
+        failed_rounds=_given_up(before) + before.withdrawing + action.refused if before and again else 0,
         planned_at=now,
         shares=(*kept, *shares),
-        wanted=wanted,
-        excluded=action.excluded,
+        wanted_workers=wanted,
+        exclusions=action.excluded,
         explanation=" ".join(part for part in (lost, made.plan.sentence + made.more) if part),
-        lost=lost,
+        lost_reason=lost,
         withdrawn_round=0,
         placed_round=0,
         blocked=(),
         status={},
-        unstarted=(before.unstarted if before and again else 0) + action.unstarted,
+        start_timeouts=(before.start_timeouts if before and again else 0) + action.unstarted,
         job=work.job if work.elastic else None,
-        since=last + 1 if number > last + 1 else 0,
+        first_round_of_plan=last + 1 if number > last + 1 else 0,
     )
 
 
 def _given_up(before: Placement) -> int:
     """How often in a row its plans failed: an elastic job makes plans for as long as it runs."""
-    return 0 if before.job and before.placed_round >= before.round else before.given_up
+    return 0 if before.job and before.placed_round >= before.round else before.failed_rounds
 
 
 def _apart(action: actions.Plan, made: Made, kept: int, least: Mapping[str, int] | None) -> tuple[Share, ...]:
@@ -213,15 +213,13 @@ def _apart(action: actions.Plan, made: Made, kept: int, least: Mapping[str, int]
     each cluster, and grows one by one. One that must be in one cluster, and leaves it while it runs, finds another one as a whole."""
     starts = action.kept is None
     together = least if starts else None if made.request.gang == "SameCluster" else {}
-    return apart(
-        made.plan.shares, together if action.workload.elastic else None, most=MOST_SHARES - kept, starts=starts
-    )
+    return apart(made.plan.shares, together if action.workload.elastic else None, most=MAX_SHARES - kept, starts=starts)
 
 
 def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
     shares, as many workers in all, the same clusters left out, and the same sentence."""
-    left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.excluded, action.excluded)]
+    left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.exclusions, action.excluded)]
     if (
         not before.round
         or before.withdrawing
@@ -230,7 +228,7 @@ def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
     ):
         return False
     same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
-    return same and bool((before.explanation, before.wanted) == (spec["explanation"], spec["wanted"]))
+    return same and bool((before.explanation, before.wanted_workers) == (spec["explanation"], spec["wanted"]))
 
 
 def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:

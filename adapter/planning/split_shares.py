@@ -42,9 +42,9 @@ def numbered(shares: Iterable[Share], last: int) -> tuple[tuple[Share, ...], int
     which all others are."""
     found, others = list[Share](), False
     for share in shares:
-        last += share.single
-        others |= not share.single
-        found.append(replace(share, round=last) if share.single else share)
+        last += share.single_worker
+        others |= not share.single_worker
+        found.append(replace(share, round=last) if share.single_worker else share)
     return tuple(found), last + (others or not found)
 
 
@@ -69,4 +69,4 @@ def _alone(share: Share, kept: Iterable[GroupShare]) -> Iterator[Share]:
     stay = {group.name: group.count for group in kept}
     for group in share.groups:
         for _ in range(group.count - stay.get(group.name, 0)):
-            yield replace(share, groups=(replace(group, count=1),), single=True)
+            yield replace(share, groups=(replace(group, count=1),), single_worker=True)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from adapter.planning.offers import Offers
 from adapter.planning.plan_request import MOST_WORKERS, Candidate, Group, Offer, Request, Strategy
-from adapter.quota.tree import Line
+from adapter.quota.tree import QuotaPath
 
 
 class Look(NamedTuple):  # many are made for each plan
     """What one open candidate could take of the whole gang, were it asked alone."""
 
     candidate: Candidate
-    line: Line  # its quota
+    line: QuotaPath  # its quota
     offers: tuple[Offer, ...]  # one for each group, those asked before it charged
     nominal: int  # workers of the gang that fit nominal quota, of those that one plan may send there
     total: int  # and with borrowing
@@ -27,7 +27,7 @@ class Look(NamedTuple):  # many are made for each plan
     reason: str  # why fewer fit than are wanted, of the first group that is short; empty when all fit
 
 
-def look(offers: Offers, one: Candidate, line: Line) -> Look:
+def look(offers: Offers, one: Candidate, line: QuotaPath) -> Look:
     """Ask a candidate for the whole gang, were its quota as in `line`: group by group as they stand, or as Kueue goes through
     them if only so all of them fit."""
     request = offers.request
@@ -36,7 +36,7 @@ def look(offers: Offers, one: Candidate, line: Line) -> Look:
     return Look(one, *offers.once(one, question, lambda: _look(offers, one, line)[1:]))
 
 
-def _look(offers: Offers, one: Candidate, line: Line) -> Look:
+def _look(offers: Offers, one: Candidate, line: QuotaPath) -> Look:
     groups, by_role = offers.request.groups, offers.request.by_role
     asked, reason = _asked(offers, one, line, groups)
     if reason and groups != by_role and offers.admits(one, line, {group.name: group.count for group in groups}):
@@ -56,7 +56,7 @@ def _look(offers: Offers, one: Candidate, line: Line) -> Look:
     )
 
 
-def _asked(offers: Offers, one: Candidate, line: Line, groups: Sequence[Group]) -> tuple[dict[str, Offer], str]:
+def _asked(offers: Offers, one: Candidate, line: QuotaPath, groups: Sequence[Group]) -> tuple[dict[str, Offer], str]:
     """What there is for each group, by name, once those before it have taken what they can; and why not for all."""
     asked, reason = dict[str, Offer](), ""
     for group in groups:

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.objects.admissioncheck import our_checks, read_check
 from adapter.objects.queues import read_cluster_queue, read_local_queue
 from adapter.objects.unstructured import Raw
-from adapter.preflight.preflight_facts import Asked, Finding, Side
+from adapter.preflight.preflight_facts import ClusterFacts, Finding, PreflightOptions
 from adapter.preflight.probe import DNS_NAME, PORT, SILENCE_SECONDS
 
 # Ray tolerates more, but each task that waits for another's result waits for this several times.
@@ -22,138 +22,143 @@ NARROW_MEGABITS = 100.0  # a gigabyte would take more than a minute
 SKEWED_SECONDS = 1.0  # kubelets and Kueue write their times in whole seconds
 
 
-def judge(sides: Sequence[Side], asked: Asked) -> list[Finding]:
+def evaluate_clusters(clusters: Sequence[ClusterFacts], options: PreflightOptions) -> list[Finding]:
     """Say how all is, cluster by cluster and then pair by pair; the manager is the first of the sides."""
-    found = [finding for side in sides for finding in _of_side(side, asked)]
-    return [*found, *_crossings(sides)]
+    found = [finding for side in clusters for finding in _cluster_findings(side, options)]
+    return [*found, *_pair_findings(clusters)]
 
 
-def dispatching(local: Iterable[Raw], queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
+def dispatching_queues(local: Iterable[Raw], queues: Iterable[Raw], checks: Iterable[Raw]) -> list[str]:
     """Name those of some LocalQueues whose ClusterQueue has an AdmissionCheck of ours."""
     ours = our_checks(map(read_check, checks))
     dispatched = {queue.name for queue in map(read_cluster_queue, queues) if ours & queue.checks.keys()}
     return sorted(queue.name for queue in map(read_local_queue, local) if queue.cluster_queue in dispatched)
 
 
-def ready(findings: Iterable[Finding]) -> bool:
+def is_ready(findings: Iterable[Finding]) -> bool:
     """Whether nothing was found that would keep workers from joining."""
     return all(finding.outcome != "failure" for finding in findings)
 
 
-def _of_side(side: Side, asked: Asked) -> Iterator[Finding]:
-    if side.trouble:
-        yield Finding((side.name,), "API", "failure", side.trouble)
+def _cluster_findings(facts: ClusterFacts, options: PreflightOptions) -> Iterator[Finding]:
+    if facts.api_error:
+        yield Finding((facts.name,), "API", "failure", facts.api_error)
         return
-    yield Finding((side.name,), "API", "ok", "Its API server answers.")
-    if not side.is_manager:
-        yield _rights(side, asked)
-    yield _namespace(side, asked)
-    if side.namespace and not side.is_manager:
-        yield from (_queue(side, asked, queue) for queue in asked.queues)
-        if not asked.queues:
-            text = f"No LocalQueue was looked for: namespace {asked.namespace} of the manager has none whose jobs Rayspan dispatches; name one by --queue."
-            yield Finding((side.name,), "Queue", "warning", text)
-    yield from _services(side)
-    if side.unread:
+    yield Finding((facts.name,), "API", "ok", "Its API server answers.")
+    if not facts.is_manager:
+        yield _rights_finding(facts, options)
+    yield _namespace_finding(facts, options)
+    if facts.has_namespace and not facts.is_manager:
+        yield from (_queue_finding(facts, options, queue) for queue in options.queues)
+        if not options.queues:
+            text = f"No LocalQueue was looked for: namespace {options.namespace} of the manager has none whose jobs Rayspan dispatches; name one by --queue."
+            yield Finding((facts.name,), "Queue", "warning", text)
+    yield from _service_findings(facts)
+    if facts.network_error:
         yield Finding(
-            (side.name,), "PodNetwork", "warning", f"Its pod network is not compared with the others: {side.unread}."
+            (facts.name,),
+            "PodNetwork",
+            "warning",
+            f"Its pod network is not compared with the others: {facts.network_error}.",
         )
-    if side.namespace:
-        yield from _probe(side, asked)
+    if facts.has_namespace:
+        yield from _probe_findings(facts, options)
 
 
-def _rights(side: Side, asked: Asked) -> Finding:
-    if not side.missing:
-        return Finding((side.name,), "Rights", "ok", "The WorkerCluster's account has all the rights that it needs.")
-    text = f"The account of WorkerCluster {side.name} may not {', '.join(side.missing)}; apply kustomize/overlays/worker there"
+def _rights_finding(facts: ClusterFacts, options: PreflightOptions) -> Finding:
+    if not facts.missing_rights:
+        return Finding((facts.name,), "Rights", "ok", "The WorkerCluster's account has all the rights that it needs.")
+    text = f"The account of WorkerCluster {facts.name} may not {', '.join(facts.missing_rights)}; apply kustomize/overlays/worker there"
     return Finding(
-        (side.name,),
+        (facts.name,),
         "Rights",
         "failure",
-        f"{text}, and bind ClusterRole rayspan-worker-tenant to the account in namespace {asked.namespace}.",
+        f"{text}, and bind ClusterRole rayspan-worker-tenant to the account in namespace {options.namespace}.",
     )
 
 
-def _namespace(side: Side, asked: Asked) -> Finding:
-    if side.namespace:
-        return Finding((side.name,), "Namespace", "ok", f"Namespace {asked.namespace} exists.")
-    text = f"There is no namespace {asked.namespace} in {side.name}; create it, with a LocalQueue, and bind ClusterRole rayspan-worker-tenant in it."
-    return Finding((side.name,), "Namespace", "failure", text)
+def _namespace_finding(facts: ClusterFacts, options: PreflightOptions) -> Finding:
+    if facts.has_namespace:
+        return Finding((facts.name,), "Namespace", "ok", f"Namespace {options.namespace} exists.")
+    text = f"There is no namespace {options.namespace} in {facts.name}; create it, with a LocalQueue, and bind ClusterRole rayspan-worker-tenant in it."
+    return Finding((facts.name,), "Namespace", "failure", text)
 
 
-def _queue(side: Side, asked: Asked, queue: str) -> Finding:
-    why = side.queues.get(queue)
-    where = f"LocalQueue {queue} in namespace {asked.namespace} of {side.name}"
+def _queue_finding(facts: ClusterFacts, options: PreflightOptions, queue: str) -> Finding:
+    why = facts.queues.get(queue)
+    where = f"LocalQueue {queue} in namespace {options.namespace} of {facts.name}"
     if why is None:
-        return Finding((side.name,), "Queue", "failure", f"There is no {where}; create it.")
+        return Finding((facts.name,), "Queue", "failure", f"There is no {where}; create it.")
     if why:
-        return Finding((side.name,), "Queue", "failure", f"{where} takes no job: {why}.")
-    return Finding((side.name,), "Queue", "ok", f"{where} takes jobs.")
+        return Finding((facts.name,), "Queue", "failure", f"{where} takes no job: {why}.")
+    return Finding((facts.name,), "Queue", "ok", f"{where} takes jobs.")
 
 
-def _services(side: Side) -> Iterator[Finding]:
+def _service_findings(facts: ClusterFacts) -> Iterator[Finding]:
     """Whether RayServices that are in a queue can be dispatched; of those who have none nothing is asked."""
-    if not side.services:
+    if not facts.ray_services:
         return
-    where, framework = (side.name,), names.RAY_SERVICE_FRAMEWORK
-    those = f"{names.RAY_SERVICE} {side.services[0]}" + (
-        f" and {len(side.services) - 1} more" if side.services[1:] else ""
+    where, framework = (facts.name,), names.RAY_SERVICE_FRAMEWORK
+    those = f"{names.RAY_SERVICE} {facts.ray_services[0]}" + (
+        f" and {len(facts.ray_services) - 1} more" if facts.ray_services[1:] else ""
     )
-    if side.frameworks is None:
+    if facts.frameworks is None:
         text = f"Kueue's configuration cannot be read by your rights: for {those}, {framework} must not be in its integrations.frameworks."
         yield Finding(where, "Services", "warning", text)
-    elif framework in side.frameworks:
+    elif framework in facts.frameworks:
         text = f"Kueue's configuration has {framework} in integrations.frameworks, so {those} would be refused; take it out, and restart Kueue."
         yield Finding(where, "Services", "failure", text)
-    elif names.RAY_CLUSTER_FRAMEWORK not in side.frameworks:
+    elif names.RAY_CLUSTER_FRAMEWORK not in facts.frameworks:
         text = f"Kueue's configuration lacks {names.RAY_CLUSTER_FRAMEWORK} in integrations.frameworks, so no RayCluster of {those} would be queued; add it, and restart Kueue."
         yield Finding(where, "Services", "failure", text)
-    if not side.held:
+    if not facts.has_service_policy:
         text = f"There is no MutatingAdmissionPolicy {names.SERVICE_POLICY}: KubeRay 1.6.2 starts the RayClusters of {those} whenever Kueue stops them; apply kustomize/components/rayservice."
         yield Finding(where, "Services", "warning", text)
 
 
-def _probe(side: Side, asked: Asked) -> Iterator[Finding]:
-    if side.no_image:
-        text = f"Image {asked.image} cannot be had in {side.name}: {side.probe}; push it where its nodes may pull it, or name another by --image."
-        yield Finding((side.name,), "Image", "failure", text)
+def _probe_findings(facts: ClusterFacts, options: PreflightOptions) -> Iterator[Finding]:
+    if facts.image_missing:
+        text = f"Image {options.image} cannot be had in {facts.name}: {facts.probe_error}; push it where its nodes may pull it, or name another by --image."
+        yield Finding((facts.name,), "Image", "failure", text)
         return
-    if side.probe:
-        yield Finding((side.name,), "Probe", "failure", f"In {side.name} no probe pod could do its work: {side.probe}.")
+    if facts.probe_error:
+        yield Finding(
+            (facts.name,), "Probe", "failure", f"In {facts.name} no probe pod could do its work: {facts.probe_error}."
+        )
         return
-    yield Finding((side.name,), "Image", "ok", f"Image {asked.image} is there, and its Python runs.")
-    if side.name_error is not None:
-        yield _dns(side)
+    yield Finding((facts.name,), "Image", "ok", f"Image {options.image} is there, and its Python runs.")
+    if facts.dns_error is not None:
+        yield _dns_finding(facts)
 
 
-def _dns(side: Side) -> Finding:
-    if not side.name_error:
-        return Finding((side.name,), "DNS", "ok", f"A pod resolves {DNS_NAME}.")
-    text = f"A pod in {side.name} cannot resolve {DNS_NAME}: {side.name_error}; see the pods of the cluster's DNS."
-    if side.is_manager or side.head != "PodIP":
-        needs = "the submitter of a RayJob finds the head" if side.is_manager else "workers find the head"
-        return Finding((side.name,), "DNS", "failure", f"{text} By name {needs}.")
+def _dns_finding(facts: ClusterFacts) -> Finding:
+    if not facts.dns_error:
+        return Finding((facts.name,), "DNS", "ok", f"A pod resolves {DNS_NAME}.")
+    text = f"A pod in {facts.name} cannot resolve {DNS_NAME}: {facts.dns_error}; see the pods of the cluster's DNS."
+    if facts.is_manager or facts.head_strategy != "PodIP":
+        needs = "the submitter of a RayJob finds the head" if facts.is_manager else "workers find the head"
+        return Finding((facts.name,), "DNS", "failure", f"{text} By name {needs}.")
     return Finding(
-        (side.name,),
+        (facts.name,),
         "DNS",
         "warning",
         f"{text} Workers find the head by its address, but your own code may need names.",
     )
 
 
-def _crossings(sides: Sequence[Side]) -> Iterator[Finding]:
+def _pair_findings(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
     """Say for each pair whether their addresses overlap, and for each of its two ways whether it works, and how well."""
-    for one, other in combinations(sides, 2):
-        yield from _overlap(one, other)
-    for one, other in permutations(sides, 2):
-        yield from _path(one, other)
+    for one, other in combinations(clusters, 2):
+        yield from _overlap_findings(one, other)
+    for one, other in permutations(clusters, 2):
+        yield from _path_findings(one, other)
 
 
-def _overlap(one: Side, other: Side) -> Iterator[Finding]:
-    if one.trouble or other.trouble or one.unread or other.unread:
+def _overlap_findings(first: ClusterFacts, second: ClusterFacts) -> Iterator[Finding]:
+    if first.api_error or second.api_error or first.network_error or second.network_error:
         return
-    pair = (one.name, other.name)
-    shared = _shared(one, other)
+    pair = (first.name, second.name)
+    shared = _shared_addresses(first, second)
     if shared:
         text = f"{shared}, so a pod of one cannot be told from a pod of the other; give one of the clusters another pod network."
         yield Finding(pair, "PodNetwork", "failure", text, "AddressesOverlap")
@@ -161,52 +166,53 @@ def _overlap(one: Side, other: Side) -> Iterator[Finding]:
         yield Finding(pair, "PodNetwork", "ok", "No pod addresses are in use on both sides.")
 
 
-def _shared(one: Side, other: Side) -> str:
-    for network in _used(one):
-        for theirs in _used(other):
+def _shared_addresses(first: ClusterFacts, second: ClusterFacts) -> str:
+    for network in _used_networks(first):
+        for theirs in _used_networks(second):
             if network.version == theirs.version and network.overlaps(theirs):
-                return (
-                    f"Nodes of {one.name} give their pods addresses of {network}, and nodes of {other.name} of {theirs}"
-                )
-    both = sorted({*one.addresses, one.address} & {*other.addresses, other.address} - {""})
-    return f"Address {both[0]} is that of a pod in {one.name} and of one in {other.name}" if both else ""
+                return f"Nodes of {first.name} give their pods addresses of {network}, and nodes of {second.name} of {theirs}"
+    both = sorted({*first.addresses, first.probe_address} & {*second.addresses, second.probe_address} - {""})
+    return f"Address {both[0]} is that of a pod in {first.name} and of one in {second.name}" if both else ""
 
 
-def _used(side: Side) -> list[IPv4Network | IPv6Network]:
+def _used_networks(facts: ClusterFacts) -> list[IPv4Network | IPv6Network]:
     """The pod CIDRs of its nodes, if its network keeps to them: many take their addresses from elsewhere."""
-    networks = [ip_network(text, strict=False) for text in side.networks]
-    if side.address and not any(ip_address(side.address) in network for network in networks):
+    networks = [ip_network(text, strict=False) for text in facts.networks]
+    if facts.probe_address and not any(ip_address(facts.probe_address) in network for network in networks):
         return []
     return networks
 
 
-def _path(one: Side, other: Side) -> Iterator[Finding]:
-    trip = one.trips.get(other.name)
+def _path_findings(source: ClusterFacts, destination: ClusterFacts) -> Iterator[Finding]:
+    trip = source.paths.get(destination.name)
     if trip is None:
         return
-    pair = (one.name, other.name)
+    pair = (source.name, destination.name)
     if trip.error:
-        reason, text = _broken(one, other, trip.error)
+        reason, text = _broken_path(source, destination, trip.error)
         yield Finding(pair, "Path", "failure", text, reason)
         return
     yield Finding(
-        pair, "Path", "ok", f"A pod in {one.name} reaches one in {other.name} at {other.address} port {PORT}."
+        pair,
+        "Path",
+        "ok",
+        f"A pod in {source.name} reaches one in {destination.name} at {destination.probe_address} port {PORT}.",
     )
     if trip.milliseconds is not None and trip.milliseconds > SLOW_MILLISECONDS:
-        text = f"It takes {trip.milliseconds:.0f} ms from {one.name} to {other.name} and back; keep jobs whose tasks talk much in one cluster (gang SameCluster)."
+        text = f"It takes {trip.milliseconds:.0f} ms from {source.name} to {destination.name} and back; keep jobs whose tasks talk much in one cluster (gang SameCluster)."
         yield Finding(pair, "Latency", "warning", text)
     if trip.megabits is not None and trip.megabits < NARROW_MEGABITS:
-        text = f"Only {trip.megabits:.0f} Mbit/s go from {one.name} to {other.name}; objects and results of tasks travel that way."
+        text = f"Only {trip.megabits:.0f} Mbit/s go from {source.name} to {destination.name}; objects and results of tasks travel that way."
         yield Finding(pair, "Bandwidth", "warning", text)
-    if trip.ahead is not None and abs(trip.ahead) > SKEWED_SECONDS and one.name < other.name:
-        which = "ahead of" if trip.ahead > 0 else "behind"
-        text = f"The clock in {other.name} is {abs(trip.ahead):.1f} s {which} the one in {one.name}; let both follow the same time servers."
+    if trip.clock_ahead is not None and abs(trip.clock_ahead) > SKEWED_SECONDS and source.name < destination.name:
+        which = "ahead of" if trip.clock_ahead > 0 else "behind"
+        text = f"The clock in {destination.name} is {abs(trip.clock_ahead):.1f} s {which} the one in {source.name}; let both follow the same time servers."
         yield Finding(pair, "Clock", "warning", text)
 
 
-def _broken(one: Side, other: Side, error: str) -> tuple[str, str]:
+def _broken_path(source: ClusterFacts, destination: ClusterFacts, error: str) -> tuple[str, str]:
     """Reason and sentence for a path that does not work."""
-    way = f"A pod in {one.name} cannot reach one in {other.name} at {other.address} port {PORT}"
+    way = f"A pod in {source.name} cannot reach one in {destination.name} at {destination.probe_address} port {PORT}"
     open_it = "open all ports between the pod networks of both clusters"
     match error:
         case "timeout":
@@ -222,7 +228,7 @@ def _broken(one: Side, other: Side, error: str) -> tuple[str, str]:
             text = f"{way}: something else answers there; see whether both clusters use the same pod addresses, or a proxy sits between them."
             return "AddressesOverlap", text
         case "stalled":
-            text = f"From a pod in {one.name} to one in {other.name}, small packets arrive and large ones do not; lower the MTU of the pod network, or let ICMP pass."
+            text = f"From a pod in {source.name} to one in {destination.name}, small packets arrive and large ones do not; lower the MTU of the pod network, or let ICMP pass."
             return "LargePacketsLost", text
         case "broken":
             return "Broken", f"{way}: the connection broke; see what sits between the clusters."

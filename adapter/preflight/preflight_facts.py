@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from adapter import names
-from adapter.preflight.probe import Trip
+from adapter.preflight.probe import PathResult
 
-Outcome = Literal["ok", "warning", "failure"]
+FindingOutcome = Literal["ok", "warning", "failure"]
 MANAGER = "the manager"  # no WorkerCluster can have this name
 
 # What a WorkerCluster's account needs: rights of manifests/rbac/worker.yaml, in all namespaces, and of worker-tenant.yaml in one.
-_LOOK = ("list", "watch")
+_READ_VERBS = ("list", "watch")
 Rights = Mapping[tuple[str, str], tuple[str, ...]]  # API group and resource -> verbs
 CLUSTER_RIGHTS: Rights = {
-    (names.KUEUE_DOMAIN, "clusterqueues"): _LOOK,
-    (names.KUEUE_DOMAIN, "localqueues"): _LOOK,
-    (names.KUEUE_DOMAIN, "cohorts"): _LOOK,
-    (names.KUEUE_DOMAIN, "resourceflavors"): _LOOK,
-    (names.KUEUE_DOMAIN, "workloads"): _LOOK,
-    ("", "namespaces"): _LOOK,
-    ("", "nodes"): _LOOK,
-    ("", "pods"): _LOOK,
-    ("", "services"): _LOOK,
-    (names.DISCOVERY_GROUP, "endpointslices"): _LOOK,
+    (names.KUEUE_DOMAIN, "clusterqueues"): _READ_VERBS,
+    (names.KUEUE_DOMAIN, "localqueues"): _READ_VERBS,
+    (names.KUEUE_DOMAIN, "cohorts"): _READ_VERBS,
+    (names.KUEUE_DOMAIN, "resourceflavors"): _READ_VERBS,
+    (names.KUEUE_DOMAIN, "workloads"): _READ_VERBS,
+    ("", "namespaces"): _READ_VERBS,
+    ("", "nodes"): _READ_VERBS,
+    ("", "pods"): _READ_VERBS,
+    ("", "services"): _READ_VERBS,
+    (names.DISCOVERY_GROUP, "endpointslices"): _READ_VERBS,
 }
 NAMESPACE_RIGHTS: Rights = {
     (names.KUEUE_DOMAIN, "workloads"): ("create", "get", "delete"),
@@ -40,7 +40,7 @@ NAMESPACE_RIGHTS: Rights = {
 }
 
 
-def needed(rights: Rights, head: str, scheduler: str) -> Rights:
+def needed_rights(rights: Rights, head: str, scheduler: str) -> Rights:
     """Which of them are used in a cluster whose workers find the head that way and are scheduled by that: Services are for
     those that mirror it, PodGroups for Volcano."""
     unused: tuple[str, ...] = (
@@ -51,28 +51,28 @@ def needed(rights: Rights, head: str, scheduler: str) -> Rights:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ClusterFacts:
     """What is known of one cluster; of the fields below `trouble`, nothing where that is set."""
 
     name: str
-    trouble: str = ""  # why its API server cannot be asked, a sentence
-    head: str = "PodIP"  # by which strategy its workers find the head
-    namespace: bool = True
+    api_error: str = ""  # why its API server cannot be asked, a sentence
+    head_strategy: str = "PodIP"  # by which strategy its workers find the head
+    has_namespace: bool = True
     queues: Mapping[str, str | None] = field(
         default_factory=dict
     )  # LocalQueue -> why it takes nothing; None: it is missing
-    missing: Sequence[str] = ()  # rights, such as "create pods in demo"
+    missing_rights: Sequence[str] = ()  # rights, such as "create pods in demo"
     networks: Sequence[str] = ()  # its nodes' pod CIDRs
     addresses: Sequence[str] = ()  # of pods there
-    unread: str = ""  # why its pod network is not known
-    probe: str = ""  # why no probe could run, or give an answer; a part of a sentence
-    no_image: bool = False
-    address: str = ""  # the probe's
-    name_error: str | None = None  # why DNS failed; None: not tried
-    trips: Mapping[str, Trip] = field(default_factory=dict)  # to other clusters, by name
-    services: Sequence[str] = ()  # of the manager: RayServices in a queue, in the namespace
+    network_error: str = ""  # why its pod network is not known
+    probe_error: str = ""  # why no probe could run, or give an answer; a part of a sentence
+    image_missing: bool = False
+    probe_address: str = ""  # the probe's
+    dns_error: str | None = None  # why DNS failed; None: not tried
+    paths: Mapping[str, PathResult] = field(default_factory=dict)  # to other clusters, by name
+    ray_services: Sequence[str] = ()  # of the manager: RayServices in a queue, in the namespace
     frameworks: Sequence[str] | None = None  # kinds that its Kueue takes for jobs; None: not known
-    held: bool = True  # KubeRay is kept from what is Kueue's in their RayClusters, as far as may be seen
+    has_service_policy: bool = True  # KubeRay is kept from what is Kueue's in their RayClusters, as far as may be seen
 
     @property
     def is_manager(self) -> bool:
@@ -85,13 +85,13 @@ class Finding:
 
     clusters: tuple[str, ...]  # of a pair, first the one from which the other was tried
     check: str
-    outcome: Outcome
+    outcome: FindingOutcome
     message: str
     reason: str = ""  # in one word, why a pair cannot work together
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreflightOptions:
     """What the preflight is for."""
 
     namespace: str

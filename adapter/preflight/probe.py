@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names, programs
-from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, moment
+from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, parse_time
 
 # Ray's nodes dial each other on ports that they choose themselves: workers from 10002 on, other processes anywhere above. A firewall
 # that lets in a list of well-known ports keeps them apart, and so the probe takes one that nobody lists.
@@ -26,15 +26,15 @@ _MESSAGE_PATH = "/dev/termination-log"
 # The account of Ray's own images, so that their Python can be read; any other image runs as it, too.
 _USER, _GROUP = 1000, 100
 # No image can be had that way, however long one waits. (A kubelet goes on trying, and the reasons alternate.)
-_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
-_NO_START = (
+_IMAGE_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+_START_FAILURES = (
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
     "StartError",
     "CrashLoopBackOff",
 )
-_LONGEST = 300  # characters of somebody else's message
+_MAX_MESSAGE_LENGTH = 300  # characters of somebody else's message
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +43,41 @@ class Peer:
 
     cluster: str
     address: str
-    word: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class PathResult:
     """What a pod found on its way to one of another cluster; `error` is empty if all went well."""
 
     error: str = ""  # timeout, refused, unreachable, stranger, stalled, broken, or what the system said
     milliseconds: float | None = None  # there and back
     megabits: float | None = None  # per second, that way
-    ahead: float | None = None  # seconds by which the clock there is ahead of the one here
+    clock_ahead: float | None = None  # seconds by which the clock there is ahead of the one here
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProbeReport:
     """What the pod that asks has found."""
 
-    trips: Mapping[str, Trip] = field(default_factory=dict)
-    name_error: str = ""  # why DNS does not know DNS_NAME
+    paths: Mapping[str, PathResult] = field(default_factory=dict)
+    dns_error: str = ""  # why DNS does not know DNS_NAME
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ProbeState:
     """How far a probe is: `hopeless` says that waiting longer will not help against its `trouble`."""
 
     address: str = ""  # once it runs
     ended: bool = False
     message: str = ""  # what it left
-    trouble: str = ""
-    no_image: bool = False
-    hopeless: bool = False
+    error: str = ""
+    image_missing: bool = False
+    is_permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProbeRun:
     """What all probes of one run have in common."""
 
     id: str
@@ -86,19 +86,19 @@ class Run:
     deadline: timedelta  # after which a kubelet ends them, whatever becomes of us
 
 
-def server(run: Run, word: str) -> dict[str, Any]:
+def server_pod(run: ProbeRun, token: str) -> dict[str, Any]:
     """The Pod that answers."""
-    return _pod(run, "server", [programs.PROBE_SERVER, word, str(PORT)])
+    return _probe_pod(run, "server", [programs.PROBE_SERVER, token, str(PORT)])
 
 
-def client(run: Run, peers: Iterable[Peer]) -> dict[str, Any]:
+def client_pod(run: ProbeRun, peers: Iterable[Peer]) -> dict[str, Any]:
     """The Pod that asks those peers."""
-    dialled = [{"address": peer.address, "port": PORT, "word": peer.word} for peer in peers]
+    dialled = [{"address": peer.address, "port": PORT, "word": peer.token} for peer in peers]
     asked = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled}
-    return _pod(run, "client", [programs.PROBE_CLIENT, json.dumps(asked), _MESSAGE_PATH])
+    return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(asked), _MESSAGE_PATH])
 
 
-def _pod(run: Run, part: str, words: Iterable[str]) -> dict[str, Any]:
+def _probe_pod(run: ProbeRun, part: str, words: Iterable[str]) -> dict[str, Any]:
     security = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -136,60 +136,60 @@ def _pod(run: Run, part: str, words: Iterable[str]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def state(pod: Raw) -> State:
+def parse_state(pod: Raw) -> ProbeState:
     """Read how far a probe is."""
     status = pod.get("status") or {}
     containers: list[Raw] = status.get("containerStatuses") or [{}]
     container: Raw = containers[0].get("state") or {}
     ended = container.get("terminated") or {}
     if ended or status.get("phase") in ("Succeeded", "Failed"):
-        return _ended(status, ended)
+        return _terminated_state(status, ended)
     if "running" in container and status.get("podIP"):
-        return State(address=status["podIP"])
+        return ProbeState(address=status["podIP"])
     waiting = container.get("waiting") or {}
-    reason, message = waiting.get("reason") or "", str(waiting.get("message") or "")[:_LONGEST]
-    if reason in _NO_IMAGE:
-        return State(trouble=f"{reason}: {message}".rstrip(": "), no_image=True, hopeless=True)
-    if reason in _NO_START:
-        return State(trouble=f"{reason}: {message}".rstrip(": "), hopeless=True)
-    return State(trouble=_why_pending(pod))
+    reason, message = waiting.get("reason") or "", str(waiting.get("message") or "")[:_MAX_MESSAGE_LENGTH]
+    if reason in _IMAGE_FAILURES:
+        return ProbeState(error=f"{reason}: {message}".rstrip(": "), image_missing=True, is_permanent=True)
+    if reason in _START_FAILURES:
+        return ProbeState(error=f"{reason}: {message}".rstrip(": "), is_permanent=True)
+    return ProbeState(error=_pending_reason(pod))
 
 
-def _ended(status: Raw, ended: Raw) -> State:
+def _terminated_state(status: Raw, ended: Raw) -> ProbeState:
     said = str(ended.get("message") or status.get("message") or "").strip()
     if status.get("phase") == "Succeeded" or (ended and ended.get("exitCode") == 0):
-        return State(ended=True, message=said)
+        return ProbeState(ended=True, message=said)
     why = ended.get("reason") or status.get("reason") or "it failed"
-    return State(ended=True, trouble=f"{why}: {said[-_LONGEST:]}".rstrip(": "), hopeless=True)
+    return ProbeState(ended=True, error=f"{why}: {said[-_MAX_MESSAGE_LENGTH:]}".rstrip(": "), is_permanent=True)
 
 
-def _why_pending(pod: Raw) -> str:
+def _pending_reason(pod: Raw) -> str:
     gates = [gate.get("name") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
     if gates:
         return f"it is held by the scheduling gate {gates[0]}"
     unscheduled = condition(pod, "PodScheduled")
     if unscheduled.get("status") == "False":
-        return f"no node takes it: {str(unscheduled.get('message') or unscheduled.get('reason'))[:_LONGEST]}"
+        return f"no node takes it: {str(unscheduled.get('message') or unscheduled.get('reason'))[:_MAX_MESSAGE_LENGTH]}"
     return "it was not started in time"
 
 
-def report(message: str, peers: Iterable[Peer]) -> Report | None:
+def parse_report(message: str, peers: Iterable[Peer]) -> ProbeReport | None:
     """Read what the asking pod left about its peers; None where it cannot be what our program writes."""
     try:
         found = json.loads(message)
-        trips = {peer.cluster: _trip(one) for peer, one in zip(peers, found["peers"], strict=True)}
-        return Report(trips, str(found["dns"].get("error") or ""))
+        trips = {peer.cluster: _parse_path(one) for peer, one in zip(peers, found["peers"], strict=True)}
+        return ProbeReport(trips, str(found["dns"].get("error") or ""))
     except UNREADABLE:
         return None
 
 
-def _trip(found: Raw) -> Trip:
-    amounts = [None if found.get(key) is None else float(found[key]) for key in ("ms", "mbit", "ahead")]
-    return Trip(str(found.get("error") or ""), *amounts)
+def _parse_path(raw: Raw) -> PathResult:
+    amounts = [None if raw.get(key) is None else float(raw[key]) for key in ("ms", "mbit", "ahead")]
+    return PathResult(str(raw.get("error") or ""), *amounts)
 
 
-def expired(pod: Raw, now: datetime) -> bool:
+def is_expired(pod: Raw, now: datetime) -> bool:
     """Whether a probe is one that its run left behind: others that run now are within their deadline."""
-    made = moment(meta(pod).get("creationTimestamp"))
+    made = parse_time(meta(pod).get("creationTimestamp"))
     seconds = int((pod.get("spec") or {}).get("activeDeadlineSeconds") or 0)
     return made is not None and made + timedelta(seconds=seconds) < now

@@ -9,11 +9,11 @@ from importlib.resources import files
 from typing import Final
 
 
-def _sent(name: str) -> str:
+def _program_text(name: str) -> str:
     """The text of a program as a pod gets it: all that follows its docstring."""
     return (files(__name__) / f"{name}.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
 
 
-DRAIN: Final = _sent("drain_hook")
-PROBE_SERVER: Final = _sent("probe_server")
-PROBE_CLIENT: Final = _sent("probe_client")
+DRAIN_HOOK: Final = _program_text("drain_hook")
+PROBE_SERVER: Final = _program_text("probe_server")
+PROBE_CLIENT: Final = _program_text("probe_client")

@@ -31,7 +31,7 @@ def say(text):
         pass
 
 
-def raylet():
+def find_raylet():
     here = os.readlink("/proc/self/ns/mnt")
     for home in glob.glob("/proc/[0-9]*"):
         try:
@@ -43,7 +43,7 @@ def raylet():
             pass
 
 
-def answers(address):
+def head_answers(address):
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 3).close()
@@ -66,12 +66,12 @@ def drain(process, node, head):
 
     threading.Thread(target=ask, daemon=True).start()
     heard = time.time()
-    while raylet() and time.time() < min(end, heard + silence):
+    while find_raylet() and time.time() < min(end, heard + silence):
         if answer and not answer[0]:
             return say("the Ray node cannot be drained: " + answer[1])
-        heard = time.time() if answers(head) else heard
+        heard = time.time() if head_answers(head) else heard
         time.sleep(0.5)
-    if not raylet():
+    if not find_raylet():
         return say("the Ray node is drained")
     if time.time() < end:
         say("the head does not answer, so nobody can take what is left on the Ray node, which is killed now")
@@ -85,9 +85,9 @@ guard = threading.Timer(seconds + 1, os._exit, [0])
 guard.daemon = True
 guard.start()
 try:
-    found = raylet()
-    if found:
-        drain(*found)
+    target = find_raylet()
+    if target:
+        drain(*target)
 except BaseException as error:
     say("the Ray node cannot be drained: %r" % error)
 os._exit(0)

@@ -14,8 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Union
 
-asked = json.loads(sys.argv[1])
-silence, seconds = asked["silence"], asked["seconds"]
+request = json.loads(sys.argv[1])
+silence, seconds = request["silence"], request["seconds"]
 
 
 def dial(peer: Dict[str, Any]) -> Union[socket.socket, str]:
@@ -33,7 +33,7 @@ def dial(peer: Dict[str, Any]) -> Union[socket.socket, str]:
             return "unreachable" if error.errno in (101, 113) else str(error)[:100]
 
 
-def measured(link: socket.socket, word: str) -> Dict[str, Any]:
+def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
     link.settimeout(silence)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     talk = link.makefile("rwb")
@@ -48,10 +48,14 @@ def measured(link: socket.socket, word: str) -> Dict[str, Any]:
         trip = time.perf_counter() - start
         trips.append((trip, there - clock - trip / 2))
     trips.sort()
-    return {"ms": round(trips[len(trips) // 2][0] * 1000, 3), "ahead": round(trips[0][1], 3), **bulk(link, talk)}
+    return {
+        "ms": round(trips[len(trips) // 2][0] * 1000, 3),
+        "ahead": round(trips[0][1], 3),
+        **measure_bandwidth(link, talk),
+    }
 
 
-def bulk(link: socket.socket, talk: io.BufferedRWPair) -> Dict[str, Any]:
+def measure_bandwidth(link: socket.socket, talk: io.BufferedRWPair) -> Dict[str, Any]:
     start = time.perf_counter()
     piece = bytes(1 << 16)
     # What is slow is acknowledged bit by bit; what is too large for the way never is.
@@ -68,19 +72,19 @@ def bulk(link: socket.socket, talk: io.BufferedRWPair) -> Dict[str, Any]:
     return {"mbit": round(count * 8 / (time.perf_counter() - start) / 1e6, 1)}
 
 
-def tried(link: Union[socket.socket, str], peer: Dict[str, Any]) -> Dict[str, Any]:
+def try_peer(link: Union[socket.socket, str], peer: Dict[str, Any]) -> Dict[str, Any]:
     if isinstance(link, str):
         return {"error": link}
     try:
         with link:
-            return measured(link, peer["word"])
+            return measure_peer(link, peer["word"])
     except TimeoutError:
         return {"error": "timeout"}
     except (OSError, ValueError):
         return {"error": "broken"}
 
 
-def resolved(name: str) -> Dict[str, Any]:
+def resolve_name(name: str) -> Dict[str, Any]:
     try:
         return {"address": socket.getaddrinfo(name, 443)[0][4][0]}
     except OSError as error:
@@ -88,14 +92,14 @@ def resolved(name: str) -> Dict[str, Any]:
 
 
 pool = ThreadPoolExecutor(64)
-name = pool.submit(resolved, asked["name"])
-links = pool.map(dial, asked["peers"])
-found: Dict[str, Any] = {"peers": [tried(link, peer) for link, peer in zip(links, asked["peers"])]}
+name = pool.submit(resolve_name, request["name"])
+links = pool.map(dial, request["peers"])
+report: Dict[str, Any] = {"peers": [try_peer(link, peer) for link, peer in zip(links, request["peers"])]}
 try:
-    found["dns"] = name.result(silence)
+    report["dns"] = name.result(silence)
 except Exception:
-    found["dns"] = {"error": f"no answer in {silence:g} s"}
-text = json.dumps(found)
+    report["dns"] = {"error": f"no answer in {silence:g} s"}
+text = json.dumps(report)
 with open(sys.argv[2], "w") as file:
     file.write(text)
 print(text, flush=True)

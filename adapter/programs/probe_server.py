@@ -13,7 +13,7 @@ from typing import Any
 word, port = sys.argv[1], int(sys.argv[2])
 
 
-class Answer(socketserver.StreamRequestHandler):
+class ProbeHandler(socketserver.StreamRequestHandler):
     timeout = 30
     disable_nagle_algorithm = True
 
@@ -29,7 +29,7 @@ class Answer(socketserver.StreamRequestHandler):
         self.wfile.write(b"%d\n" % count)
 
 
-class Server(socketserver.ThreadingTCPServer):
+class ProbeServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
     allow_reuse_address = True
@@ -44,4 +44,4 @@ class Server(socketserver.ThreadingTCPServer):
         pass  # whoever asked tells
 
 
-Server(("", port), Answer).serve_forever()
+ProbeServer(("", port), ProbeHandler).serve_forever()

@@ -8,61 +8,69 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from adapter.objects.pod_requests import PODS, UNLIMITED, Resources, as_text
+from adapter.objects.pod_requests import PODS, UNLIMITED, Resources, format_quantity
 from adapter.objects.selectors import Labels, selects
-from adapter.objects.unstructured import UNREADABLE, Raw, quoted
+from adapter.objects.unstructured import UNREADABLE, Raw, printable
 from adapter.quota import cohort, resource_flavor
-from adapter.quota.clusterqueue import Group, Queue
-from adapter.quota.cohort import Cell, Line
+from adapter.quota.clusterqueue import ClusterQueueRules, ResourceGroup
+from adapter.quota.cohort import FlavorResource, QuotaPath
 from adapter.quota.resource_flavor import Flavor
 
-_LONGEST_LIST = 200  # characters of what a job asks for, and a queue does not know
+_MAX_LIST_LENGTH = 200  # characters of what a job asks for, and a queue does not know
 
 
-class Choice(NamedTuple):
+class FlavorChoice(NamedTuple):
     """A flavor that could pay for some of the pod's resources, or why it may not."""
 
     flavor: str
-    needs: Mapping[Cell, int]  # what one pod asks of the flavor, in the units of `podrequests.Resources`; never nothing
-    refusal: str = ""
+    needs: Mapping[
+        FlavorResource, int
+    ]  # what one pod asks of the flavor, in the units of `podrequests.Resources`; never nothing
+    unusable_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """For each resource group that pays for something, its flavors in order of preference."""
 
-    queue: Queue
-    groups: Sequence[Sequence[Choice]] = ()
-    closed: str = ""  # why no pod fits, whatever is free
+    queue: ClusterQueueRules
+    groups: Sequence[Sequence[FlavorChoice]] = ()
+    closed_reason: str = ""  # why no pod fits, whatever is free
 
 
-def read(
-    queue: Queue, flavors: Mapping[str, Flavor], request: Resources, pod_spec: Raw, namespace: Labels | None
+def build_demand(
+    queue: ClusterQueueRules, flavors: Mapping[str, Flavor], request: Resources, pod_spec: Raw, namespace: Labels | None
 ) -> Demand:
     """Share the pod's requests out over the queue's resource groups; None skips the queue's namespaceSelector."""
-    closed = queue.closed or _outside(queue, namespace) or _uncovered(queue, request)
+    closed = queue.closed_reason or _namespace_mismatch(queue, namespace) or _uncovered_resources(queue, request)
     if closed:
-        return Demand(queue, closed=closed)
-    shares = _shared_out(queue, request)
-    return Demand(queue, [[_choice(queue, flavors[of], needs, pod_spec) for of in g.flavors] for g, needs in shares])
+        return Demand(queue, closed_reason=closed)
+    shares = _requests_by_group(queue, request)
+    return Demand(
+        queue, [[_flavor_choice(queue, flavors[of], needs, pod_spec) for of in g.flavors] for g, needs in shares]
+    )
 
 
-def _outside(queue: Queue, namespace: Labels | None) -> str:
+def _namespace_mismatch(queue: ClusterQueueRules, namespace: Labels | None) -> str:
     try:
-        if namespace is None or selects(queue.namespaces, namespace):
+        if namespace is None or selects(queue.namespace_selector, namespace):
             return ""
     except UNREADABLE as error:
         return f"the namespaceSelector of ClusterQueue {queue.name} cannot be read ({error})"
     return f"ClusterQueue {queue.name} does not select the namespace"
 
 
-def _uncovered(queue: Queue, request: Resources) -> str:
+def _uncovered_resources(queue: ClusterQueueRules, request: Resources) -> str:
     asked = {name for name, need in request.items() if need and name != PODS}
     left = asked.difference(*(group.resources for group in queue.groups))
-    return f"ClusterQueue {queue.name} does not cover {quoted(', '.join(sorted(left)), _LONGEST_LIST)}" if left else ""
+    return (
+        f"ClusterQueue {queue.name} does not cover {printable(', '.join(sorted(left)), _MAX_LIST_LENGTH)}"
+        if left
+        else ""
+    )
 
 
-def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str, int]]]:
+def _requests_by_group(queue: ClusterQueueRules, request: Resources) -> list[tuple[ResourceGroup, dict[str, int]]]:
     """Which group pays for which resource: the first that covers it, as in Kueue."""
     left = {**request, PODS: 1}
     shares = []
@@ -73,12 +81,12 @@ def _shared_out(queue: Queue, request: Resources) -> list[tuple[Group, dict[str,
     return shares
 
 
-def _choice(queue: Queue, of: Flavor, needs: Resources, pod_spec: Raw) -> Choice:
+def _flavor_choice(queue: ClusterQueueRules, flavor: Flavor, needs: Resources, pod_spec: Raw) -> FlavorChoice:
     try:
-        refusal = resource_flavor.refusal(of, pod_spec, queue.topology_only)
+        refusal = resource_flavor.mismatch_reason(flavor, pod_spec, queue.topology_only)
     except UNREADABLE as error:
-        refusal = f"flavor {of.name} or the pod's scheduling rules cannot be read ({error})"
-    return Choice(of.name, {(of.name, resource): need for resource, need in needs.items()}, refusal)
+        refusal = f"flavor {flavor.name} or the pod's scheduling rules cannot be read ({error})"
+    return FlavorChoice(flavor.name, {(flavor.name, resource): need for resource, need in needs.items()}, refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class Shortfall:
     need: int
 
     def __str__(self) -> str:
-        free, total, need = (as_text(amount, self.resource) for amount in (self.free, self.total, self.need))
+        free, total, need = (format_quantity(amount, self.resource) for amount in (self.free, self.total, self.need))
         have = f"{free} free of {total}" if self.need <= self.total else f"{total} at most"
         return f"{self.resource} in flavor {self.flavor}: {have}, one worker needs {need}"
 
@@ -113,20 +121,20 @@ class Fit:
 # Many of the next two are made for each plan, and a dataclass takes three times as long to make.
 
 
-class Offer(NamedTuple):
+class FlavorOffer(NamedTuple):
     """How many pods one flavor could pay for."""
 
-    choice: Choice
-    fits: int
+    choice: FlavorChoice
+    fitting_pods: int
 
 
-class Survey(NamedTuple):
+class FlavorCapacity(NamedTuple):
     """What one ClusterQueue's flavors have left for one pod shape, however many such pods are wanted."""
 
     demand: Demand
-    line: Line
-    groups: Sequence[Sequence[Offer]] = ()  # as in the demand
-    most: int = 0  # how many pods fit in every group
+    path: QuotaPath
+    groups: Sequence[Sequence[FlavorOffer]] = ()  # as in the demand
+    max_pods: int = 0  # how many pods fit in every group
 
     def fit(self, wanted: int) -> Fit:
         """Say how many more such pods are admitted now as one podset.
@@ -137,119 +145,128 @@ class Survey(NamedTuple):
         ask with the count that is to be placed, and reserve one podset before asking for the next.
         Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
         """
-        chosen = self._chosen(wanted)
+        chosen = self._chosen_offers(wanted)
         if chosen is None:
             return Fit()
-        total = min([offer.fits for offer in chosen], default=UNLIMITED)
+        total = min([offer.fitting_pods for offer in chosen], default=UNLIMITED)
         # Others may have borrowed what is nominally free here, so nominal is no more than what fits.
-        nominal = min([total, *[self._nominal(offer) for offer in chosen]])
-        return Fit(_flavors(chosen), nominal, total - nominal)
+        nominal = min([total, *[self._nominal_pods(offer) for offer in chosen]])
+        return Fit(_flavor_by_resource(chosen), nominal, total - nominal)
 
-    def flavors(self, wanted: int) -> Mapping[str, str]:
+    def assigned_flavors(self, wanted: int) -> Mapping[str, str]:
         """Name the flavors in which so many pods are admitted; none where fewer fit."""
-        chosen = self._chosen(wanted) if wanted <= self.most else None
-        return _flavors(chosen or ())
+        chosen = self._chosen_offers(wanted) if wanted <= self.max_pods else None
+        return _flavor_by_resource(chosen or ())
 
-    def reclaimable(self, wanted: int) -> Fit:
+    def reclaimable_fit(self, wanted: int) -> Fit:
         """Say how many fit the queue's own unused nominal quota once Kueue has taken back what others borrowed of it.
 
         Only where reclaimWithinCohort is Any, for then no borrower's priority can prevent it; else no room. `nominal` is the
         count, `flavors` the first per resource group in which most of `wanted` fit.
         Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
         """
-        if self.demand.closed or not self.demand.queue.reclaims:
+        if self.demand.closed_reason or not self.demand.queue.reclaims_within_cohort:
             return Fit()
-        own = [[(self._nominal(offer), offer) for offer in group] for group in self.groups]
+        own = [[(self._nominal_pods(offer), offer) for offer in group] for group in self.groups]
         best = [max(group, key=lambda one: min(one[0], wanted)) for group in own]
         count = min((nominal for nominal, _ in best), default=0)
-        return Fit(_flavors([offer for _, offer in best]) if count else {}, count)
+        return Fit(_flavor_by_resource([offer for _, offer in best]) if count else {}, count)
 
-    def emptied(self, wanted: int) -> Mapping[str, str]:
+    def flavors_if_empty(self, wanted: int) -> Mapping[str, str]:
         """Name the flavors that would hold so many were nothing in use: into one of them they come who preempt others."""
         able = [
-            [one for one in group if _pods(cohort.potential, self.line, one.choice) >= wanted] for group in self.groups
+            [one for one in group if _pods_within(cohort.potential_available, self.path, one.choice) >= wanted]
+            for group in self.groups
         ]
-        return _flavors([group[0] for group in able]) if all(able) else {}
+        return _flavor_by_resource([group[0] for group in able]) if all(able) else {}
 
-    def ever(self) -> int:
+    def potential_pods(self) -> int:
         """Say how many would fit were nothing in use."""
-        most = (max(_pods(cohort.potential, self.line, offer.choice) for offer in group) for group in self.groups)
-        return 0 if self.demand.closed else min(most, default=UNLIMITED)
+        most = (
+            max(_pods_within(cohort.potential_available, self.path, offer.choice) for offer in group)
+            for group in self.groups
+        )
+        return 0 if self.demand.closed_reason else min(most, default=UNLIMITED)
 
-    def reason(self, wanted: int) -> str:
+    def shortage_reason(self, wanted: int) -> str:
         """Explain the first group in which fewer than wanted fit, flavor by flavor; empty when all fit."""
-        short = next((group for group in self.groups if _most(group) < max(wanted, 1)), ())
-        texts = (offer.choice.refusal or str(_shortfall(self.line, offer.choice)) for offer in short)
-        return self.demand.closed or "; ".join(texts)
+        short = next((group for group in self.groups if _max_fitting_pods(group) < max(wanted, 1)), ())
+        texts = (offer.choice.unusable_reason or str(_find_shortfall(self.path, offer.choice)) for offer in short)
+        return self.demand.closed_reason or "; ".join(texts)
 
-    def tight(self, wanted: int) -> Shortfall | None:
+    def shortfall(self, wanted: int) -> Shortfall | None:
         """What ends first in the flavors chosen; where none is, in the one that could ever hold the most."""
-        chosen = self._chosen(wanted)
+        chosen = self._chosen_offers(wanted)
         if chosen is None:
-            full = next((group for group in self.groups if _most(group) == 0), ())
-            open_ = [offer.choice for offer in full if not offer.choice.refusal]
-            best = max(open_, key=lambda of: _pods(cohort.potential, self.line, of), default=None)
-            return _shortfall(self.line, best) if best else None
-        least = min((offer.fits for offer in chosen), default=UNLIMITED)
-        found = (_shortfall(self.line, offer.choice) for offer in chosen if offer.fits == least != UNLIMITED)
+            full = next((group for group in self.groups if _max_fitting_pods(group) == 0), ())
+            open_ = [offer.choice for offer in full if not offer.choice.unusable_reason]
+            best = max(open_, key=lambda of: _pods_within(cohort.potential_available, self.path, of), default=None)
+            return _find_shortfall(self.path, best) if best else None
+        least = min((offer.fitting_pods for offer in chosen), default=UNLIMITED)
+        found = (
+            _find_shortfall(self.path, offer.choice) for offer in chosen if offer.fitting_pods == least != UNLIMITED
+        )
         return next(found, None)
 
-    def _chosen(self, wanted: int) -> list[Offer] | None:
+    def _chosen_offers(self, wanted: int) -> list[FlavorOffer] | None:
         """Which flavor of each group Kueue takes for so many pods, or for the most that fit; None where not one does."""
-        if self.most == 0:
+        if self.max_pods == 0:
             return None
-        count = min(max(wanted, 1), self.most)
-        return [self._first([offer for offer in group if offer.fits >= count], count) for group in self.groups]
+        count = min(max(wanted, 1), self.max_pods)
+        return [
+            self._preferred_offer([offer for offer in group if offer.fitting_pods >= count], count)
+            for group in self.groups
+        ]
 
-    def _nominal(self, offer: Offer) -> int:
-        return _pods(cohort.nominal_free, self.line, offer.choice)
+    def _nominal_pods(self, offer: FlavorOffer) -> int:
+        return _pods_within(cohort.unused_nominal, self.path, offer.choice)
 
-    def _first(self, able: Sequence[Offer], count: int) -> Offer:
+    def _preferred_offer(self, able: Sequence[FlavorOffer], count: int) -> FlavorOffer:
         if not self.demand.queue.next_before_borrowing:
             return able[0]
-        return min(able, key=lambda offer: _level(self.line, offer.choice, count))
+        return min(able, key=lambda offer: _max_borrowing_level(self.path, offer.choice, count))
 
 
-def survey(demand: Demand, line: Line) -> Survey:
+def flavor_capacity(demand: Demand, path: QuotaPath) -> FlavorCapacity:
     """Count the pods that each flavor could pay for; `line` is the queue's."""
-    if demand.closed:
-        return Survey(demand, line)
-    groups = [[Offer(of, _pods(cohort.available, line, of)) for of in group] for group in demand.groups]
-    return Survey(demand, line, groups, min(map(_most, groups), default=UNLIMITED))
+    if demand.closed_reason:
+        return FlavorCapacity(demand, path)
+    groups = [[FlavorOffer(of, _pods_within(cohort.available, path, of)) for of in group] for group in demand.groups]
+    return FlavorCapacity(demand, path, groups, min(map(_max_fitting_pods, groups), default=UNLIMITED))
 
 
-def _pods(amount: Callable[[Line, Cell], int], line: Line, of: Choice) -> int:
+def _pods_within(amount: Callable[[QuotaPath, FlavorResource], int], path: QuotaPath, choice: FlavorChoice) -> int:
     """For how many pods such an amount of each resource is enough."""
-    least = 0 if of.refusal else UNLIMITED
-    for cell, need in of.needs.items():
+    least = 0 if choice.unusable_reason else UNLIMITED
+    for cell, need in choice.needs.items():
         if not least:
             break  # nothing is less, and while a gang waits most flavors are full
-        least = min(least, _times(amount(line, cell), need))
+        least = min(least, _times_fitting(amount(path, cell), need))
     return least
 
 
-def _times(amount: int, need: int) -> int:
+def _times_fitting(amount: int, need: int) -> int:
     return UNLIMITED if need == 0 or amount == UNLIMITED else max(0, amount) // need
 
 
-def _most(group: Sequence[Offer]) -> int:
-    return max([offer.fits for offer in group])
+def _max_fitting_pods(group: Sequence[FlavorOffer]) -> int:
+    return max([offer.fitting_pods for offer in group])
 
 
-def _flavors(chosen: Sequence[Offer]) -> dict[str, str]:
+def _flavor_by_resource(chosen: Sequence[FlavorOffer]) -> dict[str, str]:
     return {resource: flavor for offer in chosen for flavor, resource in offer.choice.needs}
 
 
-def _level(line: Line, of: Choice, count: int) -> int:
+def _max_borrowing_level(path: QuotaPath, choice: FlavorChoice, count: int) -> int:
     """How far up so many pods would have to borrow."""
-    return max(cohort.borrowing_level(line, cell, min(need * count, UNLIMITED)) for cell, need in of.needs.items())
+    return max(cohort.borrowing_level(path, cell, min(need * count, UNLIMITED)) for cell, need in choice.needs.items())
 
 
-def _shortfall(line: Line, of: Choice) -> Shortfall:
+def _find_shortfall(path: QuotaPath, choice: FlavorChoice) -> Shortfall:
     """The resource of which the fewest pods' worth is free; of equals, the one of which the fewest could ever be."""
     rows = []
-    for cell, need in of.needs.items():
-        free, total = max(0, cohort.available(line, cell)), max(0, cohort.potential(line, cell))
-        rows.append((_times(free, need), _times(total, need), cell[1], free, total, need))
+    for cell, need in choice.needs.items():
+        free, total = max(0, cohort.available(path, cell)), max(0, cohort.potential_available(path, cell))
+        rows.append((_times_fitting(free, need), _times_fitting(total, need), cell[1], free, total, need))
     _, _, resource, free, total, need = min(rows)
-    return Shortfall(of.flavor, resource, free, total, need)
+    return Shortfall(choice.flavor, resource, free, total, need)

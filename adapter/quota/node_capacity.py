@@ -14,12 +14,12 @@ from itertools import accumulate
 from operator import or_
 
 from adapter.objects import pod_requests
-from adapter.objects.selectors import Labels, integer, tolerates
-from adapter.objects.unstructured import UNREADABLE, Raw, is_true, meta
+from adapter.objects.selectors import Labels, parse_integer, tolerates
+from adapter.objects.unstructured import UNREADABLE, Raw, is_condition_true, meta
 from adapter.quota.resource_flavor import Flavor
 
-_Some = int  # of a cluster's nodes: the bits of those that are meant
-_TAINT = ("key", "value", "effect")
+_NodeSet = int  # of a cluster's nodes: the bits of those that are meant
+_TAINT_FIELDS = ("key", "value", "effect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +32,23 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Nodes:
+class NodeIndex:
     """A cluster's nodes by what they have, so that a pod's rules are held against each label, taint and machine once, however many
     nodes share it: what a plan costs does not grow with its terms times the nodes."""
 
     count: int = 0
-    labels: dict[str, dict[str, _Some]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
-    having: dict[str, _Some] = field(default_factory=dict)  # by key, filled in when asked for
-    numbers: dict[str, tuple[list[int], list[_Some]]] = field(default_factory=dict)  # likewise, for Gt and Lt
-    taints: dict[tuple[object, ...], _Some] = field(default_factory=dict)
-    machines: dict[frozenset[tuple[str, int]], tuple[pod_requests.Resources, _Some]] = field(default_factory=dict)
+    by_label: dict[str, dict[str, _NodeSet]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
+    by_label_key: dict[str, _NodeSet] = field(default_factory=dict)  # by key, filled in when asked for
+    by_numeric_label: dict[str, tuple[list[int], list[_NodeSet]]] = field(
+        default_factory=dict
+    )  # likewise, for Gt and Lt
+    by_taint: dict[tuple[object, ...], _NodeSet] = field(default_factory=dict)
+    by_allocatable: dict[frozenset[tuple[str, int]], tuple[pod_requests.Resources, _NodeSet]] = field(
+        default_factory=dict
+    )
 
     @property
-    def all(self) -> _Some:
+    def all_nodes(self) -> _NodeSet:
         return (1 << self.count) - 1
 
     def add(self, node: Node) -> None:
@@ -52,63 +56,63 @@ class Nodes:
         bit = 1 << self.count
         self.count += 1
         for key, value in node.labels.items():
-            by_value = self.labels[key]
+            by_value = self.by_label[key]
             by_value[value] = by_value.get(value, 0) | bit
         for taint in node.taints:
-            named = tuple(taint.get(name) or "" for name in _TAINT)
-            self.taints[named] = self.taints.get(named, 0) | bit
+            named = tuple(taint.get(name) or "" for name in _TAINT_FIELDS)
+            self.by_taint[named] = self.by_taint.get(named, 0) | bit
         machine = frozenset(node.allocatable.items())
-        has, some = self.machines.get(machine, (node.allocatable, 0))
-        self.machines[machine] = has, some | bit
+        has, some = self.by_allocatable.get(machine, (node.allocatable, 0))
+        self.by_allocatable[machine] = has, some | bit
 
 
-def indexed(found: Iterable[Node]) -> Nodes:
+def index_nodes(schedulable_nodes: Iterable[Node]) -> NodeIndex:
     """Take all of them in."""
-    nodes = Nodes()
-    for node in found:
+    nodes = NodeIndex()
+    for node in schedulable_nodes:
         nodes.add(node)
     return nodes
 
 
-def read(objects: Iterable[Raw]) -> Nodes:
+def parse_nodes(objects: Iterable[Raw]) -> NodeIndex:
     """Read the Node objects that are ready and not cordoned; one that cannot be read is left out."""
-    return indexed(node for raw in objects if (node := _read(raw)))
+    return index_nodes(node for raw in objects if (node := _parse_node(raw)))
 
 
-def _read(raw: Raw) -> Node | None:
+def _parse_node(raw: Raw) -> Node | None:
     try:
         spec = raw.get("spec") or {}
-        if spec.get("unschedulable") or not is_true(raw, "Ready"):
+        if spec.get("unschedulable") or not is_condition_true(raw, "Ready"):
             return None
         found = (raw.get("status") or {}).get("allocatable") or {}
-        allocatable = {name: pod_requests.quantity(text, name) for name, text in found.items()}
+        allocatable = {name: pod_requests.parse_quantity(text, name) for name, text in found.items()}
         taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
         labels = dict(meta(raw).get("labels") or {})
     except UNREADABLE:
         return None
-    texts = [*labels.values(), *(taint.get(name) or "" for taint in taints for name in _TAINT)]
+    texts = [*labels.values(), *(taint.get(name) or "" for taint in taints for name in _TAINT_FIELDS)]
     return Node(labels, tuple(taints), allocatable) if all(isinstance(text, str) for text in texts) else None
 
 
-def hold(
-    nodes: Nodes, pod_spec: Raw, request: pod_requests.Resources, flavors: Sequence[Flavor], wanted: int
+def pods_that_fit(
+    nodes: NodeIndex, pod_spec: Raw, request: pod_requests.Resources, flavors: Sequence[Flavor], wanted: int
 ) -> tuple[int, str]:
     """Count the pods that the nodes could hold, and say in a sentence fragment why it is fewer than `wanted`.
 
     `flavors` are those that Kueue would assign: it adds their labels to the pod's node selector, and their tolerations.
     """
-    fitting = _taking(nodes, pod_spec, flavors)
+    fitting = _matching_nodes(nodes, pod_spec, flavors)
     needs = {name: need for name, need in request.items() if need > 0}
-    machines = [(has, some & fitting) for has, some in nodes.machines.values() if some & fitting]
+    machines = [(has, some & fitting) for has, some in nodes.by_allocatable.values() if some & fitting]
     held = 0
     for has, some in machines:
         held += some.bit_count() * min((has.get(n, 0) // need for n, need in needs.items()), default=wanted)
     if held >= wanted:
         return held, ""
-    return held, f"its nodes can hold {held}" if held else _none(nodes, [has for has, _ in machines], needs)
+    return held, f"its nodes can hold {held}" if held else _no_fit_reason(nodes, [has for has, _ in machines], needs)
 
 
-def _taking(nodes: Nodes, pod_spec: Raw, flavors: Sequence[Flavor]) -> _Some:
+def _matching_nodes(nodes: NodeIndex, pod_spec: Raw, flavors: Sequence[Flavor]) -> _NodeSet:
     """The scheduler's filters on labels and taints, for a pod to which Kueue has added what the flavors say."""
     selector = dict(pod_spec.get("nodeSelector") or {})
     tolerations = list(pod_spec.get("tolerations") or ())
@@ -119,72 +123,72 @@ def _taking(nodes: Nodes, pod_spec: Raw, flavors: Sequence[Flavor]) -> _Some:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
 
-    some = nodes.all
+    some = nodes.all_nodes
     for key, value in selector.items():
-        some &= _with(nodes, key, [value])
+        some &= _nodes_with_label(nodes, key, [value])
     if terms:
-        some &= _any(_meeting_all(nodes, term) for term in terms)
-    for named, tainted in nodes.taints.items():
-        taint = dict(zip(_TAINT, named, strict=True))
+        some &= _union_of(_nodes_matching_all(nodes, term) for term in terms)
+    for named, tainted in nodes.by_taint.items():
+        taint = dict(zip(_TAINT_FIELDS, named, strict=True))
         if some & tainted and not any(tolerates(by, taint) for by in tolerations):
             some &= ~tainted
     return some
 
 
-def _meeting_all(nodes: Nodes, expressions: Iterable[Raw]) -> _Some:
-    some = nodes.all
+def _nodes_matching_all(nodes: NodeIndex, expressions: Iterable[Raw]) -> _NodeSet:
+    some = nodes.all_nodes
     for expression in expressions:
-        some = some and some & _meeting(nodes, expression)
+        some = some and some & _nodes_matching(nodes, expression)
     return some
 
 
-def _meeting(nodes: Nodes, expression: Raw) -> _Some:
+def _nodes_matching(nodes: NodeIndex, expression: Raw) -> _NodeSet:
     """The nodes whose labels meet one requirement; the same rules as `selectors.meets_all` has for one set of labels."""
     key = expression["key"]
     values: Sequence[str] = expression.get("values") or ()
     match expression.get("operator"):
         case "In":
-            return _with(nodes, key, values)
+            return _nodes_with_label(nodes, key, values)
         case "NotIn":
-            return nodes.all & ~_with(nodes, key, values)
+            return nodes.all_nodes & ~_nodes_with_label(nodes, key, values)
         case "Exists":
-            return _having(nodes, key)
+            return _nodes_with_key(nodes, key)
         case "DoesNotExist":
-            return nodes.all & ~_having(nodes, key)
-        case "Gt" | "Lt" as operator if len(values) == 1 and (limit := integer(values[0])) is not None:
-            numbers, below = _numbers(nodes, key)
+            return nodes.all_nodes & ~_nodes_with_key(nodes, key)
+        case "Gt" | "Lt" as operator if len(values) == 1 and (limit := parse_integer(values[0])) is not None:
+            numbers, below = _numeric_values(nodes, key)
             if operator == "Lt":
                 return below[bisect_left(numbers, limit)]
             return below[-1] & ~below[bisect_right(numbers, limit)]
     return 0
 
 
-def _with(nodes: Nodes, key: str, values: Iterable[str]) -> _Some:
-    by_value: Mapping[str, _Some] = nodes.labels.get(key, {})
-    return _any(by_value.get(value, 0) for value in values)
+def _nodes_with_label(nodes: NodeIndex, key: str, values: Iterable[str]) -> _NodeSet:
+    by_value: Mapping[str, _NodeSet] = nodes.by_label.get(key, {})
+    return _union_of(by_value.get(value, 0) for value in values)
 
 
-def _having(nodes: Nodes, key: str) -> _Some:
-    if key not in nodes.having:
-        nodes.having[key] = _any(nodes.labels[key].values()) if key in nodes.labels else 0
-    return nodes.having[key]
+def _nodes_with_key(nodes: NodeIndex, key: str) -> _NodeSet:
+    if key not in nodes.by_label_key:
+        nodes.by_label_key[key] = _union_of(nodes.by_label[key].values()) if key in nodes.by_label else 0
+    return nodes.by_label_key[key]
 
 
-def _numbers(nodes: Nodes, key: str) -> tuple[list[int], list[_Some]]:
+def _numeric_values(nodes: NodeIndex, key: str) -> tuple[list[int], list[_NodeSet]]:
     """The numbers that a label has, in order, and for each the nodes that have a lower one; at the end those that have any."""
-    if key not in nodes.numbers:
-        found = ((integer(value), some) for value, some in nodes.labels.get(key, {}).items())
+    if key not in nodes.by_numeric_label:
+        found = ((parse_integer(value), some) for value, some in nodes.by_label.get(key, {}).items())
         ordered = sorted((number, some) for number, some in found if number is not None)
         below = accumulate((some for _, some in ordered), or_, initial=0)
-        nodes.numbers[key] = [number for number, _ in ordered], list(below)
-    return nodes.numbers[key]
+        nodes.by_numeric_label[key] = [number for number, _ in ordered], list(below)
+    return nodes.by_numeric_label[key]
 
 
-def _any(found: Iterable[_Some]) -> _Some:
-    return reduce(or_, found, 0)
+def _union_of(node_sets: Iterable[_NodeSet]) -> _NodeSet:
+    return reduce(or_, node_sets, 0)
 
 
-def _none(nodes: Nodes, fitting: Sequence[pod_requests.Resources], needs: pod_requests.Resources) -> str:
+def _no_fit_reason(nodes: NodeIndex, fitting: Sequence[pod_requests.Resources], needs: pod_requests.Resources) -> str:
     """Why not a single pod could be held; `fitting` are the machines that it may use."""
     if not nodes.count:
         return "it has no ready node"
@@ -195,5 +199,5 @@ def _none(nodes: Nodes, fitting: Sequence[pod_requests.Resources], needs: pod_re
         if not most:
             return f"no node there has allocatable {name}: is its device plugin ready?"
         if most < need:
-            return f"no node there is large enough: {name} {pod_requests.as_text(most, name)} at most, one worker needs {pod_requests.as_text(need, name)}"
+            return f"no node there is large enough: {name} {pod_requests.format_quantity(most, name)} at most, one worker needs {pod_requests.format_quantity(need, name)}"
     return "its nodes can hold 0"

@@ -7,7 +7,7 @@ question. It sees no nodes: whether one exists is for the worker cluster's sched
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from adapter.objects.selectors import Labels, has_all, meets_all, tolerates
+from adapter.objects.selectors import Labels, has_labels, matches_expressions, tolerates
 from adapter.objects.unstructured import Raw
 
 
@@ -19,11 +19,11 @@ class Flavor:
     labels: Labels = field(default_factory=dict)
     taints: Sequence[Raw] = ()
     tolerations: Sequence[Raw] = ()
-    topology: bool = False
+    has_topology: bool = False
     fault: str = ""
 
 
-def read(name: str, raw: Raw) -> Flavor:
+def parse(name: str, raw: Raw) -> Flavor:
     """Read a ResourceFlavor object; raises AttributeError, TypeError or ValueError where it is not shaped like one."""
     spec = raw.get("spec") or {}
     labels = dict(spec.get("nodeLabels") or {})
@@ -35,11 +35,11 @@ def read(name: str, raw: Raw) -> Flavor:
         labels=labels,
         taints=tuple(taints),
         tolerations=tuple(dict(toleration) for toleration in spec.get("tolerations") or ()),
-        topology=spec.get("topologyName") is not None,
+        has_topology=spec.get("topologyName") is not None,
     )
 
 
-def refusal(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
+def mismatch_reason(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
     """Say in a sentence fragment why a pod may not use the flavor; empty when it may.
 
     Every NoSchedule and NoExecute taint must be tolerated by the pod or by the flavor itself; nodeSelector and required
@@ -49,29 +49,29 @@ def refusal(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
     """
     if flavor.fault:
         return flavor.fault
-    if flavor.topology and not topology_only:
+    if flavor.has_topology and not topology_only:
         return f"flavor {flavor.name} takes only pods that ask for a topology"
     tolerations = (*(pod_spec.get("tolerations") or ()), *flavor.tolerations)
     for taint in flavor.taints:
         if not any(tolerates(toleration, taint) for toleration in tolerations):
             return f"flavor {flavor.name} has the taint {_taint_text(taint)}, which the pod does not tolerate"
-    if not _matches(flavor.labels, pod_spec):
+    if not _selector_matches(flavor.labels, pod_spec):
         return f"flavor {flavor.name} does not match the pod's node selector or affinity"
     return ""
 
 
-def _matches(labels: Labels, pod_spec: Raw) -> bool:
+def _selector_matches(labels: Labels, pod_spec: Raw) -> bool:
     selector = {key: value for key, value in (pod_spec.get("nodeSelector") or {}).items() if key in labels}
-    if not has_all(labels, selector):
+    if not has_labels(labels, selector):
         return False
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = [_relevant(term, labels) for term in required.get("nodeSelectorTerms") or ()]
+    terms = [_relevant_expressions(term, labels) for term in required.get("nodeSelectorTerms") or ()]
     # Terms are ORed, so one that asks nothing of this flavor's labels lets every pod in (flavorSelector).
-    return not terms or any(meets_all(term, labels) for term in terms)
+    return not terms or any(matches_expressions(term, labels) for term in terms)
 
 
-def _relevant(term: Raw, labels: Labels) -> list[Raw]:
+def _relevant_expressions(term: Raw, labels: Labels) -> list[Raw]:
     return [expression for expression in term.get("matchExpressions") or () if expression.get("key") in labels]
 
 

@@ -14,101 +14,102 @@ from adapter.objects.unstructured import Raw
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _RAY_PREFIX = f"{names.RAY_DOMAIN}/"
-_LONGEST = 63  # of a label's name after its prefix
+_MAX_LABEL_NAME_LENGTH = 63  # of a label's name after its prefix
 
-Ours = Callable[[str], bool]  # whether a node label is the manager's
+IsManagerLabel = Callable[[str], bool]  # whether a node label is the manager's
 
 
-def renamed(key: str) -> str:
+def remote_label_key(key: str) -> str:
     """The name that a label of `ray.io` has on a copy (`ray.io/group` -> `rayspan.dev/ray-group`); others keep theirs.
 
     Under its own name it would wake a KubeRay over there, which lists and deletes pods by it.
     """
     new = f"ray-{key.removeprefix(_RAY_PREFIX)}"
-    return f"{names.DOMAIN}/{new}" if key.startswith(_RAY_PREFIX) and len(new) <= _LONGEST else key
+    return f"{names.DOMAIN}/{new}" if key.startswith(_RAY_PREFIX) and len(new) <= _MAX_LABEL_NAME_LENGTH else key
 
 
-def ray_labels(found: Mapping[str, str] | None) -> dict[str, str]:
+def remote_ray_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """The labels of `ray.io` by the names that they have on a copy."""
-    return {renamed(key): value for key, value in (found or {}).items() if renamed(key) != key}
+    return {remote_label_key(key): value for key, value in (labels or {}).items() if remote_label_key(key) != key}
 
 
-def spec(found: Raw, ours: Ours) -> dict[str, Any]:
+def scheduling_fields(pod_spec: Raw, is_manager_label: IsManagerLabel) -> dict[str, Any]:
     """Give the fields of a pod spec that say where it wants to be, as they are to be there; empty ones are left out.
 
     `ours` says whether a node label is the manager's alone.
     """
     affinity = {
         kind: rules
-        for kind, change in _KINDS.items()
-        if (rules := change((found.get("affinity") or {}).get(kind) or {}, ours))
+        for kind, change in _REWRITE_BY_KIND.items()
+        if (rules := change((pod_spec.get("affinity") or {}).get(kind) or {}, is_manager_label))
     }
-    unknown = {key: value for key, value in (found.get("affinity") or {}).items() if key not in _KINDS}
-    spread = [_term(one) for one in found.get("topologySpreadConstraints") or ()]
+    unknown = {key: value for key, value in (pod_spec.get("affinity") or {}).items() if key not in _REWRITE_BY_KIND}
+    spread = [_rewrite_term(one) for one in pod_spec.get("topologySpreadConstraints") or ()]
     new = {"affinity": unknown | affinity, "topologySpreadConstraints": spread}
     return {key: value for key, value in new.items() if value}
 
 
-def _nodes(rules: Raw, ours: Ours) -> Raw:
+def _node_affinity(rules: Raw, is_manager_label: IsManagerLabel) -> Raw:
     required = rules.get(_REQUIRED) or {}
     before = list(required.get("nodeSelectorTerms") or ())
-    terms = [_without(term, ours) for term in before]
+    terms = [_without_manager_labels(term, is_manager_label) for term in before]
     # Terms are ORed: where one asked for nothing but the manager's, every node will do. One that was empty takes no node.
     met = any(not term and term is not old for term, old in zip(terms, before, strict=True))
     preferred = [
         {**one, "preference": left}
         for one in rules.get(_PREFERRED) or ()
-        if (left := _without(one.get("preference") or {}, ours))
+        if (left := _without_manager_labels(one.get("preference") or {}, is_manager_label))
     ]
     new = {_REQUIRED: {} if met or not terms else {**required, "nodeSelectorTerms": terms}, _PREFERRED: preferred}
     return {key: value for key, value in (dict(rules) | new).items() if value}
 
 
-def _without(term: Raw, ours: Ours) -> Raw:
+def _without_manager_labels(term: Raw, is_manager_label: IsManagerLabel) -> Raw:
     expressions = term.get("matchExpressions") or ()
-    kept = [one for one in expressions if not ours(one.get("key") or "")]
+    kept = [one for one in expressions if not is_manager_label(one.get("key") or "")]
     if len(kept) == len(expressions):
         return term
     return {key: value for key, value in {**term, "matchExpressions": kept}.items() if value}
 
 
-def _pods(rules: Raw, _: Ours) -> Raw:
-    required = [_term(term) for term in rules.get(_REQUIRED) or ()]
+def _pod_affinity(rules: Raw, _: IsManagerLabel) -> Raw:
+    required = [_rewrite_term(term) for term in rules.get(_REQUIRED) or ()]
     preferred = [
-        {**one, "podAffinityTerm": _term(one.get("podAffinityTerm") or {})} for one in rules.get(_PREFERRED) or ()
+        {**one, "podAffinityTerm": _rewrite_term(one.get("podAffinityTerm") or {})}
+        for one in rules.get(_PREFERRED) or ()
     ]
     new = {_REQUIRED: required, _PREFERRED: preferred}
     return {key: value for key, value in (dict(rules) | new).items() if value}
 
 
-def _term(term: Raw) -> Raw:
+def _rewrite_term(term: Raw) -> Raw:
     """A pod affinity term or a topology spread constraint: both select pods by labels."""
     new: dict[str, Any] = {}
     if isinstance(term.get("labelSelector"), Mapping):
-        new["labelSelector"] = _selector(term["labelSelector"], term.get("matchLabelKeys") or ())
+        new["labelSelector"] = _rewrite_selector(term["labelSelector"], term.get("matchLabelKeys") or ())
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if field in term:
-            new[field] = [renamed(key) for key in term[field] or ()]
+            new[field] = [remote_label_key(key) for key in term[field] or ()]
     return {**term, **new}
 
 
-def _selector(selector: Raw, keys: Any) -> Raw:
+def _rewrite_selector(selector: Raw, keys: Any) -> Raw:
     new: dict[str, Any] = {}
     if "matchLabels" in selector:
-        new["matchLabels"] = {renamed(key): value for key, value in (selector["matchLabels"] or {}).items()}
+        new["matchLabels"] = {remote_label_key(key): value for key, value in (selector["matchLabels"] or {}).items()}
     if "matchExpressions" in selector:
         # The manager's API server has merged matchLabelKeys into the expressions. The worker's does it again, and
         # refuses a key that it finds there already (kubernetes:validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys).
         new["matchExpressions"] = [
-            {**one, "key": renamed(one.get("key") or "")}
+            {**one, "key": remote_label_key(one.get("key") or "")}
             for one in selector["matchExpressions"] or ()
             if one.get("key") not in keys
         ]
     return {**selector, **new}
 
 
-_KINDS: Mapping[str, Callable[[Raw, Ours], Raw]] = {
-    "nodeAffinity": _nodes,
-    "podAffinity": _pods,
-    "podAntiAffinity": _pods,
+_REWRITE_BY_KIND: Mapping[str, Callable[[Raw, IsManagerLabel], Raw]] = {
+    "nodeAffinity": _node_affinity,
+    "podAffinity": _pod_affinity,
+    "podAntiAffinity": _pod_affinity,
 }

@@ -10,40 +10,43 @@ from collections.abc import Iterable
 
 from adapter import names
 from adapter.objects.unstructured import Raw
-from adapter.rewrite.affinity import renamed
+from adapter.rewrite.affinity import remote_label_key
 
-_LABEL = re.compile(r"metadata\.labels\['(.+)'\]")
+_LABEL_PATH = re.compile(r"metadata\.labels\['(.+)'\]")
 
 
-def volumes(found: Iterable[Raw]) -> list[Raw]:
+def rewrite_volumes(volumes: Iterable[Raw]) -> list[Raw]:
     """A pod spec's volumes, as they show the same there; others are left as they are."""
-    return [_volume(volume) for volume in found]
+    return [_rewrite_volume(volume) for volume in volumes]
 
 
-def _volume(volume: Raw) -> Raw:
-    changed = _pointed(volume)
+def _rewrite_volume(volume: Raw) -> Raw:
+    changed = _rewrite_downward_api(volume)
     projected = volume.get("projected") or {}
     if not projected.get("sources"):
         return changed
-    return {**changed, "projected": {**projected, "sources": [_pointed(source) for source in projected["sources"]]}}
+    return {
+        **changed,
+        "projected": {**projected, "sources": [_rewrite_downward_api(source) for source in projected["sources"]]},
+    }
 
 
-def _pointed(holder: Raw) -> Raw:
+def _rewrite_downward_api(holder: Raw) -> Raw:
     source = holder.get("downwardAPI") or {}
     if not source.get("items"):
         return holder
-    return {**holder, "downwardAPI": {**source, "items": [_item(item) for item in source["items"]]}}
+    return {**holder, "downwardAPI": {**source, "items": [_rewrite_item(item) for item in source["items"]]}}
 
 
-def _item(item: Raw) -> Raw:
+def _rewrite_item(item: Raw) -> Raw:
     reference = item.get("fieldRef") or {}
     path = reference.get("fieldPath") or ""
-    there = _there(path)
+    there = _remote_field_path(path)
     return item if there == path else {**item, "fieldRef": {**reference, "fieldPath": there}}
 
 
-def _there(path: str) -> str:
+def _remote_field_path(path: str) -> str:
     if path == "metadata.uid":
         return f"metadata.labels['{names.POD_UID_LABEL}']"
-    label = _LABEL.fullmatch(path)
-    return f"metadata.labels['{renamed(label[1])}']" if label else path
+    label = _LABEL_PATH.fullmatch(path)
+    return f"metadata.labels['{remote_label_key(label[1])}']" if label else path

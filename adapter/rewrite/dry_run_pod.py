@@ -16,9 +16,9 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.placement import ShareKey, share_name
-from adapter.objects.pod_requests import Resources, alike, pod_requests
+from adapter.objects.pod_requests import Resources, pod_requests, scheduling_hash
 from adapter.objects.selectors import tolerates
-from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw, bounded, meta
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, UNREADABLE, Raw, meta, truncate
 from adapter.objects.worker_pod import Slot
 from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
@@ -28,10 +28,10 @@ from adapter.rewrite.target import Target
 # template says, and KubeRay's start of Ray with the head's address. Neither a request nor a toleration comes of them, and the API asks
 # for none. A policy that looks at them speaks when the first real pod comes (docs/pods.md, "What the worker cluster adds"). What
 # Ray is told of the place is none of the template's, and the rewriter writes it here, too.
-_AT_HOME = ("env", "envFrom", "command", "args")
+_PRIVATE_FIELDS = ("env", "envFrom", "command", "args")
 # KubeRay gives the Ray container both where it has none, and a policy may want them.
 _PROBES: Mapping[str, Any] = {probe: {"exec": {"command": ["true"]}} for probe in ("livenessProbe", "readinessProbe")}
-_OF_RAY = (
+_INIT_CONTAINER_FIELDS = (
     "image",
     "imagePullPolicy",
     "securityContext",
@@ -39,37 +39,39 @@ _OF_RAY = (
 )  # what its init container has in common with it
 # Of what a share is to hold, as JSON: no real pod has more once environments, commands and mounts are left out, and many answers are
 # kept for minutes.
-MOST_BYTES = 32 * 1024
-_ALWAYS = datetime.max.replace(tzinfo=UTC)
+MAX_TEMPLATE_BYTES = 32 * 1024
+_FOREVER = datetime.max.replace(tzinfo=UTC)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NO_ROUND = 0  # rounds count from 1: no share is ever called after this one
 # What an API server answers that does not want the pod; not what it says when it is busy, or knows somebody of that name.
-_REFUSALS = (400, 403, 404, 422)
+_DENIED_STATUSES = (400, 403, 404, 422)
 _NO_DRY_RUN = "does not support dry run"  # k8s:apiserver/pkg/admission/plugin/webhook/errors/statuserror.go
 _NO_RIGHT = "cannot create resource"  # as RBAC says it: of the account, not of the pod
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DryRunResult:
     """What a worker cluster makes of a copy of one worker group: exactly one of what it holds, why not, and why nobody knows."""
 
-    held: Mapping[str, Any] = field(default_factory=dict)  # the template of such a pod, as its share is to hold it
+    reserved_template: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the template of such a pod, as its share is to hold it
     request: Resources = field(default_factory=dict)  # and what it asks of quota
-    alike: str = ""  # all that quota and nodes read of it (podrequests.alike)
-    refused: str = ""
-    unknown: str = ""
-    until: datetime = _ALWAYS  # when it counts no more
+    scheduling_hash: str = ""  # all that quota and nodes read of it (podrequests.alike)
+    denied_reason: str = ""
+    unknown_reason: str = ""
+    valid_until: datetime = _FOREVER  # when it counts no more
 
 
-def pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, Any]:
+def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, Any]:
     """Build the pod of a dry run from a worker group's podset template (manager), for the cluster of a target.
 
     Its name and its share's are none that a pod or a share ever has; of the anchor, which is not there yet, any uid will do.
     """
-    role = group_workload.role(group)
+    role = group_workload.role_of_group(group)
     made = {
-        "metadata": _metadata(template, role, group, namespace),
-        "spec": _as_kuberay_makes_it(template.get("spec") or {}),
+        "metadata": _pod_metadata(template, role, group, namespace),
+        "spec": _with_kuberay_defaults(template.get("spec") or {}),
     }
     return rewriter.remote_pod(
         made,
@@ -85,33 +87,35 @@ def pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, 
 
 def digest(template: Raw, group: str, target: Target) -> str:
     """Name all that a dry run depends on but for its cluster and namespace; `target` is one of nowhere, with the queue."""
-    text = json.dumps(pod(template, group, target, ""), sort_keys=True, default=str)
+    text = json.dumps(build_pod(template, group, target, ""), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def taken(answer: Raw, template: Raw, target: Target) -> Tried:
+def parse_response(answer: Raw, template: Raw, target: Target) -> DryRunResult:
     """Read the pod that the cluster would run."""
     try:
-        held = group_workload.template(template, target, seen=answer["spec"])
-        request = _counted(held["spec"])
-        return Tried(held=held, request=request, alike=alike(held["spec"], request))
+        held = group_workload.reserved_template(template, target, admitted_spec=answer["spec"])
+        request = _checked_requests(held["spec"])
+        return DryRunResult(
+            reserved_template=held, request=request, scheduling_hash=scheduling_hash(held["spec"], request)
+        )
     except UNREADABLE as error:
-        return Tried(unknown=f"its answer cannot be read: {type(error).__name__}")
+        return DryRunResult(unknown_reason=f"its answer cannot be read: {type(error).__name__}")
 
 
-def untaken(name: str, status: int, said: str) -> Tried:
+def parse_error(name: str, status: int, message: str) -> DryRunResult:
     """Read what the API server says instead of taking the pod of that name.
 
     Where no dry run can be had nothing is known, and the share holds what the template asks for. A copy that asks for more is then
     told of when it stands, which is later, and not worse than never to use such a cluster.
     """
-    text = bounded(said.replace(name, "*").removesuffix("."), LONGEST_OF_ONE)
-    if status in _REFUSALS and _NO_DRY_RUN not in said and _NO_RIGHT not in said:
-        return Tried(refused=text or f"its API server answers {status}")
-    return Tried(unknown=text or f"its API server answers {status}")
+    text = truncate(message.replace(name, "*").removesuffix("."), MAX_ITEM_LENGTH)
+    if status in _DENIED_STATUSES and _NO_DRY_RUN not in message and _NO_RIGHT not in message:
+        return DryRunResult(denied_reason=text or f"its API server answers {status}")
+    return DryRunResult(unknown_reason=text or f"its API server answers {status}")
 
 
-def _counted(spec: Raw) -> Resources:
+def _checked_requests(spec: Raw) -> Resources:
     """What a pod asks of quota; raises one of UNREADABLE for a spec that a plan could not go by. Whoever plans it would stumble over
     that, and so would all who queue behind."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
@@ -125,12 +129,12 @@ def _counted(spec: Raw) -> Resources:
     request = pod_requests(spec)
     if not all(isinstance(text, str) for text in texts):
         raise TypeError
-    if len(json.dumps(spec)) > MOST_BYTES or min(request.values()) < 0:
+    if len(json.dumps(spec)) > MAX_TEMPLATE_BYTES or min(request.values()) < 0:
         raise ValueError
     return request
 
 
-def _metadata(template: Raw, role: str, group: str, namespace: str) -> dict[str, Any]:
+def _pod_metadata(template: Raw, role: str, group: str, namespace: str) -> dict[str, Any]:
     found = meta(template)
     labels = {names.RAY_NODE_TYPE_LABEL: names.WORKER, names.RAY_GCS_GROUP_LABEL: group, **(found.get("labels") or {})}
     annotations = dict(found.get("annotations") or {})
@@ -142,20 +146,20 @@ def _metadata(template: Raw, role: str, group: str, namespace: str) -> dict[str,
     }
 
 
-def _as_kuberay_makes_it(spec: Raw) -> dict[str, Any]:
+def _with_kuberay_defaults(spec: Raw) -> dict[str, Any]:
     """A worker group's spec with the init container that KubeRay will add (kuberay:controllers/ray/common/pod.go), whole: a
     LimitRange may find it too small, and a policy its security context too loose. And with probes, whichever."""
-    containers = [_bare(one) for one in spec.get("containers") or ()]
-    inits = [_bare(one) for one in spec.get("initContainers") or ()]
+    containers = [_without_private_fields(one) for one in spec.get("containers") or ()]
+    inits = [_without_private_fields(one) for one in spec.get("initContainers") or ()]
     if not containers:
         return dict(spec)
     ray = containers[0]
     if not any(one.get("name") == group_workload.GCS_WAITER for one in inits):
-        same = {key: ray[key] for key in _OF_RAY if key in ray}
+        same = {key: ray[key] for key in _INIT_CONTAINER_FIELDS if key in ray}
         amounts = group_workload.GCS_WAITER_RESOURCES
         inits.append({"name": group_workload.GCS_WAITER, **same, "resources": {"requests": amounts, "limits": amounts}})
     return {**spec, "containers": [{**_PROBES, **ray}, *containers[1:]], "initContainers": inits}
 
 
-def _bare(container: Raw) -> Raw:
-    return {key: value for key, value in container.items() if key not in _AT_HOME}
+def _without_private_fields(container: Raw) -> Raw:
+    return {key: value for key, value in container.items() if key not in _PRIVATE_FIELDS}

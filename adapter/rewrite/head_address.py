@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from adapter import names
-from adapter.objects.specs import Head
+from adapter.objects.specs import HeadSpec
 from adapter.objects.unstructured import Key, Raw, annotation, label, meta
 
 FQDN_ENV = "FQ_RAY_IP"
@@ -51,10 +51,10 @@ class HeadAddress:
     gcs_port: str = ""  # of that Service; empty when the pod does not say
     namespace: str = ""  # the worker pod's
     ray_cluster: str = ""
-    how: Head = field(default_factory=Head)  # the worker cluster's way to find it
+    head_spec: HeadSpec = field(default_factory=HeadSpec)  # the worker cluster's way to find it
 
     @classmethod
-    def of(cls, pod: Raw, ip: str) -> Self:
+    def from_pod(cls, pod: Raw, ip: str) -> Self:
         """Read a worker pod of the manager, as KubeRay made it; `ip` is the head pod's, empty while it has none."""
         containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
         # The last entry of a name is the one that the container sees, and KubeRay appends its own after the user's.
@@ -63,25 +63,25 @@ class HeadAddress:
         named = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in one
         return cls(ip, named, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
 
-    def seen_from(self, how: Head) -> Self:
+    def for_cluster(self, head_spec: HeadSpec) -> Self:
         """The same head for the workers of a cluster with that `spec.head`."""
-        return replace(self, how=how)
+        return replace(self, head_spec=head_spec)
 
     @property
-    def service(self) -> Key | None:
+    def service_key(self) -> Key | None:
         """Namespace and name of the head's Service in the manager; None when the pod names none of its own namespace."""
-        name, namespace = self._words
+        name, namespace = self._name_and_namespace
         return (namespace, name) if name and namespace == self.namespace else None
 
     @property
     def host(self) -> str:
         """What workers dial in place of the Service's names; empty to leave them as they are."""
-        return self._dialled[0]
+        return self._host_and_port[0]
 
     @property
     def port(self) -> str:
         """What workers dial in place of the GCS's port; empty to leave that."""
-        return self._dialled[1]
+        return self._host_and_port[1]
 
     def relocate(self, value: Any) -> Any:
         """Put the host, and the port behind it, in place of the head Service's names in any JSON value.
@@ -89,10 +89,10 @@ class HeadAddress:
         Untouched sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs them.
         Of a pod that names no Service all is left alone.
         """
-        pattern = self._mentions
-        return _walk(value, lambda text: pattern.sub(self._put, text)) if pattern else value
+        pattern = self._service_pattern
+        return _map_strings(value, lambda text: pattern.sub(self._replacement, text)) if pattern else value
 
-    def env(self, entry: Raw) -> Raw:
+    def rewrite_env(self, entry: Raw) -> Raw:
         """Set FQ_RAY_IP and RAY_IP where they hold the Service's names, which may be plain words, and RAY_PORT to the port."""
         name = entry.get("name") or ""
         before = {FQDN_ENV: self.fqdn, SHORT_ENV: self.fqdn.split(".")[0], PORT_ENV: self.gcs_port}.get(name)
@@ -100,9 +100,9 @@ class HeadAddress:
         said = (entry.get("value") or "").removesuffix(".")
         return {**entry, "value": after} if before and after and said == before else entry
 
-    def notes(self) -> dict[str, str]:
+    def head_annotations(self) -> dict[str, str]:
         """The annotations by which a copy that is made now is judged when the head moves; none where nothing is to be done."""
-        match self.how.address, self.service:
+        match self.head_spec.address, self.service_key:
             case "PodIP", _:
                 return {names.HEAD_ANNOTATION: self.ip}
             case "ServiceMirror", (_, name):
@@ -111,25 +111,25 @@ class HeadAddress:
                 return {names.HEAD_ANNOTATION: self.ip}
         return {}
 
-    def moved_from(self, copy: Raw, *, mirrored: bool) -> str:
+    def stale_address(self, remote_pod: Raw, *, mirrored: bool) -> str:
         """The address that a copy was made with and where the head is not any more, so that the copy must go; empty when it may
         stay. `mirrored` says that what its cluster has of the head's mirror is known, and kept true.
 
         Nobody goes before the head has an address again.
         """
-        made_with = annotation(copy, names.HEAD_ANNOTATION)
-        follows = mirrored and annotation(copy, names.HEAD_SERVICE_ANNOTATION)
+        made_with = annotation(remote_pod, names.HEAD_ANNOTATION)
+        follows = mirrored and annotation(remote_pod, names.HEAD_SERVICE_ANNOTATION)
         return made_with if self.ip and made_with != self.ip and not follows else ""
 
     @property
-    def _words(self) -> tuple[str, str]:
+    def _name_and_namespace(self) -> tuple[str, str]:
         name, namespace, *_ = *self.fqdn.split("."), "", ""
         return name, namespace
 
     @cached_property
-    def _dialled(self) -> tuple[str, str]:
-        name, namespace = self._words
-        match self.how.address:
+    def _host_and_port(self) -> tuple[str, str]:
+        name, namespace = self._name_and_namespace
+        match self.head_spec.address:
             case "PodIP":
                 return self.ip, ""
             case "ServiceMirror":
@@ -138,14 +138,14 @@ class HeadAddress:
                 return f"{name}.{namespace}.{CLUSTER_SET}", ""
             case "Static":
                 words = {"service": name, "namespace": namespace, "cluster": self.ray_cluster}
-                host, _, port = self.how.template.format_map(words).partition(":")
+                host, _, port = self.head_spec.template.format_map(words).partition(":")
                 return host, port
 
     @cached_property
-    def _mentions(self) -> re.Pattern[str] | None:
-        return _pattern(self.fqdn, self.gcs_port if self.port else "") if self.host else None
+    def _service_pattern(self) -> re.Pattern[str] | None:
+        return _build_pattern(self.fqdn, self.gcs_port if self.port else "") if self.host else None
 
-    def _put(self, match: re.Match[str]) -> str:
+    def _replacement(self, match: re.Match[str]) -> str:
         text, start, end = match.string, match.start(), match.end()
         if match["port"]:
             return f"{self.host}:{self.port}"
@@ -153,14 +153,14 @@ class HeadAddress:
         return f"[{self.host}]" if needs_brackets else self.host
 
 
-def _pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
+def _build_pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
     """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one; and
     the port behind it, where one is given."""
     follows = rf"(?P<port>:{re.escape(port)}(?![0-9]))?" if port else "(?P<port>)"
-    return re.compile(rf"(?:{'|'.join(_forms(fqdn))}){follows}") if fqdn else None
+    return re.compile(rf"(?:{'|'.join(_name_patterns(fqdn))}){follows}") if fqdn else None
 
 
-def _forms(fqdn: str) -> Iterator[str]:
+def _name_patterns(fqdn: str) -> Iterator[str]:
     labels = fqdn.split(".")
     plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
     for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
@@ -174,14 +174,14 @@ def _forms(fqdn: str) -> Iterator[str]:
             yield rf"{_BEFORE}{name}{root}{_AFTER}"
 
 
-def _walk(value: Any, change: Callable[[str], str]) -> Any:
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        new: Any = {key: _walk(item, change) for key, item in value.items()}
+        new: Any = {key: _map_strings(item, change) for key, item in value.items()}
         return new if any(new[key] is not value[key] for key in new) else value
     if isinstance(value, list):
-        items = [_walk(item, change) for item in value]
+        items = [_map_strings(item, change) for item in value]
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value
 

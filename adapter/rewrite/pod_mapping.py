@@ -7,40 +7,40 @@ over the pod's, since its administrator knows what exists there. Whether a pod m
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.objects.specs import NOTHING, PodMapping
+from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Raw
 
 _DOCKER_HUB = "docker.io"
 
 
-def spec(found: Raw, pods: PodMapping) -> Raw:
+def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
     """Apply a mapping to a pod spec; applied again it changes nothing more.
 
     Each step takes the fields that Kueue and the scheduler there look at, so the pod, the reservation and the plan all come
     from here.
     """
-    if pods == NOTHING:
-        return found
-    tolerations = list(found.get("tolerations") or ())
+    if mapping == NO_MAPPING:
+        return pod_spec
+    tolerations = list(pod_spec.get("tolerations") or ())
     new = {
-        "nodeSelector": {**(found.get("nodeSelector") or {}), **pods.node_selector},
-        "tolerations": tolerations + [dict(one) for one in pods.tolerations if one not in tolerations],
-        "serviceAccountName": pods.service_account,
-        "schedulerName": pods.scheduler,
-        "runtimeClassName": pods.runtime_class,
-        **{kind: _containers(found.get(kind), pods) for kind in ("initContainers", "containers")},
-        "volumes": [_volume(volume, pods) for volume in found.get("volumes") or ()],
+        "nodeSelector": {**(pod_spec.get("nodeSelector") or {}), **mapping.node_selector},
+        "tolerations": tolerations + [dict(one) for one in mapping.tolerations if one not in tolerations],
+        "serviceAccountName": mapping.service_account,
+        "schedulerName": mapping.scheduler,
+        "runtimeClassName": mapping.runtime_class,
+        **{kind: _map_containers(pod_spec.get(kind), mapping) for kind in ("initContainers", "containers")},
+        "volumes": [_map_volume(volume, mapping) for volume in pod_spec.get("volumes") or ()],
     }
-    return {**found, **{key: value for key, value in new.items() if value}}
+    return {**pod_spec, **{key: value for key, value in new.items() if value}}
 
 
-def image(name: str, registries: Mapping[str, str]) -> str:
+def replace_registry(name: str, registries: Mapping[str, str]) -> str:
     """Put the replacement of the longest prefix that fits in place of it: `docker.io/rayproject` -> `mirror.east/rayproject`.
 
     A name without a registry is Docker Hub's, and one without a path is in its `library`, as every container runtime reads
     them (distribution/reference, ParseNormalizedNamed). A prefix ends where a part of the name ends.
     """
-    full = _full(name)
+    full = _full_image_name(name)
     fitting = [
         prefix for prefix in registries if full == prefix or full.startswith((f"{prefix}/", f"{prefix}:", f"{prefix}@"))
     ]
@@ -48,25 +48,25 @@ def image(name: str, registries: Mapping[str, str]) -> str:
     return registries[longest] + full.removeprefix(longest) if longest else name
 
 
-def _containers(found: Any, pods: PodMapping) -> list[Raw]:
-    if not pods.image_registries:
-        return list(found or ())
+def _map_containers(containers: Any, mapping: PodMapping) -> list[Raw]:
+    if not mapping.image_registries:
+        return list(containers or ())
     return [
-        {**container, "image": image(container["image"], pods.image_registries)}
+        {**container, "image": replace_registry(container["image"], mapping.image_registries)}
         if container.get("image")
         else container
-        for container in found or ()
+        for container in containers or ()
     ]
 
 
-def _volume(volume: Raw, pods: PodMapping) -> Raw:
+def _map_volume(volume: Raw, mapping: PodMapping) -> Raw:
     source = volume.get("image") or {}
     if not source.get("reference"):
         return volume
-    return {**volume, "image": {**source, "reference": image(source["reference"], pods.image_registries)}}
+    return {**volume, "image": {**source, "reference": replace_registry(source["reference"], mapping.image_registries)}}
 
 
-def _full(name: str) -> str:
+def _full_image_name(name: str) -> str:
     registry, slash, path = name.partition("/")
     if not slash:
         return f"{_DOCKER_HUB}/library/{name}"

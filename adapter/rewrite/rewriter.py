@@ -22,7 +22,7 @@ from adapter.rewrite import (
     zone,
 )
 from adapter.rewrite.head_address import HeadAddress
-from adapter.rewrite.stripping import literal
+from adapter.rewrite.stripping import resolve_field_ref
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
 # Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
@@ -30,7 +30,7 @@ _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe
 
 # A node autoscaler may empty a node whose pods would fit elsewhere. A Ray worker is no such pod: tasks and objects go with it, and those
 # who wait for them wait again. Whoever wants it says so in the template, or for all pods of a cluster in its WorkerCluster.
-_STAYS = {names.KARPENTER_STAYS_ANNOTATION: "true", names.AUTOSCALER_STAYS_ANNOTATION: "false"}
+_NO_DISRUPTION_ANNOTATIONS = {names.KARPENTER_STAYS_ANNOTATION: "true", names.AUTOSCALER_STAYS_ANNOTATION: "false"}
 
 
 def remote_pod(
@@ -53,47 +53,48 @@ def remote_pod(
     PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
     docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """
-    head = head.seen_from(target.head)
-    kept = {key: value for key, value in meta(pod).items() if key not in stripping.METADATA}
+    head = head.for_cluster(target.head)
+    kept = {key: value for key, value in meta(pod).items() if key not in stripping.DROPPED_METADATA}
     annotations = {
-        **_STAYS,
-        **head.relocate(stripping.annotations(kept.get("annotations"))),
+        **_NO_DISRUPTION_ANNOTATIONS,
+        **head.relocate(stripping.portable_annotations(kept.get("annotations"))),
         **target.pods.annotations,
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
-        **head.notes(),
+        **head.head_annotations(),
         **_group_annotations(target, role, total),
-        **group_workload.annotations(pod_group),
+        **group_workload.pod_group_annotations(pod_group),
     }
     metadata = {
         **kept,
-        "labels": _labels(pod, target),
+        "labels": _pod_labels(pod, target),
         "annotations": annotations,
         "ownerReferences": [anchor_owner(target, anchor_uid)],
     }
     rest = {key: value for key, value in pod.items() if key != "status"}
-    spec = references.renamed(
-        _with(pull_secrets, _spec(pod, head, target)), lambda one: copied_objects.name(one, anchor_uid)
+    spec = references.rename_in_spec(
+        _with_pull_secrets(pull_secrets, _pod_spec(pod, head, target)),
+        lambda one: copied_objects.copy_name(one, anchor_uid),
     )
     return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def referred(pod: Raw, pull_secrets: Sequence[Raw] = ()) -> dict[references.Reference, str]:
+def referenced_objects(pod: Raw, pull_secrets: Sequence[Raw] = ()) -> dict[references.Reference, str]:
     """Find what must be copied before `remote_pod` can start, as `references.wanted` does."""
-    return references.wanted(_with(pull_secrets, stripping.without_token(pod.get("spec") or {})))
+    return references.find_in_spec(_with_pull_secrets(pull_secrets, stripping.without_token(pod.get("spec") or {})))
 
 
-def _with(pull_secrets: Sequence[Raw], spec: dict[str, Any]) -> dict[str, Any]:
+def _with_pull_secrets(pull_secrets: Sequence[Raw], spec: dict[str, Any]) -> dict[str, Any]:
     """Let the template's own pull secrets travel; what admission added to a pod without any is the manager's."""
     kept = {key: value for key, value in spec.items() if key != "imagePullSecrets"}
     return {**kept, "imagePullSecrets": list(pull_secrets)} if pull_secrets else kept
 
 
-def _labels(pod: Raw, target: Target) -> dict[str, str]:
+def _pod_labels(pod: Raw, target: Target) -> dict[str, str]:
     found = meta(pod).get("labels")
     return {
-        **affinity.ray_labels(found),
-        **stripping.labels(found),
+        **affinity.remote_ray_labels(found),
+        **stripping.portable_labels(found),
         **target.pods.labels,
         **origin_labels(target),
         names.POD_UID_LABEL: uid_of(pod),
@@ -114,27 +115,27 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     }
 
 
-def _spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
-    spec = stripping.without_token(stripping.spec(pod.get("spec") or {}, target))
+def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
+    spec = stripping.without_token(stripping.portable_spec(pod.get("spec") or {}, target))
     if spec.get("volumes"):
-        spec["volumes"] = downward_api.volumes(spec["volumes"])
+        spec["volumes"] = downward_api.rewrite_volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [termination_message.with_log(_container(one, pod, head)) for one in spec[kind] or ()]
+            spec[kind] = [termination_message.with_log(_rewrite_container(one, pod, head)) for one in spec[kind] or ()]
     if ray := spec.get("containers"):
         placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
         spec["containers"] = [pre_stop.with_hook(placed, spec), *ray[1:]]
     return spec
 
 
-def _container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
+def _rewrite_container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
     changed = {field: head.relocate(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
-        changed["env"] = [_env(entry, pod, head) for entry in container["env"]]
+        changed["env"] = [_rewrite_env(entry, pod, head) for entry in container["env"]]
     same = all(changed[field] == container[field] for field in changed)
     return container if same else {**container, **changed}
 
 
-def _env(entry: Raw, pod: Raw, head: HeadAddress) -> Raw:
-    entry = head.env(literal(entry, pod))
+def _rewrite_env(entry: Raw, pod: Raw, head: HeadAddress) -> Raw:
+    entry = head.rewrite_env(resolve_field_ref(entry, pod))
     return {**entry, "value": head.relocate(entry["value"])} if "value" in entry else entry

@@ -16,12 +16,12 @@ from adapter.rewrite.target import Target, anchor_owner
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MirrorState:
     """What a worker cluster has of the mirror of one head: only what is ours."""
 
     service: Raw | None
     slices: Sequence[Raw]
-    known: bool = True  # False: it may not be read, so nothing is said of what stands there
+    readable: bool = True  # False: it may not be read, so nothing is said of what stands there
 
 
 def slice_keys(service: Key) -> list[Key]:
@@ -29,7 +29,9 @@ def slice_keys(service: Key) -> list[Key]:
     return [_slice_key(service, family) for family in ("IPv4", "IPv6")]
 
 
-def lacking(key: Key, head: Raw | None, standing: Standing, target: Target, anchor_uid: str) -> list[dict[str, Any]]:
+def mirror_writes(
+    key: Key, head: Raw | None, state: MirrorState, target: Target, anchor_uid: str
+) -> list[dict[str, Any]]:
     """Give what is to be written there for one share, none when all is well: a whole object where there is none, a JSON
     merge patch with its resourceVersion as a precondition where there is one.
 
@@ -37,19 +39,19 @@ def lacking(key: Key, head: Raw | None, standing: Standing, target: Target, anch
     is taken out at once then, as the manager's own Service does it: another pod may get it, and workers that start again
     must not join somebody else's head.
     """
-    found = {str(raw.get("addressType")): raw for raw in standing.slices}
+    found = {str(raw.get("addressType")): raw for raw in state.slices}
     address = str(((head or {}).get("status") or {}).get("podIP") or "")
-    families = {family: "" for family in found} | ({_family_of(address): address} if address else {})
-    labels = _labels(target, head)
-    service = _object("v1", "Service", key, labels, spec=_service(head))
-    wanted = [(service, standing.service)] if head or standing.service else []
+    families = {family: "" for family in found} | ({_address_family(address): address} if address else {})
+    labels = _mirror_labels(target, head)
+    service = _build_object("v1", "Service", key, labels, spec=_service_spec(head))
+    wanted = [(service, state.service)] if head or state.service else []
     for family, each in families.items():
-        wanted.append((_slice(key, family, each, labels, head), found.get(family)))
+        wanted.append((_endpoint_slice(key, family, each, labels, head), found.get(family)))
     owner = anchor_owner(target, anchor_uid)
-    return [write for body, there in wanted if (write := _difference(body, there, owner))]
+    return [write for body, there in wanted if (write := _write_if_different(body, there, owner))]
 
 
-def rebased(body: Raw, there: Raw) -> dict[str, Any] | None:
+def rebase_write(body: Raw, current: Raw) -> dict[str, Any] | None:
     """The same write upon what stands there by now, where nothing but the owners was changed since it was decided; None where more was,
     or where it has become needless.
 
@@ -57,47 +59,47 @@ def rebased(body: Raw, there: Raw) -> dict[str, Any] | None:
     start at once would be looked at hundreds of times.
     """
     metadata = dict(body["metadata"])
-    known, new = list(meta(there).get("ownerReferences") or ()), metadata.pop("ownerReferences", ())
+    known, new = list(meta(current).get("ownerReferences") or ()), metadata.pop("ownerReferences", ())
     metadata.pop("resourceVersion", None)
     missing = [one for one in new if all(one["uid"] != other.get("uid") for other in known)]
-    named = {**there, "apiVersion": body["apiVersion"], "kind": body["kind"]}
-    if not missing or not _holds(named, {**body, "metadata": metadata}):
+    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}
+    if not missing or not _satisfies_wanted(named, {**body, "metadata": metadata}):
         return None
-    version = {"resourceVersion": meta(there).get("resourceVersion")}
+    version = {"resourceVersion": meta(current).get("resourceVersion")}
     return {**body, "metadata": {**metadata, **version, "ownerReferences": known + missing}}
 
 
-def _labels(target: Target, head: Raw | None) -> dict[str, str]:
+def _mirror_labels(target: Target, head: Raw | None) -> dict[str, str]:
     """Those of the mirror, which many Workloads may share: what is of one of them is not in it."""
     ray_cluster = label(head, names.RAY_GCS_CLUSTER_LABEL) if head else ""
     ours = {names.MANAGER_LABEL: target.manager, names.CLUSTER_LABEL: target.cluster}
     return {**ours, **({names.RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
 
 
-def _service(head: Raw | None) -> dict[str, Any]:
+def _service_spec(head: Raw | None) -> dict[str, Any]:
     headless = {"clusterIP": "None", "selector": None}  # with a selector, that cluster itself would add endpoints
-    return headless | ({"ports": [{**port, "targetPort": port["port"]} for port in _ports(head)]} if head else {})
+    return headless | ({"ports": [{**port, "targetPort": port["port"]} for port in _head_ports(head)]} if head else {})
 
 
-def _slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
+def _endpoint_slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
     slice_labels = {**labels, names.SERVICE_NAME_LABEL: key[1], names.SLICE_MANAGED_BY_LABEL: names.DOMAIN}
     # Ready from the start: KubeRay's own Service publishes a head that is not ready, too (publishNotReadyAddresses).
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}] if address else []
-    ports = {"ports": list(_ports(head))} if head else {}
+    ports = {"ports": list(_head_ports(head))} if head else {}
     rest = {"addressType": family, "endpoints": endpoints, **ports}
-    return _object(names.DISCOVERY_API_VERSION, "EndpointSlice", _slice_key(key, family), slice_labels, **rest)
+    return _build_object(names.DISCOVERY_API_VERSION, "EndpointSlice", _slice_key(key, family), slice_labels, **rest)
 
 
 def _slice_key(service: Key, family: str) -> Key:
     return service[0], f"{service[1]}-rayspan-{family.lower()}"
 
 
-def _object(api_version: str, kind: str, key: Key, labels: dict[str, str], **rest: Any) -> dict[str, Any]:
+def _build_object(api_version: str, kind: str, key: Key, labels: dict[str, str], **rest: Any) -> dict[str, Any]:
     metadata = {"namespace": key[0], "name": key[1], "labels": labels}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
 
 
-def _ports(head: Raw | None) -> Iterator[dict[str, Any]]:
+def _head_ports(head: Raw | None) -> Iterator[dict[str, Any]]:
     """The ports of the head's Ray container that a Service can name: for people and SRV records, since a headless Service
     forwards nothing."""
     containers: Sequence[Raw] = ((head or {}).get("spec") or {}).get("containers") or ({},)
@@ -110,25 +112,25 @@ def _ports(head: Raw | None) -> Iterator[dict[str, Any]]:
             yield {"name": name, "port": number, "protocol": protocol}
 
 
-def _difference(body: dict[str, Any], there: Raw | None, owner: dict[str, Any]) -> dict[str, Any] | None:
+def _write_if_different(body: dict[str, Any], current: Raw | None, owner: dict[str, Any]) -> dict[str, Any] | None:
     metadata = body["metadata"]
-    if there is None:
+    if current is None:
         return {**body, "metadata": {**metadata, "ownerReferences": [owner]}}
-    owners = list(meta(there).get("ownerReferences") or ())
+    owners = list(meta(current).get("ownerReferences") or ())
     missing = [] if any(one.get("uid") == owner["uid"] for one in owners) else [owner]
-    named = {**there, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # what is listed does not say its kind
-    if not missing and _holds(named, body):
+    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # what is listed does not say its kind
+    if not missing and _satisfies_wanted(named, body):
         return None
-    version = {"resourceVersion": meta(there).get("resourceVersion")}
+    version = {"resourceVersion": meta(current).get("resourceVersion")}
     return {**body, "metadata": {**metadata, **version, "ownerReferences": owners + missing}}
 
 
-def _holds(there: Any, wanted: Any) -> bool:
+def _satisfies_wanted(current: Any, wanted: Any) -> bool:
     """Whether an object says all that is wanted; what else it says is the API server's, or no harm."""
     if isinstance(wanted, dict):
-        return all(_holds((there or {}).get(key), value) for key, value in wanted.items())
-    return bool(there == wanted) or (not there and not wanted)
+        return all(_satisfies_wanted((current or {}).get(key), value) for key, value in wanted.items())
+    return bool(current == wanted) or (not current and not wanted)
 
 
-def _family_of(address: str) -> str:
+def _address_family(address: str) -> str:
     return f"IPv{ipaddress.ip_address(address).version}"

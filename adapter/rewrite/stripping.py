@@ -17,11 +17,11 @@ from adapter.objects.unstructured import Raw, meta
 from adapter.rewrite import affinity, pod_mapping
 from adapter.rewrite.target import Target
 
-METADATA = frozenset({
+DROPPED_METADATA = frozenset({
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
     "managedFields", "ownerReferences", "generateName", "finalizers", "selfLink",
 })  # fmt: skip
-SPEC = frozenset({
+DROPPED_SPEC_FIELDS = frozenset({
     # set by the manager's scheduler, by gates, by `kubectl debug`, by a RuntimeClass that admission reads again
     "nodeName", "schedulingGates", "ephemeralContainers", "overhead",
     # names of the manager; the worker cluster's admission gives its own default account and that account's pull
@@ -42,7 +42,7 @@ SCHEDULER_DOMAINS = (
 DEFAULT_SCHEDULER = "default-scheduler"
 # A kubelet takes a pod with one of these for a file of its own; LimitRanger writes the other one of what it did in the manager.
 NODE_ANNOTATIONS = ("kubernetes.io/config.", "kubernetes.io/limit-ranger")
-LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
+DROPPED_LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
 TOKEN_VOLUME_PREFIX = "kube-api-access-"  # what the ServiceAccount admission plugin calls its volume
 ADMISSION_TOLERATIONS = tuple(  # as the DefaultTolerationSeconds admission plugin writes them; it will do so there too
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -50,22 +50,26 @@ ADMISSION_TOLERATIONS = tuple(  # as the DefaultTolerationSeconds admission plug
 )
 
 
-def labels(found: Mapping[str, str] | None) -> dict[str, str]:
+def portable_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Keep the labels that mean the same in every cluster.
 
     `ray.io/*` would wake a KubeRay over there: it lists and deletes pods by them (kuberay:common/association.go).
     """
     domains = (names.RAY_DOMAIN, names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
-    return {k: v for k, v in (found or {}).items() if not _of(k, domains) and LABELS.get(k) != v}
+    return {k: v for k, v in (labels or {}).items() if not _is_in_domains(k, domains) and DROPPED_LABELS.get(k) != v}
 
 
-def annotations(found: Mapping[str, str] | None) -> dict[str, str]:
+def portable_annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
     """Keep the annotations that neither Kueue, nor a scheduler, nor a kubelet, nor we read or wrote in the manager."""
     domains = (names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
-    return {k: v for k, v in (found or {}).items() if not _of(k, domains) and not k.startswith(NODE_ANNOTATIONS)}
+    return {
+        k: v
+        for k, v in (annotations or {}).items()
+        if not _is_in_domains(k, domains) and not k.startswith(NODE_ANNOTATIONS)
+    }
 
 
-def spec(found: Raw, target: Target) -> dict[str, Any]:
+def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
     """Keep a pod spec's fields, less the manager's, and add what the worker cluster gives its pods (`podmapping`).
 
     Node labels and taints of our own domain are the manager's (the lock, and the pool of the layout local and remote), whoever
@@ -74,43 +78,43 @@ def spec(found: Raw, target: Target) -> dict[str, Any]:
     """
 
     def ours(key: str) -> bool:
-        return key in target.manager_flavor_keys or _of(key, (names.DOMAIN,))
+        return key in target.manager_flavor_keys or _is_in_domains(key, (names.DOMAIN,))
 
-    kept = {key: value for key, value in found.items() if key not in SPEC}
+    kept = {key: value for key, value in pod_spec.items() if key not in DROPPED_SPEC_FIELDS}
     if kept.get("schedulerName") not in (None, DEFAULT_SCHEDULER):
         del kept["schedulerName"]
-    selector = {key: value for key, value in (found.get("nodeSelector") or {}).items() if not ours(key)}
+    selector = {key: value for key, value in (pod_spec.get("nodeSelector") or {}).items() if not ours(key)}
     drop = (*ADMISSION_TOLERATIONS, *target.manager_flavor_tolerations)
     tolerations = [
         one
-        for one in found.get("tolerations") or ()
-        if one not in drop and not _of(one.get("key") or "", (names.DOMAIN,))
+        for one in pod_spec.get("tolerations") or ()
+        if one not in drop and not _is_in_domains(one.get("key") or "", (names.DOMAIN,))
     ]
-    placed = {"nodeSelector": selector, "tolerations": tolerations, **affinity.spec(found, ours)}
+    placed = {"nodeSelector": selector, "tolerations": tolerations, **affinity.scheduling_fields(pod_spec, ours)}
     for key in ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
-        kept = _set(kept, key, placed.get(key))
-    return dict(pod_mapping.spec(kept, target.pods))
+        kept = _set_or_drop(kept, key, placed.get(key))
+    return dict(pod_mapping.apply_to_spec(kept, target.pods))
 
 
-def without_token(found: Raw) -> dict[str, Any]:
+def without_token(pod_spec: Raw) -> dict[str, Any]:
     """Drop the API token volume that the manager's admission added, and its mounts in every container.
 
     The worker cluster's admission adds its own; a manager's token would be of the wrong issuer.
     """
-    tokens = frozenset(_token_volumes(found))
+    tokens = frozenset(_token_volumes(pod_spec))
     if not tokens:
-        return dict(found)
-    volumes = [volume for volume in found.get("volumes") or () if volume.get("name") not in tokens]
+        return dict(pod_spec)
+    volumes = [volume for volume in pod_spec.get("volumes") or () if volume.get("name") not in tokens]
     lists = {
-        key: [_without_mounts(container, tokens) for container in found[key]]
+        key: [_without_mounts(container, tokens) for container in pod_spec[key]]
         for key in ("initContainers", "containers")
-        if found.get(key)
+        if pod_spec.get(key)
     }
-    return _set({**found, **lists}, "volumes", volumes)
+    return _set_or_drop({**pod_spec, **lists}, "volumes", volumes)
 
 
-def _token_volumes(found: Raw) -> Iterator[str]:
-    for volume in found.get("volumes") or ():
+def _token_volumes(pod_spec: Raw) -> Iterator[str]:
+    for volume in pod_spec.get("volumes") or ():
         name = volume.get("name") or ""
         if name.startswith(TOKEN_VOLUME_PREFIX) and "projected" in volume:
             yield name
@@ -119,28 +123,28 @@ def _token_volumes(found: Raw) -> Iterator[str]:
 def _without_mounts(container: Raw, volumes: frozenset[str]) -> Raw:
     mounts = container.get("volumeMounts") or []
     kept = [mount for mount in mounts if mount.get("name") not in volumes]
-    return container if len(kept) == len(mounts) else _set(dict(container), "volumeMounts", kept)
+    return container if len(kept) == len(mounts) else _set_or_drop(dict(container), "volumeMounts", kept)
 
 
-def _set(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+def _set_or_drop(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     """Set a field in place, or leave it out when there is nothing in it."""
     if value:
         return {**fields, key: value}
     return {name: kept for name, kept in fields.items() if name != key}
 
 
-def _of(key: str, domains: tuple[str, ...]) -> bool:
+def _is_in_domains(key: str, domains: tuple[str, ...]) -> bool:
     prefix = key.partition("/")[0] if "/" in key else ""
     return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
 
 
-_BY_KEY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+_KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
-def literal(entry: Raw, pod: Raw) -> Raw:
+def resolve_field_ref(entry: Raw, pod: Raw) -> Raw:
     """Turn an env entry that refers to the pod's metadata into the value that the manager's kubelet would give."""
     path = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
-    value = _value(path, meta(pod))
+    value = _field_value(path, meta(pod))
     if value is None:
         return entry
     # A kubelet expands $(NAME) in literals but not in referenced values; a doubled dollar is a plain one again.
@@ -148,10 +152,10 @@ def literal(entry: Raw, pod: Raw) -> Raw:
     return {**kept, "value": value.replace("$", "$$")}
 
 
-def _value(path: str, metadata: Raw) -> str | None:
+def _field_value(path: str, metadata: Raw) -> str | None:
     if path in ("metadata.name", "metadata.namespace", "metadata.uid"):
         return str(metadata.get(path.removeprefix("metadata.")) or "")
-    if found := _BY_KEY.fullmatch(path):
+    if found := _KEYED_FIELD.fullmatch(path):
         kind, key = found.groups()
         return str((metadata.get(kind) or {}).get(key) or "")  # the kubelet, too, gives "" for a key that is not there
     return None

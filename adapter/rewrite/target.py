@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from adapter import names
 from adapter.objects.placement import share_name
-from adapter.objects.specs import NOTHING, Head, PodMapping, WorkerCluster
+from adapter.objects.specs import NO_MAPPING, HeadSpec, PodMapping, WorkerCluster
 from adapter.objects.unstructured import Raw
 
 
@@ -26,7 +26,7 @@ class Target:
     region: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # for Ray, beside zone, region and cluster
     resources: Mapping[str, int] = field(default_factory=dict)  # for Ray, beside the zone's own
-    head: Head = field(default_factory=Head)  # how its workers find the head
+    head: HeadSpec = field(default_factory=HeadSpec)  # how its workers find the head
     queue: str  # LocalQueue in the worker cluster
     manager: str  # id of the manager cluster
     workload: str  # or what the gang of an elastic job is called
@@ -35,12 +35,12 @@ class Target:
     share: str  # name of the group Workload and of its anchor ConfigMap
     round: int
     max_priority: int | None = None  # with which a share queues there at most, None: with its job's
-    pods: PodMapping = NOTHING  # what the worker cluster gives the pods that come to it
+    pods: PodMapping = NO_MAPPING  # what the worker cluster gives the pods that come to it
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
 
     @classmethod
-    def of(
+    def for_share(
         cls,
         cluster: str,
         spec: WorkerCluster,
@@ -55,7 +55,7 @@ class Target:
     ) -> Self:
         """The share that a round of a Placement makes in a cluster; `flavors` are the specs of the ResourceFlavors that the
         manager's Kueue assigned to the Workload."""
-        keys, tolerations = _left_behind(flavors)
+        keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster=cluster,
             zone=spec.zone or cluster,
@@ -77,23 +77,23 @@ class Target:
         )
 
     @classmethod
-    def nowhere(cls, flavors: Iterable[Raw]) -> Self:
+    def without_cluster(cls, flavors: Iterable[Raw]) -> Self:
         """No cluster yet: for what is asked for in the same way in whichever."""
-        keys, tolerations = _left_behind(flavors)
+        keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster="", zone="", queue="", manager="", workload="", workload_uid="", placement="", share="", round=0,
             manager_flavor_keys=keys, manager_flavor_tolerations=tolerations,
         )  # fmt: skip
 
 
-def capped(priority: int | None, most: int | None) -> int | None:
+def capped_priority(priority: int | None, max_priority: int | None) -> int | None:
     """The priority of a job's share where the cluster admits none above `most`; Kueue takes none for 0."""
-    if most is None or (priority or 0) <= most:
+    if max_priority is None or (priority or 0) <= max_priority:
         return priority
-    return most
+    return max_priority
 
 
-def _left_behind(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:
+def _manager_only_rules(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:
     """Keys of node labels, and tolerations, that these flavors put on pods in the manager: they mean nothing elsewhere."""
     found = list(flavors)
     keys = frozenset(key for spec in found for key in spec.get("nodeLabels") or {})

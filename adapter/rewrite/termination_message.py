@@ -11,13 +11,13 @@ not see a log in a status names one, too. What is done with the lines is not dec
 from adapter.objects.unstructured import Raw
 
 WITH_LOG = "FallbackToLogsOnError"
-_UNSAID = (None, "", "File")
-_UNNAMED = (None, "", "/dev/termination-log")  # what the API server writes where nothing stands
+_DEFAULT_POLICIES = (None, "", "File")
+_DEFAULT_PATHS = (None, "", "/dev/termination-log")  # what the API server writes where nothing stands
 
 
 def with_log(container: Raw) -> Raw:
     """Let a container that fails without a message show the end of its log; one of which its user said otherwise stays the same object."""
     policy, path = (container.get(f"terminationMessage{part}") for part in ("Policy", "Path"))
-    if policy not in _UNSAID or path not in _UNNAMED:
+    if policy not in _DEFAULT_POLICIES or path not in _DEFAULT_PATHS:
         return container
     return {**container, "terminationMessagePolicy": WITH_LOG}

@@ -56,11 +56,11 @@ def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
     resources = {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT}
     result = _with_default(env, ZONE_ENV, target.zone)
     result = _with_default(result, REGION_ENV, target.region)
-    result = _merged(result, LABELS_ENV, labels)
-    return _merged(result, RESOURCES_ENV, resources)
+    result = _merge_json_env(result, LABELS_ENV, labels)
+    return _merge_json_env(result, RESOURCES_ENV, resources)
 
 
-def kept(env: Sequence[Raw], target: Target) -> str:
+def user_override_message(env: Sequence[Raw], target: Target) -> str:
     """Say in a sentence which of a ray container's own variables win over what its place would give it; empty when none does.
 
     The cluster is not named, so that workers of one job say the same wherever they go.
@@ -68,12 +68,12 @@ def kept(env: Sequence[Raw], target: Target) -> str:
     found = [
         name
         for name, ours in ((ZONE_ENV, target.zone), (REGION_ENV, target.region))
-        if ours and _other(env, name, ours)
+        if ours and _differs_from(env, name, ours)
     ]
     region = {names.RAY_REGION_LABEL: target.region} if target.region else {}
     labels = {**target.labels, names.RAY_ZONE_LABEL: target.zone, **region, names.CLUSTER_LABEL: target.cluster}
-    found += _keys(env, LABELS_ENV, labels)
-    found += _keys(env, RESOURCES_ENV, {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT})
+    found += _overridden_keys(env, LABELS_ENV, labels)
+    found += _overridden_keys(env, RESOURCES_ENV, {**target.resources, f"zone:{target.zone}": ZONE_AMOUNT})
     if not found:
         return ""
     return (
@@ -82,23 +82,23 @@ def kept(env: Sequence[Raw], target: Target) -> str:
     )
 
 
-def _other(env: Sequence[Raw], name: str, ours: str) -> bool:
-    at = _position(env, name)
-    return at is not None and env[at].get("value") != ours
+def _differs_from(env: Sequence[Raw], name: str, value: str) -> bool:
+    at = _env_index(env, name)
+    return at is not None and env[at].get("value") != value
 
 
-def _keys(env: Sequence[Raw], name: str, ours: Mapping[str, Any]) -> list[str]:
+def _overridden_keys(env: Sequence[Raw], name: str, defaults: Mapping[str, Any]) -> list[str]:
     """The keys of ours that the user's object sets otherwise, or the variable as a whole where it is no object."""
-    at = _position(env, name)
+    at = _env_index(env, name)
     if at is None:
         return []
-    theirs = _object(env[at])
+    theirs = _parse_object(env[at])
     if theirs is None:
         return [name]
-    return [f"{key} in {name}" for key, value in theirs.items() if key in ours and value != ours[key]]
+    return [f"{key} in {name}" for key, value in theirs.items() if key in defaults and value != defaults[key]]
 
 
-def _position(env: Sequence[Raw], name: str) -> int | None:
+def _env_index(env: Sequence[Raw], name: str) -> int | None:
     """Where the entry stands that the container sees: the last one of that name."""
     found = [index for index, entry in enumerate(env) if entry.get("name") == name]
     return found[-1] if found else None
@@ -107,26 +107,26 @@ def _position(env: Sequence[Raw], name: str) -> int | None:
 def _unless_set(env: Sequence[Raw], name: str, labels: dict[str, str]) -> dict[str, str]:
     # Ray lets RAY_OVERRIDE_LABELS win over --labels and RAY_NODE_ZONE (same file, _resolve_labels), so a zone that the
     # user chose by RAY_NODE_ZONE must not be in ours.
-    return labels if _position(env, name) is None else {}
+    return labels if _env_index(env, name) is None else {}
 
 
 def _with_default(env: Sequence[Raw], name: str, value: str) -> list[Raw]:
-    missing = value and _position(env, name) is None
+    missing = value and _env_index(env, name) is None
     return [*env, {"name": name, "value": value}] if missing else list(env)
 
 
-def _merged(env: Sequence[Raw], name: str, ours: Mapping[str, Any]) -> list[Raw]:
+def _merge_json_env(env: Sequence[Raw], name: str, defaults: Mapping[str, Any]) -> list[Raw]:
     """Merge our object under the user's; what is no JSON object (or comes from elsewhere) stays the user's alone."""
-    at = _position(env, name)
+    at = _env_index(env, name)
     if at is None:
-        return [*env, {"name": name, "value": _dump(ours)}]
-    theirs = _object(env[at])
+        return [*env, {"name": name, "value": _dump_sorted(defaults)}]
+    theirs = _parse_object(env[at])
     if theirs is None:
         return list(env)
-    return [*env[:at], {**env[at], "value": _dump({**ours, **theirs})}, *env[at + 1 :]]
+    return [*env[:at], {**env[at], "value": _dump_sorted({**defaults, **theirs})}, *env[at + 1 :]]
 
 
-def _object(entry: Raw) -> dict[str, Any] | None:
+def _parse_object(entry: Raw) -> dict[str, Any] | None:
     try:
         value = json.loads(entry.get("value") or ("null" if "valueFrom" in entry else "{}"))
     except (ValueError, RecursionError):
@@ -134,25 +134,25 @@ def _object(entry: Raw) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _dump(value: Mapping[str, Any]) -> str:
+def _dump_sorted(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True)  # sorted: the same pod must give the same bytes after a restart
 
 
-def ray_labels(node_labels: Mapping[str, str]) -> dict[str, str]:
+def ray_labels_of_node(node_labels: Mapping[str, str]) -> dict[str, str]:
     """The Ray labels of nodes with these labels; empty where nothing is known."""
-    market = next(_markets(node_labels), "")
-    model = next(_models(node_labels), "")
+    market = next(_market_types(node_labels), "")
+    model = next(_accelerator_models(node_labels), "")
     found = {names.RAY_MARKET_LABEL: market, names.RAY_ACCELERATOR_LABEL: model}
     return {key: value for key, value in found.items() if value}
 
 
-def _markets(node_labels: Mapping[str, str]) -> Iterator[str]:
+def _market_types(node_labels: Mapping[str, str]) -> Iterator[str]:
     for key, words in _MARKETS.items():
         if found := words.get(node_labels.get(key, "")):
             yield found
 
 
-def _models(node_labels: Mapping[str, str]) -> Iterator[str]:
+def _accelerator_models(node_labels: Mapping[str, str]) -> Iterator[str]:
     for key in _ACCELERATORS:
         words = re.split(r"[-_ ]", node_labels.get(key, "").upper())
         yield from (word for word in words if _MODEL.fullmatch(word))

@@ -8,15 +8,15 @@ import gc
 
 # Objects that hold others, between two looks at those that were made since: two pages of pods, of which most go with the page. Some
 # milliseconds each, and a few megabytes of what might be garbage.
-_MADE = 50_000
-_YOUNG, _OLD = 5, 10  # of these looks, until those are looked at that stood one, and those that stood two
+_THRESHOLD_0 = 50_000
+_THRESHOLD_1, _THRESHOLD_2 = 5, 10  # of these looks, until those are looked at that stood one, and those that stood two
 
 
-def rarely() -> None:
+def collect_rarely() -> None:
     """Look seldom from now on, in the whole process."""
-    gc.set_threshold(_MADE, _YOUNG, _OLD)
+    gc.set_threshold(_THRESHOLD_0, _THRESHOLD_1, _THRESHOLD_2)
 
 
-def settled() -> None:
+def freeze_objects() -> None:
     """Leave out of all looks what there is now: it stays, or goes by itself."""
     gc.freeze()

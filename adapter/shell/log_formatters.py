@@ -7,16 +7,16 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from adapter.objects.unstructured import microtime
+from adapter.objects.unstructured import format_micro_time
 
 
-class OneObject(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and a trace where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write all but ASCII as escapes: no message ends a line, and whatever reads it needs no encoding."""
         said = {
-            "time": microtime(datetime.fromtimestamp(record.created, UTC)),
+            "time": format_micro_time(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -25,4 +25,4 @@ class OneObject(logging.Formatter):
         return json.dumps(said | trace)
 
 
-FORMATS = {"text": logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"), "json": OneObject()}
+FORMATTERS = {"text": logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"), "json": JsonFormatter()}

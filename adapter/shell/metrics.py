@@ -28,7 +28,7 @@ _READY_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 43_200, 86_400)
 BUILD = Gauge("rayspan_build_info", "1, with the version that this process runs.", ["version"])
 BUILD.labels(__version__).set(1)
 LEADER = Gauge("rayspan_leader", "1 in the process that decides and writes, 0 in one that stands by.")
-LOOKS = Counter("rayspan_looks_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"])
+RECONCILES = Counter("rayspan_looks_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"])
 ACTIONS = Counter("rayspan_actions_total", "Actions done, by kind and worker cluster.", ["kind", "cluster"])
 CONNECTED = Gauge("rayspan_cluster_connected", "1 while a worker cluster can be seen, else 0.", ["cluster"])
 REQUESTS = Counter(
@@ -36,7 +36,7 @@ REQUESTS = Counter(
     "Requests to API servers by how they were answered; code is none where no answer came. Who loads whom, and who refuses.",
     ["cluster", "verb", "kind", "code"],
 )
-ODD = Counter(
+MALFORMED_OBJECTS = Counter(
     "rayspan_odd_objects_total",
     "Answers and events that hold what no API server writes where an object should be. They are left out.",
     ["cluster", "kind"],
@@ -56,13 +56,13 @@ DECISION = Histogram(
     "How long one plan of a gang takes; meanwhile no other gang is planned.",
     buckets=_DECISION_BUCKETS,
 )
-READY = Histogram(
+GANG_READY = Histogram(
     "rayspan_gang_ready_seconds",
     "From where Kueue reserved the manager's quota for a gang to where its check says Ready: its workers have their quota. "
     "Up to a second too long: the API tells whole seconds.",
     buckets=_READY_BUCKETS,
 )
-LOSSES = Counter(
+WORKERS_LOST = Counter(
     "rayspan_workers_lost_total",
     "Workers that had a place in a cluster and failed there, by the reason on the manager's pod: KubeRay replaces them.",
     ["cluster", "reason"],
@@ -86,25 +86,25 @@ TASK_FAILURES = Counter(
 )
 
 
-_known: set[str] = set()  # worker clusters that are registered, or were
+_registered_clusters: set[str] = set()  # worker clusters that are registered, or were
 
 
-def know(cluster: str) -> None:
+def register_cluster(cluster: str) -> None:
     """Tell zeros of a worker cluster of which nothing was counted yet: in Prometheus the first loss would else be no increase."""
-    _known.add(cluster)
+    _registered_clusters.add(cluster)
     SPILLS.labels(cluster)
     for reason in (*names.LOSSES, OTHER):
-        LOSSES.labels(cluster, reason)
+        WORKERS_LOST.labels(cluster, reason)
     for reason in (SLOT_ELSEWHERE, NO_SHARE):
         ORPHANS.labels(cluster, reason)
 
 
-def named(cluster: str) -> str:
+def cluster_label(cluster: str) -> str:
     """A worker cluster's name as a label's value: what a user wrote into a pod's slot is none."""
-    return cluster if cluster in _known else OTHER
+    return cluster if cluster in _registered_clusters else OTHER
 
 
-def forget(cluster: str) -> None:
+def unregister_cluster(cluster: str) -> None:
     """Drop what is told about a worker cluster that is not registered any more."""
     with contextlib.suppress(KeyError):  # it was never told
         CONNECTED.remove(cluster)

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """So many at once, and then one in so many seconds; who rests gets the burst back."""
 
     burst: int
-    every: float  # seconds
-    _full: float = float("-inf")  # when the whole burst is there again
+    every_seconds: float  # seconds
+    _full_at: float = float("-inf")  # when the whole burst is there again
 
-    def wait(self, now: float) -> float:
+    def wait_seconds(self, now: float) -> float:
         """The seconds until it may be done; 0 when it may now."""
-        return max(0.0, self._full - now - (self.burst - 1) * self.every)
+        return max(0.0, self._full_at - now - (self.burst - 1) * self.every_seconds)
 
-    def take(self, now: float) -> bool:
+    def try_take(self, now: float) -> bool:
         """Whether it may be done now; it counts as done then."""
-        if self.wait(now) > 0.0:
+        if self.wait_seconds(now) > 0.0:
             return False
-        self._full = max(self._full, now) + self.every
+        self._full_at = max(self._full_at, now) + self.every_seconds
         return True
 
-    def delay(self, now: float) -> float:
+    def take_or_delay(self, now: float) -> float:
         """The seconds after which it may be done; it counts as done if that is now."""
-        return 0.0 if self.take(now) else self.wait(now)
+        return 0.0 if self.try_take(now) else self.wait_seconds(now)

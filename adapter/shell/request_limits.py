@@ -8,25 +8,25 @@ import asyncio
 from aiohttp import web
 
 
-class Uploads:
+class UploadLimiter:
     """Takes in what is sent; when too many are on their way the oldest of them is given up for the newest."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
-        self._running: dict[asyncio.Timeout, None] = {}  # the oldest first
+        self._deadlines: dict[asyncio.Timeout, None] = {}  # the oldest first
 
-    async def read(self, request: web.Request) -> bytes:
+    async def read_body(self, request: web.Request) -> bytes:
         """What was sent, whole; raises TimeoutError, or HTTPRequestEntityTooLarge."""
         async with asyncio.timeout(self._seconds) as deadline:
-            if len(self._running) >= self._most:
-                self._give_up(next(iter(self._running)))
-            self._running[deadline] = None
+            if len(self._deadlines) >= self._most:
+                self._abort_upload(next(iter(self._deadlines)))
+            self._deadlines[deadline] = None
             try:
                 return await request.read()
             finally:
-                self._running.pop(deadline, None)
+                self._deadlines.pop(deadline, None)
 
-    def _give_up(self, oldest: asyncio.Timeout) -> None:
-        del self._running[oldest]
+    def _abort_upload(self, oldest: asyncio.Timeout) -> None:
+        del self._deadlines[oldest]
         if not oldest.expired():
             oldest.reschedule(0.0)  # long ago

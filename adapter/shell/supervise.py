@@ -23,23 +23,23 @@ log = logging.getLogger(__name__)
 # the last one leaves a broken watch dead for no longer than a resync takes.
 FIRST_PAUSE, LAST_PAUSE = 0.5, 60.0
 # The same fault at the same place is told once in this time, and counted in between: whoever writes odd objects decides how many.
-TOLD_AGAIN_SECONDS = 60.0
+RELOG_SECONDS = 60.0
 _CLOSED = "the handler is closed"  # uvloop: handles/handle.pyx, _ensure_alive
-_LONGEST = 8_000  # characters of a trace: the places nearest to the fault are enough
+_LONGEST_TRACE = 8_000  # characters of a trace: the places nearest to the fault are enough
 
-Read = TypeVar("Read")
+ResultT = TypeVar("ResultT")
 _Fault = tuple[str, str, str]  # of which task, of which type, at which place
 # When it was told, and how often it came since; one for each place in the code.
-_told: dict[_Fault, tuple[float, int]] = {}
+_logged_faults: dict[_Fault, tuple[float, int]] = {}
 
 
-async def guarded(
+async def run_with_restarts(
     task: str,
     run: Callable[[], Awaitable[None]],
     *,
-    broke: Callable[[Exception], None] | None = None,
-    ends: tuple[type[Exception], ...] = (),
-    longest: float = LAST_PAUSE,
+    on_failure: Callable[[Exception], None] | None = None,
+    fatal: tuple[type[Exception], ...] = (),
+    longest_pause: float = LAST_PAUSE,
 ) -> None:
     """Run a task until it returns or is cancelled, and again whenever it breaks.
 
@@ -50,52 +50,52 @@ async def guarded(
         began = clock()
         try:
             return await run()
-        except ends:
+        except fatal:
             raise
         except Exception as error:
-            failed(task, error)
-            if broke:
-                broke(error)
+            report_failure(task, error)
+            if on_failure:
+                on_failure(error)
         pause = FIRST_PAUSE if clock() - began > LAST_PAUSE else pause
-        await asyncio.sleep(min(pause, longest) * random.uniform(0.5, 1.0))
+        await asyncio.sleep(min(pause, longest_pause) * random.uniform(0.5, 1.0))
         pause = min(pause * 2, LAST_PAUSE)
 
 
 @contextmanager
-def contained(task: str, about: object = "") -> Iterator[None]:
+def contain_errors(task: str, about: object = "") -> Iterator[None]:
     """Go on behind the block, whatever happens in it; `about` is whom it concerns."""
     try:
         yield
     except Exception as error:
-        failed(task, error, about)
+        report_failure(task, error, about)
 
 
-def each(task: str, objects: Iterable[Raw], read: Callable[[Raw], Read]) -> Iterator[tuple[Raw, Read]]:
+def read_each(task: str, objects: Iterable[Raw], read: Callable[[Raw], ResultT]) -> Iterator[tuple[Raw, ResultT]]:
     """The objects with what is read of them, but for those that cannot be read."""
     for raw in objects:
         try:
             found = read(raw)
         except Exception as error:
-            failed(task, error, key_of(raw) if isinstance(raw, dict) else type(raw).__name__)
+            report_failure(task, error, key_of(raw) if isinstance(raw, dict) else type(raw).__name__)
         else:
             yield raw, found
 
 
-def failed(task: str, error: Exception, about: object = "") -> None:
+def report_failure(task: str, error: Exception, about: object = "") -> None:
     """Count a fault of a task, and tell it with its trace, unless the same one was told a moment ago."""
     metrics.TASK_FAILURES.labels(task).inc()
-    fault, now = (task, type(error).__name__, _place(error)), time.monotonic()
-    when, since = _told.get(fault, (0.0, 0))
-    if fault in _told and now - when < TOLD_AGAIN_SECONDS:
-        _told[fault] = when, since + 1
+    fault, now = (task, type(error).__name__, _fault_location(error)), time.monotonic()
+    when, since = _logged_faults.get(fault, (0.0, 0))
+    if fault in _logged_faults and now - when < RELOG_SECONDS:
+        _logged_faults[fault] = when, since + 1
         return
-    _told[fault] = now, 0
+    _logged_faults[fault] = now, 0
     more = f" ({since} more like it since it was told last)" if since else ""
     whom = f" at {str(about)[:200]}" if about else ""
-    log.error("%s failed%s by %s%s:\n%s", task, whom, type(error).__name__, more, _trace(error))
+    log.error("%s failed%s by %s%s:\n%s", task, whom, type(error).__name__, more, _format_trace(error))
 
 
-def unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Take what breaks where nobody waits for it: a loop's exception handler. Who provokes that does not decide how long the log gets.
 
     A connection that is closed while something is sent on it is no fault: uvloop tells it as a RuntimeError of its protocol
@@ -106,25 +106,25 @@ def unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if "protocol" in context and closed:
         log.debug("a connection ended: %s", context.get("message", ""))
     elif isinstance(error, Exception):
-        failed("event loop", error, context.get("message", ""))
+        report_failure("event loop", error, context.get("message", ""))
     else:
         loop.default_exception_handler(context)
 
 
-def _place(error: Exception) -> str:
-    inner = _innermost(error)
+def _fault_location(error: Exception) -> str:
+    inner = _innermost_error(error)
     frames = traceback.extract_tb(inner.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _innermost_error(error: BaseException) -> BaseException:
     """The first of a group's exceptions, for whose sake the others were cancelled."""
-    return _innermost(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return _innermost_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _trace(error: Exception) -> str:
+def _format_trace(error: Exception) -> str:
     """Where it came from, without what it says."""
-    inner = _innermost(error)
+    inner = _innermost_error(error)
     outer = traceback.format_tb(error.__traceback__) if inner is not error else []
     text = "".join([*outer, *traceback.format_tb(inner.__traceback__), type(inner).__name__])
-    return text[-_LONGEST:]
+    return text[-_LONGEST_TRACE:]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true, moment
+from adapter.objects.unstructured import Raw, is_condition_true, parse_time
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,9 +38,9 @@ def of_cluster(cluster: Raw | None, why: str | None, *, begun: bool, timeout: ti
         return Silence("is not registered any more", None, _LONG_AGO)
     if why is None:
         return None
-    since = moment((cluster.get("status") or {}).get("lostSince"))
+    since = parse_time((cluster.get("status") or {}).get("lostSince"))
     # It may be well again since this process began to read it; or this loss is not told yet, and what is there is of another one.
-    if since is None or begun or is_true(cluster, names.CONNECTED):
+    if since is None or begun or is_condition_true(cluster, names.CONNECTED):
         return Silence("cannot be seen", None, None)
     return Silence(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
 

@@ -26,7 +26,7 @@ def make(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Act
     cluster = slot.cluster
     # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
     # no address yet.
-    share = next((one for one in placement.live if placement.key_of(one) == slot.share), None)
+    share = next((one for one in placement.active_shares if placement.share_key(one) == slot.share), None)
     reservation = worker.reservations.get(slot.share)
     if (
         cluster in worker.remotes
@@ -44,11 +44,11 @@ def _make(
     worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: Slot
 ) -> list[Action]:
     body = _copy(worker, pod, reservation, share, slot)
-    wanted = rewriter.referred(pod, worker.pull_secrets)
+    wanted = rewriter.referenced_objects(pod, worker.pull_secrets)
     if (
-        why := pod_validation.of_copy(body["spec"])
+        why := pod_validation.remote_pod_problem(body["spec"])
         or _beyond(body, reservation, slot)
-        or copied_objects.too_much(wanted, {})
+        or copied_objects.over_limit_reason(wanted, {})
     ):
         text = f"A worker for {share.cluster} is not made: {why}."
         return say(worker.job, "WorkerTrouble", text, warning=True)
@@ -60,11 +60,11 @@ def _make(
 def mirrors(worker: Worker, pod: Raw, placement: Placement, share: ShareKey) -> list[Action]:
     """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
     cluster, reservation = share.cluster, worker.reservations.get(share)
-    standing, service = worker.head_mirrors.get(cluster), worker.head.service
+    standing, service = worker.head_mirrors.get(cluster), worker.head.service_key
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
     target = replace(worker.targets[cluster], share=reservation.name)
-    lacks = service_mirror.lacking(service, worker.head_pod, standing, target, reservation.anchor_uid)
+    lacks = service_mirror.mirror_writes(service, worker.head_pod, standing, target, reservation.anchor_uid)
     return [MirrorHead(cluster, worker.job, placement, share, pod, body) for body in lacks]
 
 
@@ -95,7 +95,7 @@ def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMa
 def _beyond(body: Raw, reservation: Reservation, slot: Slot) -> str:
     """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
     held = reservation.templates.get(slot.role)
-    more = holding.excess(body["spec"], held) if held else ""
+    more = holding.excess_requests(body["spec"], held) if held else ""
     return more and (
         f"it asks for {more}, which is not what quota is held for; whatever adds to the template's requests, such as sidecars "
         "of KubeRay's operator or a resize, must stand in the template"
@@ -105,5 +105,5 @@ def _beyond(body: Raw, reservation: Reservation, slot: Slot) -> str:
 def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
     """What the user set of a Ray node's place, and so was left."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
-    text = zone.kept(containers[0].get("env") or (), target)
+    text = zone.user_override_message(containers[0].get("env") or (), target)
     return say(job, "PlaceKept", text) if text else []

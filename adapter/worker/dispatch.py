@@ -15,10 +15,10 @@ from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.worker_pod import (
     Slot,
     has_ended,
+    has_template_slot,
     is_deleting,
     is_dispatched,
     is_planned_slot,
-    is_preassigned,
     may_get_slot,
     planned_slots,
     slot_cluster,
@@ -123,7 +123,7 @@ def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
     """
     slot = slot_of(pod)
     found = worker.reservations.get(slot.share) if slot else None
-    return worker.restarts and (found is None or bool(found.evicted)) and is_planned_slot(placement, pod, slot)
+    return worker.restarts and (found is None or bool(found.eviction_message)) and is_planned_slot(placement, pod, slot)
 
 
 def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
@@ -133,7 +133,7 @@ def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
     if worker.unanswered and is_planned_slot(placement, pod, slot):
         return False
     cluster = slot_cluster(pod)
-    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.live}
+    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.active_shares}
     return not slot or ((seen or not worker.sent) and not worker.made and may_get_slot(pod, worker.remotes))
 
 
@@ -152,7 +152,7 @@ def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) 
     """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. None when
     there is none, and it stays."""
     avoided = _avoided(placement, now)
-    if not is_preassigned(pod) or slot_cluster(pod) not in avoided or not _may_choose(worker, pod, placement):
+    if not has_template_slot(pod) or slot_cluster(pod) not in avoided or not _may_choose(worker, pod, placement):
         return None
     free = _free_slot(worker, pod, placement, now)
     return free if free and free.cluster not in avoided else None
@@ -160,7 +160,7 @@ def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) 
 
 def _avoided(placement: Placement, now: datetime) -> set[str]:
     """The clusters in which workers of this gang may not start."""
-    return {one.cluster for one in placement.excluded if one.until > now}
+    return {one.cluster for one in placement.exclusions if one.until > now}
 
 
 def _open(worker: Worker, slot: Slot) -> bool:
@@ -172,14 +172,14 @@ def _open(worker: Worker, slot: Slot) -> bool:
 def _reads_mirrors(worker: Worker, cluster: str) -> bool:
     """Whether it is known what stands there, so that it is kept true; where it is not, only who comes new is told so, by trying."""
     standing = worker.head_mirrors.get(cluster)
-    return standing is not None and standing.known
+    return standing is not None and standing.readable
 
 
 def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
     """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
     if is_deleting(remote) or has_ended(remote):
         return []
-    left = worker.head.moved_from(remote, mirrored=_reads_mirrors(worker, cluster))
+    left = worker.head.stale_address(remote, mirrored=_reads_mirrors(worker, cluster))
     return [DeletePod(cluster, remote, f"the head moved from {left} to {worker.head.ip}")] if left else []
 
 

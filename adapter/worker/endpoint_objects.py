@@ -37,7 +37,7 @@ def decide(serving: Serving) -> list[Action]:
             DeleteSlice(_of(one), one, "its Service is gone, or is none of Ray Serve's") for one in serving.standing
         ]
     wanted, left_out = _wanted(service, serving)
-    about = raycluster.owner(service, service_endpoints.OWNERS) or _itself(service)
+    about = raycluster.kuberay_owner(service, service_endpoints.OWNERS) or _itself(service)
     family_of = {
         service_endpoints.slice_name(key_of(service)[1], family): family for family in service_endpoints.FAMILIES
     }

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from adapter import names
 from adapter.actions import Action, LookAgain, PatchStatus, say
 from adapter.objects.reservation import Reservation
-from adapter.objects.unstructured import Raw, condition, meta, moment, timestamp
+from adapter.objects.unstructured import Raw, condition, format_time, meta, parse_time
 from adapter.objects.worker_pod import Slot, is_dispatched
 from adapter.objects.workload import Job
 from adapter.rewrite import group_workload
@@ -35,7 +35,9 @@ def beyond(remote: Raw, found: Reservation | None, slot: Slot | None, cluster: s
     held = found.templates.get(role) if found else None
     if not found or not held:
         return ""
-    more = group_workload.excess(remote.get("spec") or {}, held, found.usage.get(role), found.counts.get(role, 0))
+    more = group_workload.excess_requests(
+        remote.get("spec") or {}, held, found.usage.get(role), found.counts.get(role, 0)
+    )
     return more and (
         f"A worker in {cluster} runs with more than its share there holds, {more}: something adds to pods there that did not when it "
         "was tried, or that takes no dry runs. Write what it adds into the worker group's template, or have it take dry runs."
@@ -60,7 +62,7 @@ def mirrored(
 def _starting(remote: Raw, now: datetime, within: timedelta) -> timedelta:
     """For how long a copy that is pending may well run in a moment, and no longer than until it is to be asked again; nothing by a
     clock of which that cannot be told."""
-    created = moment(meta(remote).get("creationTimestamp"))
+    created = parse_time(meta(remote).get("creationTimestamp"))
     if created is None or (remote.get("status") or {}).get("phase") not in (None, "Pending"):
         return timedelta(0)
     left = created + within - now
@@ -83,7 +85,7 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
     if late and not silence.alive:
         return _failed(pod, names.WORKER_LOST, f"Given up: worker cluster {cluster} {silence.why}.", now)
     known = silence.since is not None and is_dispatched(pod)
-    patch = status_mirror.unknown_patch(pod, cluster, silence.why, timestamp(silence.since or now)) if known else None
+    patch = status_mirror.unknown_patch(pod, cluster, silence.why, format_time(silence.since or now)) if known else None
     unknown: list[Action] = [PatchStatus(pod, patch)] if patch else []
     unknown += say(job, "HeadNotAsked", silence.late, warning=True) if silence.late else []
     return [*unknown, LookAgain(silence.until - now)] if silence.until and not late else unknown
@@ -92,7 +94,7 @@ def unseen(job: Job | None, pod: Raw, cluster: str, silence: Silence, now: datet
 def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
     """A copy that should be gone, and nobody ends: its node is lost, most likely. Its worker shall be replaced all the same;
     its slot is free when that cluster has removed it."""
-    ends = moment(meta(remote).get("deletionTimestamp"))  # the end of its grace period
+    ends = parse_time(meta(remote).get("deletionTimestamp"))  # the end of its grace period
     if ends is None or now < ends + STUCK_AFTER:
         return []
     ended = "is being deleted, and did not end in time; its node may be lost"
@@ -101,7 +103,7 @@ def stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Action]:
 
 def ending(remote: Raw, now: datetime) -> list[Action]:
     """Nobody tells of a copy that does not end, so it is looked at when its time is over."""
-    ends = moment(meta(remote).get("deletionTimestamp"))
+    ends = parse_time(meta(remote).get("deletionTimestamp"))
     return [LookAgain(ends + STUCK_AFTER - now)] if ends and now < ends + STUCK_AFTER else []
 
 
@@ -119,5 +121,5 @@ def _why(pod: Raw) -> str:
 
 
 def _failed(pod: Raw, reason: str, text: str, now: datetime) -> list[Action]:
-    patch = status_mirror.failed_patch(pod, reason=reason, message=text, now=timestamp(now))
+    patch = status_mirror.failed_patch(pod, reason=reason, message=text, now=format_time(now))
     return [PatchStatus(pod, patch)] if patch else []

@@ -17,9 +17,19 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import raycluster
-from adapter.objects.selectors import has_all
+from adapter.objects.selectors import has_labels
 from adapter.objects.specs import Network
-from adapter.objects.unstructured import Key, Raw, controller_uid, is_true, key_of, label, meta, quoted, uid_of
+from adapter.objects.unstructured import (
+    Key,
+    Raw,
+    controller_uid,
+    is_condition_true,
+    key_of,
+    label,
+    meta,
+    printable,
+    uid_of,
+)
 from adapter.objects.worker_pod import has_ended, is_deleting, is_dispatched, slot_of, unlocked_reason
 
 FAMILIES = ("IPv4", "IPv6")
@@ -77,7 +87,7 @@ def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
     selector = (service.get("spec") or {}).get("selector") or {}
     if ray_cluster is None or not is_of(service, ray_cluster):
         return False
-    if not has_all(meta(pod).get("labels") or {}, selector) or label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD:
+    if not has_labels(meta(pod).get("labels") or {}, selector) or label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD:
         return False
     return (controller_uid(pod), key_of(pod)[0]) == (uid_of(ray_cluster), key_of(service)[0]) and not unlocked_reason(
         pod
@@ -86,7 +96,7 @@ def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
 
 def is_of(service: Raw, ray_cluster: Raw) -> bool:
     """Whether a Service with a selector is controlled by a RayCluster, or by the RayService that controls it."""
-    spec, owner = service.get("spec") or {}, raycluster.owner(service, OWNERS)
+    spec, owner = service.get("spec") or {}, raycluster.kuberay_owner(service, OWNERS)
     if not (owner and owner.uid and spec.get("selector")) or spec.get("type") == "ExternalName":
         return False
     return bool(uid_of(ray_cluster)) and owner.uid in (uid_of(ray_cluster), controller_uid(ray_cluster))
@@ -115,7 +125,7 @@ def _endpoint(service: Raw, family: str, one: Backend) -> _Endpoint | None:
     address, ports = _address(one, family), _ports(service, pod)
     if not (address and ports) or is_deleting(pod) or has_ended(pod) or not (slot_of(pod) and is_dispatched(pod)):
         return None
-    serving, terminating = is_true(pod, "Ready"), bool(one.copy and is_deleting(one.copy))
+    serving, terminating = is_condition_true(pod, "Ready"), bool(one.copy and is_deleting(one.copy))
     ready = serving and not terminating and not (one.dead and not one.seen)
     namespace, name = key_of(pod)
     body = {
@@ -204,7 +214,7 @@ def _kept(endpoints: Sequence[_Endpoint]) -> tuple[Sequence[_Endpoint], int, int
 def _told(service: Raw, strangers: Sequence[Backend]) -> Iterator[str]:
     if strangers:
         one = min(strangers, key=lambda each: key_of(each.pod))
-        said = quoted(", ".join(_addresses(one.pod)))
+        said = printable(", ".join(_addresses(one.pod)))
         yield (
             f"Service {key_of(service)[1]} leads to {len(strangers)} workers less: pod {key_of(one.pod)[1]} has the address {said} in "
             f"worker cluster {one.cluster}, which none of spec.podCIDRs of that WorkerCluster has. Correct the field, or ask who runs the cluster."

@@ -12,20 +12,20 @@ from itertools import islice
 from typing import Any
 
 from adapter import names
-from adapter.objects.rayjob import LONGEST_NAME
+from adapter.objects.rayjob import MAX_NAME_LENGTH
 from adapter.objects.unstructured import (
-    LONGEST_OF_ONE,
+    MAX_ITEM_LENGTH,
     Raw,
-    bounded,
     condition,
-    is_true,
+    is_condition_true,
     key_of,
     meta,
-    quoted,
-    turned,
+    printable,
+    truncate,
     uid_of,
+    updated_condition,
 )
-from adapter.objects.worker_pod import is_preassigned, slot_of
+from adapter.objects.worker_pod import has_template_slot, slot_of
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
 MIRRORED = (
@@ -67,7 +67,7 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
     if _is_over(local):
         return None
     status = remote.get("status") or {}
-    said = bounded(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
+    said = truncate(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
     wanted = (
         {field: _within(status.get(field) or None) for field in MIRRORED}
         | _texts(status, _MOST_SAID)
@@ -94,7 +94,7 @@ def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str
     lost = {"status": "False", "reason": reason, "message": message}
     kept = [one for one in _all_conditions(local) if one.get("type") not in READINESS]
     before = [{**condition(local, kind), "type": kind} for kind in READINESS]
-    unready = [turned(one, {**one, **lost}, now) for one in before]
+    unready = [updated_condition(one, {**one, **lost}, now) for one in before]
     return _patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": kept + unready})
 
 
@@ -125,7 +125,7 @@ def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 def _record(local: Raw) -> Raw:
     """What is written with the first news of a pod that has the slot that it came with: where it is, for all who look for it there."""
-    slot = slot_of(local) if is_preassigned(local) else None
+    slot = slot_of(local) if has_template_slot(local) else None
     if slot is None:
         return {}
     return {"labels": {names.CLUSTER_LABEL: slot.cluster}, "annotations": {names.SLOT_ANNOTATION: str(slot)}}
@@ -136,7 +136,7 @@ def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
     mirrored = [_within(one) for one in theirs[:_MOST_CONDITIONS]]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
-    scheduled = condition(remote if is_true(remote, SCHEDULED) else local, SCHEDULED)
+    scheduled = condition(remote if is_condition_true(remote, SCHEDULED) else local, SCHEDULED)
     found = [*([_within(scheduled)] if scheduled else []), *mirrored, _dispatched(remote, text)]
     return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))[:_MOST_CONDITIONS]
 
@@ -170,7 +170,7 @@ def _with_place(said: str, place: str) -> str:
 def _place(local: Raw, remote: Raw, cluster: str) -> str:
     """Where a copy is and what to type to see more of it; nothing while it has no node, for then there is nothing to see."""
     namespace, name = key_of(local)
-    node = quoted((remote.get("spec") or {}).get("nodeName") or "", LONGEST_NAME)
+    node = printable((remote.get("spec") or {}).get("nodeName") or "", MAX_NAME_LENGTH)
     if not node:
         return ""
     log = f"`kubectl --context {cluster} -n {namespace} logs {name}`"
@@ -232,7 +232,7 @@ def _last_words(said: Raw, most: int) -> Raw:
 def _within(part: Any) -> Any:
     """A part of what a copy says of itself, with no more than so many characters of each text, and so many items of each list."""
     if isinstance(part, str):
-        return bounded(part, LONGEST_OF_ONE)
+        return truncate(part, MAX_ITEM_LENGTH)
     if isinstance(part, Mapping):
         return {_within(key): _within(value) for key, value in islice(part.items(), _MOST_PARTS)}
     return list(map(_within, part[:_MOST_PARTS])) if isinstance(part, list) else part
@@ -251,7 +251,7 @@ def _most(status: Raw) -> int:
 def _texts(found: Raw, most: int) -> dict[str, Any]:
     """Reason and message of a status or of a condition, as far as it has them, with no more than so many characters each."""
     said = {field: found.get(field) for field in ("reason", "message")}
-    return {field: bounded(text, most) if isinstance(text, str) else text for field, text in said.items() if text}
+    return {field: truncate(text, most) if isinstance(text, str) else text for field, text in said.items() if text}
 
 
 def _ended(container_status: Raw) -> Raw:

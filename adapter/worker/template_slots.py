@@ -29,13 +29,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from adapter.objects.placement import Placement
-from adapter.objects.unstructured import Raw, meta, moment
+from adapter.objects.unstructured import Raw, meta, parse_time
 from adapter.objects.worker_pod import (
     has_ended,
+    has_template_slot,
     is_deleting,
     is_dispatched,
     is_planned_slot,
-    is_preassigned,
     slot_cluster,
     slot_of,
 )
@@ -56,7 +56,7 @@ class TemplateSlotFacts:
 def must_check_slot(pod: Raw) -> bool:
     """Whether a pod may not own its slot. A dispatched pod owns it, and a pod that is deleted or has ended needs no
     remote pod."""
-    return is_preassigned(pod) and not (is_dispatched(pod) or is_deleting(pod) or has_ended(pod))
+    return has_template_slot(pod) and not (is_dispatched(pod) or is_deleting(pod) or has_ended(pod))
 
 
 def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
@@ -72,5 +72,5 @@ def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
 def may_have_been_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:
     """Whether a remote pod may have been sent to the pod's cluster: it is known (`sent`), or the pod is older than this
     process's lead."""
-    created = moment(meta(pod).get("creationTimestamp"))
+    created = parse_time(meta(pod).get("creationTimestamp"))
     return sent or leads_since is None or created is None or created < leads_since

@@ -38,7 +38,7 @@ class Worker:
     unanswered: bool = False  # whether this process asked for its copy, and no answer says that it was made, or was not
     head_pod: Raw | None = None  # the head itself, None while it has no address
     # cluster that mirrors heads -> what it has of this one's mirror
-    head_mirrors: Mapping[str, service_mirror.Standing] = field(default_factory=dict)
+    head_mirrors: Mapping[str, service_mirror.MirrorState] = field(default_factory=dict)
     pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
     job_gone: bool = False  # its job or Workload is deleted, or about to be: the shares it has go
     slotless: bool = False  # it came with a slot that is planned and not its own, and `pod` shows none
@@ -58,4 +58,4 @@ def with_ray_labels(found: Reservation, flavor: Callable[[str], Raw | None]) -> 
 
 def _ray_labels(flavors: Iterable[Raw | None]) -> dict[str, str]:
     node_labels = (((one or {}).get("spec") or {}).get("nodeLabels") or {} for one in flavors)
-    return {key: value for labels in node_labels for key, value in zone.ray_labels(labels).items()}
+    return {key: value for labels in node_labels for key, value in zone.ray_labels_of_node(labels).items()}

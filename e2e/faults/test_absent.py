@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import moment
+from adapter.objects.unstructured import parse_time
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.deployment import Deployment
 from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, Job
@@ -82,6 +82,6 @@ def _remote(job: Job) -> list[Raw]:
 def _lease_is_out(job: Job) -> bool:
     """Whether whoever held it has not renewed it in time, or gave it back."""
     spec = job.manager.get("leases", names.LEASE, names.SYSTEM_NAMESPACE)["spec"]
-    renewed = moment(spec["renewTime"])
+    renewed = parse_time(spec["renewTime"])
     assert renewed
     return datetime.now(UTC) - renewed > timedelta(seconds=spec["leaseDurationSeconds"])

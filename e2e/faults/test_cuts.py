@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import moment
+from adapter.objects.unstructured import parse_time
 from adapter.worker.head_polling import ASK_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
@@ -122,7 +122,7 @@ def _unknown(job: Job) -> list[object]:
 
 
 def _lost_for(job: Job) -> timedelta:
-    since = moment((job.manager.get("workerclusters", "east").get("status") or {}).get("lostSince"))
+    since = parse_time((job.manager.get("workerclusters", "east").get("status") or {}).get("lostSince"))
     return datetime.now(UTC) - since if since else timedelta(0)
 
 

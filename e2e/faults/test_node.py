@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import moment
+from adapter.objects.unstructured import parse_time
 from adapter.worker.report import STUCK_AFTER
 from hack.lab.base.lab import Cluster, Lab
 from hack.lab.cluster import addons, node, processes
@@ -57,7 +57,7 @@ def test_a_worker_of_a_lost_node_is_replaced_where_it_was(pair: Job, lab: Lab, e
         wait(lambda: _evicted(pair) == lost, 30, "its cluster evicts it, and says why", pair.dump)
         assert set(_by_uid(pair)) & lost == lost, "its time is not over"
         wait(lambda: set(_failed(said)) == lost, GRACE + 120, "it is failed", pair.dump)
-        due = max(moment(copy["metadata"]["deletionTimestamp"]) or datetime.max for copy in _copies(pair).values())
+        due = max(parse_time(copy["metadata"]["deletionTimestamp"]) or datetime.max for copy in _copies(pair).values())
         assert timedelta(0) < datetime.now(UTC) - due - STUCK_AFTER < timedelta(seconds=15)
         assert all("its node may be lost: Taint manager:" in text for text in _failed(said).values())
         wait(lambda: len(_by_uid(pair).keys() - before) == 1, 30, "KubeRay made another", pair.dump)

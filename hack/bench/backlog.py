@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true, label, meta
+from adapter.objects.unstructured import Raw, is_condition_true, label, meta
 from adapter.shell.kube.resources import PODS, WORKLOADS
 from hack.bench import timeline
 from hack.lab.cluster.addons import KUBERAY
@@ -56,7 +56,7 @@ def again(pod: Raw) -> Raw:
 
 def _admitted(now: Mapping[Place, Raw], manager: str) -> bool:
     return any(
-        is_true(raw, names.ADMITTED) for (cluster, kind, _), raw in now.items()
+        is_condition_true(raw, names.ADMITTED) for (cluster, kind, _), raw in now.items()
         if cluster == manager and kind == WORKLOADS.plural
     )  # fmt: skip
 

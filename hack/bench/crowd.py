@@ -18,15 +18,15 @@ from prometheus_client import REGISTRY
 from adapter.objects.unstructured import Raw
 from adapter.shell.controller import wiring
 from adapter.shell.controller.enqueue import GANG, QueueKey
-from adapter.shell.controller.event_handlers import Waker
-from adapter.shell.controller.reconciler import Looks
+from adapter.shell.controller.event_handlers import EventHandlers
+from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.slots import PendingAssignments
-from adapter.shell.observe.transient_state import Memory
-from adapter.shell.write.copies import Copier
-from adapter.shell.write.events import Announcer
+from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.write.copies import ObjectCopier
+from adapter.shell.write.events import EventRecorder
 from hack.bench import crowdinput, promises
 from hack.bench.crowdinput import Crowd, Size
 from hack.bench.promises import Found
@@ -102,25 +102,30 @@ class Stand:
 
     def __init__(self, crowd: Crowd) -> None:
         self.crowd, self.queue, self._nobody = crowd, _Queue(), cast(Any, None)
-        manager, fleet, memory, assignments = crowd.manager, crowd.fleet, Memory(), PendingAssignments()
-        facts = wiring.read(manager, fleet, assignments, Losses(manager, fleet), Proxies(manager, fleet), memory, "mgr")
-        planning = wiring.plan(manager, fleet, facts, memory)
-        copier, announcer = Copier(manager, fleet, facts.sources, facts.workers), Announcer(manager.client)
-        self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.seen)
-        self.looks = Looks(
+        manager, fleet, memory, assignments = crowd.manager, crowd.fleet, TransientState(), PendingAssignments()
+        facts = wiring.build_observers(
+            manager, fleet, assignments, ClusterLosses(manager, fleet), ProxyHealth(manager, fleet), memory, "mgr"
+        )
+        planning = wiring.build_planner(manager, fleet, facts, memory)
+        copier, announcer = (
+            ObjectCopier(manager, fleet, facts.sources, facts.worker_observer),
+            EventRecorder(manager.client),
+        )
+        self.waker = EventHandlers(cast(WorkQueue[QueueKey], self.queue), manager, fleet, facts.replan_check)
+        self.looks = Reconciler(
             manager=manager,
             fleet=fleet,
-            gangs=facts.gangs,
-            workers=facts.workers,
-            services=facts.services,
+            gang_observer=facts.gang_observer,
+            worker_observer=facts.worker_observer,
+            service_observer=facts.service_observer,
             assignments=assignments,
-            executor=wiring.execute(manager, fleet, facts, planning, announcer, memory, copier),
-            conditions=self._nobody,
-            aggregator=self._nobody,
-            waker=self.waker,
+            executor=wiring.build_executor(manager, fleet, facts, planning, announcer, memory, copier),
+            condition_writer=self._nobody,
+            quota_aggregator=self._nobody,
+            event_handlers=self.waker,
         )
-        for store, handle in self.waker.handlers():
-            store.listen(handle)
+        for store, handle in self.waker.store_handlers():
+            store.set_handler(handle)
 
     async def after(self, change: Callable[[], None]) -> Cost:
         """The cost of reconciling all gangs that a change enqueues, directly or through others."""
@@ -132,7 +137,7 @@ class Stand:
             if not gangs:
                 return Cost(_plans() - plans, (time.process_time() - began) * 1000)
             for namespace, name in gangs:
-                await self.looks.look((GANG, namespace, name))
+                await self.looks.reconcile((GANG, namespace, name))
         raise LabError(f"Gangs wake one another without an end after {change}.")
 
     def come(self) -> None:
@@ -150,11 +155,11 @@ class Stand:
 
     def uses(self, queue: str, cores: int) -> None:
         """Another amount is in use of a queue of the first cluster."""
-        member = next(iter(self.crowd.fleet.members().values()))
-        before = member.cluster_queues.named(queue) or {}
+        member = next(iter(self.crowd.fleet.caches().values()))
+        before = member.cluster_queues.by_name(queue) or {}
         after: Raw = crowdinput.used(before, cores)
         member.cluster_queues.put(after)
-        self.waker.room(member.name, before, after)
+        self.waker.on_capacity(member.name, before, after)
 
 
 async def measured(size: Size) -> dict[str, Cost]:

@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.unstructured import Raw, timestamp
+from adapter.objects.unstructured import Raw, format_time
 from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource
@@ -43,34 +43,34 @@ class Crowd:
     """The stores of it."""
 
     size: Size
-    manager: Manager
+    manager: ManagerCache
     fleet: Fleet
     api: MemoryApi
 
 
-class _Manager(Manager):
+class _Manager(ManagerCache):
     """A manager cluster of which these objects were read."""
 
     def show(self, shown: Mapping[Resource, Iterable[Raw]]) -> None:
-        for row in self._rows:
+        for row in self._watched_kinds:
             row.store.replace(shown.get(row.resource, ()))
 
 
-class _Member(Member):
+class _Member(WorkerClusterCache):
     """A worker cluster of which these objects were read, and that is seen."""
 
     def show(self, shown: Mapping[Resource, Iterable[Raw]]) -> None:
-        for row in self._rows:
+        for row in self._watched_kinds:
             row.store.replace(shown.get(row.resource, ()))
         for source in (CONNECTION, PROBE):
-            self._note(source, None)
+            self._note_error(source, None)
 
 
 class _Fleet(Fleet):
     """Worker clusters that are connected."""
 
-    def show(self, members: Iterable[Member]) -> None:
-        self._members = {member.name: member for member in members}
+    def show(self, members: Iterable[WorkerClusterCache]) -> None:
+        self._caches = {member.name: member for member in members}
 
 
 def make(size: Size) -> Crowd:
@@ -101,14 +101,14 @@ def gang(size: Size, number: int) -> Raw:
     created = datetime.now(UTC) - timedelta(minutes=5) + timedelta(seconds=0.1 * number)
     wanted = _cores(size) + 1 + number % 5
     owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": f"job-{number}", "uid": f"job-uid-{number}"}
-    held = {"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": timestamp(created)}
+    held = {"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": format_time(created)}
     return versioned(
         {
             "metadata": {
                 "name": f"gang-{number}",
                 "namespace": NAMESPACE,
                 "uid": f"gang-uid-{number}",
-                "creationTimestamp": timestamp(created),
+                "creationTimestamp": format_time(created),
                 "ownerReferences": [{**owner, "controller": True}],
             },
             "spec": {
@@ -165,8 +165,8 @@ def _of_manager(clusters: Iterable[str]) -> dict[Resource, Iterable[Raw]]:
     }
 
 
-def _member(name: str, size: Size) -> Member:
-    spec = specs.worker_cluster(
+def _member(name: str, size: Size) -> WorkerClusterCache:
+    spec = specs.parse_worker_cluster(
         {"metadata": {"name": name}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": name}}}}}
     )
     shape = replace(
@@ -174,7 +174,7 @@ def _member(name: str, size: Size) -> Member:
     )
     queues, cohorts, flavors = plannerinput.objects(shape)
     apart = {**queues[0], "metadata": {"name": APART}, "spec": {**queues[0]["spec"], "cohortName": ""}}
-    member = _Member(name, spec, cast(Client, MemoryApi()), "mgr", Listeners())
+    member = _Member(name, spec, cast(Client, MemoryApi()), "mgr", WorkerClusterListeners())
     member.show(
         {
             resources.CLUSTER_QUEUES: map(versioned, [*queues, apart]),

@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
-from adapter.objects.unstructured import Raw, key_of, label, timestamp, uid_of
+from adapter.objects.unstructured import Raw, format_time, key_of, label, uid_of
 from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube import resources
 from hack.bench import fleetinput
@@ -73,7 +73,7 @@ class Crowd:
         return all(check["message"] or check["state"] == names.CHECK_READY for check in told)
 
     def _admit(self, cluster: Cluster, share: Raw) -> None:
-        now = timestamp(datetime.now(UTC))
+        now = format_time(datetime.now(UTC))
         kinds = names.QUOTA_RESERVED, names.ADMITTED
         conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds]
         roles = [{"name": one["name"], "flavors": {}} for one in share["spec"]["podSets"]]

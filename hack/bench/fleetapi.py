@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from adapter.objects.unstructured import Key, Raw, key_of, timestamp
+from adapter.objects.unstructured import Key, Raw, format_time, key_of
 from adapter.shell.kube.resources import Resource
 from hack.bench.memoryapi import merged
 
@@ -187,7 +187,7 @@ class Cluster:
         name = body["metadata"].get("name", "")
         if (namespace, name) in self._kinds[kind].objects:
             return _refused(409, "AlreadyExists", name)
-        told = {"uid": f"{self.name}-{self._at}", "creationTimestamp": timestamp(datetime.now(UTC))}
+        told = {"uid": f"{self.name}-{self._at}", "creationTimestamp": format_time(datetime.now(UTC))}
         made = {**body, "metadata": {**body["metadata"], **told}}
         change = self._admitted.get(kind)
         kept = self._put(kind, change(made) if change else made)
@@ -208,7 +208,7 @@ class Cluster:
             return _refused(409, "Conflict", "metadata.uid")
         if kind == "/api/v1/pods" and known.raw["spec"].get("nodeName"):
             if "deletionTimestamp" not in metadata:
-                ends = {"deletionTimestamp": timestamp(datetime.now(UTC)), "deletionGracePeriodSeconds": 30}
+                ends = {"deletionTimestamp": format_time(datetime.now(UTC)), "deletionGracePeriodSeconds": 30}
                 known = self._put(kind, {**known.raw, "metadata": {**metadata, **ends}})
                 asyncio.get_running_loop().call_later(GRACE_SECONDS, self._remove, kind, key_of(known.raw))
         else:

@@ -11,9 +11,17 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import specs, worker_pod
-from adapter.objects.placement import GroupShare, Placement, Share, manifest, placement, placement_name, share_name
-from adapter.objects.unstructured import Raw, timestamp
-from adapter.objects.workload import Job, Workload, workload
+from adapter.objects.placement import (
+    GroupShare,
+    Placement,
+    Share,
+    parse_placement,
+    placement_manifest,
+    placement_name,
+    share_name,
+)
+from adapter.objects.unstructured import Raw, format_time
+from adapter.objects.workload import Job, Workload, parse_workload
 from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
@@ -35,11 +43,11 @@ class Gang:
         counts = {name: each + (place < more) for place, name in enumerate(clusters)}
         self.counts = {name: count for name, count in counts.items() if count}
         self.job = Job(names.RAY_API_VERSION, "RayJob", NAMESPACE, f"job-{number}", f"job-uid-{number}")
-        self.role = group_workload.role(GROUP)
+        self.role = group_workload.role_of_group(GROUP)
 
     @cached_property
     def work(self) -> Workload:
-        return workload(self.workload)
+        return parse_workload(self.workload)
 
     @cached_property
     def name(self) -> str:
@@ -51,8 +59,8 @@ class Gang:
         """As it is when its job runs."""
         template = {"metadata": {"labels": {"app": "ray"}}, "spec": _template(golden()["spec"])}
         kinds = names.QUOTA_RESERVED, names.ADMITTED
-        conditions = [{"type": kind, "status": "True", "lastTransitionTime": timestamp(SINCE)} for kind in kinds]
-        check = {"name": CHECK, "state": names.CHECK_READY, "message": "", "lastTransitionTime": timestamp(SINCE)}
+        conditions = [{"type": kind, "status": "True", "lastTransitionTime": format_time(SINCE)} for kind in kinds]
+        check = {"name": CHECK, "state": names.CHECK_READY, "message": "", "lastTransitionTime": format_time(SINCE)}
         podsets = [("head", 1), (GROUP.lower(), self.workers)]
         return {
             "apiVersion": names.KUEUE_API_VERSION,
@@ -81,7 +89,7 @@ class Gang:
         check = {**whole["status"]["admissionChecks"][0], "state": names.CHECK_PENDING}
         held = [one for one in whole["status"]["conditions"] if one["type"] != names.ADMITTED]
         status = {**whole["status"], "conditions": held, "admissionChecks": [check]}
-        metadata = {**whole["metadata"], "creationTimestamp": timestamp(created)}
+        metadata = {**whole["metadata"], "creationTimestamp": format_time(created)}
         yield resources.WORKLOADS, {**whole, "metadata": metadata, "status": status}
         job = {**about(self.job.name), "uid": self.job.uid}
         yield resources.RAY_JOBS, {"metadata": job, "spec": {"suspend": True, "rayClusterSpec": self._cluster()}}
@@ -95,12 +103,12 @@ class Gang:
         groups = {name: (GroupShare(GROUP.lower(), self.role, count),) for name, count in self.counts.items()}
         place = Placement(
             namespace=NAMESPACE, name=self.name, uid="", workload_uid=self.work.uid, workload=self.work.name,
-            attempt=self.work.attempt, round=1, given_up=0, planned_at=SINCE,
+            attempt=self.work.attempt, round=1, failed_rounds=0, planned_at=SINCE,
             shares=tuple(Share(name, group) for name, group in groups.items()),
-            wanted=self.workers, excluded=(), explanation="", lost="", withdrawn_round=0, placed_round=1, blocked=(),
+            wanted_workers=self.workers, exclusions=(), explanation="", lost_reason="", withdrawn_round=0, placed_round=1, blocked=(),
             status={},
         )  # fmt: skip
-        made = manifest(place, self.job, CHECK, ())
+        made = placement_manifest(place, self.job, CHECK, ())
         status = {"state": names.PLACED, "placedRound": 1}
         return {**made, "metadata": {**made["metadata"], **about(self.name)}, "status": status}
 
@@ -118,7 +126,7 @@ class Gang:
         )
         labels = {names.RAY_NODE_TYPE_LABEL: names.HEAD, names.RAY_GCS_CLUSTER_LABEL: owner.name}
         told = {**about(f"ray-{self.number}-head"), "labels": labels, "ownerReferences": [_owner(owner)]}
-        ready = [{"type": "Ready", "status": "True", "lastTransitionTime": timestamp(SINCE)}]
+        ready = [{"type": "Ready", "status": "True", "lastTransitionTime": format_time(SINCE)}]
         status = {"phase": "Running", "podIP": HEAD_IP, "conditions": ready}
         yield resources.PODS, {"metadata": told, "spec": {"containers": [{"name": "head"}]}, "status": status}
 
@@ -127,7 +135,7 @@ class Gang:
         target = self._target(cluster)
         template = self.workload["spec"]["podSets"][1]["template"]
         groups = [(GROUP, self.counts[cluster], template)]
-        made = group_workload.group_workload(target, NAMESPACE, groups, self._anchor(cluster))
+        made = group_workload.build_workload(target, NAMESPACE, groups, self._anchor(cluster))
         told = {**about(target.share), "uid": f"share-{cluster}-{self.number}"}
         status = {
             "conditions": self.workload["status"]["conditions"],
@@ -139,9 +147,9 @@ class Gang:
         return f"anchor-{cluster}-{self.number}"
 
     def _target(self, cluster: str) -> Target:
-        target = Target.of(
-            cluster, specs.worker_cluster(worker_cluster(cluster, "")), queue=QUEUE, manager=self._manager_id,
-            workload=self.work.gang, workload_uid=self.work.gang_uid, placement=self.name, round_=1,
+        target = Target.for_share(
+            cluster, specs.parse_worker_cluster(worker_cluster(cluster, "")), queue=QUEUE, manager=self._manager_id,
+            workload=self.work.gang_name, workload_uid=self.work.gang_uid, placement=self.name, round_=1,
         )  # fmt: skip
         assert target.share == share_name(self.name, 1)
         return target
@@ -150,7 +158,7 @@ class Gang:
         """One of its pods as KubeRay makes it just now, and `again` in the place of one that failed."""
         name = self._pod_name(number) + (f"-{again}" if again else "")
         pod = named(self._fresh, name, "", number)
-        return {**pod, "metadata": {**pod["metadata"], "creationTimestamp": timestamp(datetime.now(UTC))}}
+        return {**pod, "metadata": {**pod["metadata"], "creationTimestamp": format_time(datetime.now(UTC))}}
 
     @cached_property
     def _fresh(self) -> str:
@@ -173,7 +181,7 @@ class Gang:
     @cached_property
     def slots(self) -> Raw:
         """The annotation of its template by which its pods come with their slots."""
-        listed = worker_pod.list_slots(placement(self.placement), GROUP.lower()) if self._listed else ""
+        listed = worker_pod.list_slots(parse_placement(self.placement), GROUP.lower()) if self._listed else ""
         return {names.SLOTS_ANNOTATION: listed} if listed else {}
 
     def _pod(self) -> Raw:
@@ -203,10 +211,10 @@ class Gang:
         }
         pod = {**pod, "metadata": {**pod["metadata"], **notes}}
         body = rewriter.remote_pod(
-            pod, head=HeadAddress.of(pod, HEAD_IP), target=self._target(cluster), role=self.role,
+            pod, head=HeadAddress.from_pod(pod, HEAD_IP), target=self._target(cluster), role=self.role,
             total=self.counts[cluster], slot=SLOT, anchor_uid=self._anchor(cluster),
         )  # fmt: skip
-        told = {"uid": f"copy-{UID}", "creationTimestamp": timestamp(SINCE)}
+        told = {"uid": f"copy-{UID}", "creationTimestamp": format_time(SINCE)}
         copy = ran({**body, "metadata": {**body["metadata"], **told}})
         patch = status_mirror.status_patch(pod, copy, cluster)
         assert patch is not None
@@ -218,14 +226,14 @@ def worker_cluster(name: str, uid: str) -> Raw:
         "name": name,
         "uid": f"registered-{name}",
         "labels": {"kind": "worker"},
-        "creationTimestamp": timestamp(SINCE),
+        "creationTimestamp": format_time(SINCE),
     }
     source = {"kubeConfig": {"secretRef": {"name": name}}}
     return {"metadata": told, "spec": {"source": source}, "status": {"clusterUID": uid}}
 
 
 def about(name: str) -> dict[str, Any]:
-    return {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}", "creationTimestamp": timestamp(SINCE)}
+    return {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}", "creationTimestamp": format_time(SINCE)}
 
 
 def _template(spec: Raw) -> Raw:

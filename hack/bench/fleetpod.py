@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import yaml
 
-from adapter.objects.unstructured import Raw, timestamp
+from adapter.objects.unstructured import Raw, format_time
 
 SINCE = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)  # of all old objects
 POD, UID, SLOT, INDEX = "POD-TO-BE-NAMED", "UID-TO-BE-GIVEN", "SLOT-TO-BE-TAKEN", "4711471147"
@@ -33,7 +33,7 @@ def named(text: str, name: str, slot: str, number: int) -> Raw:
 
 def ran(copy: Raw) -> Raw:
     """A copy as its cluster shows it when it runs: a node has it, and its kubelet says so."""
-    spec, since = copy["spec"], timestamp(datetime.now(UTC))
+    spec, since = copy["spec"], format_time(datetime.now(UTC))
     kinds = "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"
     inits = [_container(one, "terminated", since) for one in spec.get("initContainers") or ()]
     status = {
@@ -53,7 +53,7 @@ def written(raw: Raw) -> Raw:
     body = {key: value for key, value in raw.items() if key in ("metadata", "spec", "status")}
     about = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
     body["metadata"] = {key: about[key] for key in ("labels", "annotations") if key in about}
-    noted = {"manager": "kuberay-operator", "operation": "Update", "apiVersion": "v1", "time": timestamp(SINCE)}
+    noted = {"manager": "kuberay-operator", "operation": "Update", "apiVersion": "v1", "time": format_time(SINCE)}
     fields = {**noted, "fieldsType": "FieldsV1", "fieldsV1": _fields(body)}
     return {**raw, "metadata": {**about, "managedFields": [fields]}}
 

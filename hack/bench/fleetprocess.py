@@ -23,7 +23,7 @@ from adapter import leader_election
 from adapter.shell import gc_tuning
 from adapter.shell.controller import engine
 from adapter.shell.controller.engine import Engine
-from adapter.shell.controller.lease import Lease
+from adapter.shell.controller.lease import LeaderElector
 from adapter.shell.kube import client
 from adapter.shell.kube.client import Client
 from hack.testbed import procstat
@@ -117,16 +117,16 @@ async def _run(at: Path) -> None:
 
     async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.readline() == RESYNC and (parts := running._parts):
-            parts.waker.everything(SPREAD_SECONDS)
+            parts.event_handlers.resync_all(SPREAD_SECONDS)
         writer.write(json.dumps(asdict(meter.numbers())).encode())
         await writer.drain()
         writer.close()
 
     async with await asyncio.start_unix_server(tell, at), asyncio.TaskGroup() as tasks:
-        lease = Lease(await Client.local(), str(os.getpid()))
+        lease = LeaderElector(await Client.in_cluster(), str(os.getpid()))
         tasks.create_task(meter.run())
-        gc_tuning.rarely()
-        running = Engine(await Client.local(lease.may_write), lease, gc_tuning.settled)
+        gc_tuning.collect_rarely()
+        running = Engine(await Client.in_cluster(lease.may_write), lease, gc_tuning.freeze_objects)
         tasks.create_task(running.run())
 
 

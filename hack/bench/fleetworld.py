@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true, key_of, label
+from adapter.objects.unstructured import Raw, is_condition_true, key_of, label
 from adapter.shell.kube import resources
 from hack.bench import fleetinput, fleetpod
 from hack.bench.fleetapi import Cluster, Servers
@@ -198,7 +198,7 @@ class World:
 
     def connected(self) -> Iterator[bool]:
         """For each WorkerCluster whether it is reported as reachable."""
-        return (is_true(raw, names.CONNECTED) for raw in self.manager.all(resources.WORKER_CLUSTERS))
+        return (is_condition_true(raw, names.CONNECTED) for raw in self.manager.all(resources.WORKER_CLUSTERS))
 
     def silence(self, *, silent: bool) -> None:
         """Cut all worker clusters off, or mend that."""

@@ -34,14 +34,14 @@ from kubernetes.aio import config as kube_config
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.placement import Placement
-from adapter.objects.placement import placement as read_placement
-from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.placement import parse_placement as read_placement
+from adapter.objects.reservation import parse_reservation as read_reservation
 from adapter.objects.unstructured import Raw, annotation, key_of, label, uid_of
 from adapter.objects.worker_pod import Slot
 from adapter.rewrite import rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
-from adapter.shell.kube.client import PARALLEL
+from adapter.shell.kube.client import PARALLEL_REQUESTS
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS
 from adapter.worker import status_mirror
 from hack.testbed import install
@@ -53,7 +53,7 @@ WORK = "work.json"
 MAKE_ONLY, EXTRA_PATCH, END = "--make-only", "--extra-patch", "--end"
 
 _LINE = 2**21  # bytes: one event of a watch is one line
-_CONNECTIONS = PARALLEL + 1  # as many requests in flight as the controller's client has, plus the watch
+_CONNECTIONS = PARALLEL_REQUESTS + 1  # as many requests in flight as the controller's client has, plus the watch
 _VERSION = "/version"  # open to all accounts and outside of all namespaces, so that it is not counted
 _EXTRA = {"metadata": {"annotations": {f"{names.DOMAIN}/floor": "once more"}}}  # where a slot's record is
 _BACKGROUND = {"propagationPolicy": "Background"}  # as our controller deletes
@@ -80,23 +80,23 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
     pods = iter(sorted(wanted, key=key_of))
     (head,) = stage.manager.items("pods", stage.name, f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}")
     for share in place.shares:
-        standing = stage.fleet.workers[share.cluster].get("workloads", place.name_of(share), stage.name)
+        standing = stage.fleet.workers[share.cluster].get("workloads", place.name_of_share(share), stage.name)
         target = _target(stage, share.cluster, standing, place)
         anchor = read_reservation(share.cluster, standing).anchor_uid
         for group in share.groups:
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
-                    pod, head=HeadAddress.of(pod, head["status"]["podIP"]), target=target, role=group.role,
+                    pod, head=HeadAddress.from_pod(pod, head["status"]["podIP"]), target=target, role=group.role,
                     total=share.workers,
-                    slot=str(Slot(place.key_of(share), group.role, index)), anchor_uid=anchor,
+                    slot=str(Slot(place.share_key(share), group.role, index)), anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}
 
 
 def _target(stage: Stage, cluster: str, standing: Raw, place: Placement) -> Target:
-    return Target.of(
+    return Target.for_share(
         cluster,
-        specs.worker_cluster(stage.manager.get("workercluster", cluster)),
+        specs.parse_worker_cluster(stage.manager.get("workercluster", cluster)),
         queue=QUEUE,
         manager=label(standing, names.MANAGER_LABEL),
         workload=annotation(standing, names.WORKLOAD_ANNOTATION),

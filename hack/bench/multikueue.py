@@ -16,7 +16,7 @@ from functools import partial
 import yaml
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true
+from adapter.objects.unstructured import Raw, is_condition_true
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import PODS, Resource
 from hack.bench import backlog, promises
@@ -119,7 +119,7 @@ def _all_complete(now: Mapping[Place, Raw], *, manager: str, jobs: int) -> bool:
 
 
 def _complete(found: Raw) -> bool:
-    return is_true(found, "Complete")
+    return is_condition_true(found, "Complete")
 
 
 def _runs(pod: Raw) -> bool:

@@ -63,7 +63,7 @@ def _build(goal: Size) -> tuple[float, float]:
     first = tree.build(queues, cohorts, flavors)
     changed = [{**queues[0]}, *queues[1:]]
     return _cost(lambda: tree.build(queues, cohorts, flavors)), _cost(
-        lambda: tree.build(changed, cohorts, flavors, before=first)
+        lambda: tree.build(changed, cohorts, flavors, previous=first)
     )
 
 

@@ -11,7 +11,7 @@ from adapter.objects.placement import GroupShare, Share
 from adapter.objects.unstructured import Raw
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.quota import node_capacity, tree
-from adapter.quota.node_capacity import Nodes
+from adapter.quota.node_capacity import NodeIndex
 
 NAMESPACE = "demo"
 _FLAVORS = ("spot", "reserved")
@@ -49,7 +49,7 @@ class Fleet:
 def make(size: Size) -> Fleet:
     """Build it; most of the time goes into the trees."""
     trees = [tree.build(*objects(size)) for _ in range(min(_TREES, size.clusters))]
-    there = node_capacity.read(node(number) for number in range(size.nodes))
+    there = node_capacity.parse_nodes(node(number) for number in range(size.nodes))
     candidates = [_candidate(size, number, trees[number % len(trees)], there) for number in range(size.clusters)]
     return Fleet(size, candidates, _gang(0, size.pods, size.groups), [_in_flight(size, n) for n in range(size.gangs)])
 
@@ -60,7 +60,7 @@ def objects(size: Size) -> tuple[list[Raw], list[Raw], list[Raw]]:
     return [_queue(size, number) for number in range(size.queues)], _cohorts(size), flavors
 
 
-def _candidate(size: Size, number: int, of: tree.Tree, there: Nodes) -> Candidate:
+def _candidate(size: Size, number: int, of: tree.QuotaTree, there: NodeIndex) -> Candidate:
     queues = {(NAMESPACE, f"team-{n}"): (f"team-{n}", "") for n in range(size.queues)}
     return Candidate(f"cluster-{number}", "", of, queues, {NAMESPACE: {}}, nodes=there)
 

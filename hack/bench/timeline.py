@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true, label, meta
+from adapter.objects.unstructured import Raw, is_condition_true, label, meta
 from adapter.objects.worker_pod import slot_of
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
 from hack.testbed.figures import percentile
@@ -67,10 +67,10 @@ def rise(changes: Sequence[Change], manager: str) -> Rise:
         return {name: at - begun for name, at in _firsts(where, PODS.plural, lambda p: worker(p) and test(p)).items()}
 
     return Rise(
-        reserved=when(WORKLOADS.plural, lambda w: is_true(w, names.QUOTA_RESERVED)),
+        reserved=when(WORKLOADS.plural, lambda w: is_condition_true(w, names.QUOTA_RESERVED)),
         placed=when(PLACEMENTS.plural, lambda p: (p.get("status") or {}).get("state") == names.PLACED),
         ready=when(WORKLOADS.plural, _checked),
-        admitted=when(WORKLOADS.plural, lambda w: is_true(w, names.ADMITTED)),
+        admitted=when(WORKLOADS.plural, lambda w: is_condition_true(w, names.ADMITTED)),
         pods=each(here, lambda _: True),
         slots=each(here, lambda pod: bool(slot_of(pod))),
         remotes=each(there, lambda _: True),

@@ -100,14 +100,14 @@ async def _clear_clusters(client: Client, namespace: str) -> None:
     try:
         found = (await client.get(RAY_CLUSTERS.path(namespace)))["items"]
     except ApiError as refused:
-        if refused.missing:  # no KubeRay in this cluster
+        if refused.not_found:  # no KubeRay in this cluster
             return
         raise
     for one in found:
         path = RAY_CLUSTERS.path(*key_of(one))
         await client.delete(path, one["metadata"]["uid"])
         if one["metadata"].get("finalizers"):
-            await client.merge(path, {"metadata": {"uid": one["metadata"]["uid"], "finalizers": None}})
+            await client.merge_patch(path, {"metadata": {"uid": one["metadata"]["uid"], "finalizers": None}})
 
 
 async def _ours(client: Client) -> dict[Resource, list[Raw]]:

@@ -73,7 +73,7 @@ def rewritten(pod: Raw) -> Raw:
     group = pod["metadata"]["labels"][names.RAY_GCS_GROUP_LABEL]
     return remote_pod(
         pod,
-        head=HeadAddress.of(pod, HEAD),
+        head=HeadAddress.from_pod(pod, HEAD),
         target=TARGET,
         role="1f2e3d4c",
         total=1,
@@ -86,7 +86,7 @@ def finding(seen: Seen) -> Finding:
     """Say what becomes of a sample: of its worker groups the one that is worst off decides."""
     outcome, reason, group = _of_pods(seen)
     kind = seen.sample.body["kind"]
-    if kind == names.RAY_SERVICE and (said := job_validation.of_service(seen.sample.body)):
+    if kind == names.RAY_SERVICE and (said := job_validation.service_problem(seen.sample.body)):
         outcome, reason, group = REFUSED, said, ""
     return Finding(seen.sample, outcome, reason, group, seen.kueue)
 
@@ -94,17 +94,17 @@ def finding(seen: Seen) -> Finding:
 def _of_pods(seen: Seen) -> tuple[str, str, str]:
     if seen.trouble:
         return NOTHING, seen.trouble, ""
-    if said := job_validation.of_job(read_ray_cluster(seen.cluster)):
+    if said := job_validation.job_problem(read_ray_cluster(seen.cluster)):
         return REFUSED, said, ""
     groups = {group["groupName"]: group for group in seen.cluster["spec"]["workerGroupSpecs"]}
     for name, group in groups.items():
-        if why := pod_validation.of_template(group["template"]):
+        if why := pod_validation.template_problem(group["template"]):
             return REFUSED, why, name
     for name in groups:
         if why := _fault(seen, name):
             return BROKEN, why, name
     for name in groups:
-        if why := pod_validation.of_template(rewritten(seen.pods[name])):
+        if why := pod_validation.template_problem(rewritten(seen.pods[name])):
             return STUCK, f"{why} (KubeRay adds it to the pod, so it is not seen before)", name
     return DISPATCHED, "", ""
 

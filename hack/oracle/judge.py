@@ -13,7 +13,7 @@ from typing import Final
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota.cohort import Amounts
-from adapter.quota.tree import Tree
+from adapter.quota.tree import QuotaTree
 from hack.oracle.predict import Counts, Flavors, Forecast
 from hack.testbed.clusters import condition
 
@@ -62,10 +62,10 @@ def disagreement(ours: Forecast, *, asked: Counts, answer: Answer | None) -> str
     return ""
 
 
-def uncounted(before: Tree, after: Tree, tree: str) -> str:
+def uncounted(before: QuotaTree, after: QuotaTree, tree: str) -> str:
     """Say where in the tree of that name the use that Kueue shows is not the one that we charged; empty if nowhere."""
-    for key in before.forest.seen:
-        charged, shown = before.forest.usage(key), after.forest.usage(key) if key in after.forest.seen else {}
+    for key in before.forest.observed_usage:
+        charged, shown = before.forest.usage(key), after.forest.usage(key) if key in after.forest.observed_usage else {}
         if key[1].startswith(f"{tree}-") and _used(charged) != _used(shown):
             return f"Kueue counts {_used(shown)} at {' '.join(key)}, we charged {_used(charged)}"
     return ""

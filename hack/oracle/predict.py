@@ -16,7 +16,7 @@ from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Offer, Request
 from adapter.planning.planner import charged
 from adapter.quota import clusterqueue
-from adapter.quota.tree import build, leads_to
+from adapter.quota.tree import build, local_queue_target
 from hack.oracle.draw import Question
 
 Counts = tuple[int, ...]  # pods of each podset
@@ -63,7 +63,7 @@ def see(objects: Mapping[str, Iterable[Raw]]) -> Seen:
         name="seen",
         problem="",
         tree=build(objects["clusterqueues"], objects["cohorts"], objects["resourceflavors"]),
-        queues={key_of(one): leads_to(one) for one in objects["localqueues"]},
+        queues={key_of(one): local_queue_target(one) for one in objects["localqueues"]},
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in objects["namespaces"]},
     )
 
@@ -126,7 +126,7 @@ def _asked(seen: Seen, asked: Request) -> tuple[Offer, str, Mapping[str, str]]:
     )
 
 
-def _told(groups: Sequence[clusterqueue.Group], question: Question) -> bool:
+def _told(groups: Sequence[clusterqueue.ResourceGroup], question: Question) -> bool:
     """Kueue names every flavor where it tries once: for one podset whose resources are all in the only group."""
     if len(question.specs) > 1 or len(groups) > 1:
         return False
@@ -157,7 +157,7 @@ def _fits(seen: Seen, asked: Request) -> bool:
     return _asked(seen, asked)[0].total >= asked.workers
 
 
-def _each_flavor(group: clusterqueue.Group) -> list[clusterqueue.Group]:
+def _each_flavor(group: clusterqueue.ResourceGroup) -> list[clusterqueue.ResourceGroup]:
     return [replace(group, flavors=(flavor,)) for flavor in group.flavors]
 
 

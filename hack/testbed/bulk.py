@@ -25,7 +25,7 @@ _PAUSE: Final = 0.6  # seconds between two lists; one of hundreds of objects cos
 @asynccontextmanager
 async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
     """Log in by a kubeconfig of ours, in any way in which it logs in."""
-    client = await Client.of_user(str(kubeconfig), "")
+    client = await Client.for_user(str(kubeconfig), "")
     try:
         yield client
     finally:

@@ -31,13 +31,13 @@ from adapter.actions import Action
 from adapter.cli import controller
 from adapter.objects.references import Reference
 from adapter.objects.unstructured import Raw
-from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.write import gang_writer
-from adapter.shell.write.copies import Copier, Written
+from adapter.shell.write.copies import ObjectCopier, ShareCopies
 from adapter.shell.write.execute import Executor
-from adapter.shell.write.quotas import Aggregator
+from adapter.shell.write.quotas import QuotaAggregator
 from hack.lab.base.progress import LabError
 from hack.testbed import install
 from hack.testbed import pace as paces
@@ -232,18 +232,18 @@ def _mortal(death: _Death) -> dict[str, type]:
 
     class MortalExecutor(Executor):
         async def do(self, action: Action) -> None:
-            await super().do(action)
+            await super().execute(action)
             await death.done(type(action).__name__, action)
 
-    class MortalAggregator(Aggregator):
+    class MortalAggregator(QuotaAggregator):
         async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
             if reason == "QuotaFromWorkers":  # it reports this right after the write
                 await death.done("Aggregate", raw)
-            await super()._say(raw, reason, text, warning=warning)
+            await super()._record_event(raw, reason, text, warning=warning)
 
-    class MortalCopier(Copier):
-        async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
-            await super()._copy(member, written, reference, pod)
+    class MortalCopier(ObjectCopier):
+        async def _copy(self, member: WorkerClusterCache, written: ShareCopies, reference: Reference, pod: Raw) -> None:
+            await super()._write_copy(member, written, reference, pod)
             await death.done("Copy", pod)
 
     return {"Executor": MortalExecutor, "Aggregator": MortalAggregator, "Copier": MortalCopier}
@@ -251,7 +251,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
 def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
     """A maker of PodGroups that dies right after the named one."""
-    ensure = gang_writer.ensure
+    ensure = gang_writer.ensure_pod_group
 
     async def mortal(client: Client, body: Raw) -> None:
         await ensure(client, body)

@@ -159,10 +159,10 @@ async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
     logins = {"kubeconfig": str(manager.kubeconfig), "worker_kubeconfig": str(cluster.kubeconfig)}
     given = argparse.Namespace(name=name, context="", worker_context="", **logins)
     try:
-        async with clients.logged_in(given) as both:
-            there = await join.address(both, "")
-            await join.hand_over(both, there, ["default"], membership.LIFETIME, lambda _: None)
-    except (clients.Trouble, membership.Unusable) as trouble:
+        async with clients.open_clients(given) as both:
+            there = await join.address_for_manager(both, "")
+            await join.create_login(both, there, ["default"], membership.LIFETIME, lambda _: None)
+    except (clients.ClusterError, membership.Unusable) as trouble:
         raise LabError(f"{name} cannot be handed over to the manager: {trouble}") from trouble
 
 

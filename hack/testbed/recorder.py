@@ -15,7 +15,7 @@ from types import TracebackType
 
 from adapter.objects.unstructured import Raw, key_of
 from adapter.shell.kube.client import Client
-from adapter.shell.kube.reflector import Following, follow
+from adapter.shell.kube.reflector import FollowConfig, follow
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 from hack.lab.base.progress import LabError
@@ -139,7 +139,7 @@ class Recorder:
                 client = await Client.from_kubeconfig(cluster.kubeconfig.read_text(encoding="utf-8"))
                 clients.push_async_callback(client.close)
                 for kind in kinds:
-                    following = Following(client, kind, self._store(cluster, kind), self._well, self._namespace)
+                    following = FollowConfig(client, kind, self._store(cluster, kind), self._well, self._namespace)
                     followers.append(tasks.create_task(follow(following)))
             await stop.wait()
             for follower in followers:

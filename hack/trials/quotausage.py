@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.pod_requests import UNLIMITED, as_text, pod_requests, quantity
-from adapter.objects.unstructured import Raw, annotation, is_true, label, meta, moment, uid_of
+from adapter.objects.pod_requests import UNLIMITED, format_quantity, parse_quantity, pod_requests
+from adapter.objects.unstructured import Raw, annotation, is_condition_true, label, meta, parse_time, uid_of
 
 Cell = tuple[str, str]  # flavor, resource
 Usage = Mapping[str, Mapping[Cell, int]]  # by ClusterQueue; millicores for cpu, whole units for all else
@@ -49,9 +49,9 @@ def queue(raw: Raw) -> Queue:
     for flavor in (flavor for group in raw["spec"]["resourceGroups"] for flavor in group["flavors"]):
         for row in flavor["resources"]:
             cell = flavor["name"], row["name"]
-            nominal[cell] = quantity(row["nominalQuota"], row["name"])
+            nominal[cell] = parse_quantity(row["nominalQuota"], row["name"])
             limit = row.get("borrowingLimit")
-            most[cell] = nominal[cell] + (quantity(limit, row["name"]) if limit is not None else 0)
+            most[cell] = nominal[cell] + (parse_quantity(limit, row["name"]) if limit is not None else 0)
             if cohort and limit is None:
                 most[cell] = UNLIMITED
     return Queue(raw["metadata"]["name"], cohort, nominal, most)
@@ -154,11 +154,11 @@ def _cohorts_beyond(queues: Sequence[Queue], usage: Usage) -> Iterator[str]:
 
 
 def _sentence(who: str, resource: str, used: int, may: int) -> str:
-    return f"{who} uses {as_text(used, resource)} {resource}, and may use {as_text(may, resource)}"
+    return f"{who} uses {format_quantity(used, resource)} {resource}, and may use {format_quantity(may, resource)}"
 
 
 def _holds(workload: Raw) -> bool:
-    return is_true(workload, names.QUOTA_RESERVED) and not is_true(workload, names.FINISHED)
+    return is_condition_true(workload, names.QUOTA_RESERVED) and not is_condition_true(workload, names.FINISHED)
 
 
 def _holder(workload: Raw) -> Holder:
@@ -189,7 +189,7 @@ def _ends(pod: Raw) -> str:
 
 
 def _in_grace(pod: Raw, asked: float) -> bool:
-    ends = moment(_ends(pod))
+    ends = parse_time(_ends(pod))
     return ends is not None and asked < ends.timestamp()
 
 
@@ -203,4 +203,4 @@ def _cells(raw: Raw) -> Iterator[tuple[Cell, int]]:
         for resource, amount in (podset.get("resourceUsage") or {}).items():
             flavor = (podset.get("flavors") or {}).get(resource)
             if flavor:
-                yield (flavor, resource), quantity(amount, resource)
+                yield (flavor, resource), parse_quantity(amount, resource)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from adapter import names
-from adapter.objects.unstructured import Raw, label, meta, moment, uid_of
+from adapter.objects.unstructured import Raw, label, meta, parse_time, uid_of
 from hack.testbed.clusters import Cluster
 from hack.trials import quotausage
 from hack.trials.outages import Outages
@@ -53,7 +53,7 @@ class Lives:
     def saw(self, cluster: str, pods: Iterable[Raw], asked: float) -> None:
         """Note one list of a cluster's copies, which was asked for at that time."""
         for pod in pods:
-            born = moment(meta(pod).get("creationTimestamp"))
+            born = parse_time(meta(pod).get("creationTimestamp"))
             if born is None or (pod.get("status") or {}).get("phase") in _OVER:
                 continue
             uid, owner = uid_of(pod), label(pod, names.POD_UID_LABEL)

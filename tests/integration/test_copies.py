@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from adapter import names
-from adapter.objects.references import Reference, wanted
-from adapter.rewrite.copied_objects import MOST_BYTES
+from adapter.objects.references import Reference, find_in_spec
+from adapter.rewrite.copied_objects import MAX_BYTES
 from hack.testbed.clusters import Cluster, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -114,7 +114,7 @@ def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Con
 @pytest.mark.long
 def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1})
-    each, some = 900 * 1024, [f"big-{number}" for number in range(MOST_BYTES // (900 * 1024) + 1)]
+    each, some = 900 * 1024, [f"big-{number}" for number in range(MAX_BYTES // (900 * 1024) + 1)]
     for name in some:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "x" * each}}
         stage.manager.kubectl("-n", stage.name, "create", "-f", "-", input=json.dumps(body))
@@ -196,7 +196,7 @@ def _stand(cluster: Cluster, namespace: str, name: str) -> None:
     copied = {Reference(made["kind"], made["metadata"]["name"]) for made in found.values()}
     for pod in cluster.items("pods", namespace, names.MANAGER_LABEL):
         spec = {**pod["spec"], "volumes": [one for one in pod["spec"]["volumes"] if "kube-api" not in one["name"]]}
-        refers = {one for one, field in wanted(spec).items() if field}
+        refers = {one for one, field in find_in_spec(spec).items() if field}
         assert refers == copied
 
 

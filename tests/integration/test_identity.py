@@ -17,9 +17,9 @@ import yaml
 from adapter import names
 from adapter.admission import cluster_claim
 from adapter.admission.cluster_claim import Leadership
-from adapter.admission.cluster_identity import Known
-from adapter.shell.clusters.claim_holder import Claim
-from adapter.shell.clusters.identity import Identity
+from adapter.admission.cluster_identity import IdentityRecord
+from adapter.shell.clusters.claim_holder import ClaimHolder
+from adapter.shell.clusters.identity import ConnectionIdentity
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.resources import CONFIG_MAPS
 from hack.testbed import install
@@ -198,7 +198,7 @@ def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Con
     wait(lambda: stage.running(2), 30, "a new worker runs", second.tail)
 
     _register(stage, meant(west), secret="west")
-    own = cluster_claim.name(_manager_id(stage), OWN)
+    own = cluster_claim.lease_name(_manager_id(stage), OWN)
     wait(lambda: _holder(_lease(west, own)) == _leader(stage), 30, "it claims what is registered", second.tail)
     stage.manager.delete("workercluster", OWN)
     wait(lambda: _holder(_lease(west, own)) == "", 30, "and gives it back", second.tail)
@@ -261,7 +261,7 @@ def _started(stage: Stage, first: Controller) -> Cluster:
 
 
 def _claim(stage: Stage, east: Cluster) -> Raw:
-    return _lease(east, cluster_claim.name(_manager_id(stage), "east"))
+    return _lease(east, cluster_claim.lease_name(_manager_id(stage), "east"))
 
 
 def _lease(cluster: Cluster, name: str) -> Raw:
@@ -285,8 +285,8 @@ class _Elected:
     """A process that leads another manager of the same identity."""
 
     def __init__(self, lead: Leadership) -> None:
-        self.held, self._lead = asyncio.Event(), lead
-        self.held.set()
+        self.leading, self._lead = asyncio.Event(), lead
+        self.leading.set()
 
     def leadership(self) -> Leadership:
         return self._lead
@@ -295,13 +295,13 @@ class _Elected:
 async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
     """Try for so long to hold the claim to east, as a clone of the manager would; returns why a write is not sent in the end."""
     kubeconfig = install.worker_kubeconfig(stage.manager, "east")
-    identity = Identity(Known("east", uid(stage.fleet.workers["east"])))
+    identity = ConnectionIdentity(IdentityRecord("east", uid(stage.fleet.workers["east"])))
     own, client = [await Client.from_kubeconfig(kubeconfig) for _ in range(2)]
     told: list[object] = []
-    made = Claim(own, _manager_id(stage), identity, _Elected(lead), lambda *said: told.append(said))
-    client.guard = made.fence
+    made = ClaimHolder(own, _manager_id(stage), identity, _Elected(lead), lambda *said: told.append(said))
+    client.write_guard = made.fence_reason
     try:
-        identity.met(await own.uid())
+        identity.verify_uid(await own.cluster_uid())
         await _looks(made, seconds)
         assert told, "it has looked"
         with pytest.raises(Unreachable) as refused:
@@ -312,10 +312,10 @@ async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
         await client.close()
 
 
-async def _looks(made: Claim, seconds: float) -> None:
+async def _looks(made: ClaimHolder, seconds: float) -> None:
     """Let it look for so long, as it does when it runs. No request is cancelled: its connection would outlive the loop."""
     ends, pause = asyncio.get_running_loop().time() + seconds, 0.0
     while asyncio.get_running_loop().time() + pause < ends:
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.Event().wait(), pause)
-        pause = await made.attempt()
+        pause = await made.acquire_or_renew()

@@ -7,7 +7,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import annotation, label
-from adapter.objects.worker_pod import is_preassigned, slot_cluster, slot_of
+from adapter.objects.worker_pod import has_template_slot, slot_cluster, slot_of
 from hack.lab.base import lab as definition
 from hack.testbed import audit
 from hack.testbed.clusters import Cluster, wait
@@ -36,7 +36,7 @@ def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controll
         index = int(label(pod, names.RAY_REPLICA_INDEX_LABEL))
         cluster, rest = ("east", index) if index < 3 else ("west", index - 3)
         assert slot_cluster(pod) == label(pod, names.CLUSTER_LABEL) == cluster
-        assert str(slot_of(pod)).endswith(f"/{rest}") and not is_preassigned(pod), "it is written by now"
+        assert str(slot_of(pod)).endswith(f"/{rest}") and not has_template_slot(pod), "it is written by now"
     copies = {
         slot_of(copy): names.SLOTS_ANNOTATION in copy["metadata"]["annotations"]
         for copies in stage.remote().values()
@@ -87,7 +87,7 @@ def test_whose_number_is_given_again_waits_for_the_copy_to_go(stage: Stage, runn
     (fresh,) = (
         pod
         for pod in stage.workers()
-        if pod["metadata"]["name"] in _numbers(stage).keys() - {gone} and is_preassigned(pod)
+        if pod["metadata"]["name"] in _numbers(stage).keys() - {gone} and has_template_slot(pod)
     )
     assert _numbers(stage)[fresh["metadata"]["name"]] == number
     _settled(stage, running)

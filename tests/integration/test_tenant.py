@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import LONGEST
+from adapter.objects.unstructured import MAX_TEXT_LENGTH
 from adapter.shell.kube.resources import WORKLOADS
 from hack.testbed import extremes, seed, sentence
 from hack.testbed.clusters import Cluster, condition, wait
@@ -210,7 +210,7 @@ def _checks(tenant: Stage, seen: Recorder) -> Iterator[tuple[str, str, str]]:
     for change in list(seen.changes):
         text = str(_entry(tenant, change.after or {}).get("message") or "")
         if text and not text.startswith(KUEUES):
-            yield change.name, text, sentence.fault(text, LONGEST)
+            yield change.name, text, sentence.fault(text, MAX_TEXT_LENGTH)
 
 
 def _events(tenant: Stage) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot
-from adapter.objects.workload import workload as read_workload
+from adapter.objects.workload import parse_workload as read_workload
 from adapter.rewrite.target import Target
 
 Groups = Mapping[str, int]  # worker group -> workers

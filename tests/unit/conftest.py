@@ -45,7 +45,7 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None
 @pytest.fixture(autouse=True)
 def _nothing_told() -> None:
     """A fault is told once a minute: what one test met is news for the next one."""
-    supervise._told.clear()
+    supervise._logged_faults.clear()
 
 
 @pytest.fixture

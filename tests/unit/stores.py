@@ -6,21 +6,21 @@ from typing import Any, cast
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.shell.clusters.capacity_versions import Room
+from adapter.shell.clusters.capacity_versions import CapacityVersions
 from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.store import Store
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.slots import PendingAssignments
-from adapter.shell.observe.transient_state import Memory
+from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.planning.preview import Preview
-from adapter.shell.write.copies import Copier
-from adapter.shell.write.events import Announcer
+from adapter.shell.write.copies import ObjectCopier
+from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
 from tests.unit import builders
 
@@ -30,31 +30,31 @@ _NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
 class Members:
     """Stands in for the Fleet, which connects to clusters: these are connected."""
 
-    def __init__(self, members: Iterable[Member]) -> None:
-        self.room = Room()
+    def __init__(self, members: Iterable[WorkerClusterCache]) -> None:
+        self.room = CapacityVersions()
         self._members = {member.name: member for member in members}
 
-    def members(self) -> dict[str, Member]:
+    def members(self) -> dict[str, WorkerClusterCache]:
         return self._members
 
-    def connected(self, name: str) -> Member:
+    def connected(self, name: str) -> WorkerClusterCache:
         return self._members[name]
 
     def draining(self) -> frozenset[str]:
         return Fleet.draining(cast(Fleet, self))
 
-    def seen(self) -> dict[str, Member]:
-        return Fleet.seen(cast(Fleet, self))
+    def seen(self) -> dict[str, WorkerClusterCache]:
+        return Fleet.reachable(cast(Fleet, self))
 
     def silent(self) -> dict[str, str]:
-        return {name: member.why_silent for name, member in self._members.items() if member.why_silent}
+        return {name: member.unreachable_reason for name, member in self._members.items() if member.unreachable_reason}
 
 
 class Sight:
     """A manager cluster with a queue `team-a` in namespace `demo`, and worker clusters with so many cores each."""
 
     def __init__(self, cores: Mapping[str, int], **policy: Any) -> None:
-        manager = self.manager = Manager(_NOBODY)
+        manager = self.manager = ManagerCache(_NOBODY)
         checks: Raw = {"admissionChecksStrategy": {"admissionChecks": [{"name": builders.CHECK}]}}
         manager.cluster_queues.replace([builders.make_cluster_queue(99, name="all", **checks)])
         manager.local_queues.replace([make_local_queue("all")])
@@ -65,18 +65,24 @@ class Sight:
         manager.gate_bindings.replace([binding])
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
-        self.memory = Memory()
-        facts = self.facts = wiring.read(
-            manager, fleet, PendingAssignments(), Losses(manager, fleet), Proxies(manager, fleet), self.memory, "mgr"
+        self.memory = TransientState()
+        facts = self.facts = wiring.build_observers(
+            manager,
+            fleet,
+            PendingAssignments(),
+            ClusterLosses(manager, fleet),
+            ProxyHealth(manager, fleet),
+            self.memory,
+            "mgr",
         )
-        self.planning = wiring.plan(manager, fleet, facts, self.memory)
-        self.preview = Preview(manager, fleet, facts.policies, facts.refusals, self.planning)
+        self.planning = wiring.build_planner(manager, fleet, facts, self.memory)
+        self.preview = Preview(manager, fleet, facts.policies, facts.job_problems, self.planning)
 
     def executor(self, client: Client) -> Executor:
         """Who does actions here, and tells of them through this client."""
-        copier = Copier(self.manager, self.fleet, self.facts.sources, self.facts.workers)
-        return wiring.execute(
-            self.manager, self.fleet, self.facts, self.planning, Announcer(client), self.memory, copier
+        copier = ObjectCopier(self.manager, self.fleet, self.facts.sources, self.facts.worker_observer)
+        return wiring.build_executor(
+            self.manager, self.fleet, self.facts, self.planning, EventRecorder(client), self.memory, copier
         )
 
 
@@ -86,10 +92,10 @@ def fill(store: Store, *objects: Raw) -> None:
     store.replace(objects)
 
 
-def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
+def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> WorkerClusterCache:
     """A worker cluster that is seen, with one large node."""
-    found = specs.worker_cluster(builders.make_worker_cluster(name, **spec))
-    member = Member(name, found, _NOBODY, "mgr", Listeners())
+    found = specs.parse_worker_cluster(builders.make_worker_cluster(name, **spec))
+    member = WorkerClusterCache(name, found, _NOBODY, "mgr", WorkerClusterListeners())
     member.cluster_queues.replace([builders.make_cluster_queue(cores, used=used)])
     member.local_queues.replace([make_local_queue("team-a")])
     member.flavors.replace([builders.make_flavor()])
@@ -97,12 +103,12 @@ def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> Member:
     node = {
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "999", "pods": "999"}}
     }
-    for row in member._rows:
+    for row in member._watched_kinds:
         if not row.store.synced:
             row.store.replace([{"metadata": {"name": "node"}, **node}] if row.store is member._node_objects else [])
     for source in (CONNECTION, PROBE):
-        member._note(source, None)
-    assert not member.why_silent
+        member._note_error(source, None)
+    assert not member.unreachable_reason
     return member
 
 

@@ -40,15 +40,19 @@ def test_the_worker_side_is_what_the_overlay_installs() -> None:
     folder = REPO / "manifests/rbac"
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
-    made = membership.worker_side(EAST, membership_objects.account(), membership_objects.opening(), ["default"], None)
+    made = membership.worker_side(
+        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["default"], None
+    )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager}": "east"}
     assert made == installed
 
 
 def test_each_kind_of_object_has_a_place() -> None:
-    made = membership.worker_side(EAST, membership_objects.account(), membership_objects.opening(), ["a", "b"], None)
-    paths = [membership_objects.path_of(one) for one in [*made, held(), membership.worker_cluster("east")]]
+    made = membership.worker_side(
+        EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["a", "b"], None
+    )
+    paths = [membership_objects.object_path(one) for one in [*made, held(), membership.worker_cluster("east")]]
     assert len(set(paths)) == len(paths)
     assert paths[-4:-2] == [
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/rayspan-worker-tenant"
@@ -58,7 +62,11 @@ def test_each_kind_of_object_has_a_place() -> None:
 
 def test_what_other_managers_call_the_cluster_stays() -> None:
     made = membership.worker_side(
-        EAST, membership_objects.account(), membership_objects.opening(), [], signed(other="x", mmmmmmmmmm="old")
+        EAST,
+        membership_objects.account_objects(),
+        membership_objects.namespace_binding(),
+        [],
+        signed(other="x", mmmmmmmmmm="old"),
     )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"]["annotations"] == signed(other="x", mmmmmmmmmm="east")["metadata"]["annotations"]
@@ -77,7 +85,7 @@ def test_a_membership_that_is_printed_shows_no_token() -> None:
     [THERE, Address("https://[fd00::1]:6443/k8s/c-1", tls_name="east.example.com", proxy="http://10.0.0.1:3128")],
 )
 async def test_the_controller_takes_the_kubeconfig(there: Address) -> None:
-    login = await kubeconfig.login(membership.kubeconfig(there, "swordfish"))
+    login = await kubeconfig.login_of_text(membership.kubeconfig(there, "swordfish"))
     await login.close()
     assert login.address == there
 

@@ -2,18 +2,18 @@
 
 import argparse
 
-from adapter.cli.commands.options import Verbs, add_login, add_verb
+from adapter.cli.commands.options import VerbParsers, add_manager_login, add_verb
 
-_ALIKE = """\
+_ACCESS_NOTE = """\
 A worker's pod in the manager does not run there, so `kubectl {verb}` does not reach it. This does, by the rights that you have in the manager:
 those that `kubectl {verb}` asks for, and the right to use the component worker-access. No login to a worker cluster is needed. Pods
 that run in the manager, such as a head, are left to kubectl.
 """
-_LOGS = f"""\
+_LOGS_DESCRIPTION = f"""\
 Prints what the workers of a job have printed, or one pod. With -f it goes on, also with workers that come later, until the job is over.
 
-{_ALIKE.format(verb="logs")}"""
-_LOGS_MORE = """\
+{_ACCESS_NOTE.format(verb="logs")}"""
+_LOGS_EPILOG = """\
 example:
   kubectl rayspan logs -f my-job
   [pod/my-job-x7k2p-workers-worker-a/ray-worker] Local node IP: 10.1.0.4
@@ -24,64 +24,69 @@ clear. A log that breaks off while its worker runs is followed again, and may re
 
 exit code: 0 it is shown, 2 there is no such job or pod or the command line is wrong, 1 or kubectl's own: it could not be shown
 """
-_EXEC = f"""\
+_EXEC_DESCRIPTION = f"""\
 Runs a command in a worker.
 
-{_ALIKE.format(verb="exec")}
+{_ACCESS_NOTE.format(verb="exec")}
 The worker cluster's administrator must have allowed commands: it gives the manager logs alone at first."""
-_EXEC_MORE = """\
+_EXEC_EPILOG = """\
 example:
   kubectl rayspan exec my-job-x7k2p-workers-worker-a -- ray status
   kubectl rayspan exec -it my-job-x7k2p-workers-worker-a -- bash
 
 exit code: that of the command; 2 there is no such pod or the command line is wrong, 1 it could not be run
 """
-_FORWARD = f"""\
+_FORWARD_DESCRIPTION = f"""\
 Leads ports of this machine to a worker.
 
-{_ALIKE.format(verb="port-forward")}
+{_ACCESS_NOTE.format(verb="port-forward")}
 The worker cluster's administrator must have allowed it, by the same role as commands."""
-_FORWARD_MORE = """\
+_FORWARD_EPILOG = """\
 example:
   kubectl rayspan port-forward my-job-x7k2p-workers-worker-a 8265:8265
 
 exit code: kubectl's; 2 there is no such pod or the command line is wrong
 """
-_CP = f"""\
+_CP_DESCRIPTION = f"""\
 Copies a file or a folder from a worker to this machine, or to a worker.
 
-{_ALIKE.format(verb="cp")}
+{_ACCESS_NOTE.format(verb="cp")}
 It is a command in the worker, which needs tar in its image."""
-_CP_MORE = """\
+_CP_EPILOG = """\
 example:
   kubectl rayspan cp my-job-x7k2p-workers-worker-a:/tmp/ray/session_latest/logs ./logs
   kubectl rayspan cp ./data.csv my-job-x7k2p-workers-worker-a:/tmp/data.csv
 
 exit code: 0 it is copied, 2 there is no such pod or the command line is wrong, 1 anything else
 """
-_POD = "name of a worker's pod in the manager"
+_POD_HELP = "name of a worker's pod in the manager"
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: VerbParsers) -> None:
     """Add them and their options to the command line."""
     _add_logs(verbs)
     _add_exec(verbs)
     forward = add_verb(
-        verbs, "port-forward", _forward, "lead ports of this machine to a worker", _FORWARD, _FORWARD_MORE
+        verbs,
+        "port-forward",
+        _run_port_forward,
+        "lead ports of this machine to a worker",
+        _FORWARD_DESCRIPTION,
+        _FORWARD_EPILOG,
     )
-    forward.add_argument("pod", metavar="POD", help=_POD)
+    forward.add_argument("pod", metavar="POD", help=_POD_HELP)
     forward.add_argument("ports", nargs="+", metavar="PORT", help="[LOCAL:]REMOTE, as for kubectl")
     forward.add_argument("--address", default="localhost", help="where this machine listens (default: localhost)")
-    _add_place(forward)
-    copy = add_verb(verbs, "cp", _copy, "copy files from a worker, or to one", _CP, _CP_MORE)
+    _add_namespace_and_login(forward)
+    copy = add_verb(verbs, "cp", _run_cp, "copy files from a worker, or to one", _CP_DESCRIPTION, _CP_EPILOG)
     copy.add_argument("source", metavar="SOURCE", help="POD:PATH, or a path of this machine")
     copy.add_argument("goal", metavar="GOAL", help="the same")
     _add_container(copy)
-    _add_place(copy)
+    _add_namespace_and_login(copy)
 
 
-def _add_logs(verbs: Verbs) -> None:
-    verb = add_verb(verbs, "logs", _logs, "print what a job's workers print", _LOGS, _LOGS_MORE)
+def _add_logs(verbs: VerbParsers) -> None:
+    verb = add_verb(verbs, "logs", _run_logs, "print what a job's workers print", _LOGS_DESCRIPTION, _LOGS_EPILOG)
     verb.add_argument("what", metavar="JOB|POD", help="name of a job or of a pod")
     verb.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     verb.add_argument("-p", "--previous", action="store_true", help="of the container that ran before")
@@ -96,47 +101,47 @@ def _add_logs(verbs: Verbs) -> None:
         help="how many workers to follow at once, a kubectl of some 40 MB for each (default: 20)",
     )
     _add_container(verb)
-    _add_place(verb)
+    _add_namespace_and_login(verb)
 
 
-def _add_exec(verbs: Verbs) -> None:
-    verb = add_verb(verbs, "exec", _exec, "run a command in a worker", _EXEC, _EXEC_MORE)
-    verb.add_argument("pod", metavar="POD", help=_POD)
+def _add_exec(verbs: VerbParsers) -> None:
+    verb = add_verb(verbs, "exec", _run_exec, "run a command in a worker", _EXEC_DESCRIPTION, _EXEC_EPILOG)
+    verb.add_argument("pod", metavar="POD", help=_POD_HELP)
     verb.add_argument("words", nargs="+", metavar="COMMAND", help="the command and its words, after --")
     verb.add_argument("-i", "--stdin", action="store_true", help="let it read what you type")
     verb.add_argument("-t", "--tty", action="store_true", help="give it a terminal")
     _add_container(verb)
-    _add_place(verb)
+    _add_namespace_and_login(verb)
 
 
 def _add_container(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-c", "--container", default="", help="which container (default: as kubectl chooses)")
 
 
-def _add_place(verb: argparse.ArgumentParser) -> None:
+def _add_namespace_and_login(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
-    add_login(verb)
+    add_manager_login(verb)
 
 
-def _logs(given: argparse.Namespace) -> int:
+def _run_logs(args: argparse.Namespace) -> int:
     from adapter.cli.worker_access import follow_logs
 
-    return follow_logs.main(given)
+    return follow_logs.main(args)
 
 
-def _exec(given: argparse.Namespace) -> int:
+def _run_exec(args: argparse.Namespace) -> int:
     from adapter.cli.worker_access import exec_and_forward
 
-    return exec_and_forward.execute(given)
+    return exec_and_forward.run_exec(args)
 
 
-def _forward(given: argparse.Namespace) -> int:
+def _run_port_forward(args: argparse.Namespace) -> int:
     from adapter.cli.worker_access import exec_and_forward
 
-    return exec_and_forward.forward(given)
+    return exec_and_forward.run_port_forward(args)
 
 
-def _copy(given: argparse.Namespace) -> int:
+def _run_cp(args: argparse.Namespace) -> int:
     from adapter.cli.worker_access import copy_files
 
-    return copy_files.main(given)
+    return copy_files.main(args)

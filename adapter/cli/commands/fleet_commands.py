@@ -4,12 +4,12 @@ import argparse
 from datetime import timedelta
 
 from adapter.cli.commands import options
-from adapter.cli.commands.options import Verbs, add_login, add_output, add_verb
+from adapter.cli.commands.options import VerbParsers, add_manager_login, add_output, add_verb
 
-_TOP = """\
+_TOP_DESCRIPTION = """\
 Shows the worker clusters: whether they are connected, which workers they have, and how much of their quota is free.
 """
-_TOP_MORE = """\
+_TOP_EPILOG = """\
 example:
   kubectl rayspan top
   CLUSTER   ZONE         CONNECTED   REACHABLE   OPEN   RESERVED   WORKERS
@@ -35,10 +35,10 @@ cannot be served. So `until kubectl rayspan top; do sleep 10; done` waits for a 
 
 exit code: 0 it is shown, 3 it is shown and nothing can be dispatched now, 2 the command line is wrong, 1 the manager cluster cannot be asked
 """
-_CHECK = """\
+_CHECK_DESCRIPTION = """\
 Says whether jobs can be dispatched now, and in a sentence each what is in the way and what to do about it.
 """
-_CHECK_MORE = """\
+_CHECK_EPILOG = """\
 example:
   kubectl rayspan check
   Nothing can be dispatched.
@@ -54,25 +54,25 @@ controller's Lease. What you may not read is not taken for missing, and then the
 
 exit code: 0 they can, 3 nothing can be dispatched, 2 the command line is wrong, 1 it cannot be told
 """
-_CORDON = """\
+_CORDON_DESCRIPTION = """\
 Keeps new workers away from a worker cluster. Those that run there stay; `kubectl rayspan drain` moves them.
 """
-_UNCORDON = """\
+_UNCORDON_DESCRIPTION = """\
 Lets new workers go to a worker cluster again, and stops a drain of it. What a drain has moved stays where it is now.
 """
-_CORDON_MORE = """\
+_CORDON_EPILOG = """\
 example:
   kubectl rayspan {verb} east
   workercluster/east {verb}ed
 
 exit code: 0 it is {verb}ed, 2 the command line is wrong, 1 anything else
 """
-_DRAIN = """\
+_DRAIN_DESCRIPTION = """\
 Moves the workers out of a worker cluster, a few at a time (spec.maxUnavailable of the WorkerCluster), and keeps new ones away.
 A worker finishes its running tasks, if its grace period allows, and is replaced in another cluster that has room.
 Nothing is moved before there is room for it.
 """
-_DRAIN_MORE = """\
+_DRAIN_EPILOG = """\
 example:
   kubectl rayspan drain east
   workercluster/east draining
@@ -85,7 +85,7 @@ With `-o json` each line is all that is left, whenever that changes. Ctrl-C stop
 
 exit code: 0 it is drained, 2 the command line is wrong, 1 anything else
 """
-_PREFLIGHT = """\
+_PREFLIGHT_DESCRIPTION = """\
 Tries whether workers could join from the worker clusters: rights, namespace, LocalQueue and image there, DNS, and whether pods of all
 clusters reach each other, how fast, and with the same clock. Short-lived pods do that, two in each cluster, in the namespace where jobs
 would run. The result becomes the condition Reachable of the WorkerClusters.
@@ -94,7 +94,7 @@ You need an administrator's rights in the manager cluster: to read the worker cl
 write the status of WorkerClusters. In the worker clusters the rights of those kubeconfigs are used, which are the controller's; the
 machine that you do this on must reach the API servers that they name.
 """
-_PREFLIGHT_MORE = """\
+_PREFLIGHT_EPILOG = """\
 example:
   kubectl rayspan preflight
   kubectl rayspan preflight --worker-cluster east -n research --queue ray --image rayproject/ray:2.60.0
@@ -106,41 +106,45 @@ exit code: 0 all is well, 3 something would keep workers from joining, 2 the com
 """
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: VerbParsers) -> None:
     """Add them and their options to the command line."""
-    top = add_verb(verbs, "top", _top, "show what the worker clusters hold", _TOP, _TOP_MORE)
+    top = add_verb(verbs, "top", _run_top, "show what the worker clusters hold", _TOP_DESCRIPTION, _TOP_EPILOG)
     add_output(top)
-    add_login(top)
-    check = add_verb(verbs, "check", _check, "say whether jobs can be dispatched", _CHECK, _CHECK_MORE)
+    add_manager_login(top)
+    check = add_verb(
+        verbs, "check", _run_check, "say whether jobs can be dispatched", _CHECK_DESCRIPTION, _CHECK_EPILOG
+    )
     add_output(check)
-    add_login(check)
+    add_manager_login(check)
     for name, summary, text in (
-        ("cordon", "keep new workers away from a worker cluster", _CORDON),
-        ("uncordon", "let new workers go to a worker cluster again", _UNCORDON),
+        ("cordon", "keep new workers away from a worker cluster", _CORDON_DESCRIPTION),
+        ("uncordon", "let new workers go to a worker cluster again", _UNCORDON_DESCRIPTION),
     ):
-        options.add_worker_cluster(add_verb(verbs, name, _cordon, summary, text, _CORDON_MORE.format(verb=name)))
+        options.add_worker_cluster(add_verb(verbs, name, _run_cordon, summary, text, _CORDON_EPILOG.format(verb=name)))
     _add_drain(verbs)
     _add_preflight(verbs)
 
 
-def _add_drain(verbs: Verbs) -> None:
-    verb = add_verb(verbs, "drain", _drain, "move the workers out of a worker cluster", _DRAIN, _DRAIN_MORE)
+def _add_drain(verbs: VerbParsers) -> None:
+    verb = add_verb(
+        verbs, "drain", _run_drain, "move the workers out of a worker cluster", _DRAIN_DESCRIPTION, _DRAIN_EPILOG
+    )
     options.add_worker_cluster(verb)
     verb.add_argument(
         "--timeout",
-        type=options.duration,
+        type=options.parse_duration,
         default=timedelta(0),
         help="how long to watch, such as 10m (default: until it is empty)",
     )
     verb.add_argument(
         "--wait", choices=("true", "false"), default="true", help="watch until it is empty (default: true)"
     )
-    options.add_stream(verb)
+    options.add_stream_output(verb)
 
 
-def _add_preflight(verbs: Verbs) -> None:
+def _add_preflight(verbs: VerbParsers) -> None:
     summary = "try whether workers could join from the worker clusters"
-    verb = add_verb(verbs, "preflight", _preflight, summary, _PREFLIGHT, _PREFLIGHT_MORE)
+    verb = add_verb(verbs, "preflight", _run_preflight, summary, _PREFLIGHT_DESCRIPTION, _PREFLIGHT_EPILOG)
     verb.add_argument(
         "--worker-cluster",
         action="append",
@@ -160,39 +164,39 @@ def _add_preflight(verbs: Verbs) -> None:
     )
     verb.add_argument(
         "--timeout",
-        type=options.duration,
+        type=options.parse_duration,
         default=timedelta(seconds=60),
         help="how long a pod may take to start, and again to answer (default: 60s)",
     )
     add_output(verb)
-    add_login(verb)
+    add_manager_login(verb)
 
 
-def _top(given: argparse.Namespace) -> int:
+def _run_top(args: argparse.Namespace) -> int:
     from adapter.cli import top
 
-    return top.main(given)
+    return top.main(args)
 
 
-def _check(given: argparse.Namespace) -> int:
+def _run_check(args: argparse.Namespace) -> int:
     from adapter.cli import check
 
-    return check.main(given)
+    return check.main(args)
 
 
-def _cordon(given: argparse.Namespace) -> int:
+def _run_cordon(args: argparse.Namespace) -> int:
     from adapter.cli import cordon
 
-    return cordon.main(given)
+    return cordon.main(args)
 
 
-def _drain(given: argparse.Namespace) -> int:
+def _run_drain(args: argparse.Namespace) -> int:
     from adapter.cli import drain
 
-    return drain.main(given)
+    return drain.main(args)
 
 
-def _preflight(given: argparse.Namespace) -> int:
+def _run_preflight(args: argparse.Namespace) -> int:
     from adapter.cli.preflight import command
 
-    return command.main(given)
+    return command.main(args)

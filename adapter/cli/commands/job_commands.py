@@ -4,15 +4,24 @@ import argparse
 from typing import Final
 
 from adapter import names
-from adapter.cli.commands.options import FILE, Verbs, add_job, add_job_name, add_login, add_output, add_stream, add_verb
+from adapter.cli.commands.options import (
+    FILE,
+    VerbParsers,
+    add_job_name,
+    add_job_options,
+    add_manager_login,
+    add_output,
+    add_stream_output,
+    add_verb,
+)
 
-_HEAD: Final = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
+_EXAMPLE_HEAD_ADDRESS: Final = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
 
-_PLAN = """\
+_PLAN_DESCRIPTION = """\
 Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it; of a
 RayService, where the next RayCluster that KubeRay makes of it would go, beside all that runs, the one that serves now included.
 """
-_PLAN_MORE = f"""\
+_PLAN_EPILOG = f"""\
 example:
   kubectl rayspan plan -f my-job.yaml
   RayJob default/my-job: 4 workers of group workers, each cpu 1, memory 2Gi
@@ -41,11 +50,11 @@ only if another job has it already, else its priority is taken for 0. All worker
 
 exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
 """
-_WHERE = """\
+_WHERE_DESCRIPTION = """\
 Shows where the head and the workers of a RayJob or RayCluster are, and how they are; of a RayService those of the RayCluster that
 serves, and of the one that an upgrade waits for.
 """
-_WHERE_MORE = """\
+_WHERE_EPILOG = """\
 example:
   kubectl rayspan where my-job
   NAME                              CLUSTER   ZONE         NODE          PHASE     RESTARTS   SINCE
@@ -73,11 +82,11 @@ WorkerClusters, which only administrators may read at first.
 
 exit code: 0 it is shown, 2 there is no such job or the command line is wrong, 1 the manager cluster cannot be asked
 """
-_WHY = """\
+_WHY_DESCRIPTION = """\
 Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it; of a RayService this of the
 RayCluster that serves, and of the one that an upgrade waits for.
 """
-_WHY_MORE = """\
+_WHY_EPILOG = """\
 example:
   kubectl rayspan why my-job
   RayJob default/my-job
@@ -108,11 +117,11 @@ namespace are enough. What could not be read is told.
 exit code: 0 it runs or has succeeded, 3 it waits, 4 it is refused or has failed and needs somebody, 2 there is no such job or the
 command line is wrong, 1 the manager cluster cannot be asked
 """
-_WATCH = """\
+_WATCH_DESCRIPTION = """\
 Shows a RayJob as it goes on, from the queue to its end: what `kubectl rayspan where` says of it, over and over. A RayCluster or a
 RayService has no end of its own, and is shown until somebody deletes it.
 """
-_WATCH_MORE = """\
+_WATCH_EPILOG = """\
 example:
   kubectl rayspan watch my-job | cat
      0 s  RayJob default/my-job: Waits: 4 workers needed at once, 2 fit now. It starts by itself as soon as there is room.
@@ -129,38 +138,44 @@ cannot be asked it says so once and asks again. Ctrl-C stops the watching, and c
 exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted; 1 the job has failed, or was deleted before its end was seen, or
 may not be read any more, or the watching was stopped; 2 there is no such job or the command line is wrong
 """
-_RENDER = """\
+_RENDER_DESCRIPTION = """\
 Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,
 and no cluster is asked.
 """
-_RENDER_MORE = f"""\
+_RENDER_EPILOG = f"""\
 example:
   kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --worker-cluster east.yaml
   kubectl rayspan render -f my-job.yaml > pods.yaml
 
 The file holds worker pods as KubeRay made them, or RayJobs, RayClusters and RayServices: of those the worker templates are
 shown, to which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will
-be is made up where it is not given: the head's address is {_HEAD}, and the uid of the owner is zero.
+be is made up where it is not given: the head's address is {_EXAMPLE_HEAD_ADDRESS}, and the uid of the owner is zero.
 
 exit code: 0 all of it can run in a worker cluster, 3 some of it is refused, 2 there is no worker pod in the file
 """
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: VerbParsers) -> None:
     """Add them and their options to the command line."""
     _add_plan(verbs)
-    add_job(add_verb(verbs, "where", _where, "show where the workers of a job are", _WHERE, _WHERE_MORE))
-    add_job(add_verb(verbs, "why", _why, "say what keeps a job from running", _WHY, _WHY_MORE))
-    watch = add_verb(verbs, "watch", _watch, "show a job as it goes on, until it has ended", _WATCH, _WATCH_MORE)
+    add_job_options(
+        add_verb(verbs, "where", _run_where, "show where the workers of a job are", _WHERE_DESCRIPTION, _WHERE_EPILOG)
+    )
+    add_job_options(
+        add_verb(verbs, "why", _run_why, "say what keeps a job from running", _WHY_DESCRIPTION, _WHY_EPILOG)
+    )
+    watch = add_verb(
+        verbs, "watch", _run_watch, "show a job as it goes on, until it has ended", _WATCH_DESCRIPTION, _WATCH_EPILOG
+    )
     add_job_name(watch)
-    add_stream(watch)
-    add_login(watch)
+    add_stream_output(watch)
+    add_manager_login(watch)
     _add_render(verbs)
 
 
-def _add_plan(verbs: Verbs) -> None:
+def _add_plan(verbs: VerbParsers) -> None:
     summary = "say where a job's workers would go, without submitting it"
-    verb = add_verb(verbs, "plan", _plan, summary, _PLAN, _PLAN_MORE)
+    verb = add_verb(verbs, "plan", _run_plan, summary, _PLAN_DESCRIPTION, _PLAN_EPILOG)
     verb.add_argument(
         "-f",
         "--filename",
@@ -172,12 +187,12 @@ def _add_plan(verbs: Verbs) -> None:
         "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
     )
     add_output(verb)
-    add_login(verb)
+    add_manager_login(verb)
 
 
-def _add_render(verbs: Verbs) -> None:
+def _add_render(verbs: VerbParsers) -> None:
     summary = "show what a worker pod would be in a worker cluster, and why"
-    verb = add_verb(verbs, "render", _render, summary, _RENDER, _RENDER_MORE)
+    verb = add_verb(verbs, "render", _run_render, summary, _RENDER_DESCRIPTION, _RENDER_EPILOG)
     verb.add_argument(
         "-f",
         "--filename",
@@ -188,34 +203,39 @@ def _add_render(verbs: Verbs) -> None:
     verb.add_argument(
         "--worker-cluster", default="", metavar=FILE, help="file with the WorkerCluster that they would go to"
     )
-    verb.add_argument("--head", default=_HEAD, metavar="ADDRESS", help=f"the head's address (default {_HEAD})")
+    verb.add_argument(
+        "--head",
+        default=_EXAMPLE_HEAD_ADDRESS,
+        metavar="ADDRESS",
+        help=f"the head's address (default {_EXAMPLE_HEAD_ADDRESS})",
+    )
 
 
-def _plan(given: argparse.Namespace) -> int:
+def _run_plan(args: argparse.Namespace) -> int:
     from adapter.cli import plan
 
-    return plan.main(given)
+    return plan.main(args)
 
 
-def _where(given: argparse.Namespace) -> int:
+def _run_where(args: argparse.Namespace) -> int:
     from adapter.cli import where
 
-    return where.main(given)
+    return where.main(args)
 
 
-def _why(given: argparse.Namespace) -> int:
+def _run_why(args: argparse.Namespace) -> int:
     from adapter.cli import why
 
-    return why.main(given)
+    return why.main(args)
 
 
-def _watch(given: argparse.Namespace) -> int:
+def _run_watch(args: argparse.Namespace) -> int:
     from adapter.cli import watch
 
-    return watch.main(given)
+    return watch.main(args)
 
 
-def _render(given: argparse.Namespace) -> int:
+def _run_render(args: argparse.Namespace) -> int:
     from adapter.cli import render
 
-    return render.main(given)
+    return render.main(args)

@@ -4,16 +4,16 @@ import argparse
 from datetime import timedelta
 
 from adapter.cli.commands import options
-from adapter.cli.commands.options import Verbs, add_verb
+from adapter.cli.commands.options import VerbParsers, add_verb
 
-_JOIN = """\
+_JOIN_DESCRIPTION = """\
 Makes a cluster a worker of the manager. In the worker cluster: an account (rayspan-worker in rayspan-system) that may look at queues,
 nodes and pods, and create workers in the namespaces that -n names, and a token of it that ends. In the manager: a Secret of that name
 in rayspan-system with a kubeconfig, and a WorkerCluster. Nothing is started in the worker cluster. No token is ever shown.
 
 You need an administrator's rights in both clusters. Doing it again changes nothing; with another -n, --server or context, that is changed.
 """
-_JOIN_MORE = """\
+_JOIN_EPILOG = """\
 example:
   kubectl rayspan join east --context manager --worker-context east -n research
   kubectl rayspan join east --worker-kubeconfig east.yaml --server https://10.1.2.3:6443 --expires 30d
@@ -23,13 +23,13 @@ Whoever may create pods in a namespace can have them read its Secrets, so open o
 
 exit code: 0 it has joined, 3 it has, but something would keep workers away, 2 the command line is wrong, 1 anything else
 """
-_ROTATE = """\
+_ROTATE_DESCRIPTION = """\
 Renews the login by which the manager reaches a worker cluster: a new token of the account that `kubectl rayspan join` made, in the same
 kubeconfig. Nothing is restarted, and what runs goes on. The token before it is good until it ends by itself. No token is ever shown.
 
 You need an administrator's rights in both clusters.
 """
-_ROTATE_MORE = """\
+_ROTATE_EPILOG = """\
 example:
   kubectl rayspan rotate east --context manager --worker-context east
   manager cluster: secret/east configured
@@ -38,7 +38,7 @@ example:
 
 exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else
 """
-_LEAVE = """\
+_LEAVE_DESCRIPTION = """\
 Takes a worker cluster out of the manager, for good. New workers are kept away and those that run there move to other clusters, as by
 `kubectl rayspan drain`, or end with their jobs. When the last one is gone, the WorkerCluster and its Secret are deleted, and then the
 account in the worker cluster with its roles and bindings. Your queues, namespaces and policies stay.
@@ -46,7 +46,7 @@ account in the worker cluster with its roles and bindings. Your queues, namespac
 It says what it will delete, and does not ask. It may be stopped at any time; the same command goes on.
 You need an administrator's rights in both clusters.
 """
-_LEAVE_MORE = """\
+_LEAVE_EPILOG = """\
 example:
   kubectl rayspan leave east --context manager --worker-context east
   kubectl rayspan leave east --worker-kubeconfig east.yaml --timeout 10m
@@ -55,18 +55,25 @@ exit code: 0 nothing is left of it, 3 the time is up and workers are left, 2 the
 """
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: VerbParsers) -> None:
     """Add them and their options to the command line."""
     _add_join(verbs)
-    rotate = add_verb(verbs, "rotate", _rotate, "renew the manager's login to a worker cluster", _ROTATE, _ROTATE_MORE)
-    options.add_membership(rotate)
-    options.add_lifetime(rotate)
+    rotate = add_verb(
+        verbs,
+        "rotate",
+        _run_rotate,
+        "renew the manager's login to a worker cluster",
+        _ROTATE_DESCRIPTION,
+        _ROTATE_EPILOG,
+    )
+    options.add_membership_options(rotate)
+    options.add_token_lifetime(rotate)
     _add_leave(verbs)
 
 
-def _add_join(verbs: Verbs) -> None:
-    verb = add_verb(verbs, "join", _join, "make a cluster a worker of the manager", _JOIN, _JOIN_MORE)
-    options.add_membership(verb)
+def _add_join(verbs: VerbParsers) -> None:
+    verb = add_verb(verbs, "join", _run_join, "make a cluster a worker of the manager", _JOIN_DESCRIPTION, _JOIN_EPILOG)
+    options.add_membership_options(verb)
     verb.add_argument(
         "--server",
         default="",
@@ -81,34 +88,41 @@ def _add_join(verbs: Verbs) -> None:
         metavar="NAMESPACE",
         help="where the manager may run workers; repeat (default: default)",
     )
-    options.add_lifetime(verb)
+    options.add_token_lifetime(verb)
     verb.add_argument("-o", "--output", choices=("yaml",), help="print the objects of both clusters, and write nothing")
 
 
-def _add_leave(verbs: Verbs) -> None:
-    verb = add_verb(verbs, "leave", _leave, "take a worker cluster out of the manager, for good", _LEAVE, _LEAVE_MORE)
-    options.add_membership(verb)
+def _add_leave(verbs: VerbParsers) -> None:
+    verb = add_verb(
+        verbs,
+        "leave",
+        _run_leave,
+        "take a worker cluster out of the manager, for good",
+        _LEAVE_DESCRIPTION,
+        _LEAVE_EPILOG,
+    )
+    options.add_membership_options(verb)
     verb.add_argument(
         "--timeout",
-        type=options.duration,
+        type=options.parse_duration,
         default=timedelta(0),
         help="how long to wait for its workers, such as 10m (default: until they are gone)",
     )
 
 
-def _join(given: argparse.Namespace) -> int:
+def _run_join(args: argparse.Namespace) -> int:
     from adapter.cli.membership import join
 
-    return join.main(given)
+    return join.main(args)
 
 
-def _rotate(given: argparse.Namespace) -> int:
+def _run_rotate(args: argparse.Namespace) -> int:
     from adapter.cli.membership import rotate
 
-    return rotate.main(given)
+    return rotate.main(args)
 
 
-def _leave(given: argparse.Namespace) -> int:
+def _run_leave(args: argparse.Namespace) -> int:
     from adapter.cli.membership import leave
 
-    return leave.main(given)
+    return leave.main(args)

@@ -7,14 +7,14 @@ from typing import Final
 
 from adapter import __version__
 from adapter.cli import completion
-from adapter.cli.commands.options import DONE, TROUBLE, Verbs, add_login, add_output, add_verb
+from adapter.cli.commands.options import EXIT_ERROR, EXIT_OK, VerbParsers, add_manager_login, add_output, add_verb
 
 LOG_FORMATS: Final = ("text", "json")  # of shell/log_formatters.py, which takes long to import
 
-_VERSION = """\
+_VERSION_DESCRIPTION = """\
 Shows the version of this program and, with --context or --kubeconfig, that of the controller in the manager cluster.
 """
-_VERSION_MORE = """\
+_VERSION_EPILOG = """\
 example:
   kubectl rayspan version --context manager
   Client: 0.1.0
@@ -25,10 +25,10 @@ Whoever may ask for plans (Role rayspan-plan) may ask the controller. Else its i
 
 exit code: 0 it is shown, 2 the command line is wrong, 1 the controller's version cannot be read
 """
-_COMPLETION = """\
+_COMPLETION_DESCRIPTION = """\
 Prints what makes a shell complete the verbs and options of `rayspan`.
 """
-_COMPLETION_MORE = """\
+_COMPLETION_EPILOG = """\
   bash   source <(rayspan completion bash)       in ~/.bashrc
   zsh    source <(rayspan completion zsh)        in ~/.zshrc, after compinit
   fish   rayspan completion fish | source        in ~/.config/fish/config.fish
@@ -38,17 +38,19 @@ installed beside this one.
 """
 
 
-def add(verbs: Verbs) -> None:
+def add(verbs: VerbParsers) -> None:
     """Add those that people type, and their options, to the command line."""
-    verb = add_verb(verbs, "version", _version, "show the version, and the controller's", _VERSION, _VERSION_MORE)
+    verb = add_verb(
+        verbs, "version", _run_version, "show the version, and the controller's", _VERSION_DESCRIPTION, _VERSION_EPILOG
+    )
     add_output(verb)
-    add_login(verb)
+    add_manager_login(verb)
     summary = "print what makes a shell complete this command"
-    verb = add_verb(verbs, "completion", _completion, summary, _COMPLETION, _COMPLETION_MORE)
+    verb = add_verb(verbs, "completion", _run_completion, summary, _COMPLETION_DESCRIPTION, _COMPLETION_EPILOG)
     verb.add_argument("shell", choices=tuple(completion.SCRIPTS), help="the shell that reads it")
 
 
-def add_controller(verbs: Verbs) -> None:
+def add_controller(verbs: VerbParsers) -> None:
     """Add what the Deployment runs, and nobody types."""
     verb = verbs.add_parser("controller", description="Runs the controller, as the Deployment does.")
     verb.add_argument("--port", type=int, default=8081, help="port of /healthz, /readyz and /metrics (default 8081)")
@@ -67,19 +69,19 @@ def add_controller(verbs: Verbs) -> None:
         default=True,
         help="write only while holding the Lease, so that several may run (default); without it, run one alone",
     )
-    verb.set_defaults(run=_controller)
+    verb.set_defaults(run=_run_controller)
 
 
-def add_access(verbs: Verbs) -> None:
+def add_access(verbs: VerbParsers) -> None:
     """Add what the Deployment of the component worker-access runs, and nobody types."""
     verb = verbs.add_parser("access", description="Runs the access server, as the component worker-access does.")
     verb.add_argument("--port", type=int, default=8443, help="port on which workers are asked for (default 8443)")
     verb.add_argument("--health-port", type=int, default=8081, help="port of /healthz and /metrics (default 8081)")
     _add_log_format(verb)
-    verb.set_defaults(run=_access)
+    verb.set_defaults(run=_run_access)
 
 
-def add_admission(verbs: Verbs) -> None:
+def add_admission(verbs: VerbParsers) -> None:
     """Add what the optional Deployment runs."""
     verb = verbs.add_parser(
         "admission", description="Serves the webhooks of the component admission, as its Deployment does."
@@ -95,20 +97,20 @@ def add_admission(verbs: Verbs) -> None:
         help="folder of tls.crt and tls.key (default /certificate)",
     )
     _add_log_format(verb)
-    verb.set_defaults(run=_admission)
+    verb.set_defaults(run=_run_admission)
 
 
-def add_admission_certificate(verbs: Verbs) -> None:
+def add_admission_certificate(verbs: VerbParsers) -> None:
     """Add what its Job runs."""
     verb = verbs.add_parser(
         "admission-certificate",
         description="Makes the webhooks' certificate, as the Job of the component admission does.",
     )
     _add_log_format(verb)
-    verb.set_defaults(run=_admission_certificate)
+    verb.set_defaults(run=_run_admission_certificate)
 
 
-HIDDEN = {
+HIDDEN_VERBS = {
     "controller": add_controller,
     "access": add_access,
     "admission": add_admission,
@@ -126,28 +128,28 @@ def _add_log_format(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def _version(given: argparse.Namespace) -> int:
-    if given.output == "table":
+def _run_version(args: argparse.Namespace) -> int:
+    if args.output == "table":
         print(f"Client: {__version__}", flush=True)
-        if not (given.context or given.kubeconfig):
-            return DONE
+        if not (args.context or args.kubeconfig):
+            return EXIT_OK
     from adapter.cli import version
 
-    return version.main(given)
+    return version.main(args)
 
 
-def _completion(given: argparse.Namespace) -> int:
-    sys.stdout.write(completion.SCRIPTS[given.shell])
-    return DONE
+def _run_completion(args: argparse.Namespace) -> int:
+    sys.stdout.write(completion.SCRIPTS[args.shell])
+    return EXIT_OK
 
 
-def _access(given: argparse.Namespace) -> int:
+def _run_access(args: argparse.Namespace) -> int:
     from adapter.cli import access
 
-    return access.main(given.port, given.health_port, log_format=given.log_format)
+    return access.main(args.port, args.health_port, log_format=args.log_format)
 
 
-def _controller(given: argparse.Namespace) -> int:
+def _run_controller(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     try:
@@ -156,37 +158,37 @@ def _controller(given: argparse.Namespace) -> int:
         sys.stderr.write(
             f"The controller needs {missing.name}, which the plugin does not: install rayspan[controller].\n"
         )
-        return TROUBLE
+        return EXIT_ERROR
 
     return controller.main(
-        given.port,
-        given.plan_port,
-        verbose=given.verbose,
-        leader_elect=given.leader_elect,
-        log_format=given.log_format,
-        metrics=(Path(given.metrics_certificate), given.metrics_port) if given.metrics_certificate else None,
+        args.port,
+        args.plan_port,
+        verbose=args.verbose,
+        leader_elect=args.leader_elect,
+        log_format=args.log_format,
+        metrics=(Path(args.metrics_certificate), args.metrics_port) if args.metrics_certificate else None,
     )
 
 
-def _admission(given: argparse.Namespace) -> int:
+def _run_admission(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    program = _program_of_webhooks()
+    program = _import_admission()
     if program is None:
-        return TROUBLE
-    code: int = program.main(given.port, given.health_port, Path(given.certificate), log_format=given.log_format)
+        return EXIT_ERROR
+    code: int = program.main(args.port, args.health_port, Path(args.certificate), log_format=args.log_format)
     return code
 
 
-def _admission_certificate(given: argparse.Namespace) -> int:
-    program = _program_of_webhooks()
+def _run_admission_certificate(args: argparse.Namespace) -> int:
+    program = _import_admission()
     if program is None:
-        return TROUBLE
-    code: int = program.make_certificate(log_format=given.log_format)
+        return EXIT_ERROR
+    code: int = program.make_certificate(log_format=args.log_format)
     return code
 
 
-def _program_of_webhooks() -> ModuleType | None:
+def _import_admission() -> ModuleType | None:
     try:
         from adapter.cli import admission
     except ModuleNotFoundError as missing:

@@ -17,137 +17,143 @@ from typing import Any
 
 from adapter import membership, names
 from adapter.cli import common
-from adapter.cli.commands.options import LIFETIME
-from adapter.cli.common import TROUBLE, USAGE, complain
+from adapter.cli.commands.options import TOKEN_LIFETIME
+from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.membership import Address, Found, Membership, Token, Unusable
-from adapter.objects.unstructured import Raw, moment
+from adapter.objects.unstructured import Raw, parse_time
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, WORKER_CLUSTERS
 
-NOT_YET = 3  # exit code: it was begun, and something is still in the way
+EXIT_INCOMPLETE = 3  # exit code: it was begun, and something is still in the way
 MANAGER, WORKER = "manager", "worker"
-_OF_MANAGER, _OF_WORKER = ("context", "kubeconfig"), ("worker_context", "worker_kubeconfig")
+_MANAGER_OPTIONS, _WORKER_OPTIONS = ("context", "kubeconfig"), ("worker_context", "worker_kubeconfig")
 
 
-class Trouble(Exception):
+class ClusterError(Exception):
     """One of the clusters did not do what it was asked; the text is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class MembershipClients:
     """Both clusters, and what stands there of the membership."""
 
     manager: Client
     worker: Client
-    one: Membership
-    found: Found
-    here: Address  # how this machine reaches the worker cluster
+    membership: Membership
+    existing: Found
+    worker_address: Address  # how this machine reaches the worker cluster
 
 
-def attempt(given: argparse.Namespace, doing: Coroutine[Any, Any, int]) -> int:
+def run_reporting_errors(args: argparse.Namespace, command: Coroutine[Any, Any, int]) -> int:
     """Run a verb; returns its exit code, or that of the trouble that it met, which is then one sentence on the standard error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
-        return asyncio.run(doing)
+        return asyncio.run(command)
     except Unusable as error:
-        return complain(str(error), USAGE)
-    except Trouble as error:
-        return complain(str(error), TROUBLE)
+        return print_error(str(error), EXIT_USAGE)
+    except ClusterError as error:
+        return print_error(str(error), EXIT_ERROR)
 
 
 @contextmanager
-def asking(side: str) -> Iterator[None]:
+def reporting_errors(cluster: str) -> Iterator[None]:
     """What goes wrong within is the trouble of that cluster."""
     try:
         yield
     except (BadLogin, Unreachable) as error:
-        raise Trouble(f"The {side} cluster cannot be asked: {error}") from None
+        raise ClusterError(f"The {cluster} cluster cannot be asked: {error}") from None
     except ApiError as error:
-        raise Trouble(_explained(error, side)) from None
+        raise ClusterError(_error_message(error, cluster)) from None
 
 
 @asynccontextmanager
-async def logged_in(given: argparse.Namespace) -> AsyncIterator[Sides]:
+async def open_clients(args: argparse.Namespace) -> AsyncIterator[MembershipClients]:
     """Both sides, by what the command line names; raises Unusable or Trouble."""
-    if not (given.worker_context or given.worker_kubeconfig):
+    if not (args.worker_context or args.worker_kubeconfig):
         # No silent default: a wrong cluster would join.
         raise Unusable("Say which cluster is the worker: --worker-context CONTEXT, or --worker-kubeconfig FILE.")
-    with asking(MANAGER):
-        manager = await Client.of_user(given.kubeconfig, given.context)
+    with reporting_errors(MANAGER):
+        manager = await Client.for_user(args.kubeconfig, args.context)
     try:
-        with asking(WORKER):
-            worker = await Client.of_user(given.worker_kubeconfig or given.kubeconfig, given.worker_context)
+        with reporting_errors(WORKER):
+            worker = await Client.for_user(args.worker_kubeconfig or args.kubeconfig, args.worker_context)
         try:
             here = worker.address
-            yield await common.told(_seen(manager, worker, given.name, here), "Waiting for both clusters ...")
+            yield await common.await_with_hint(
+                _read_membership(manager, worker, args.name, here), "Waiting for both clusters ..."
+            )
         finally:
             await worker.close()
     finally:
         await manager.close()
 
 
-async def _seen(manager: Client, worker: Client, name: str, here: Address) -> Sides:
-    with asking(MANAGER):
+async def _read_membership(manager: Client, worker: Client, name: str, worker_address: Address) -> MembershipClients:
+    with reporting_errors(MANAGER):
         ours = membership.identity(await manager.get(NAMESPACES.path(name="kube-system")))
-        cluster = await _worker_cluster(manager, name)
+        cluster = await _find_worker_cluster(manager, name)
         secret = await manager.find(SECRETS.path(names.SYSTEM_NAMESPACE, name))
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         theirs = membership.identity(await worker.get(NAMESPACES.path(name="kube-system")))
         account = await worker.find(SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
-    return Sides(manager, worker, Membership(name, ours, theirs), Found(cluster, secret, account), here)
+    return MembershipClients(
+        manager, worker, Membership(name, ours, theirs), Found(cluster, secret, account), worker_address
+    )
 
 
-async def _worker_cluster(manager: Client, name: str) -> Raw | None:
+async def _find_worker_cluster(manager: Client, name: str) -> Raw | None:
     try:
         return await manager.get(WORKER_CLUSTERS.path(name=name))
     except ApiError as error:
-        if error.missing and f'"{name}"' in error.message:
+        if error.not_found and f'"{name}"' in error.message:
             return None
-        if error.missing:
-            raise Trouble("There are no WorkerClusters: Rayspan is not installed in the manager cluster.") from None
+        if error.not_found:
+            raise ClusterError(
+                "There are no WorkerClusters: Rayspan is not installed in the manager cluster."
+            ) from None
         raise
 
 
-async def minted(sides: Sides, lifetime: timedelta) -> Token:
+async def create_token(clients: MembershipClients, lifetime: timedelta) -> Token:
     """A new token of the account. An API server may give a shorter one (k8s:pkg/registry/core/serviceaccount/storage/token.go)."""
     path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT, "token")
-    with asking(WORKER):
-        given = (await sides.worker.create(path, membership.token_request(lifetime))).get("status") or {}
-    ends, value = moment(given.get("expirationTimestamp")), given.get("token")
+    with reporting_errors(WORKER):
+        given = (await clients.worker.create(path, membership.token_request(lifetime))).get("status") or {}
+    ends, value = parse_time(given.get("expirationTimestamp")), given.get("token")
     if ends is None or not isinstance(value, str):
-        raise Trouble("The worker cluster cannot be asked: it answers a TokenRequest without a token.")
+        raise ClusterError("The worker cluster cannot be asked: it answers a TokenRequest without a token.")
     return Token(value, ends)
 
 
-def tell_token(token: Token, given: argparse.Namespace) -> None:
+def print_token_expiry(token: Token, args: argparse.Namespace) -> None:
     """Say when a token ends, what was asked for, and the command that renews it."""
     now = datetime.now(UTC)
-    short = not token.kept and given.expires - (token.ends - now) > timedelta(minutes=5)
+    short = not token.kept and args.expires - (token.ends - now) > timedelta(minutes=5)
     less = " The worker cluster gives none that lasts longer." if short else ""
-    print(f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `{_rotation(given)}`.")
+    print(f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `{_rotate_command(args)}`.")
 
 
-def _rotation(given: argparse.Namespace) -> str:
+def _rotate_command(args: argparse.Namespace) -> str:
     """The command that renews a token for as long, between the clusters that the command line names."""
-    lasting = [] if given.expires == LIFETIME else ["--expires", f"{given.expires // timedelta(minutes=1)}m"]
-    logins = _logins(given, _OF_MANAGER + _OF_WORKER)
-    return shlex.join(["kubectl", "rayspan", "rotate", given.name, *logins, *lasting])
+    lasting = [] if args.expires == TOKEN_LIFETIME else ["--expires", f"{args.expires // timedelta(minutes=1)}m"]
+    logins = _login_options(args, _MANAGER_OPTIONS + _WORKER_OPTIONS)
+    return shlex.join(["kubectl", "rayspan", "rotate", args.name, *logins, *lasting])
 
 
-def to_manager(given: argparse.Namespace, *words: str) -> str:
+def manager_command(args: argparse.Namespace, *words: str) -> str:
     """A command of ours to the manager cluster that the command line names."""
-    return shlex.join(["kubectl", "rayspan", *words, *_logins(given, _OF_MANAGER)])
+    return shlex.join(["kubectl", "rayspan", *words, *_login_options(args, _MANAGER_OPTIONS)])
 
 
-def _logins(given: argparse.Namespace, options: Iterable[str]) -> list[str]:
+def _login_options(args: argparse.Namespace, options: Iterable[str]) -> list[str]:
     """Those options of the command line, as they are right from whatever folder."""
-    named = {name: value for name in options if (value := getattr(given, name))}
+    named = {name: value for name in options if (value := getattr(args, name))}
     whole = {name: str(Path(value).absolute()) for name, value in named.items() if name.endswith("kubeconfig")}
     return [word for name, value in (named | whole).items() for word in (f"--{name.replace('_', '-')}", value)]
 
 
-def _explained(error: ApiError, side: str) -> str:
+def _error_message(error: ApiError, side: str) -> str:
     if error.status == 401:
         return f"The {side} cluster does not know you: log in again, or check your kubeconfig's credentials."
     if error.status == 403:

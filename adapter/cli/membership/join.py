@@ -16,19 +16,19 @@ import yaml
 
 from adapter import membership, names
 from adapter.cli import common
-from adapter.cli.common import DONE
+from adapter.cli.common import EXIT_OK
 from adapter.cli.membership import clients, membership_objects
-from adapter.cli.membership.clients import MANAGER, NOT_YET, WORKER, Sides, asking
-from adapter.cli.membership.membership_objects import Tell
+from adapter.cli.membership.clients import EXIT_INCOMPLETE, MANAGER, WORKER, MembershipClients, reporting_errors
+from adapter.cli.membership.membership_objects import ReportLine
 from adapter.cli.preflight import inspection, run
 from adapter.membership import Address, Token, Unusable
 from adapter.objects.unstructured import Raw, annotation, condition, meta
 from adapter.preflight import evaluation
-from adapter.preflight.preflight_facts import Asked, Finding
+from adapter.preflight.preflight_facts import Finding, PreflightOptions
 from adapter.shell.kube import kubeconfig
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.pagination import listed
+from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
     CONFIG_MAPS,
     DISPATCH_POLICIES,
@@ -39,48 +39,48 @@ from adapter.shell.kube.resources import (
 )
 
 # A controller that runs connects within two seconds; after an upgrade its new leader needs ten.
-PATIENCE_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 PAUSE_SECONDS = 1.0
-LOOKS = 3  # an API server grants a right a moment after it was bound
-_OLD_ACCOUNT = "kubernetes.io/service-account.name"
+RIGHTS_ATTEMPTS = 3  # an API server grants a right a moment after it was bound
+_TOKEN_ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return clients.attempt(given, _run(given))
+    return clients.run_reporting_errors(args, _join_cluster(args))
 
 
-async def _run(given: argparse.Namespace) -> int:
-    async with clients.logged_in(given) as both:
-        namespaces = list(dict.fromkeys(given.namespace)) or ["default"]
-        there = await _may(both, given.server, namespaces)
-        if given.output:
-            print(_shown(both, there, namespaces, given.expires), end="")
-            return DONE
-        token = await hand_over(both, there, namespaces, given.expires, print)
-        with asking(MANAGER):
-            await membership_objects.apply(
-                both.manager, f"{MANAGER} cluster", membership.worker_cluster(given.name), print
+async def _join_cluster(args: argparse.Namespace) -> int:
+    async with clients.open_clients(args) as both:
+        namespaces = list(dict.fromkeys(args.namespace)) or ["default"]
+        there = await _checked_address(both, args.server, namespaces)
+        if args.output:
+            print(_render_manifests(both, there, namespaces, args.expires), end="")
+            return EXIT_OK
+        token = await create_login(both, there, namespaces, args.expires, print)
+        with reporting_errors(MANAGER):
+            await membership_objects.apply_object(
+                both.manager, f"{MANAGER} cluster", membership.worker_cluster(args.name), print
             )
-        clients.tell_token(token, given)
-        await _tell_of_old_token(both)
-        return await _usable(given, both, token, namespaces)
+        clients.print_token_expiry(token, args)
+        await _report_legacy_token(both)
+        return await _report_readiness(args, both, token, namespaces)
 
 
-async def _may(both: Sides, server: str, namespaces: Sequence[str]) -> Address:
+async def _checked_address(both: MembershipClients, server: str, namespaces: Sequence[str]) -> Address:
     """The address that is handed on; raises Unusable while nothing is written yet."""
-    why = membership.not_to_join(both.one, both.found)
+    why = membership.not_to_join(both.membership, both.existing)
     if why:
         raise Unusable(why)
-    there = await address(both, server)
+    there = await address_for_manager(both, server)
     why = membership.out_of_reach(there, asked=bool(server))
     if why:
         raise Unusable(why)
     try:  # as the controller will
-        await (await kubeconfig.login(membership.kubeconfig(there, membership.HIDDEN))).close()
+        await (await kubeconfig.login_of_text(membership.kubeconfig(there, membership.HIDDEN))).close()
     except BadLogin as error:
         raise Unusable(f"The controller would not take this kubeconfig: {error}.") from None
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         for namespace in namespaces:
             if not await both.worker.find(NAMESPACES.path(name=namespace)):
                 raise Unusable(
@@ -89,43 +89,49 @@ async def _may(both: Sides, server: str, namespaces: Sequence[str]) -> Address:
     return there
 
 
-async def address(both: Sides, server: str) -> Address:
+async def address_for_manager(both: MembershipClients, server: str) -> Address:
     """How the manager is to reach the worker cluster: as this machine does, without its proxy; or by another URL.
 
     Who answers at another URL may show a certificate of the cluster's own authority, in place of one that is made for people.
     """
-    there = replace(both.here, proxy="")
+    there = replace(both.worker_address, proxy="")
     if not server:
         return there
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_AUTHORITY))
     own = str(((found or {}).get("data") or {}).get("ca.crt") or "")
     authority = there.authority if own.strip() in there.authority else f"{there.authority}{own}"
     return Address(server.rstrip("/"), authority, verified=there.verified)
 
 
-async def hand_over(both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta, tell: Tell) -> Token:
+async def create_login(
+    both: MembershipClients, worker_address: Address, namespaces: Sequence[str], lifetime: timedelta, report: ReportLine
+) -> Token:
     """Make the account, and the manager's Secret with a kubeconfig of it; a token that lasts is kept."""
     made = membership.worker_side(
-        both.one, membership_objects.account(), membership_objects.opening(), namespaces, both.found.account
+        both.membership,
+        membership_objects.account_objects(),
+        membership_objects.namespace_binding(),
+        namespaces,
+        both.existing.account,
     )
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         for body in made:
-            await membership_objects.apply(both.worker, f"{WORKER} cluster", body, tell)
-    kept = membership.kept(both.one, both.found, there, datetime.now(UTC))
-    token = kept if kept and await _accepted(both, kept) else await clients.minted(both, lifetime)
-    body = membership.secret(both.one, membership.kubeconfig(there, token.value), token.ends)
-    with asking(MANAGER):
-        await membership_objects.apply(both.manager, f"{MANAGER} cluster", body, tell)
+            await membership_objects.apply_object(both.worker, f"{WORKER} cluster", body, report)
+    kept = membership.kept(both.membership, both.existing, worker_address, datetime.now(UTC))
+    token = kept if kept and await _token_works(both, kept) else await clients.create_token(both, lifetime)
+    body = membership.secret(both.membership, membership.kubeconfig(worker_address, token.value), token.ends)
+    with reporting_errors(MANAGER):
+        await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, report)
     return token
 
 
-async def _accepted(both: Sides, token: Token) -> bool:
+async def _token_works(both: MembershipClients, token: Token) -> bool:
     """Whether the token still works: that of an account that was deleted, and made again, does not."""
-    with asking(WORKER):
-        client = await _as_account(both, token)
+    with reporting_errors(WORKER):
+        client = await _account_client(both, token)
         try:
-            await client.alive()
+            await client.probe()
         except ApiError as error:
             if error.status != 401:
                 raise
@@ -135,16 +141,16 @@ async def _accepted(both: Sides, token: Token) -> bool:
     return True
 
 
-async def _as_account(both: Sides, token: Token) -> Client:
+async def _account_client(both: MembershipClients, token: Token) -> Client:
     """The worker cluster by the account's rights, on the way that this machine takes."""
-    return await Client.from_kubeconfig(membership.kubeconfig(both.here, token.value), both.one.name)
+    return await Client.from_kubeconfig(membership.kubeconfig(both.worker_address, token.value), both.membership.name)
 
 
-async def _tell_of_old_token(both: Sides) -> None:
+async def _report_legacy_token(both: MembershipClients) -> None:
     """The token that earlier versions made never ends; others may use it, so it is told of, and not deleted."""
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         old = await both.worker.find(SECRETS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
-    if old and annotation(old, _OLD_ACCOUNT) == names.WORKER_ACCOUNT:
+    if old and annotation(old, _TOKEN_ACCOUNT_ANNOTATION) == names.WORKER_ACCOUNT:
         print(
             f"Secret {names.WORKER_ACCOUNT} of the worker cluster holds a token that never ends, of an earlier installation. If no other manager uses it, "
             f"delete it there: `kubectl -n {names.SYSTEM_NAMESPACE} delete secret {names.WORKER_ACCOUNT}`."
@@ -154,24 +160,26 @@ async def _tell_of_old_token(both: Sides) -> None:
 # --- what comes next -------------------------------------------------------------------------------------------------
 
 
-async def _usable(given: argparse.Namespace, both: Sides, token: Token, namespaces: Sequence[str]) -> int:
-    name = both.one.name
-    silent = await common.told(_silent(both), "Waiting until the controller is connected ...")
+async def _report_readiness(
+    args: argparse.Namespace, both: MembershipClients, token: Token, namespaces: Sequence[str]
+) -> int:
+    name = both.membership.name
+    silent = await common.await_with_hint(_await_connection(both), "Waiting until the controller is connected ...")
     print(f"WorkerCluster {name} is {'joined, but not connected' if silent else 'connected'}.", flush=True)
-    failures = [] if silent else await _failures(both, token, namespaces)
+    failures = [] if silent else await _find_failures(both, token, namespaces)
     for sentence in [*([silent] if silent else ()), *(one.message for one in failures)]:
         print(f"Failure: {sentence}", flush=True)
-    for sentence in await _next(given, both, namespaces, looked=not silent):
+    for sentence in await _next_steps(args, both, namespaces, inspected=not silent):
         print(f"Next: {sentence}")
-    return NOT_YET if silent or failures else DONE
+    return EXIT_INCOMPLETE if silent or failures else EXIT_OK
 
 
-async def _silent(both: Sides) -> str:
+async def _await_connection(both: MembershipClients) -> str:
     """Why the controller does not see the cluster after a while, a sentence; empty once it does."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
     while True:
-        with asking(MANAGER):
-            found = await both.manager.get(WORKER_CLUSTERS.path(name=both.one.name))
+        with reporting_errors(MANAGER):
+            found = await both.manager.get(WORKER_CLUSTERS.path(name=both.membership.name))
         told = condition(found, names.CONNECTED)
         current = told.get("observedGeneration") == meta(found).get("generation")
         if current and told.get("status") == "True":
@@ -182,13 +190,13 @@ async def _silent(both: Sides) -> str:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _failures(both: Sides, token: Token, namespaces: Sequence[str]) -> list[Finding]:
+async def _find_failures(both: MembershipClients, token: Token, namespaces: Sequence[str]) -> list[Finding]:
     """What would keep workers away, as the account itself sees it; a preflight's own words."""
-    with asking(WORKER):
-        client = await _as_account(both, token)
+    with reporting_errors(WORKER):
+        client = await _account_client(both, token)
     try:
-        for _ in range(LOOKS):
-            looked = [await _looked(both, client, namespace) for namespace in namespaces]
+        for _ in range(RIGHTS_ATTEMPTS):
+            looked = [await _inspect_namespace(both, client, namespace) for namespace in namespaces]
             found = [one for findings in looked for one in findings if one.outcome == "failure"]
             if not any(one.check == "Rights" for one in found):
                 break
@@ -198,35 +206,37 @@ async def _failures(both: Sides, token: Token, namespaces: Sequence[str]) -> lis
     return list({one.message: one for one in found}.values())
 
 
-async def _looked(both: Sides, client: Client, namespace: str) -> list[Finding]:
-    spec = (both.found.cluster or {}).get("spec") or {}
+async def _inspect_namespace(both: MembershipClients, client: Client, namespace: str) -> list[Finding]:
+    spec = (both.existing.cluster or {}).get("spec") or {}
     head = (spec.get("head") or {}).get("address") or "PodIP"
     scheduler = (spec.get("pods") or {}).get("schedulerName") or ""
-    with asking(MANAGER):
-        queues = await run.queues(both.manager, namespace)
-    side = await inspection.worker(client, both.one.name, head, scheduler, namespace, queues)
-    return evaluation.judge([side], Asked(namespace, queues, ""))
+    with reporting_errors(MANAGER):
+        queues = await run.dispatched_queues(both.manager, namespace)
+    side = await inspection.inspect_worker(client, both.membership.name, head, scheduler, namespace, queues)
+    return evaluation.evaluate_clusters([side], PreflightOptions(namespace, queues, ""))
 
 
-async def _next(given: argparse.Namespace, both: Sides, namespaces: Sequence[str], *, looked: bool) -> list[str]:
-    name = both.one.name
-    with asking(MANAGER):
-        policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], name)
-        unasked = [one for one in namespaces if looked and await _queueless(both.manager, one)]
+async def _next_steps(
+    args: argparse.Namespace, both: MembershipClients, namespaces: Sequence[str], *, inspected: bool
+) -> list[str]:
+    name = both.membership.name
+    with reporting_errors(MANAGER):
+        policies = membership.naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], name)
+        unasked = [one for one in namespaces if inspected and await _lacks_queue(both.manager, one)]
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
-    preflight = clients.to_manager(given, "preflight", "--worker-cluster", name, "-n", namespaces[0])
+    preflight = clients.manager_command(args, "preflight", "--worker-cluster", name, "-n", namespaces[0])
     tries = f"`{preflight}` tries whether pods of both clusters reach each other."
-    return [*map(_without_queue, unasked), sends if policies else none, tries]
+    return [*map(_missing_queue_message, unasked), sends if policies else none, tries]
 
 
-async def _queueless(manager: Client, namespace: str) -> bool:
+async def _lacks_queue(manager: Client, namespace: str) -> bool:
     """Whether no queue of a namespace asks our check; not where that may not be read."""
-    readable = await inspection.listed(manager, LOCAL_QUEUES, namespace) is not None
-    return readable and not await run.queues(manager, namespace)
+    readable = await inspection.list_if_allowed(manager, LOCAL_QUEUES, namespace) is not None
+    return readable and not await run.dispatched_queues(manager, namespace)
 
 
-def _without_queue(namespace: str) -> str:
+def _missing_queue_message(namespace: str) -> str:
     return (
         f"In the manager, namespace {namespace} has no LocalQueue yet whose ClusterQueue lists our AdmissionCheck, so no queue of the worker "
         "cluster was looked at: create one, of the same name in both."
@@ -236,12 +246,18 @@ def _without_queue(namespace: str) -> str:
 # --- what is only shown ----------------------------------------------------------------------------------------------
 
 
-def _shown(both: Sides, there: Address, namespaces: Sequence[str], lifetime: timedelta) -> str:
+def _render_manifests(
+    both: MembershipClients, worker_address: Address, namespaces: Sequence[str], lifetime: timedelta
+) -> str:
     worker = membership.worker_side(
-        both.one, membership_objects.account(), membership_objects.opening(), namespaces, both.found.account
+        both.membership,
+        membership_objects.account_objects(),
+        membership_objects.namespace_binding(),
+        namespaces,
+        both.existing.account,
     )
-    text = membership.kubeconfig(there, membership.HIDDEN)
-    secret = membership.secret(both.one, text, datetime.now(UTC) + lifetime)
+    text = membership.kubeconfig(worker_address, membership.HIDDEN)
+    secret = membership.secret(both.membership, text, datetime.now(UTC) + lifetime)
     del secret["data"], secret["metadata"]["annotations"][names.TOKEN_ENDS_ANNOTATION]
     secret["stringData"] = {names.KUBECONFIG_KEY: text}
     hours = int(lifetime.total_seconds()) // 3600
@@ -249,20 +265,20 @@ def _shown(both: Sides, there: Address, namespaces: Sequence[str], lifetime: tim
         f"# No token was made, and none is shown: {membership.HIDDEN} stands for it. By hand, in the worker cluster:\n"
         f"#   kubectl -n {names.SYSTEM_NAMESPACE} create token {names.WORKER_ACCOUNT} --duration={max(hours, 1)}h\n"
     )
-    manager = [secret, membership.worker_cluster(both.one.name)]
-    return f"# In the worker cluster.\n{_documents(worker)}---\n# In the manager cluster.\n{note}{_documents(manager)}"
+    manager = [secret, membership.worker_cluster(both.membership.name)]
+    return f"# In the worker cluster.\n{_dump_documents(worker)}---\n# In the manager cluster.\n{note}{_dump_documents(manager)}"
 
 
-def _documents(objects: Sequence[Raw]) -> str:
-    return "---\n".join(yaml.dump(one, Dumper=_Lines, sort_keys=False) for one in objects)
+def _dump_documents(objects: Sequence[Raw]) -> str:
+    return "---\n".join(yaml.dump(one, Dumper=_BlockTextDumper, sort_keys=False) for one in objects)
 
 
-class _Lines(yaml.SafeDumper):
+class _BlockTextDumper(yaml.SafeDumper):
     """A text of several lines stays one."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Lines.add_representer(str, _text)
+_BlockTextDumper.add_representer(str, _represent_text)

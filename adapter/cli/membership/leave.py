@@ -13,12 +13,19 @@ from collections.abc import Sequence
 
 from adapter import membership, names
 from adapter.cli import cordon, drain
-from adapter.cli.common import DONE, complain
+from adapter.cli.common import EXIT_OK, print_error
 from adapter.cli.membership import clients, membership_objects
-from adapter.cli.membership.clients import MANAGER, NOT_YET, WORKER, Sides, Trouble, asking
+from adapter.cli.membership.clients import (
+    EXIT_INCOMPLETE,
+    MANAGER,
+    WORKER,
+    ClusterError,
+    MembershipClients,
+    reporting_errors,
+)
 from adapter.membership import Unusable
 from adapter.objects.unstructured import Raw, key_of, uid_of
-from adapter.shell.kube.pagination import listed
+from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -34,19 +41,19 @@ from adapter.shell.kube.resources import (
 )
 
 PAUSE_SECONDS = 2.0  # between two looks at what is left in the worker cluster; who waits sees no delay
-PATIENCE_SECONDS = 60.0  # until a namespace is gone with what was in it; ten on a busy machine
+NAMESPACE_TIMEOUT_SECONDS = 60.0  # until a namespace is gone with what was in it; ten on a busy machine
 # What the controller makes there: a job's last pod gives back its quota, then its anchor goes with all that hangs on it.
-_MADE = {"pod": PODS, "workload": WORKLOADS, "configmap": CONFIG_MAPS}
+_CONTROLLER_RESOURCES = {"pod": PODS, "workload": WORKLOADS, "configmap": CONFIG_MAPS}
 
 # What tells that a namespace is used for more than the account, and what stands in it in any case.
-_OF_OTHERS = {
+_NAMESPACE_RESOURCES = {
     "deployment": DEPLOYMENTS,
     "pod": PODS,
     "secret": SECRETS,
     "configmap": CONFIG_MAPS,
     "serviceaccount": SERVICE_ACCOUNTS,
 }
-_OF_ACCOUNT = {
+_ACCOUNT_OBJECTS = {
     ("serviceaccount", "default"),
     ("serviceaccount", names.WORKER_ACCOUNT),
     ("secret", names.WORKER_ACCOUNT),  # its token of an earlier version
@@ -55,65 +62,67 @@ _OF_ACCOUNT = {
 }
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return clients.attempt(given, _run(given))
+    return clients.run_reporting_errors(args, _leave_manager(args))
 
 
-async def _run(given: argparse.Namespace) -> int:
-    async with clients.logged_in(given) as both:
-        why = membership.not_its_own(both.one, both.found)
+async def _leave_manager(args: argparse.Namespace) -> int:
+    async with clients.open_clients(args) as both:
+        why = membership.not_its_own(both.membership, both.existing)
         if why:
             raise Unusable(why)
-        made = await _made(both)
-        print(_announced(both, made), flush=True)
+        made = await _objects_to_delete(both)
+        print(_deletion_notice(both, made), flush=True)
         try:
-            async with asyncio.timeout(given.timeout.total_seconds() or None):
-                code = await _emptied(both)
+            async with asyncio.timeout(args.timeout.total_seconds() or None):
+                code = await _wait_until_empty(both)
         except TimeoutError:
-            return complain(f"The time is up, and workers are left. {_goes_on(given.name)}", NOT_YET)
-        if code != DONE:
+            return print_error(f"The time is up, and workers are left. {_resume_hint(args.name)}", EXIT_INCOMPLETE)
+        if code != EXIT_OK:
             return code
-        await _forgotten(both)
-        await _removed(both, made)
-        await _tell_what_stays(both)
-    print(f"{given.name} has left.")
-    return DONE
+        await _delete_from_manager(both)
+        await _delete_from_worker(both, made)
+        await _report_leftovers(both)
+    print(f"{args.name} has left.")
+    return EXIT_OK
 
 
-async def _made(both: Sides) -> list[Raw]:
+async def _objects_to_delete(both: MembershipClients) -> list[Raw]:
     """What there is to be deleted in the worker cluster, in that order: the account late, for it tells whose all this is."""
-    if membership.others(both.one, both.found.account):
+    if membership.others(both.membership, both.existing.account):
         return []
-    with asking(WORKER):
-        bindings = [one for one in (await listed(both.worker, ROLE_BINDINGS.path()))[0] if membership.opens(one)]
+    with reporting_errors(WORKER):
+        bindings = [one for one in (await list_all(both.worker, ROLE_BINDINGS.path()))[0] if membership.opens(one)]
         added = [
             role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
         ]
     last = [
-        one for one in reversed(membership_objects.account()) if one["kind"] != "Namespace" or not await _shared(both)
+        one
+        for one in reversed(membership_objects.account_objects())
+        if one["kind"] != "Namespace" or not await _has_other_objects(both)
     ]
     kinds = (("RoleBinding", bindings), ("ClusterRole", added))
     return [*({**one, "kind": kind} for kind, found in kinds for one in found), *last]
 
 
-async def _shared(both: Sides) -> bool:
+async def _has_other_objects(both: MembershipClients) -> bool:
     """Whether anybody else's things stand in the namespace of the account: in a cluster that is a manager as well, its controller and
     its logins do."""
-    with asking(WORKER):
-        for kind, resource in _OF_OTHERS.items():
-            for one in (await listed(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
-                if (kind, key_of(one)[1]) not in _OF_ACCOUNT:
+    with reporting_errors(WORKER):
+        for kind, resource in _NAMESPACE_RESOURCES.items():
+            for one in (await list_all(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
+                if (kind, key_of(one)[1]) not in _ACCOUNT_OBJECTS:
                     return True
     return False
 
 
-def _announced(both: Sides, made: Sequence[Raw]) -> str:
-    name = both.one.name
+def _deletion_notice(both: MembershipClients, objects: Sequence[Raw]) -> str:
+    name = both.membership.name
     first = f"{name} leaves. When its last worker is gone, these are deleted:"
     manager = f"  in the manager cluster: workercluster/{name}, secret/{name}"
     worker = (
-        ", ".join(map(membership_objects.called, made))
+        ", ".join(map(membership_objects.display_name, objects))
         or f"nothing, for other managers use its account; {name} is taken off its list"
     )
     return "\n".join([first, manager, f"  in the worker cluster: {worker}"])
@@ -122,113 +131,116 @@ def _announced(both: Sides, made: Sequence[Raw]) -> str:
 # --- first its workers -----------------------------------------------------------------------------------------------
 
 
-async def _emptied(both: Sides) -> int:
+async def _wait_until_empty(both: MembershipClients) -> int:
     """Keep new workers away, and wait until the last one and what was made for it are gone."""
-    if both.found.cluster is None:
-        return DONE
-    with asking(MANAGER):
-        await cordon.changed(both.manager, both.one.name, {"cordoned": True, "draining": True})
-        code = await drain.Watch(both.manager, both.one.name).run()
-    if code != DONE:
+    if both.existing.cluster is None:
+        return EXIT_OK
+    with reporting_errors(MANAGER):
+        await cordon.patch_spec(both.manager, both.membership.name, {"cordoned": True, "draining": True})
+        code = await drain.DrainWatch(both.manager, both.membership.name).run()
+    if code != EXIT_OK:
         return code
     told = ""
-    while left := await _left(both) or await _held(both):
+    while left := await _remaining_objects(both) or await _remaining_quota(both):
         if left != told:
             print(f"Waiting until the controller has removed {left} ...", flush=True)
         told = left
         await asyncio.sleep(PAUSE_SECONDS)
-    return DONE
+    return EXIT_OK
 
 
-async def _left(both: Sides) -> str:
+async def _remaining_objects(both: MembershipClients) -> str:
     """What there is of this manager's jobs in the worker cluster, a part of a sentence; empty when there is nothing."""
-    with asking(WORKER):
+    with reporting_errors(WORKER):
         found = {
-            kind: await listed(both.worker, place.path(), labelSelector=_ours(both)) for kind, place in _MADE.items()
+            kind: await list_all(both.worker, place.path(), labelSelector=_owner_selector(both))
+            for kind, place in _CONTROLLER_RESOURCES.items()
         }
     counts = {kind: len(objects) for kind, (objects, _) in found.items()}
     return " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
 
 
-async def _held(both: Sides) -> str:
+async def _remaining_quota(both: MembershipClients) -> str:
     """The quota that the WorkerCluster still tells of, as long as the API server refuses to delete it for that."""
-    with asking(MANAGER):
-        cluster = await both.manager.get(WORKER_CLUSTERS.path(name=both.one.name))
+    with reporting_errors(MANAGER):
+        cluster = await both.manager.get(WORKER_CLUSTERS.path(name=both.membership.name))
     held = (cluster.get("status") or {}).get("workers") or 0
     return f"the quota of {held} worker{'' if held == 1 else 's'}" if held else ""
 
 
-def _ours(both: Sides) -> str:
-    return f"{names.MANAGER_LABEL}={both.one.manager},{names.CLUSTER_LABEL}={both.one.name}"
+def _owner_selector(both: MembershipClients) -> str:
+    return f"{names.MANAGER_LABEL}={both.membership.manager},{names.CLUSTER_LABEL}={both.membership.name}"
 
 
 # --- then the membership ---------------------------------------------------------------------------------------------
 
 
-async def _forgotten(both: Sides) -> None:
+async def _delete_from_manager(both: MembershipClients) -> None:
     """Delete what the manager has: first what the controller goes by, then the login."""
-    with asking(MANAGER):
-        for body in (membership.worker_cluster(both.one.name), _secret(both.one.name)):
-            await membership_objects.remove(both.manager, f"{MANAGER} cluster", body, _tell)
+    with reporting_errors(MANAGER):
+        for body in (membership.worker_cluster(both.membership.name), _secret_reference(both.membership.name)):
+            await membership_objects.delete_object(both.manager, f"{MANAGER} cluster", body, _print_line)
 
 
-def _secret(name: str) -> Raw:
+def _secret_reference(name: str) -> Raw:
     return {"kind": "Secret", "metadata": {"namespace": names.SYSTEM_NAMESPACE, "name": name}}
 
 
-async def _removed(both: Sides, made: Sequence[Raw]) -> None:
-    with asking(WORKER):
-        if not made:
-            await _signed_off(both)
-        for body in made:
-            await membership_objects.remove(both.worker, f"{WORKER} cluster", body, _tell)
-        if any(body["kind"] == "Namespace" for body in made):
-            await _gone(both)
-        elif made:
+async def _delete_from_worker(both: MembershipClients, objects: Sequence[Raw]) -> None:
+    with reporting_errors(WORKER):
+        if not objects:
+            await _remove_join_annotation(both)
+        for body in objects:
+            await membership_objects.delete_object(both.worker, f"{WORKER} cluster", body, _print_line)
+        if any(body["kind"] == "Namespace" for body in objects):
+            await _await_namespace_deletion(both)
+        elif objects:
             print(
                 f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster stays, for it holds other things than the account."
             )
 
 
-async def _signed_off(both: Sides) -> None:
+async def _remove_join_annotation(both: MembershipClients) -> None:
     """Only take the name off the account: others use it. The token that was deleted with the Secret ends by itself."""
-    key = f"{names.JOINED_PREFIX}{both.one.manager}"
+    key = f"{names.JOINED_PREFIX}{both.membership.manager}"
     path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
-    patch = {"metadata": {"uid": uid_of(both.found.account or {}), "annotations": {key: None}}}
-    await both.worker.merge(path, patch)
+    patch = {"metadata": {"uid": uid_of(both.existing.account or {}), "annotations": {key: None}}}
+    await both.worker.merge_patch(path, patch)
     print(
         "The account of the worker cluster stays, for other managers use it; a copy of this manager's token is good until it ends."
     )
 
 
-async def _gone(both: Sides) -> None:
+async def _await_namespace_deletion(both: MembershipClients) -> None:
     """Wait until the namespace has ended, so that the cluster can join again at once."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + NAMESPACE_TIMEOUT_SECONDS
     while await both.worker.find(NAMESPACES.path(name=names.SYSTEM_NAMESPACE)):
         if asyncio.get_running_loop().time() > deadline:
-            raise Trouble(
-                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is deleted, and has not ended after {PATIENCE_SECONDS:.0f} s: "
+            raise ClusterError(
+                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is deleted, and has not ended after {NAMESPACE_TIMEOUT_SECONDS:.0f} s: "
                 "see what is left in it. The same command goes on."
             )
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _tell_what_stays(both: Sides) -> None:
-    if both.found.cluster is None and (left := await _left(both)):  # it was deleted by force, and nobody removes these
+async def _report_leftovers(both: MembershipClients) -> None:
+    if both.existing.cluster is None and (
+        left := await _remaining_objects(both)
+    ):  # it was deleted by force, and nobody removes these
         print(
-            f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_ours(both)}`."
+            f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_owner_selector(both)}`."
         )
-    with asking(MANAGER):
-        policies = membership.naming((await listed(both.manager, DISPATCH_POLICIES.path()))[0], both.one.name)
+    with reporting_errors(MANAGER):
+        policies = membership.naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], both.membership.name)
     if policies:
         print(
-            f"Next: DispatchPolicy {', '.join(policies)} still names {both.one.name}; take it out of spec.clusters.names."
+            f"Next: DispatchPolicy {', '.join(policies)} still names {both.membership.name}; take it out of spec.clusters.names."
         )
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
-def _goes_on(name: str) -> str:
+def _resume_hint(name: str) -> str:
     return f"Nothing was deleted; {name} goes on draining. The same command goes on, and `kubectl rayspan uncordon {name}` takes it back."

@@ -15,9 +15,9 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource
 
-Tell = Callable[[str], None]
+ReportLine = Callable[[str], None]
 
-KINDS: Final[Mapping[str, Resource]] = {
+RESOURCES_BY_KIND: Final[Mapping[str, Resource]] = {
     "Namespace": resources.NAMESPACES,
     "ServiceAccount": resources.SERVICE_ACCOUNTS,
     "Secret": resources.SECRETS,
@@ -29,45 +29,45 @@ KINDS: Final[Mapping[str, Resource]] = {
 }
 
 
-def account() -> list[dict[str, Any]]:
+def account_objects() -> list[dict[str, Any]]:
     """The account with its roles, in the order in which they are made."""
-    return _read("worker.yaml")
+    return _read_manifest("worker.yaml")
 
 
-def opening() -> dict[str, Any]:
+def namespace_binding() -> dict[str, Any]:
     """What opens a namespace to it."""
-    (binding,) = _read("worker-tenant.yaml")
+    (binding,) = _read_manifest("worker-tenant.yaml")
     return binding
 
 
-def _read(name: str) -> list[dict[str, Any]]:
+def _read_manifest(name: str) -> list[dict[str, Any]]:
     text = (files(__package__) / name).read_text(encoding="utf-8")
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-async def apply(client: Client, side: str, body: Raw, tell: Tell) -> None:
+async def apply_object(client: Client, side: str, body: Raw, report: ReportLine) -> None:
     """Make one object as it is to be, and tell whether that changed anything."""
-    path = path_of(body)
+    path = object_path(body)
     before = await client.find(path)
     after = await client.apply(path, body, names.JOIN_MANAGER)
     same = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
-    tell(f"{side}: {called(body)} {'unchanged' if same else 'configured' if before else 'created'}")
+    report(f"{side}: {display_name(body)} {'unchanged' if same else 'configured' if before else 'created'}")
 
 
-async def remove(client: Client, side: str, body: Raw, tell: Tell) -> None:
+async def delete_object(client: Client, side: str, body: Raw, report: ReportLine) -> None:
     """Delete the object of that kind and name as it stands there now, if there is one."""
-    path = path_of(body)
+    path = object_path(body)
     there = await client.find(path)
     if there:
         await client.delete(path, str(meta(there).get("uid")))
-        tell(f"{side}: {called(body)} deleted")
+        report(f"{side}: {display_name(body)} deleted")
 
 
-def path_of(body: Raw) -> str:
-    return KINDS[body["kind"]].path(*key_of(body))
+def object_path(body: Raw) -> str:
+    return RESOURCES_BY_KIND[body["kind"]].path(*key_of(body))
 
 
-def called(body: Raw) -> str:
+def display_name(body: Raw) -> str:
     """An object as people say it: kind and name, and where it is if that is not the system namespace."""
     namespace, name = key_of(body)
     where = f" in {namespace}" if namespace not in ("", names.SYSTEM_NAMESPACE) else ""

@@ -8,50 +8,52 @@ import argparse
 from datetime import UTC, datetime
 
 from adapter import membership, names
-from adapter.cli.common import DONE
+from adapter.cli.common import EXIT_OK
 from adapter.cli.membership import clients, membership_objects
-from adapter.cli.membership.clients import MANAGER, asking
+from adapter.cli.membership.clients import MANAGER, reporting_errors
 from adapter.membership import Found, Membership, Unusable
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Do it and return the exit code; trouble is one sentence on the standard error."""
-    return clients.attempt(given, _run(given))
+    return clients.run_reporting_errors(args, _rotate_token(args))
 
 
-async def _run(given: argparse.Namespace) -> int:
-    async with clients.logged_in(given) as both:
-        _renewable(both.one, both.found)
-        token = await clients.minted(both, given.expires)
-        text = membership.renewed(membership.held(both.found.secret), token.value)
-        with asking(MANAGER):
-            body = membership.secret(both.one, text, token.ends)
-            await membership_objects.apply(both.manager, f"{MANAGER} cluster", body, print)
-        clients.tell_token(token, given)
-        print(_before(both.found))
-    return DONE
+async def _rotate_token(args: argparse.Namespace) -> int:
+    async with clients.open_clients(args) as both:
+        _check_renewable(both.membership, both.existing)
+        token = await clients.create_token(both, args.expires)
+        text = membership.renewed(membership.held(both.existing.secret), token.value)
+        with reporting_errors(MANAGER):
+            body = membership.secret(both.membership, text, token.ends)
+            await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, print)
+        clients.print_token_expiry(token, args)
+        print(_old_token_expiry(both.existing))
+    return EXIT_OK
 
 
-def _renewable(one: Membership, found: Found) -> None:
+def _check_renewable(current: Membership, existing: Found) -> None:
     """Raise Unusable where there is nothing to renew, or where it is another cluster's."""
-    join, where = f"`kubectl rayspan join {one.name}` makes it", names.SYSTEM_NAMESPACE
-    why = membership.not_its_own(one, found)
-    if not why and not found.cluster:
-        why = f"There is no WorkerCluster {one.name}; `kubectl get workerclusters` lists those there are, and {join}."
-    elif not why and not found.account:
+    join, where = f"`kubectl rayspan join {current.name}` makes it", names.SYSTEM_NAMESPACE
+    why = membership.not_its_own(current, existing)
+    if not why and not existing.cluster:
+        why = (
+            f"There is no WorkerCluster {current.name}; `kubectl get workerclusters` lists those there are, and {join}."
+        )
+    elif not why and not existing.account:
         why = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {where}; {join}."
-    elif not why and not found.secret:
-        why = f"There is no Secret {one.name} in {where} of the manager; {join}."
+    elif not why and not existing.secret:
+        why = f"There is no Secret {current.name} in {where} of the manager; {join}."
     if why:
         raise Unusable(why)
     try:
-        membership.renewed(membership.held(found.secret), membership.HIDDEN)
+        membership.renewed(membership.held(existing.secret), membership.HIDDEN)
     except Unusable as error:
-        raise Unusable(f"Secret {one.name} in {where} cannot be renewed: {error}; {join} anew.") from None
+        raise Unusable(f"Secret {current.name} in {where} cannot be renewed: {error}; {join} anew.") from None
 
 
-def _before(found: Found) -> str:
-    last = membership.ends(found.secret)
+def _old_token_expiry(existing: Found) -> str:
+    last = membership.ends(existing.secret)
     if last is None:
         return "When the token before it ends was not noted; one that `kubectl rayspan join` made ends by itself."
     return f"The token before it ends {membership.when(last, datetime.now(UTC))}."

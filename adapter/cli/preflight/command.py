@@ -14,7 +14,7 @@ from typing import Any
 
 from adapter import names
 from adapter.cli import common
-from adapter.cli.common import DONE, TROUBLE, USAGE, complain
+from adapter.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.preflight import run, table
 from adapter.objects.unstructured import Raw, key_of
 from adapter.preflight import evaluation, reachability
@@ -23,65 +23,67 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
 
-NOT_READY = 3
+EXIT_NOT_READY = 3
 
 
-def main(given: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> int:
     """Try, print, and return the exit code; trouble is one sentence on the standard error."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
-        return asyncio.run(_run(given))
+        return asyncio.run(_run_preflight(args))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return complain("Stopped before it was done; its pods are removed, unless it says otherwise above.", TROUBLE)
-    except run.Unusable as error:
-        return complain(str(error), USAGE)
+        return print_error(
+            "Stopped before it was done; its pods are removed, unless it says otherwise above.", EXIT_ERROR
+        )
+    except run.InvalidPreflight as error:
+        return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
     except ApiError as error:
-        return complain(_explained(error), TROUBLE)
+        return print_error(_error_message(error), EXIT_ERROR)
 
 
-async def _run(given: argparse.Namespace) -> int:
+async def _run_preflight(args: argparse.Namespace) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: what was made is removed
-    client = await Client.of_user(given.kubeconfig, given.context)
+    client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        asked = await run.asked(client, given)
-        clusters = await run.clusters(client, given.worker_cluster)
-        sides = await run.tried(client, clusters, asked, given.timeout.total_seconds())
-        findings = evaluation.judge(list(sides.values()), asked)
-        found = {name: reachability.reachable(name, sides, findings) for name in clusters}
+        asked = await run.read_request(client, args)
+        clusters = await run.read_worker_clusters(client, args.worker_cluster)
+        sides = await run.inspect_and_probe(client, clusters, asked, args.timeout.total_seconds())
+        findings = evaluation.evaluate_clusters(list(sides.values()), asked)
+        found = {name: reachability.cluster_reachability(name, sides, findings) for name in clusters}
         reached = {name: one for name, one in found.items() if one}
-        _print(given.output, list(sides.values()), asked, findings, reached)
+        _print_result(args.output, list(sides.values()), asked, findings, reached)
         for name, one in reached.items():
-            await _write(client, clusters[name], one)
+            await _write_reachability(client, clusters[name], one)
     finally:
         await client.close()
-    return DONE if evaluation.ready(findings) else NOT_READY
+    return EXIT_OK if evaluation.is_ready(findings) else EXIT_NOT_READY
 
 
-async def _write(client: Client, raw: Raw, found: Reachability) -> None:
+async def _write_reachability(client: Client, raw: Raw, result: Reachability) -> None:
     name = key_of(raw)[1]
     try:
         path = WORKER_CLUSTERS.path(name=name, sub="status")
-        await client.apply(path, reachability.status(raw, found, datetime.now(UTC)), names.PREFLIGHT_MANAGER)
+        await client.apply(path, reachability.status_patch(raw, result, datetime.now(UTC)), names.PREFLIGHT_MANAGER)
     except (ApiError, Unreachable) as error:
-        complain(f"WorkerCluster {name}: its condition {names.REACHABLE} could not be written: {error}.", TROUBLE)
+        print_error(f"WorkerCluster {name}: its condition {names.REACHABLE} could not be written: {error}.", EXIT_ERROR)
 
 
-def _print(given: str, *found: Any) -> None:
-    if given == "table":
-        print(table.render(*found), end="", flush=True)
+def _print_result(output: str, *result: Any) -> None:
+    if output == "table":
+        print(table.render(*result), end="", flush=True)
     else:
-        print(common.written(table.document(*found), given), end="", flush=True)
+        print(common.format_document(table.build_document(*result), output), end="", flush=True)
 
 
-def _explained(error: ApiError) -> str:
+def _error_message(error: ApiError) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
     if error.status == 403:
         return f"A preflight needs an administrator's rights in the manager cluster: {error.message}"
-    if error.missing:
+    if error.not_found:
         return "There are no WorkerClusters: Rayspan is not installed in this cluster."
     return error.message or str(error)

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.cli.preflight.inspection import listed
+from adapter.cli.preflight.inspection import list_if_allowed
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.preflight import probe
-from adapter.preflight.preflight_facts import Side
-from adapter.preflight.probe import Peer, Run, State
+from adapter.preflight.preflight_facts import ClusterFacts
+from adapter.preflight.probe import Peer, ProbeRun, ProbeState
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS
 
@@ -25,92 +25,94 @@ PAUSE_SECONDS = 0.3  # between two looks at one pod; it takes about two seconds 
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
+class _ServerPod:
     peer: Peer
-    state: State
+    state: ProbeState
 
 
-class Probes:
+class ProbePods:
     """The probe pods of one run; as a context, they are gone in the end."""
 
-    def __init__(self, clients: Mapping[str, Client], run: Run, patience: float) -> None:
+    def __init__(self, clients: Mapping[str, Client], run: ProbeRun, timeout_seconds: float) -> None:
         """`clients`: by cluster. `patience`: seconds for a pod to start, and again for its answer."""
-        self._clients, self._run, self._patience = clients, run, patience
-        self._servers: dict[str, _Server] = {}
-        self.left: dict[str, str] = {}  # cluster -> why pods of this run may still be there
+        self._clients, self._run, self._timeout_seconds = clients, run, timeout_seconds
+        self._servers: dict[str, _ServerPod] = {}
+        self.unremoved: dict[str, str] = {}  # cluster -> why pods of this run may still be there
 
-    async def __aenter__(self) -> "Probes":
+    async def __aenter__(self) -> "ProbePods":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*map(self._clear, self._clients))
+        await asyncio.gather(*map(self._remove_own, self._clients))
 
-    async def start(self) -> None:
+    async def start_servers(self) -> None:
         """Remove what earlier runs left behind, and start a pod that answers in every cluster."""
-        await asyncio.gather(*map(self._sweep, self._clients))
-        servers = await asyncio.gather(*map(self._serve, self._clients))
+        await asyncio.gather(*map(self._remove_expired, self._clients))
+        servers = await asyncio.gather(*map(self._start_server, self._clients))
         self._servers = dict(zip(self._clients, servers, strict=True))
 
-    async def ask(self, sides: Mapping[str, Side]) -> dict[str, Side]:
+    async def run_clients(self, sides: Mapping[str, ClusterFacts]) -> dict[str, ClusterFacts]:
         """Let a pod of every cluster ask those of all others; returns the sides with what was found."""
-        found = await asyncio.gather(*(self._asked(sides[name]) for name in self._servers))
+        found = await asyncio.gather(*(self._run_client(sides[name]) for name in self._servers))
         return {**sides, **{side.name: side for side in found}}
 
-    async def _serve(self, name: str) -> _Server:
+    async def _start_server(self, name: str) -> _ServerPod:
         word = secrets.token_hex(8)
-        state = await self._made(name, probe.server(self._run, word), lambda found: bool(found.address))
-        return _Server(Peer(name, state.address, word), state)
+        state = await self._run_pod(name, probe.server_pod(self._run, word), lambda found: bool(found.address))
+        return _ServerPod(Peer(name, state.address, word), state)
 
-    async def _asked(self, side: Side) -> Side:
+    async def _run_client(self, side: ClusterFacts) -> ClusterFacts:
         server = self._servers[side.name]
-        if server.state.trouble:
-            return replace(side, probe=server.state.trouble, no_image=server.state.no_image)
-        peers = [other.peer for name, other in self._servers.items() if name != side.name and not other.state.trouble]
-        state = await self._made(side.name, probe.client(self._run, peers), lambda found: found.ended)
-        report = probe.report(state.message, peers)
-        side = replace(side, address=server.state.address)
-        if state.trouble or report is None:
-            return replace(side, probe=state.trouble or f"what it left is no answer: {state.message[:100]!r}")
-        return replace(side, name_error=report.name_error, trips=report.trips)
+        if server.state.error:
+            return replace(side, probe_error=server.state.error, image_missing=server.state.image_missing)
+        peers = [other.peer for name, other in self._servers.items() if name != side.name and not other.state.error]
+        state = await self._run_pod(side.name, probe.client_pod(self._run, peers), lambda found: found.ended)
+        report = probe.parse_report(state.message, peers)
+        side = replace(side, probe_address=server.state.address)
+        if state.error or report is None:
+            return replace(side, probe_error=state.error or f"what it left is no answer: {state.message[:100]!r}")
+        return replace(side, dns_error=report.dns_error, paths=report.paths)
 
-    async def _made(self, name: str, pod: dict[str, Any], done: Callable[[State], bool]) -> State:
+    async def _run_pod(self, name: str, pod: dict[str, Any], is_done: Callable[[ProbeState], bool]) -> ProbeState:
         """Make a pod and wait for it; what went wrong is its state's trouble."""
         client, path = self._clients[name], PODS.path(self._run.namespace)
         try:
             await client.create(path, pod)
         except (ApiError, Unreachable) as error:
-            return State(trouble=f"it could not be made: {error}", hopeless=True)
-        found = State(trouble="nothing was heard of it")
+            return ProbeState(error=f"it could not be made: {error}", is_permanent=True)
+        found = ProbeState(error="nothing was heard of it")
         try:
-            async with asyncio.timeout(self._patience):
-                while not (found.hopeless or done(found)):
+            async with asyncio.timeout(self._timeout_seconds):
+                while not (found.is_permanent or is_done(found)):
                     await asyncio.sleep(PAUSE_SECONDS)
-                    found = await self._look(client, PODS.path(self._run.namespace, key_of(pod)[1]), found)
+                    found = await self._read_state(client, PODS.path(self._run.namespace, key_of(pod)[1]), found)
         except TimeoutError:
-            return replace(found, trouble=found.trouble or f"no answer in {self._patience:.0f} s")
+            return replace(found, error=found.error or f"no answer in {self._timeout_seconds:.0f} s")
         return found
 
-    async def _look(self, client: Client, path: str, before: State) -> State:
+    async def _read_state(self, client: Client, path: str, before: ProbeState) -> ProbeState:
         try:
-            return probe.state(await client.get(path))
+            return probe.parse_state(await client.get(path))
         except Unreachable:
             return before  # the link may be back in time
         except ApiError as error:
-            return State(trouble=f"it cannot be looked at: {error}", hopeless=error.missing or error.status == 403)
+            return ProbeState(
+                error=f"it cannot be looked at: {error}", is_permanent=error.not_found or error.status == 403
+            )
 
-    async def _sweep(self, name: str) -> None:
+    async def _remove_expired(self, name: str) -> None:
         now = datetime.now(UTC)
         with suppress(ApiError, Unreachable):  # what is wrong with the cluster is told by what comes next
-            await self._remove(name, names.PROBE_LABEL, lambda pod: probe.expired(pod, now))
+            await self._remove_pods(name, names.PROBE_LABEL, lambda pod: probe.is_expired(pod, now))
 
-    async def _clear(self, name: str) -> None:
+    async def _remove_own(self, name: str) -> None:
         try:
-            await self._remove(name, f"{names.PROBE_LABEL}={self._run.id}", lambda _: True)
+            await self._remove_pods(name, f"{names.PROBE_LABEL}={self._run.id}", lambda _: True)
         except (ApiError, Unreachable) as error:
-            self.left[name] = str(error)
+            self.unremoved[name] = str(error)
 
-    async def _remove(self, name: str, selector: str, which: Callable[[Raw], bool]) -> None:
+    async def _remove_pods(self, name: str, selector: str, predicate: Callable[[Raw], bool]) -> None:
         client = self._clients[name]
-        pods = await listed(client, PODS, self._run.namespace, labelSelector=selector)
-        for pod in filter(which, pods or ()):
+        pods = await list_if_allowed(client, PODS, self._run.namespace, labelSelector=selector)
+        for pod in filter(predicate, pods or ()):
             await client.delete(PODS.path(self._run.namespace, key_of(pod)[1]), uid_of(pod))

@@ -3,45 +3,51 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter.cli.common import columns
+from adapter.cli.common import format_table
 from adapter.preflight import evaluation
-from adapter.preflight.preflight_facts import MANAGER, Asked, Finding, Side
-from adapter.preflight.probe import Trip
+from adapter.preflight.preflight_facts import MANAGER, ClusterFacts, Finding, PreflightOptions
+from adapter.preflight.probe import PathResult
 from adapter.preflight.reachability import Reachability
 
 _CHECKS = ("API", "Rights", "Namespace", "Queue", "Image", "DNS", "PodNetwork")
-_WORST = ("failure", "warning", "ok")
-_NONE = "-"
+_OUTCOMES_BY_SEVERITY = ("failure", "warning", "ok")
+_EMPTY_CELL = "-"
 
 
 def render(
-    sides: Sequence[Side], asked: Asked, findings: Sequence[Finding], reached: Mapping[str, Reachability]
+    sides: Sequence[ClusterFacts],
+    request: PreflightOptions,
+    findings: Sequence[Finding],
+    reachabilities: Mapping[str, Reachability],
 ) -> str:
     """Lines, each ended: a row for each cluster, a row for each way between two, and a sentence for all that is not well."""
     header = ("CLUSTER", *(check.upper() for check in _CHECKS), "PROBE", "REACHABLE")
-    rows = [_cluster(side, findings, reached) for side in sides]
+    rows = [_cluster_row(side, findings, reachabilities) for side in sides]
     parts = [
-        f"Namespace {asked.namespace}, LocalQueue {', '.join(asked.queues) or _NONE}, image {asked.image}\n",
-        columns([header, *rows]),
-        columns([("FROM", "TO", "RESULT", "LATENCY", "BANDWIDTH", "CLOCK"), *_ways(sides)]),
-        "".join(f"{one.outcome.capitalize()}: {one.message}\n" for one in _trouble(findings)),
-        _verdict(findings),
+        f"Namespace {request.namespace}, LocalQueue {', '.join(request.queues) or _EMPTY_CELL}, image {request.image}\n",
+        format_table([header, *rows]),
+        format_table([("FROM", "TO", "RESULT", "LATENCY", "BANDWIDTH", "CLOCK"), *_path_rows(sides)]),
+        "".join(f"{one.outcome.capitalize()}: {one.message}\n" for one in _problem_findings(findings)),
+        _verdict_line(findings),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def document(
-    sides: Sequence[Side], asked: Asked, findings: Sequence[Finding], reached: Mapping[str, Reachability]
+def build_document(
+    sides: Sequence[ClusterFacts],
+    request: PreflightOptions,
+    findings: Sequence[Finding],
+    reachabilities: Mapping[str, Reachability],
 ) -> dict[str, Any]:
     """The same for programs; what was not tried is null."""
     return {
-        "ready": evaluation.ready(findings),
-        "namespace": asked.namespace,
-        "queues": list(asked.queues),
-        "image": asked.image,
-        "clusters": [_as_cluster(side, findings, reached) for side in sides],
+        "ready": evaluation.is_ready(findings),
+        "namespace": request.namespace,
+        "queues": list(request.queues),
+        "image": request.image,
+        "clusters": [_cluster_document(side, findings, reachabilities) for side in sides],
         "paths": [
-            {"from": one.name, "to": other.name, **_as_path(one.trips.get(other.name))}
+            {"from": one.name, "to": other.name, **_path_document(one.paths.get(other.name))}
             for one in sides
             for other in sides
             if one is not other
@@ -53,9 +59,13 @@ def document(
     }
 
 
-def _as_cluster(side: Side, findings: Iterable[Finding], reached: Mapping[str, Reachability]) -> dict[str, Any]:
-    found = reached.get(side.name)
-    checks = {check: worst for check in (*_CHECKS, "Probe") if (worst := _worst(side, check, findings)) != _NONE}
+def _cluster_document(
+    side: ClusterFacts, findings: Iterable[Finding], reachabilities: Mapping[str, Reachability]
+) -> dict[str, Any]:
+    found = reachabilities.get(side.name)
+    checks = {
+        check: worst for check in (*_CHECKS, "Probe") if (worst := _worst_outcome(side, check, findings)) != _EMPTY_CELL
+    }
     return {
         "name": side.name,
         "manager": side.name == MANAGER,
@@ -65,61 +75,65 @@ def _as_cluster(side: Side, findings: Iterable[Finding], reached: Mapping[str, R
     }
 
 
-def _as_path(trip: Trip | None) -> dict[str, Any]:
+def _path_document(trip: PathResult | None) -> dict[str, Any]:
     return {
         "reached": None if trip is None else not trip.error,
         "error": trip.error if trip and trip.error else None,
         "latencyMilliseconds": trip and trip.milliseconds,
         "bandwidthMegabitsPerSecond": trip and trip.megabits,
-        "clockAheadSeconds": trip and trip.ahead,
+        "clockAheadSeconds": trip and trip.clock_ahead,
     }
 
 
-def _cluster(side: Side, findings: Sequence[Finding], reached: Mapping[str, Reachability]) -> Sequence[str]:
-    found = reached.get(side.name)
-    checks = [_worst(side, check, findings) for check in (*_CHECKS, "Probe")]
-    return [side.name, *checks, str(found.reached) if found else _NONE]
+def _cluster_row(
+    side: ClusterFacts, findings: Sequence[Finding], reachabilities: Mapping[str, Reachability]
+) -> Sequence[str]:
+    found = reachabilities.get(side.name)
+    checks = [_worst_outcome(side, check, findings) for check in (*_CHECKS, "Probe")]
+    return [side.name, *checks, str(found.reached) if found else _EMPTY_CELL]
 
 
-def _worst(side: Side, check: str, findings: Iterable[Finding]) -> str:
+def _worst_outcome(side: ClusterFacts, check: str, findings: Iterable[Finding]) -> str:
     outcomes = {one.outcome for one in findings if one.check == check and side.name in one.clusters}
-    return next((outcome for outcome in _WORST if outcome in outcomes), _NONE)
+    return next((outcome for outcome in _OUTCOMES_BY_SEVERITY if outcome in outcomes), _EMPTY_CELL)
 
 
-def _ways(sides: Sequence[Side]) -> Iterable[Sequence[str]]:
+def _path_rows(sides: Sequence[ClusterFacts]) -> Iterable[Sequence[str]]:
     for one in sides:
         for other in sides:
             if one is not other:
-                yield [one.name, other.name, *_way(one.trips.get(other.name))]
+                yield [one.name, other.name, *_path_cells(one.paths.get(other.name))]
 
 
-def _way(trip: Trip | None) -> Sequence[str]:
+def _path_cells(trip: PathResult | None) -> Sequence[str]:
     if trip is None:
-        return ["not tried", _NONE, _NONE, _NONE]
-    latency = _NONE if trip.milliseconds is None else f"{trip.milliseconds:.{1 if trip.milliseconds >= 1 else 2}f} ms"
-    clock = _NONE if trip.ahead is None else f"{round(trip.ahead, 2) + 0:+.2f} s"  # no -0.00
-    return [trip.error or "ok", latency, _speed(trip.megabits), clock]
+        return ["not tried", _EMPTY_CELL, _EMPTY_CELL, _EMPTY_CELL]
+    latency = (
+        _EMPTY_CELL if trip.milliseconds is None else f"{trip.milliseconds:.{1 if trip.milliseconds >= 1 else 2}f} ms"
+    )
+    clock = _EMPTY_CELL if trip.clock_ahead is None else f"{round(trip.clock_ahead, 2) + 0:+.2f} s"  # no -0.00
+    return [trip.error or "ok", latency, _format_bandwidth(trip.megabits), clock]
 
 
-def _speed(megabits: float | None) -> str:
+def _format_bandwidth(megabits: float | None) -> str:
     if megabits is None:
-        return _NONE
+        return _EMPTY_CELL
     return f"{megabits / 1000:.1f} Gbit/s" if megabits >= 1000 else f"{megabits:.0f} Mbit/s"
 
 
-def _trouble(findings: Iterable[Finding]) -> list[Finding]:
+def _problem_findings(findings: Iterable[Finding]) -> list[Finding]:
     found = [one for one in findings if one.outcome != "ok"]
-    return sorted(found, key=lambda one: _WORST.index(one.outcome))
+    return sorted(found, key=lambda one: _OUTCOMES_BY_SEVERITY.index(one.outcome))
 
 
-def _verdict(findings: Iterable[Finding]) -> str:
+def _verdict_line(findings: Iterable[Finding]) -> str:
     counts = [one.outcome for one in findings]
     failures, warnings = counts.count("failure"), counts.count("warning")
-    said = f" with {_counted(warnings, 'warning')}" if warnings else ""
+    said = f" with {_format_count(warnings, 'warning')}" if warnings else ""
     if failures:
-        return f"Not ready: {_counted(failures, 'failure')}{' and ' + _counted(warnings, 'warning') if warnings else ''}.\n"
+        return f"Not ready: {_format_count(failures, 'failure')}{' and ' + _format_count(warnings, 'warning') if warnings else ''}.\n"
     return f"Ready{said}: nothing was found that would keep workers from joining.\n"
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -11,32 +11,36 @@ from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import Client
 
 
-def execute(given: argparse.Namespace) -> int:
+def run_exec(args: argparse.Namespace) -> int:
     """Run a command in a worker and return its exit code."""
 
     async def doing(client: Client, namespace: str) -> int:
-        pod = await grants.pod_of(client, namespace, given.pod)
-        container = grants.container_of(pod, given.container)
-        streams = {"stdin": given.stdin, "tty": given.tty}
-        with grants.ways(given, client) as ways:
-            kubectl = await ways.to(pod, EXEC, container=container, command=given.words, **streams)
+        pod = await grants.get_pod(client, namespace, args.pod)
+        container = grants.choose_container(pod, args.container)
+        streams = {"stdin": args.stdin, "tty": args.tty}
+        with grants.open_access(args, client) as ways:
+            kubectl = await ways.command_for(pod, EXEC, container=container, command=args.words, **streams)
             flags = [f"--{name}" for name, on in streams.items() if on]
-            return await grants.run([*kubectl, "exec", _name(pod), "-c", container, *flags, "--", *given.words])
+            return await grants.run_kubectl(
+                [*kubectl, "exec", _pod_name(pod), "-c", container, *flags, "--", *args.words]
+            )
 
-    return grants.attempt(given, doing)
+    return grants.run_in_namespace(args, doing)
 
 
-def forward(given: argparse.Namespace) -> int:
+def run_port_forward(args: argparse.Namespace) -> int:
     """Lead ports of this machine to a worker, until somebody ends it; returns kubectl's exit code."""
 
     async def doing(client: Client, namespace: str) -> int:
-        pod = await grants.pod_of(client, namespace, given.pod)
-        with grants.ways(given, client) as ways:
-            kubectl = await ways.to(pod, PORT_FORWARD)
-            return await grants.run([*kubectl, "port-forward", _name(pod), *given.ports, "--address", given.address])
+        pod = await grants.get_pod(client, namespace, args.pod)
+        with grants.open_access(args, client) as ways:
+            kubectl = await ways.command_for(pod, PORT_FORWARD)
+            return await grants.run_kubectl(
+                [*kubectl, "port-forward", _pod_name(pod), *args.ports, "--address", args.address]
+            )
 
-    return grants.attempt(given, doing)
+    return grants.run_in_namespace(args, doing)
 
 
-def _name(pod: Raw) -> str:
+def _pod_name(pod: Raw) -> str:
     return str(pod["metadata"]["name"])

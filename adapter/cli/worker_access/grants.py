@@ -20,9 +20,9 @@ from typing import Any, Final
 from adapter import names
 from adapter.access import access_request, grant
 from adapter.cli import common
-from adapter.cli.common import TROUBLE, USAGE, complain
-from adapter.cli.job_reader import Unread
-from adapter.objects.rayjob import Unusable
+from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
+from adapter.cli.job_reader import UnreadableJob
+from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw, annotation, meta
 from adapter.objects.worker_pod import slot_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -32,58 +32,58 @@ from adapter.shell.kube.user_kubeconfig import default_namespace
 
 _KEY_BYTES: Final = 32  # which make the 43 characters that `access.access_request` takes
 _KUBECTL: Final = "kubectl"
-_ENDED: Final = 143  # what a shell gives a program that SIGTERM ended
+_EXIT_TERMINATED: Final = 143  # what a shell gives a program that SIGTERM ended
 NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."
 
-_PROXY: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_PROXIED, "proxy")
-_MISSING: Final = (
+_PROXY_PATH: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_PROXIED, "proxy")
+_NO_ACCESS_SERVER: Final = (
     "This cluster has no access server: an administrator of the manager adds the component worker-access (docs/logs.md). Until then use "
     "the worker cluster, where the pod has the same name."
 )
 
-Doing = Callable[[Client, str], Awaitable[int]]
+NamespacedVerb = Callable[[Client, str], Awaitable[int]]
 
 
-class NotReached(Exception):
+class AccessUnavailable(Exception):
     """Nobody passes anything on for this user; the text is a sentence."""
 
 
-def attempt(given: argparse.Namespace, doing: Doing) -> int:
+def run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
     """Run a verb with a login to the manager and the namespace; returns its exit code, or that of the trouble that it met."""
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
-        return asyncio.run(_attempt(given, doing))
+        return asyncio.run(_run_in_namespace(args, verb))
     except asyncio.CancelledError:
-        return _ENDED
-    except Unread as error:  # the command line is right, as far as anybody knows
-        return complain(str(error), TROUBLE)
-    except Unusable as error:
-        return complain(str(error), USAGE)
-    except NotReached as error:
-        return complain(str(error), TROUBLE)
+        return _EXIT_TERMINATED
+    except UnreadableJob as error:  # the command line is right, as far as anybody knows
+        return print_error(str(error), EXIT_ERROR)
+    except InvalidJob as error:
+        return print_error(str(error), EXIT_USAGE)
+    except AccessUnavailable as error:
+        return print_error(str(error), EXIT_ERROR)
     except (BadLogin, Unreachable) as error:
-        return complain(f"The manager cluster cannot be asked: {error}", TROUBLE)
+        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
     except ApiError as error:
-        return complain(_explained(error), TROUBLE)
+        return print_error(_error_message(error), EXIT_ERROR)
 
 
-async def _attempt(given: argparse.Namespace, doing: Doing) -> int:
+async def _run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # kubectl is to end as well
-    namespace = given.namespace or default_namespace(given.kubeconfig, given.context)
-    client = await Client.of_user(given.kubeconfig, given.context)
+    namespace = args.namespace or default_namespace(args.kubeconfig, args.context)
+    client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        return await doing(client, namespace)
+        return await verb(client, namespace)
     finally:
         await client.close()
 
 
-async def pod_of(client: Client, namespace: str, word: str) -> Raw:
+async def get_pod(client: Client, namespace: str, word: str) -> Raw:
     """The pod of the manager that is meant; raises Unusable where there is none."""
     found = await find_pod(client, namespace, word)
     if found is None:
-        raise Unusable(
+        raise InvalidJob(
             f"Namespace {namespace} has no pod {word} in the manager; `kubectl get pods` lists those there are."
         )
     return found
@@ -97,66 +97,73 @@ async def find_pod(client: Client, namespace: str, word: str) -> Raw | None:
         return None
 
 
-def container_of(pod: Raw, chosen: str) -> str:
+def choose_container(pod: Raw, chosen: str) -> str:
     """The container that kubectl would take, empty where the pod has none."""
     listed = (pod.get("spec") or {}).get("containers") or [{}]
     return chosen or annotation(pod, names.DEFAULT_CONTAINER_ANNOTATION) or str(listed[0].get("name") or "")
 
 
-class Way:
+class KubectlAccess:
     """How kubectl is run for pods, wherever they are."""
 
-    def __init__(self, given: argparse.Namespace, client: Client, folder: Path) -> None:
+    def __init__(self, args: argparse.Namespace, client: Client, folder: Path) -> None:
         self._client, self._folder = client, folder
-        self._own = [*_option("--context", given.context), *_option("--kubeconfig", given.kubeconfig)]
-        self._config: dict[str, Any] = {}
-        self._made = 0
+        self._login_options = [
+            *_option_words("--context", args.context),
+            *_option_words("--kubeconfig", args.kubeconfig),
+        ]
+        self._user_kubeconfig: dict[str, Any] = {}
+        self._kubeconfig_count = 0
 
-    async def to(self, pod: Raw, subresource: str, **more: Any) -> list[str]:
+    async def command_for(self, pod: Raw, subresource: str, **options: Any) -> list[str]:
         """The beginning of the command for one pod and one use of it: kubectl, and what leads it there. `more` as in `grant.manifest`."""
         namespace = str(meta(pod).get("namespace"))
         if not slot_of(pod):
-            return [_KUBECTL, *self._own, "--namespace", namespace]
+            return [_KUBECTL, *self._login_options, "--namespace", namespace]
         key = secrets.token_urlsafe(_KEY_BYTES)
-        if not self._made:
-            await self._asked(f"/{namespace}/any/{key}")
-        made = await self._client.create(WORKER_ACCESSES.path(namespace), grant.manifest(pod, subresource, key, **more))
-        file = await self._kubeconfig(f"/{namespace}/{meta(made)['name']}/{key}")
+        if not self._kubeconfig_count:
+            await self._check_access_server(f"/{namespace}/any/{key}")
+        made = await self._client.create(
+            WORKER_ACCESSES.path(namespace), grant.manifest(pod, subresource, key, **options)
+        )
+        file = await self._write_kubeconfig(f"/{namespace}/{meta(made)['name']}/{key}")
         # What kubectl keeps of a server it would look for by this path, which nobody asks again.
         kept = ("--cache-dir", str(self._folder / "cache"))
         return [_KUBECTL, "--kubeconfig", str(file), *kept, "--namespace", namespace]
 
-    async def _asked(self, path: str) -> None:
+    async def _check_access_server(self, path: str) -> None:
         """Raise NotReached where the access server is not, or may not be spoken to: kubectl would not say why."""
         try:
-            await self._client.get(f"{_PROXY}{path}/{access_request.VERSIONS}")
+            await self._client.get(f"{_PROXY_PATH}{path}/{access_request.VERSIONS}")
         except ApiError as error:
-            raise NotReached(_unreached(error)) from None
+            raise AccessUnavailable(_unavailable_message(error)) from None
 
-    async def _kubeconfig(self, path: str) -> Path:
-        config = self._config = self._config or await asyncio.to_thread(_viewed, self._own)
+    async def _write_kubeconfig(self, path: str) -> Path:
+        config = self._user_kubeconfig = self._user_kubeconfig or await asyncio.to_thread(
+            _read_user_kubeconfig, self._login_options
+        )
         cluster = dict(config["clusters"][0]["cluster"])
-        cluster["server"] = f"{cluster['server'].rstrip('/')}{_PROXY}{path}"
-        self._made += 1
-        file = self._folder / f"kubeconfig-{self._made}"
+        cluster["server"] = f"{cluster['server'].rstrip('/')}{_PROXY_PATH}{path}"
+        self._kubeconfig_count += 1
+        file = self._folder / f"kubeconfig-{self._kubeconfig_count}"
         file.touch(mode=0o600)
         file.write_text(json.dumps({**config, "clusters": [{**config["clusters"][0], "cluster": cluster}]}))
         return file
 
 
 @contextmanager
-def ways(given: argparse.Namespace, client: Client) -> Iterator[Way]:
+def open_access(args: argparse.Namespace, client: Client) -> Iterator[KubectlAccess]:
     """Have a way for as long as the block runs; what it wrote goes then."""
     with tempfile.TemporaryDirectory(prefix="rayspan-") as folder:  # its mode is 0700
-        yield Way(given, client, Path(folder))
+        yield KubectlAccess(args, client, Path(folder))
 
 
-async def run(command: Sequence[str]) -> int:
+async def run_kubectl(command: Sequence[str]) -> int:
     """Run kubectl, which has the terminal meanwhile; returns its exit code."""
     try:
         child = await asyncio.create_subprocess_exec(*command)
     except FileNotFoundError:
-        return complain(NO_KUBECTL, TROUBLE)
+        return print_error(NO_KUBECTL, EXIT_ERROR)
     try:
         return await child.wait()
     except asyncio.CancelledError:  # Ctrl-C, which it has heard, too, or SIGTERM
@@ -166,38 +173,38 @@ async def run(command: Sequence[str]) -> int:
         raise
 
 
-def _viewed(own: Sequence[str]) -> dict[str, Any]:
+def _read_user_kubeconfig(login_options: Sequence[str]) -> dict[str, Any]:
     """The user's kubeconfig as kubectl takes it: one cluster and one user, with what stands in files put in."""
-    words = [_KUBECTL, *own, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
+    words = [_KUBECTL, *login_options, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
     try:
         said = subprocess.run(words, capture_output=True, text=True, check=True)
         config: dict[str, Any] = json.loads(said.stdout)
         if not config["clusters"][0]["cluster"]["server"]:
             raise ValueError
     except FileNotFoundError:
-        raise Unusable(NO_KUBECTL) from None
+        raise InvalidJob(NO_KUBECTL) from None
     except (subprocess.CalledProcessError, ValueError, LookupError, TypeError):
-        raise Unusable(
+        raise InvalidJob(
             "kubectl finds no cluster in your kubeconfig: say which one by --context or --kubeconfig."
         ) from None
     return config
 
 
-def _option(name: str, value: str) -> list[str]:
+def _option_words(name: str, value: str) -> list[str]:
     return [name, value] if value else []
 
 
-def _explained(error: ApiError) -> str:
+def _error_message(error: ApiError) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
-    return _MISSING if error.missing else error.message.rpartition("denied request: ")[2] or str(error)
+    return _NO_ACCESS_SERVER if error.not_found else error.message.rpartition("denied request: ")[2] or str(error)
 
 
-def _unreached(error: ApiError) -> str:
+def _unavailable_message(error: ApiError) -> str:
     if error.status == 403:
         role = names.ACCESS_ROLE
-        command = f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {role} --role={role} {common.whom(error)}"
+        command = f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {role} --role={role} {common.rolebinding_subject(error)}"
         return f"You may not speak to the access server of this cluster; an administrator of the manager allows it by `{command}`."
-    if error.missing:
-        return _MISSING
+    if error.not_found:
+        return _NO_ACCESS_SERVER
     return f"The access server of this cluster does not answer: {error.message or error.reason}."

@@ -14,13 +14,13 @@ from aiohttp import web
 
 from adapter.access import access_request as requests
 from adapter.access import discovery, route
-from adapter.access.access_request import Asked
+from adapter.access.access_request import AccessRequest
 from adapter.access.grant import EXEC, LOG, PORT_FORWARD, Grant
-from adapter.access.route import Refusal
+from adapter.access.route import ErrorStatus
 from adapter.shell import supervise
 from adapter.shell.access import stream_relay
-from adapter.shell.access.concurrency import Full, Places
-from adapter.shell.access.grant_resolver import Door, Refused
+from adapter.shell.access.concurrency import ConcurrencyLimits, TooManyStreams
+from adapter.shell.access.grant_resolver import AccessRefused, GrantResolver
 from adapter.shell.kube import resources, streams
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
@@ -34,105 +34,113 @@ MOST_REMEMBERED: Final = 200
 
 _METHODS: Final = {False: ("GET",), True: ("GET", "POST")}  # the latter is what that protocol asks by
 
-_NOTHING: Final = Refusal(
+_NOT_FOUND: Final = ErrorStatus(
     404, "NotFound", "Nothing is answered here but what `kubectl rayspan` asks: logs, exec, port-forward and cp."
 )
-_TOO_OLD: Final = Refusal(
+_KUBECTL_TOO_OLD: Final = ErrorStatus(
     400, "BadRequest", "This needs a kubectl that speaks WebSocket to containers: version 1.31 or later, without KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false."
 )  # fmt: skip
-_BROKE: Final = Refusal(
+_INTERNAL_ERROR: Final = ErrorStatus(
     500, "InternalError", "It failed by a fault of Rayspan's own; the log of Deployment rayspan-access has it."
 )
-_MANAGER: Final = Refusal(503, "ServiceUnavailable", "The manager's API server cannot be asked now; try again soon.")
+_MANAGER_UNREACHABLE: Final = ErrorStatus(
+    503, "ServiceUnavailable", "The manager's API server cannot be asked now; try again soon."
+)
 
 
-class Desk:
+class AccessHandler:
     """Answers requests."""
 
     def __init__(self, manager: Client) -> None:
-        self._door, self._places = Door(manager), Places()
-        self._refused: dict[tuple[str, str, str], Refusal] = {}
+        self._resolver, self._limits = GrantResolver(manager), ConcurrencyLimits()
+        self._refusals: dict[tuple[str, str, str], ErrorStatus] = {}
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """One request; whatever is wrong with it is a Status with a sentence."""
         try:
-            return await self._answer(request)
-        except (Refused, Full) as error:
-            return _status(error.refusal)
+            return await self._handle(request)
+        except (AccessRefused, TooManyStreams) as error:
+            return _status_response(error.refusal)
         except (ApiError, Unreachable) as error:
             log.warning("the manager's API server: %s", type(error).__name__)
-            return _status(_MANAGER)
+            return _status_response(_MANAGER_UNREACHABLE)
         except Exception as error:
-            supervise.failed("access", error)
-            return _status(_BROKE)
+            supervise.report_failure("access", error)
+            return _status_response(_INTERNAL_ERROR)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = requests.asked(request.rel_url.raw_path)
-        if asked is None or request.method not in _METHODS[asked.what in (EXEC, PORT_FORWARD)]:
-            raise Refused(_NOTHING)
-        if said := self._refused.get(_whose(asked)):
-            raise Refused(said)
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        asked = requests.parse_path(request.rel_url.raw_path)
+        if asked is None or request.method not in _METHODS[asked.resource in (EXEC, PORT_FORWARD)]:
+            raise AccessRefused(_NOT_FOUND)
+        if said := self._refusals.get(_grant_key(asked)):
+            raise AccessRefused(said)
         if not asked.pod:  # the same for everybody; of a refusal here kubectl would tell no word
-            return web.json_response(discovery.discovery(asked.what))
-        return await self._of_pod(request, asked)
+            return web.json_response(discovery.discovery_document(asked.resource))
+        return await self._handle_pod(request, asked)
 
-    async def _of_pod(self, request: web.Request, asked: Asked) -> web.StreamResponse:
-        with self._places.asking():
-            grant = await self._door.grant(asked)
-            pod, cluster = await self._door.pod(asked, grant)
-        if asked.what == requests.POD:
-            return web.json_response(discovery.shown(pod))
-        with self._places.one(grant.namespace):
-            async with self._door.there(grant, cluster) as client:
+    async def _handle_pod(self, request: web.Request, access_request: AccessRequest) -> web.StreamResponse:
+        with self._limits.pending_request():
+            grant = await self._resolver.read_grant(access_request)
+            pod, cluster = await self._resolver.read_pod(access_request, grant)
+        if access_request.resource == requests.POD:
+            return web.json_response(discovery.visible_pod(pod))
+        with self._limits.open_stream(grant.namespace):
+            async with self._resolver.worker_cluster_client(grant, cluster) as client:
                 place = (grant.namespace, grant.pod, cluster)
-                log.info("%s of pod %s/%s in %s, by WorkerAccess %s", asked.what, *place, grant.name)
-                passed = self._log if grant.subresource == LOG else self._upgrade
-                return await passed(request, asked, grant, client)
+                log.info("%s of pod %s/%s in %s, by WorkerAccess %s", access_request.resource, *place, grant.name)
+                passed = self._stream_log if grant.subresource == LOG else self._stream_websocket
+                return await passed(request, access_request, grant, client)
 
-    async def _log(self, request: web.Request, _: Asked, grant: Grant, client: Client) -> web.StreamResponse:
+    async def _stream_log(
+        self, request: web.Request, _: AccessRequest, grant: Grant, client: Client
+    ) -> web.StreamResponse:
         query = route.log_query(grant, request.query.items())
-        if isinstance(query, Refusal):
-            raise Refused(query)
+        if isinstance(query, ErrorStatus):
+            raise AccessRefused(query)
         try:
-            async with streams.log(client, _path(grant), query) as pieces:
-                return await stream_relay.log(request, pieces)
+            async with streams.open_log(client, _pod_path(grant), query) as pieces:
+                return await stream_relay.relay_log(request, pieces)
         except ApiError as error:
-            raise Refused(route.refused_there(client.cluster, grant, error.status, error.message)) from None
+            raise AccessRefused(route.worker_error(client.cluster, grant, error.status, error.message)) from None
         except Unreachable as error:
-            raise Refused(route.unreached(client.cluster, str(error))) from None
+            raise AccessRefused(route.unreachable_error(client.cluster, str(error))) from None
 
-    async def _upgrade(self, request: web.Request, asked: Asked, grant: Grant, client: Client) -> web.StreamResponse:
-        protocols = route.protocols(grant, _offered(request))
+    async def _stream_websocket(
+        self, request: web.Request, access_request: AccessRequest, grant: Grant, client: Client
+    ) -> web.StreamResponse:
+        protocols = route.accepted_protocols(grant, _offered_protocols(request))
         if not protocols:
-            raise Refused(_TOO_OLD)
-        await self._door.consume(grant)
+            raise AccessRefused(_KUBECTL_TOO_OLD)
+        await self._resolver.consume_grant(grant)
         try:
-            async with streams.upgraded(client, _path(grant), route.stream_query(grant), protocols) as there:
-                here = stream_relay.here(there)
+            async with streams.open_websocket(client, _pod_path(grant), route.stream_query(grant), protocols) as there:
+                here = stream_relay.socket_to_client(there)
                 await here.prepare(request)
-                await stream_relay.both_ways(here, there)
+                await stream_relay.relay_both_ways(here, there)
                 return here
         except ApiError as error:
-            raise self._remembered(asked, route.refused_there(client.cluster, grant, error.status)) from None
+            raise self._remember_refusal(
+                access_request, route.worker_error(client.cluster, grant, error.status)
+            ) from None
         except Unreachable as error:
-            raise self._remembered(asked, route.unreached(client.cluster, str(error))) from None
+            raise self._remember_refusal(access_request, route.unreachable_error(client.cluster, str(error))) from None
 
-    def _remembered(self, asked: Asked, refusal: Refusal) -> Refused:
-        while len(self._refused) >= MOST_REMEMBERED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[_whose(asked)] = refusal
-        return Refused(refusal)
-
-
-def _whose(asked: Asked) -> tuple[str, str, str]:
-    return asked.namespace, asked.grant, asked.key
+    def _remember_refusal(self, access_request: AccessRequest, refusal: ErrorStatus) -> AccessRefused:
+        while len(self._refusals) >= MOST_REMEMBERED:
+            del self._refusals[next(iter(self._refusals))]
+        self._refusals[_grant_key(access_request)] = refusal
+        return AccessRefused(refusal)
 
 
-def _path(grant: Grant) -> str:
+def _grant_key(access_request: AccessRequest) -> tuple[str, str, str]:
+    return access_request.namespace, access_request.grant, access_request.key
+
+
+def _pod_path(grant: Grant) -> str:
     return resources.PODS.path(grant.namespace, grant.pod, grant.subresource)
 
 
-def _offered(request: web.Request) -> list[str]:
+def _offered_protocols(request: web.Request) -> list[str]:
     """The protocols of a WebSocket that a client names; none where it asks for no WebSocket."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         return []
@@ -140,7 +148,7 @@ def _offered(request: web.Request) -> list[str]:
     return [one.strip() for one in named.split(",")]
 
 
-def _status(refusal: Refusal) -> web.Response:
+def _status_response(refusal: ErrorStatus) -> web.Response:
     """A sentence as an API server says it, so that kubectl shows it."""
     said: Mapping[str, Any] = {
         "kind": "Status",
@@ -157,7 +165,7 @@ def _status(refusal: Refusal) -> web.Response:
 async def serve(manager: Client, context: ssl.SSLContext, port: int) -> web.AppRunner:
     """Serve on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=0)
-    app.router.add_route("*", "/{rest:.*}", Desk(manager).answer)
+    app.router.add_route("*", "/{rest:.*}", AccessHandler(manager).handle)
     runner = web.AppRunner(
         app,
         access_log=None,

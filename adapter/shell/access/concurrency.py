@@ -9,59 +9,59 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from adapter.access.route import Refusal
+from adapter.access.route import ErrorStatus
 
 # Two connections with TLS take about 600 KiB: 200 of them are 120 MiB, of the 256 MiB that the pod has.
-MOST: Final = 200
+MOST_STREAMS: Final = 200
 # Who follows a job of some size takes as many; four tenants who do so leave room for others.
-MOST_OF_NAMESPACE: Final = 40
+MOST_STREAMS_OF_NAMESPACE: Final = 40
 
 
 # Who asks for one has proved nothing yet, and is asked about in the manager, by 32 requests at a time (`client.PARALLEL`): as many again
 # wait for a moment, and more would keep those of who is let in waiting.
-MOST_ASKING: Final = 64
-_AS_MANY = "has as many logs, commands and ports of workers open as it may; close some, or try again later."
+MOST_PENDING_REQUESTS: Final = 64
+_LIMIT_REACHED = "has as many logs, commands and ports of workers open as it may; close some, or try again later."
 
 
-class Full(Exception):
+class TooManyStreams(Exception):
     """There is no place; the text is a sentence."""
 
-    def __init__(self, said: str) -> None:
-        self.refusal = Refusal(429, "TooManyRequests", said)
-        super().__init__(said)
+    def __init__(self, message: str) -> None:
+        self.refusal = ErrorStatus(429, "TooManyRequests", message)
+        super().__init__(message)
 
 
-class Places:
+class ConcurrencyLimits:
     """Counts the streams that are open, and those who ask for one."""
 
     def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-        self._asking = 0
+        self._open_streams: Counter[str] = Counter()
+        self._pending_requests = 0
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def pending_request(self) -> Iterator[None]:
         """Be one of those who ask for as long as the block runs; raises Full."""
-        if self._asking >= MOST_ASKING:
-            raise Full(
+        if self._pending_requests >= MOST_PENDING_REQUESTS:
+            raise TooManyStreams(
                 "Too many ask for logs, commands and ports of workers at this moment; try again in a few seconds."
             )
-        self._asking += 1
+        self._pending_requests += 1
         try:
             yield
         finally:
-            self._asking -= 1
+            self._pending_requests -= 1
 
     @contextmanager
-    def one(self, namespace: str) -> Iterator[None]:
+    def open_stream(self, namespace: str) -> Iterator[None]:
         """Have a place for as long as the block runs; raises Full."""
-        if self._taken[namespace] >= MOST_OF_NAMESPACE:
-            raise Full(f"Namespace {namespace} {_AS_MANY}")
-        if self._taken.total() >= MOST:
-            raise Full(f"Everybody together {_AS_MANY}")
-        self._taken[namespace] += 1
+        if self._open_streams[namespace] >= MOST_STREAMS_OF_NAMESPACE:
+            raise TooManyStreams(f"Namespace {namespace} {_LIMIT_REACHED}")
+        if self._open_streams.total() >= MOST_STREAMS:
+            raise TooManyStreams(f"Everybody together {_LIMIT_REACHED}")
+        self._open_streams[namespace] += 1
         try:
             yield
         finally:
-            self._taken[namespace] -= 1
-            if not self._taken[namespace]:
-                del self._taken[namespace]
+            self._open_streams[namespace] -= 1
+            if not self._open_streams[namespace]:
+                del self._open_streams[namespace]

@@ -12,11 +12,11 @@ from pathlib import Path
 from adapter import names
 
 
-class NoCertificate(Exception):
+class OpensslFailed(Exception):
     """There is none to serve with."""
 
 
-async def own() -> ssl.SSLContext:
+async def self_signed_context() -> ssl.SSLContext:
     """A server's context; raises NoCertificate."""
     with tempfile.TemporaryDirectory() as folder:  # /tmp of the pod is in memory
         key, certificate = Path(folder, "key"), Path(folder, "certificate")
@@ -27,9 +27,9 @@ async def own() -> ssl.SSLContext:
                 *command, *about, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
             )
         except OSError as error:
-            raise NoCertificate(f"openssl cannot be run: {error.strerror}") from None
+            raise OpensslFailed(f"openssl cannot be run: {error.strerror}") from None
         if await made.wait():
-            raise NoCertificate(f"openssl ended with {made.returncode}")
+            raise OpensslFailed(f"openssl ended with {made.returncode}")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
         return context

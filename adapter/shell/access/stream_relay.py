@@ -17,10 +17,10 @@ from adapter.shell.kube import streams
 LONGEST_SECONDS: Final = 4 * 3600.0
 # For the last words after an end: that of a side that is cut off is not waited for.
 CLOSING_SECONDS: Final = 5.0
-_Socket = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
+_WebSocket = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
 
 
-async def log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
+async def relay_log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
     """Answer with a log. One that breaks off is cut off here, too, so that nobody takes what came for all of it."""
     answer = web.StreamResponse(
         headers={"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
@@ -37,36 +37,39 @@ async def log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamR
     return answer
 
 
-def here(there: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
+def socket_to_client(worker_socket: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
     """The socket to who asked, which speaks what the one to the worker speaks."""
     return web.WebSocketResponse(
-        protocols=[there.protocol] if there.protocol else [],
+        protocols=[worker_socket.protocol] if worker_socket.protocol else [],
         compress=False,
-        max_msg_size=streams.MOST_MESSAGE,
+        max_msg_size=streams.MOST_MESSAGE_BYTES,
         timeout=CLOSING_SECONDS,
     )
 
 
-async def both_ways(here: web.WebSocketResponse, there: aiohttp.ClientWebSocketResponse) -> None:
+async def relay_both_ways(client_socket: web.WebSocketResponse, worker_socket: aiohttp.ClientWebSocketResponse) -> None:
     """Pass messages on in both directions until one side ends; then both are closed.
 
     A worker that did not say that it ends is told of as such: kubectl takes a command without an exit code for one that succeeded.
     """
-    heard, said = asyncio.create_task(_pass_on(here, there)), asyncio.create_task(_pass_on(there, here))
+    heard, said = (
+        asyncio.create_task(_relay_messages(client_socket, worker_socket)),
+        asyncio.create_task(_relay_messages(worker_socket, client_socket)),
+    )
     try:
         await asyncio.wait({heard, said}, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not here.closed:  # what the worker said last is still on its way, though it hears nothing any more
+        if not client_socket.closed:  # what the worker said last is still on its way, though it hears nothing any more
             await asyncio.wait({said}, timeout=CLOSING_SECONDS)
     finally:
         for way in (heard, said):
             way.cancel()
         _, code = await asyncio.gather(heard, said, return_exceptions=True)
     ended = code == aiohttp.WSCloseCode.OK
-    await here.close(code=aiohttp.WSCloseCode.OK if ended else aiohttp.WSCloseCode.INTERNAL_ERROR)
-    await there.close()
+    await client_socket.close(code=aiohttp.WSCloseCode.OK if ended else aiohttp.WSCloseCode.INTERNAL_ERROR)
+    await worker_socket.close()
 
 
-async def _pass_on(source: _Socket, goal: _Socket) -> int:
+async def _relay_messages(source: _WebSocket, goal: _WebSocket) -> int:
     """The code with which the source said that it ends; one of a broken connection where it did not.
 
     Its own `close_code` is none: it is of the answer to that, too, and an API server does not wait for one.

@@ -14,7 +14,7 @@ from adapter import names
 from adapter.admission import warnings
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 from adapter.shell import supervise
-from adapter.shell.admission.warning_cache import Known
+from adapter.shell.admission.warning_cache import WarningCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
@@ -24,54 +24,54 @@ PLAN_SECONDS = 1.0
 PAUSE_SECONDS = 10.0
 
 
-class Adviser:
+class ObjectWarnings:
     """Finds the warnings for one object after the other."""
 
-    def __init__(self, known: Known, client: Client) -> None:
-        self._known, self._client = known, client
-        self._asking = False
+    def __init__(self, cache: WarningCache, client: Client) -> None:
+        self._cache, self._client = cache, client
+        self._plan_in_flight = False
         self._paused_until = 0.0
 
-    async def advise(self, raw: Raw) -> list[str]:
+    async def warnings_for(self, raw: Raw) -> list[str]:
         """What is to be said of an object as it is applied; empty while too little is known."""
-        if not self._known.sure:
+        if not self._cache.is_current:
             return []
         try:
-            return warnings.bounded(await self._found(raw))
+            return warnings.limit_warnings(await self._find_warnings(raw))
         except (
             *UNREADABLE,
             RecursionError,
         ) as error:  # an object that only its kind's schema would refuse, which comes later
             log.debug("%s cannot be read: %s", raw.get("kind"), type(error).__name__)
         except Exception as error:
-            supervise.failed("warnings", error)
+            supervise.report_failure("warnings", error)
         return []
 
-    async def _found(self, raw: Raw) -> list[str]:
-        if of_kind := warnings.OF_KIND.get(str(raw.get("kind"))):
-            return of_kind(raw, self._known.written())
-        said = warnings.of_job(raw, self._known.seen(key_of(raw)[0]), datetime.now(UTC))
-        plan = [] if said.to_plan is None else await self._plan(raw, said.to_plan)
+    async def _find_warnings(self, raw: Raw) -> list[str]:
+        if of_kind := warnings.WARNINGS_BY_KIND.get(str(raw.get("kind"))):
+            return of_kind(raw, self._cache.admin_objects())
+        said = warnings.job_warnings(raw, self._cache.namespace_objects(key_of(raw)[0]), datetime.now(UTC))
+        plan = [] if said.job_to_plan is None else await self._plan_warnings(raw, said.job_to_plan)
         return [*said.sentences, *plan]
 
-    async def _plan(self, raw: Raw, job: Raw) -> list[str]:
-        if self._asking or time.monotonic() < self._paused_until:
+    async def _plan_warnings(self, raw: Raw, job: Raw) -> list[str]:
+        if self._plan_in_flight or time.monotonic() < self._paused_until:
             return []
         question = {"namespace": key_of(raw)[0], "object": job}
-        self._asking = True
+        self._plan_in_flight = True
         try:
             async with asyncio.timeout(PLAN_SECONDS):
-                answer = await self._client.create(resources.to_controller(names.PLAN_PATH), question)
+                answer = await self._client.create(resources.controller_proxy_path(names.PLAN_PATH), question)
         except (Unreachable, TimeoutError):
-            self._pause()
+            self._pause_planning()
         except ApiError as error:
             if error.reason != names.UNUSABLE_REASON:
-                self._pause()
+                self._pause_planning()
         else:
-            return warnings.of_plan(raw, answer)
+            return warnings.plan_warnings(raw, answer)
         finally:
-            self._asking = False
+            self._plan_in_flight = False
         return []
 
-    def _pause(self) -> None:
+    def _pause_planning(self) -> None:
         self._paused_until = time.monotonic() + PAUSE_SECONDS

@@ -1,61 +1,63 @@
 """What do the warnings know of the manager cluster: its queues and what admins wrote, as stores that follow them?"""
 
-from adapter.admission.policy import Written
-from adapter.admission.warnings import Seen
+from adapter.admission.policy import PolicyObjects
+from adapter.admission.warnings import WarningContext
 from adapter.objects.admissioncheck import read_check
 from adapter.objects.queues import read_cluster_queue, read_local_queue
 from adapter.objects.unstructured import Raw, key_of
-from adapter.shell.clusters.cluster_cache import Cluster, Row
+from adapter.shell.clusters.cluster_cache import ClusterCache, WatchedKind
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.store import Store
 
 # A ClusterQueue weighs some 5 KB and a LocalQueue 2: enough for five thousand of each.
-_KEPT = 48 * 2**20
+_MEMORY_BYTES = 48 * 2**20
 
 
-class Known(Cluster):
+class WarningCache(ClusterCache):
     """The manager cluster, as far as warnings need it."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client, _KEPT)
+        super().__init__(client, _MEMORY_BYTES)
         self.local_queues = Store()
         self.cluster_queues = Store()
         self.checks = Store()
         self.worker_clusters = Store()
         self.policies = Store()
-        self.configs = Store()
-        self._rows = [
-            Row(resources.LOCAL_QUEUES, self.local_queues),
-            Row(resources.CLUSTER_QUEUES, self.cluster_queues),
-            Row(resources.ADMISSION_CHECKS, self.checks),
-            Row(resources.WORKER_CLUSTERS, self.worker_clusters),
-            Row(resources.DISPATCH_POLICIES, self.policies),
-            Row(resources.MULTIKUEUE_CONFIGS, self.configs, spared=_lacks),
+        self.multikueue_configs = Store()
+        self._watched_kinds = [
+            WatchedKind(resources.LOCAL_QUEUES, self.local_queues),
+            WatchedKind(resources.CLUSTER_QUEUES, self.cluster_queues),
+            WatchedKind(resources.ADMISSION_CHECKS, self.checks),
+            WatchedKind(resources.WORKER_CLUSTERS, self.worker_clusters),
+            WatchedKind(resources.DISPATCH_POLICIES, self.policies),
+            WatchedKind(resources.MULTIKUEUE_CONFIGS, self.multikueue_configs, optional_if=_is_absent_or_forbidden),
         ]
 
     @property
-    def sure(self) -> bool:
+    def is_current(self) -> bool:
         """Whether all of it is as it is now: what is not seen is not to be missed by anybody."""
-        return self.synced and self.trouble is None
+        return self.synced and self.first_error is None
 
-    def seen(self, namespace: str) -> Seen:
+    def namespace_objects(self, namespace: str) -> WarningContext:
         """What there is for a job of that namespace."""
-        queues = self.local_queues.readings(read_local_queue).items()
-        return Seen(
+        queues = self.local_queues.read_all_cached(read_local_queue).items()
+        return WarningContext(
             {name: queue for (queue_namespace, name), queue in queues if queue_namespace == namespace},
-            {name: queue for (_, name), queue in self.cluster_queues.readings(read_cluster_queue).items()},
-            {name: check for (_, name), check in self.checks.readings(read_check).items()},
-            self.written(),
+            {name: queue for (_, name), queue in self.cluster_queues.read_all_cached(read_cluster_queue).items()},
+            {name: check for (_, name), check in self.checks.read_all_cached(read_check).items()},
+            self.admin_objects(),
         )
 
-    def written(self) -> Written:
+    def admin_objects(self) -> PolicyObjects:
         """What admins have written that a check may refer to."""
-        lacking = resources.MULTIKUEUE_CONFIGS in self.unread
-        return Written(_by_name(self.policies), list(self.worker_clusters), None if lacking else _by_name(self.configs))
+        lacking = resources.MULTIKUEUE_CONFIGS in self.unreadable_kinds
+        return PolicyObjects(
+            _by_name(self.policies), list(self.worker_clusters), None if lacking else _by_name(self.multikueue_configs)
+        )
 
 
-def _lacks(error: Exception) -> bool:
+def _is_absent_or_forbidden(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status in (403, 404)
 
 

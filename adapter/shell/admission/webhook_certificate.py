@@ -23,48 +23,50 @@ log = logging.getLogger(__name__)
 
 # Nobody is told before it ends, and then no worker is made: so it outlives the cluster. It is made anew a year before, by whoever applies
 # the component again, as each upgrade does.
-DAYS, LEAST_SECONDS = 3650, 365 * 86_400
+LIFETIME_DAYS, LEAST_REMAINING_SECONDS = 3650, 365 * 86_400
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY
 _HOST = f"{names.ADMISSION}.{names.SYSTEM_NAMESPACE}.svc"
-_LED = (
+_WEBHOOK_CONFIGURATIONS = (
     (resources.GATE_WEBHOOKS, names.GATE_POLICY, names.GATE_WEBHOOK),
     (resources.WARNING_WEBHOOKS, names.WARNINGS, names.WARNINGS_WEBHOOK),
 )
-_END = b"-----END CERTIFICATE-----"
-_SECONDS = 30.0  # for one call of openssl, which takes milliseconds
-_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_PEM_END = b"-----END CERTIFICATE-----"
+_OPENSSL_SECONDS = 30.0  # for one call of openssl, which takes milliseconds
+_KEY_OPTIONS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
-async def ensure(client: Client) -> None:
+async def ensure_certificate(client: Client) -> None:
     """Have a certificate that lasts, and have it trusted; raises ApiError or Unreachable, and may be done again."""
     place = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION)
     secret = await client.get(place)
-    files = _files(secret)
-    anew = not lasts(files)
+    files = _secret_files(secret)
+    anew = not is_still_valid(files)
     if anew:
-        files = made()
+        files = new_certificate()
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         # Refused if another Job wrote it meanwhile.
-        await client.merge(place, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data})
+        await client.merge_patch(
+            place, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data}
+        )
         log.info("Secret %s has a new certificate for %s", names.ADMISSION, _HOST)
-    for resource, name, webhook in _LED:
+    for resource, name, webhook in _WEBHOOK_CONFIGURATIONS:
         # The gate's may be left out. The other one comes with this Job, and is applied last: until it is there, this is tried again.
         look = client.get if name == names.WARNINGS else client.find
-        operations = trusted(await look(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=anew)
+        operations = trust_patch(await look(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=anew)
         if operations:
-            await client.edit(resource.path(name=name), operations, names.ADMISSION_MANAGER)
+            await client.json_patch(resource.path(name=name), operations, names.ADMISSION_MANAGER)
             log.info("%s %s trusts it", resource.plural, name)
 
 
-def trusted(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -> list[Raw]:
+def trust_patch(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -> list[Raw]:
     """The JSON patch by which a configuration's webhook trusts an authority, empty where it does or is not there.
 
     Beside one that was made anew the one before stays until the next time: its certificate is shown until each replica has read the
     new one, in a minute or two.
     """
     for index, one in enumerate(configuration.get("webhooks") or ()):
-        now = _decoded((one.get("clientConfig") or {}).get("caBundle"))
-        wanted = authority + (_first(now) if anew else b"")
+        now = _decode_base64((one.get("clientConfig") or {}).get("caBundle"))
+        wanted = authority + (_first_certificate(now) if anew else b"")
         if one.get("name") == webhook and now != wanted:
             return [
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook},
@@ -77,19 +79,19 @@ def trusted(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -
     return []
 
 
-def _first(bundle: bytes) -> bytes:
+def _first_certificate(bundle: bytes) -> bytes:
     """The first of the certificates in a bundle, empty where there is none."""
-    one, end, _ = bundle.partition(_END)
+    one, end, _ = bundle.partition(_PEM_END)
     return one + end + b"\n" if end else b""
 
 
-def lasts(files: dict[str, bytes]) -> bool:
+def is_still_valid(files: dict[str, bytes]) -> bool:
     """Whether these are a certificate for our host with its key and authority, and good for a year or longer."""
     if {*files} != {AUTHORITY, CERTIFICATE, KEY}:
         return False
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
-            _put(Path(folder, name), content)
+            _write_private_file(Path(folder, name), content)
         verify = [
             "verify",
             "-CAfile",
@@ -97,67 +99,69 @@ def lasts(files: dict[str, bytes]) -> bool:
             "-verify_hostname",
             _HOST,
             "-attime",
-            str(int(time.time()) + LEAST_SECONDS),
+            str(int(time.time()) + LEAST_REMAINING_SECONDS),
             CERTIFICATE,
         ]
         keys = [
-            _said(folder, one)
+            _openssl_output(folder, one)
             for one in (["pkey", "-in", KEY, "-pubout"], ["x509", "-in", CERTIFICATE, "-noout", "-pubkey"])
         ]
-        return keys[0] == keys[1] != b"" and _said(folder, verify) != b""
+        return keys[0] == keys[1] != b"" and _openssl_output(folder, verify) != b""
 
 
-def made() -> dict[str, bytes]:
+def new_certificate() -> dict[str, bytes]:
     """A new one, by the names of its files."""
     with tempfile.TemporaryDirectory() as folder:
         usage = ["-addext", "keyUsage=critical,keyCertSign"]
         subject = f"/CN={names.ADMISSION}"
-        _run(
+        _run_openssl(
             folder,
             [
                 "req",
                 "-x509",
-                *_CURVE,
+                *_KEY_OPTIONS,
                 "-keyout",
                 "ca.key",
                 "-subj",
                 subject,
                 "-days",
-                str(DAYS),
+                str(LIFETIME_DAYS),
                 *usage,
                 "-out",
                 AUTHORITY,
             ],
         )
-        _run(folder, ["req", "-new", *_CURVE, "-keyout", KEY, "-subj", subject, "-out", "request"])
-        _put(Path(folder, "extensions"), f"extendedKeyUsage=serverAuth\nsubjectAltName=DNS:{_HOST}\n".encode())
-        authority = ["-CA", AUTHORITY, "-CAkey", "ca.key", "-extfile", "extensions", "-days", str(DAYS)]
-        _run(folder, ["x509", "-req", "-in", "request", *authority, "-out", CERTIFICATE])
+        _run_openssl(folder, ["req", "-new", *_KEY_OPTIONS, "-keyout", KEY, "-subj", subject, "-out", "request"])
+        _write_private_file(
+            Path(folder, "extensions"), f"extendedKeyUsage=serverAuth\nsubjectAltName=DNS:{_HOST}\n".encode()
+        )
+        authority = ["-CA", AUTHORITY, "-CAkey", "ca.key", "-extfile", "extensions", "-days", str(LIFETIME_DAYS)]
+        _run_openssl(folder, ["x509", "-req", "-in", "request", *authority, "-out", CERTIFICATE])
         return {name: Path(folder, name).read_bytes() for name in (AUTHORITY, CERTIFICATE, KEY)}
 
 
-def _files(secret: Raw) -> dict[str, bytes]:
+def _secret_files(secret: Raw) -> dict[str, bytes]:
     data = secret.get("data") or {}
-    return {name: _decoded(data[name]) for name in (AUTHORITY, CERTIFICATE, KEY) if name in data}
+    return {name: _decode_base64(data[name]) for name in (AUTHORITY, CERTIFICATE, KEY) if name in data}
 
 
-def _decoded(text: object) -> bytes:
+def _decode_base64(text: object) -> bytes:
     try:
         return base64.b64decode(str(text or ""), validate=True)
     except (ValueError, binascii.Error):
         return b""
 
 
-def _put(path: Path, content: bytes) -> None:
+def _write_private_file(path: Path, content: bytes) -> None:
     path.touch(mode=0o600)
     path.write_bytes(content)
 
 
-def _said(folder: str, words: Sequence[str]) -> bytes:
+def _openssl_output(folder: str, words: Sequence[str]) -> bytes:
     """What openssl answers, empty where it refuses."""
-    done = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_SECONDS, check=False)
+    done = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_OPENSSL_SECONDS, check=False)
     return b"" if done.returncode else done.stdout
 
 
-def _run(folder: str, words: Sequence[str]) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_SECONDS, check=True)
+def _run_openssl(folder: str, words: Sequence[str]) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_OPENSSL_SECONDS, check=True)

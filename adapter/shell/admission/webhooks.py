@@ -13,17 +13,17 @@ import kopf
 from adapter import names
 from adapter.admission import gate
 from adapter.shell import supervise
-from adapter.shell.admission.admission_server import OBJECT, Server
-from adapter.shell.admission.object_warnings import Adviser
+from adapter.shell.admission.admission_server import REVIEWED_OBJECT, WebhookServer
+from adapter.shell.admission.object_warnings import ObjectWarnings
 
 GATE_HANDLER, WARNINGS_HANDLER = names.GATE_PATH.strip("/"), names.WARNINGS_PATH.strip("/")
-_WARNED = (
+_WARNED_KINDS = (
     *((names.RAY_API_VERSION, plural) for plural in ("rayjobs", "rayclusters", "rayservices")),
     *((names.API_VERSION, plural) for plural in ("workerclusters", "dispatchpolicies")),
 )
 
 
-async def serve(server: Server, adviser: Adviser) -> None:
+async def serve(server: WebhookServer, object_warnings: ObjectWarnings) -> None:
     """Answer until cancelled, or until kopf gives up because the API server cannot be asked for its kinds."""
     logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
     logging.getLogger("kopf.objects").setLevel(
@@ -35,10 +35,12 @@ async def serve(server: Server, adviser: Adviser) -> None:
     settings.admission.server = server
     # Who it would be among peers: else it asks for the name of its user, and in an image that has none.
     me: Any = names.ADMISSION
-    await kopf.operator(registry=_registry(adviser), settings=settings, standalone=True, clusterwide=True, identity=me)
+    await kopf.operator(
+        registry=_build_registry(object_warnings), settings=settings, standalone=True, clusterwide=True, identity=me
+    )
 
 
-def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
+def _build_registry(object_warnings: ObjectWarnings) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -48,17 +50,17 @@ def _registry(adviser: Adviser) -> kopf.OperatorRegistry:
     @kopf.on.mutate("", "v1", "pods", id=GATE_HANDLER, registry=registry)
     async def hold(patch: kopf.Patch, **_: Any) -> None:
         try:
-            wanted = gate.gates(OBJECT.get())
+            wanted = gate.required_gates(REVIEWED_OBJECT.get())
         except Exception as error:
-            supervise.failed("the gate", error)
+            supervise.report_failure("the gate", error)
             raise
         if wanted is not None:
             patch.spec["schedulingGates"] = wanted
 
     async def warn(warnings: list[str], **_: Any) -> None:
-        warnings += await adviser.advise(OBJECT.get())
+        warnings += await object_warnings.warnings_for(REVIEWED_OBJECT.get())
 
-    for api_version, plural in _WARNED:
+    for api_version, plural in _WARNED_KINDS:
         group, _, version = api_version.partition("/")
         kopf.on.validate(group, version, plural, id=WARNINGS_HANDLER, registry=registry)(warn)
     return registry

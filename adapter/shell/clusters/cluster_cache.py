@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import Client, Unreachable
-from adapter.shell.kube.memory_budget import Budget
-from adapter.shell.kube.reflector import Following
+from adapter.shell.kube.memory_budget import MemoryBudget
+from adapter.shell.kube.reflector import FollowConfig
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 
-Says = Callable[[Exception], bool]
+ErrorPredicate = Callable[[Exception], bool]
 PROBE, CONNECTION, CLAIM = "probe", "connection", "claim"  # who meets trouble beside the rows of the table
 
 
@@ -30,126 +30,135 @@ def always(_: Exception) -> bool:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Row:
+class WatchedKind:
     """One kind that is followed into one store, and what trouble with it means."""
 
     resource: Resource
     store: Store
     namespace: str = ""
     selectors: Mapping[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
-    spared: Says = never  # the cluster does without this kind, until it is read after all
-    silences: Says = always  # nothing may be concluded from the whole cluster; asked where it is not spared
-    late: bool = False  # thousands of objects, which nobody reads who does not decide
+    optional_if: ErrorPredicate = never  # the cluster does without this kind, until it is read after all
+    unreachable_if: ErrorPredicate = (
+        always  # nothing may be concluded from the whole cluster; asked where it is not spared
+    )
+    deferred: bool = False  # thousands of objects, which nobody reads who does not decide
 
 
-class Cluster:
+class ClusterCache:
     """One API server with a store for each kind that we read there; `run` keeps them true until cancelled."""
 
-    def __init__(self, client: Client, kept: int) -> None:
+    def __init__(self, client: Client, most_bytes: int) -> None:
         """`kept`: how much memory its objects may take, over all kinds."""
-        self.client, self._budget = client, Budget(kept)
-        self.unread: dict[Resource, Exception] = {}  # kinds that it does without, and why
+        self.client, self._budget = client, MemoryBudget(most_bytes)
+        self.unreadable_kinds: dict[Resource, Exception] = {}  # kinds that it does without, and why
         self.restored_at: datetime | None = None  # when it was last found to have gone back to an older version
-        self._rows: Sequence[Row] = ()
-        self._all_read = False  # as it was found last: anew whenever a store is emptied, or another kind is to be read
-        self._whole = asyncio.Event()  # kinds that are `late` are followed, too
-        self._whole.set()
-        self._troubles: dict[Row | str, Exception] = {}  # by who met it: one watch that is refused is enough
+        self._watched_kinds: Sequence[WatchedKind] = ()
+        self._all_synced = (
+            False  # as it was found last: anew whenever a store is emptied, or another kind is to be read
+        )
+        self._follows_deferred = asyncio.Event()  # kinds that are `late` are followed, too
+        self._follows_deferred.set()
+        self._errors: dict[WatchedKind | str, Exception] = {}  # by who met it: one watch that is refused is enough
 
-    def aside(self, kept: int) -> Budget:
+    def extra_budget(self, most_bytes: int) -> MemoryBudget:
         """A budget for what is read of it beside its stores, a page in turn with theirs."""
-        return Budget(kept, self._budget.page)
+        return MemoryBudget(most_bytes, self._budget.page_lock)
 
-    def spare(self) -> None:
+    def skip_deferred(self) -> None:
         """Leave out the kinds that are `late`, until `complete`; for a process that stands by, before `run`."""
-        self._whole.clear()
+        self._follows_deferred.clear()
 
-    def complete(self) -> None:
+    def follow_deferred(self) -> None:
         """Follow those, too: it is not synced until they were read."""
-        self._whole.set()
-        self._all_read = False
+        self._follows_deferred.set()
+        self._all_synced = False
 
     @property
     def synced(self) -> bool:
         """Whether each kind that is to be followed was read at least once, but for those that it does without."""
-        if not self._all_read:  # each look asks this of a hundred clusters several times, and nearly always it is so
-            self._all_read = all(map(self._is_read, self._rows))
-        return self._all_read
+        if not self._all_synced:  # each look asks this of a hundred clusters several times, and nearly always it is so
+            self._all_synced = all(map(self._is_synced, self._watched_kinds))
+        return self._all_synced
 
-    def _is_read(self, row: Row) -> bool:
-        return row.store.synced or row.resource in self.unread or self._left_out(row)
+    def _is_synced(self, kind: WatchedKind) -> bool:
+        return kind.store.synced or kind.resource in self.unreadable_kinds or self._is_skipped(kind)
 
-    def _left_out(self, row: Row) -> bool:
-        return row.late and not self._whole.is_set()
+    def _is_skipped(self, kind: WatchedKind) -> bool:
+        return kind.deferred and not self._follows_deferred.is_set()
 
     @property
-    def trouble(self) -> Exception | None:
+    def first_error(self) -> Exception | None:
         """What was met first of all that is in the way of seeing it, None when nothing is."""
-        return next(iter(self._troubles.values()), None)
+        return next(iter(self._errors.values()), None)
 
     async def run(self) -> None:
         """Follow everything, and probe, until cancelled."""
-        self._note(CONNECTION, None)
+        self._note_error(CONNECTION, None)
         self._budget.clear()
         followed = [
-            Following(
+            FollowConfig(
                 self.client,
                 row.resource,
                 row.store,
-                functools.partial(self._followed, row),
+                functools.partial(self._on_follow_result, row),
                 row.namespace,
                 dict(row.selectors),
-                self._restored,
-                self._budget.room(row.resource.plural),
-                self.prove,
-                begun=self._whole if row.late else reflector.at_once(),
+                self._on_restored,
+                self._budget.new_quota(row.resource.plural),
+                self.verify_identity,
+                begun=self._follows_deferred if row.deferred else reflector.already_begun(),
             )
-            for row in self._rows
+            for row in self._watched_kinds
         ]
-        tell = functools.partial(self._note, PROBE)
-        await reflector.keep(self.client, tell, followed, self._emptied, self.prove)
+        tell = functools.partial(self._note_error, PROBE)
+        await reflector.follow_all(self.client, tell, followed, self._on_stores_emptied, self.verify_identity)
 
-    def release(self) -> None:
+    def drop_objects(self) -> None:
         """Keep nothing of it, for it is followed no more. It and its stores hold each other: what stood when all was settled is never
         looked through for such (`shell.gc_tuning`), and would stay for as long as the process."""
-        for row in self._rows:
-            row.store.forget()
-        self._emptied()
+        for row in self._watched_kinds:
+            row.store.clear()
+        self._on_stores_emptied()
 
-    def _emptied(self) -> None:
+    def _on_stores_emptied(self) -> None:
         """Hear that its stores were emptied: they held more than may be kept of one cluster, or it is followed no more."""
-        self._all_read = False
-        self._forget()
+        self._all_synced = False
+        self._forget_derived()
 
-    def _forget(self) -> None:
+    def _forget_derived(self) -> None:
         """Keep nothing that was read of them."""
 
-    async def prove(self) -> None:
+    async def verify_identity(self) -> None:
         """Ask who answers; raises Stranger when it is not the cluster that it was. Nobody doubts it here."""
 
-    def _restored(self) -> None:
+    def _on_restored(self) -> None:
         """Hear that it went back to an older version."""
         self.restored_at = datetime.now(UTC)
 
-    def broken(self, error: Exception) -> None:
+    def on_run_failed(self, error: Exception) -> None:
         """Note that `run` ended by itself: nothing is seen until each kind is followed again."""
         why = Unreachable(f"reading it ended by {type(error).__name__}; see the controller's log")
-        for row in self._rows:
-            self._followed(row, why)
-        self._note(CONNECTION, why)
+        for row in self._watched_kinds:
+            self._on_follow_result(row, why)
+        self._note_error(CONNECTION, why)
 
-    def _followed(self, row: Row, error: Exception | None) -> None:
+    def _on_follow_result(self, kind: WatchedKind, error: Exception | None) -> None:
         """Take what became of following a row: None when it goes well."""
-        self._all_read = False
+        self._all_synced = False
         if error is None:
-            self.unread.pop(row.resource, None)
-        elif row.spared(error):
-            self.unread[row.resource] = error
-        silences = error is not None and not row.spared(error) and row.silences(error) and not self._left_out(row)
-        self._note(row, error if silences else None)
+            self.unreadable_kinds.pop(kind.resource, None)
+        elif kind.optional_if(error):
+            self.unreadable_kinds[kind.resource] = error
+        silences = (
+            error is not None
+            and not kind.optional_if(error)
+            and kind.unreachable_if(error)
+            and not self._is_skipped(kind)
+        )
+        self._note_error(kind, error if silences else None)
 
-    def _note(self, source: Row | str, error: Exception | None) -> None:
+    def _note_error(self, source: WatchedKind | str, error: Exception | None) -> None:
         if error is None:
-            self._troubles.pop(source, None)
+            self._errors.pop(source, None)
         else:
-            self._troubles[source] = error
+            self._errors[source] = error

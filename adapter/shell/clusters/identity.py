@@ -7,50 +7,54 @@ WorkerCluster, so nothing of ours is in a cluster that nobody could know again.
 
 from adapter import names
 from adapter.admission import cluster_identity
-from adapter.admission.cluster_identity import Known, Refusal
+from adapter.admission.cluster_identity import IdentityConflict, IdentityRecord
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.kube.reflector import Stranger
+from adapter.shell.kube.reflector import WrongCluster
 
-NO_NAMESPACE = "it shows no namespace kube-system, by which it would be known"
+NO_IDENTITY_NAMESPACE = "it shows no namespace kube-system, by which it would be known"
 
 
-class Identity:
+class ConnectionIdentity:
     """What is known of who a worker cluster is."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: IdentityRecord) -> None:
         self.known = known
         self.uid = ""  # whose objects the stores hold; empty: nobody's yet
-        self._proved = False  # it was asked since it was last out of sight, and is the one
-        self._found, self._refused = "", Refusal("", "")  # the last answer, and what was thought of it
+        self._verified = False  # it was asked since it was last out of sight, and is the one
+        self._last_uid, self._last_refusal = "", IdentityConflict("", "")  # the last answer, and what was thought of it
 
-    def met(self, found: str) -> None:
+    def verify_uid(self, uid: str) -> None:
         """Take the uid that a cluster has; raises Stranger, or Unreachable, where nothing of it may be used."""
-        self._proved = False
-        if not found:
-            raise Unreachable(NO_NAMESPACE)
-        self._found = found
-        self._refused = cluster_identity.refusal(self.known, found) or self._exchanged(found)
-        if self._refused.reason:
-            raise Stranger(self._refused.reason, self._refused.why)
-        self.uid, self._proved = found, True
+        self._verified = False
+        if not uid:
+            raise Unreachable(NO_IDENTITY_NAMESPACE)
+        self._last_uid = uid
+        self._last_refusal = cluster_identity.find_conflict(self.known, uid) or self._replaced_refusal(uid)
+        if self._last_refusal.reason:
+            raise WrongCluster(self._last_refusal.reason, self._last_refusal.message)
+        self.uid, self._verified = uid, True
 
-    def _exchanged(self, found: str) -> Refusal:
+    def _replaced_refusal(self, uid: str) -> IdentityConflict:
         """One that was accepted beforehand is there now, and the stores hold what was in the first one."""
-        if self.uid in ("", found):
-            return Refusal("", "")
-        return Refusal(names.ANOTHER_CLUSTER, "it is another cluster by now, as was announced; it is connected anew")
+        if self.uid in ("", uid):
+            return IdentityConflict("", "")
+        return IdentityConflict(
+            names.ANOTHER_CLUSTER, "it is another cluster by now, as was announced; it is connected anew"
+        )
 
-    def lost(self) -> None:
+    def mark_unverified(self) -> None:
         """Note that it is out of sight: who answers next may be another one."""
-        self._proved = False
+        self._verified = False
 
-    def holds(self, known: Known) -> bool:
+    def still_valid_for(self, known: IdentityRecord) -> bool:
         """Whether the connection can go on under what is on record now: its last answer is thought of as it was."""
-        return not self._found or bool(cluster_identity.refusal(known, self._found)) == bool(self._refused.reason)
+        return not self._last_uid or bool(cluster_identity.find_conflict(known, self._last_uid)) == bool(
+            self._last_refusal.reason
+        )
 
-    def fence(self) -> str:
+    def fence_reason(self) -> str:
         """Why nothing may be written there now, empty when it may."""
-        if not self._proved:
+        if not self._verified:
             return f"it is not sent, because worker cluster {self.known.name} has not shown yet that it is the one that it was"
         if self.known.uid != self.uid:
             return (

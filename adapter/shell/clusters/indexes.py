@@ -4,7 +4,7 @@ A key is one string; an object that lacks what it is made of stands under a key 
 """
 
 from adapter import names
-from adapter.objects.placement import gang_of
+from adapter.objects.placement import gang_name_of
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import gang_key
@@ -54,7 +54,7 @@ def by_service(endpoint_slice: Raw) -> str:
 
 def by_gang(placement: Raw) -> str:
     """Index of Placements: namespace and the gang they stand for."""
-    return f"{key_of(placement)[0]}/{gang_of(placement)}"
+    return f"{key_of(placement)[0]}/{gang_name_of(placement)}"
 
 
 def by_own_gang(workload: Raw) -> str:

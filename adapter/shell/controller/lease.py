@@ -18,34 +18,34 @@ from adapter.leader_election import Candidate, Put, StepDown, Wait
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import LEASES
-from adapter.shell.kube.store import version
+from adapter.shell.kube.store import version_of
 
 log = logging.getLogger(__name__)
 
-_COLLECTION = LEASES.path(names.SYSTEM_NAMESPACE)
-_PATH = LEASES.path(names.SYSTEM_NAMESPACE, names.LEASE)
-_WHICH = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}"
+_LEASES_PATH = LEASES.path(names.SYSTEM_NAMESPACE)
+_LEASE_PATH = LEASES.path(names.SYSTEM_NAMESPACE, names.LEASE)
+_LEASE_TITLE = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}"
 
 
-class Lost(Exception):
+class LeadershipLost(Exception):
     """Another process may lead, so this one must end; the text says why."""
 
 
-class Lease:
+class LeaderElector:
     """This process's claim to lead."""
 
     def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`client`: for the Lease alone, so that no renewal waits behind writes that hang, and not fenced by this."""
-        self.held = asyncio.Event()
-        self.near = asyncio.Event()  # it is held, or may be soon
-        self._client, self._now = client, clock
-        self._me = Candidate(name)
-        self._told = ""  # what was logged last: an attempt every two seconds is no news
+        self.leading = asyncio.Event()
+        self.may_lead_soon = asyncio.Event()  # it is held, or may be soon
+        self._client, self._clock = client, clock
+        self._candidate = Candidate(name)
+        self._last_logged = ""  # what was logged last: an attempt every two seconds is no news
         self._leadership = Leadership(name)
 
     def may_write(self) -> bool:
         """Whether a write may be sent now, by this process's own clock."""
-        return leader_election.may_write(self._me, self._now())
+        return leader_election.may_write(self._candidate, self._clock())
 
     def leadership(self) -> Leadership:
         """This process among those who lead: who was before it, and how far the Lease was then and is now."""
@@ -54,73 +54,83 @@ class Lease:
     async def run(self) -> None:
         """Campaign, then lead, until cancelled; raises Lost."""
         while True:
-            pause = await self._attempt()
+            pause = await self._acquire_or_renew()
             await asyncio.sleep(pause)
 
     async def give_back(self) -> None:
         """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
-        self._me = leader_election.resigned(self._me)
+        self._candidate = leader_election.resigned(self._candidate)
         try:
             async with asyncio.timeout(leader_election.REQUEST_SECONDS):
-                patch = leader_election.giving_back(self._me, await self._client.find(_PATH), datetime.now(UTC))
+                patch = leader_election.giving_back(
+                    self._candidate, await self._client.find(_LEASE_PATH), datetime.now(UTC)
+                )
                 if patch:
-                    await self._client.merge(_PATH, patch)
-                    log.info("%s is given back", _WHICH)
+                    await self._client.merge_patch(_LEASE_PATH, patch)
+                    log.info("%s is given back", _LEASE_TITLE)
         except (ApiError, Unreachable, TimeoutError) as trouble:
-            log.warning("%s is not given back (%s): the next leader waits until it has run out", _WHICH, _why(trouble))
+            log.warning(
+                "%s is not given back (%s): the next leader waits until it has run out",
+                _LEASE_TITLE,
+                _error_text(trouble),
+            )
 
-    async def _attempt(self) -> float:
+    async def _acquire_or_renew(self) -> float:
         """Look at the Lease once and do what follows; returns the seconds until the next look."""
         move: Wait | StepDown
         try:
-            async with asyncio.timeout(leader_election.patience(self._me, self._now())):
-                move = await self._look()
+            async with asyncio.timeout(leader_election.patience(self._candidate, self._clock())):
+                move = await self._reconcile_lease()
         except (ApiError, Unreachable, TimeoutError) as trouble:
-            self._tell(logging.WARNING, f"cannot be read or written ({_why(trouble)})")
-            move = leader_election.missed(self._me, self._now(), _why(trouble))
+            self._log_once(logging.WARNING, f"cannot be read or written ({_error_text(trouble)})")
+            move = leader_election.missed(self._candidate, self._clock(), _error_text(trouble))
         if isinstance(move, StepDown):
-            raise Lost(f"{_WHICH}: {move.why}")
+            raise LeadershipLost(f"{_LEASE_TITLE}: {move.why}")
         return move.seconds
 
-    async def _look(self) -> Wait | StepDown:
-        if late := leader_election.overdue(self._me, self._now()):
+    async def _reconcile_lease(self) -> Wait | StepDown:
+        if late := leader_election.overdue(self._candidate, self._clock()):
             return late
-        lease = await self._client.find(_PATH)
-        self._me = leader_election.saw(self._me, lease, self._now())
-        self._heed(lease)
-        if leader_election.near(self._me, lease, self._now()):
-            self.near.set()
-        move = leader_election.decide(self._me, lease, self._now(), datetime.now(UTC))
+        lease = await self._client.find(_LEASE_PATH)
+        self._candidate = leader_election.saw(self._candidate, lease, self._clock())
+        self._note_predecessor(lease)
+        if leader_election.near(self._candidate, lease, self._clock()):
+            self.may_lead_soon.set()
+        move = leader_election.decide(self._candidate, lease, self._clock(), datetime.now(UTC))
         if isinstance(move, Put):
-            await self._put(move)
+            await self._write_lease(move)
             return Wait(leader_election.RETRY_SECONDS)
         if isinstance(move, Wait):
-            self._tell(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
+            self._log_once(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
         return move
 
-    async def _put(self, move: Put) -> None:
-        sent = self._now()
+    async def _write_lease(self, move: Put) -> None:
+        sent = self._clock()
         kept = await (
-            self._client.create(_COLLECTION, move.body) if move.create else self._client.merge(_PATH, move.body)
+            self._client.create(_LEASES_PATH, move.body)
+            if move.create
+            else self._client.merge_patch(_LEASE_PATH, move.body)
         )
-        self._me = leader_election.granted(self._me, sent)
-        self._leadership = replace(self._leadership, version=version(kept))
-        self._tell(logging.INFO, f"is held by this process, {self._me.name}", f" (before: {move.follows or 'nobody'})")
-        self.held.set()
+        self._candidate = leader_election.granted(self._candidate, sent)
+        self._leadership = replace(self._leadership, version=version_of(kept))
+        self._log_once(
+            logging.INFO, f"is held by this process, {self._candidate.name}", f" (before: {move.follows or 'nobody'})"
+        )
+        self.leading.set()
 
-    def _heed(self, lease: Raw | None) -> None:
+    def _note_predecessor(self, lease: Raw | None) -> None:
         """Remember who leads before this process does, as of the newest version that tells of it: a Lease that comes back from a backup
         tells of less."""
         before, known = leader_election.leader(lease), self._leadership
-        if lease is not None and before not in ("", self._me.name):
-            until = max(version(lease), known.until if before == known.before else 0)
-            self._leadership = replace(known, before=before, until=until)
+        if lease is not None and before not in ("", self._candidate.name):
+            until = max(version_of(lease), known.predecessor_version if before == known.predecessor else 0)
+            self._leadership = replace(known, predecessor=before, predecessor_version=until)
 
-    def _tell(self, level: int, what: str, more: str = "") -> None:
-        if what != self._told:
-            log.log(level, "%s %s%s", _WHICH, what, more)
-            self._told = what
+    def _log_once(self, level: int, message: str, details: str = "") -> None:
+        if message != self._last_logged:
+            log.log(level, "%s %s%s", _LEASE_TITLE, message, details)
+            self._last_logged = message
 
 
-def _why(trouble: BaseException) -> str:
+def _error_text(trouble: BaseException) -> str:
     return str(trouble) or "no answer in time"

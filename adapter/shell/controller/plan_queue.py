@@ -15,9 +15,9 @@ from adapter.planning.ordering import Turn
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    turn: Turn
-    called: asyncio.Future[None]
+class _WaitingPlan:
+    order_key: Turn
+    admission: asyncio.Future[None]
 
 
 class PlanQueue:
@@ -25,36 +25,38 @@ class PlanQueue:
 
     def __init__(self) -> None:
         self._busy = False
-        self._waiting: list[_Waiting] = []  # in the order in which they came
-        self._by_turn = False  # how the last one was chosen
+        self._waiting_plans: list[_WaitingPlan] = []  # in the order in which they came
+        self._chosen_by_order = False  # how the last one was chosen
 
     @asynccontextmanager
-    async def admitted(self, turn: Turn) -> AsyncIterator[None]:
+    async def admit(self, order_key: Turn) -> AsyncIterator[None]:
         """While this lasts nobody else is in."""
         if self._busy:
-            await self._wait(turn)
+            await self._wait_for_admission(order_key)
         self._busy = True
         try:
             yield
         finally:
-            self._next()
+            self._admit_next()
 
-    async def _wait(self, turn: Turn) -> None:
-        me = _Waiting(turn, asyncio.get_running_loop().create_future())
-        self._waiting.append(me)
+    async def _wait_for_admission(self, order_key: Turn) -> None:
+        me = _WaitingPlan(order_key, asyncio.get_running_loop().create_future())
+        self._waiting_plans.append(me)
         try:
-            await me.called
+            await me.admission
         except asyncio.CancelledError:
-            if me in self._waiting:
-                self._waiting.remove(me)
+            if me in self._waiting_plans:
+                self._waiting_plans.remove(me)
             else:  # it was called, and never comes
-                self._next()
+                self._admit_next()
             raise
 
-    def _next(self) -> None:
-        there = [one for one in self._waiting if not one.called.cancelled()]  # who was cancelled has not run since
-        self._busy, self._by_turn = bool(there), not self._by_turn
+    def _admit_next(self) -> None:
+        there = [
+            one for one in self._waiting_plans if not one.admission.cancelled()
+        ]  # who was cancelled has not run since
+        self._busy, self._chosen_by_order = bool(there), not self._chosen_by_order
         if there:
-            chosen = min(there, key=lambda one: one.turn) if self._by_turn else there[0]
-            self._waiting.remove(chosen)
-            chosen.called.set_result(None)
+            chosen = min(there, key=lambda one: one.order_key) if self._chosen_by_order else there[0]
+            self._waiting_plans.remove(chosen)
+            chosen.admission.set_result(None)

@@ -8,11 +8,20 @@ from dataclasses import replace
 
 from adapter import names
 from adapter.objects import trim
-from adapter.objects.pending_workload import in_vain, is_pending
-from adapter.objects.placement import placement
+from adapter.objects.pending_workload import is_pending, quota_would_not_help
+from adapter.objects.placement import parse_placement
 from adapter.objects.queues import read_cluster_queue
-from adapter.objects.reservation import reservation
-from adapter.objects.unstructured import Raw, annotation, controller_uid, is_true, key_of, meta, true_since, uid_of
+from adapter.objects.reservation import parse_reservation
+from adapter.objects.unstructured import (
+    Raw,
+    annotation,
+    condition_true_since,
+    controller_uid,
+    is_condition_true,
+    key_of,
+    meta,
+    uid_of,
+)
 from adapter.objects.worker_pod import (
     has_ended,
     has_working_ray_node,
@@ -21,7 +30,7 @@ from adapter.objects.worker_pod import (
     slot_of,
     unlocked_reason,
 )
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
 from adapter.worker.status_mirror import plain
 
@@ -31,120 +40,122 @@ def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object
     return before is None or after is None or facts(before) != facts(after)
 
 
-def share(cluster: str, raw: Raw) -> object:
+def share_for_pods(cluster: str, raw: Raw) -> object:
     """What of a share decides whether its pods may be made."""
-    found = reservation(cluster, raw)
+    found = parse_reservation(cluster, raw)
     return found.admitted, found.round, found.anchor_uid
 
 
-def standing(cluster: str, raw: Raw) -> object:
+def share_for_gang(cluster: str, raw: Raw) -> object:
     """What of a share its gang looks at: not which pods are on it, which Kueue writes down one after the other."""
-    return replace(reservation(cluster, raw), version=0)
+    return replace(parse_reservation(cluster, raw), version=0)
 
 
-def reserved(raw: Raw) -> object:
+def quota_reserved_since(raw: Raw) -> object:
     """Since when a Workload holds quota, None while it holds none."""
-    return true_since(raw, names.QUOTA_RESERVED)
+    return condition_true_since(raw, names.QUOTA_RESERVED)
 
 
-def priority(raw: Raw) -> object:
+def workload_priority(raw: Raw) -> object:
     """What a Workload may preempt others by."""
     return (raw.get("spec") or {}).get("priority")
 
 
-def turn(raw: Raw) -> object:
+def planning_position(raw: Raw) -> object:
     """Whether a gang stands in the order of planning, and where."""
-    work = workload(raw)
-    return work.holds_quota and not (work.finished or work.deleted), work.priority
+    work = parse_workload(raw)
+    return work.holds_quota and not (work.finished or work.deleting), work.priority
 
 
-def going(job: Raw) -> object:
+def job_deletion(job: Raw) -> object:
     """Which RayJob or RayCluster it is, and whether it goes."""
     return uid_of(job), meta(job).get("deletionTimestamp")
 
 
-def job(raw: Raw) -> object:
+def job_state(raw: Raw) -> object:
     """The same, and whether it is let run."""
-    return going(raw), (raw.get("spec") or {}).get("suspend")
+    return job_deletion(raw), (raw.get("spec") or {}).get("suspend")
 
 
-def held(place: Raw) -> object:
+def placement_quota(raw: Raw) -> object:
     """Where a Placement holds quota, and whether it still does."""
-    found = placement(place)
-    return found.live, found.status.get("state") == names.ENDED
+    found = parse_placement(raw)
+    return found.active_shares, found.status.get("state") == names.ENDED
 
 
-def frees(before: Raw | None, after: Raw | None) -> bool:
+def frees_capacity(before: Raw | None, after: Raw | None) -> bool:
     """Whether a Placement that had shares has others now, or gives them back, or an elastic job asks for less beside its own than it
     did."""
-    if before is None or not (was := placement(before)).shares:
+    if before is None or not (was := parse_placement(before)).shares:
         return False
-    now = placement(after or {})
+    now = parse_placement(after or {})
     if now.shares != was.shares or (now.withdrawing and not was.withdrawing):
         return True
-    more = was.wanted > sum(share.workers for share in was.shares)
-    return more and now.wanted < was.wanted
+    more = was.wanted_workers > sum(share.workers for share in was.shares)
+    return more and now.wanted_workers < was.wanted_workers
 
 
-def stand(pod: Raw) -> object:
+def worker_pod_state(pod: Raw) -> object:
     """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
     gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
     return gone, slot_of(pod), has_working_ray_node(pod)
 
 
-def as_told(before: Raw | None, after: Raw | None, told: Raw | None) -> bool:
+def is_own_patch(before: Raw | None, after: Raw | None, patch: Raw | None) -> bool:
     """Whether a worker pod that goes on became what a patch of ours made of it (`told`, None: there is none), and nothing beside: then whoever
     told it so knows all of it. What an API server makes of a patch in its own way is not that."""
-    if told is None or before is None or after is None or has_ended(after):
+    if patch is None or before is None or after is None or has_ended(after):
         return False
-    had, said = meta(before), meta(told)
+    had, said = meta(before), meta(patch)
     notes = {field: {**(had.get(field) or {}), **said[field]} for field in ("labels", "annotations") if field in said}
     metadata = {**had, **notes, "resourceVersion": meta(after).get("resourceVersion")}
-    status = {**(before.get("status") or {}), **told["status"]}
-    wanted = trim.worker({**before, "metadata": metadata, "status": status})
+    status = {**(before.get("status") or {}), **patch["status"]}
+    wanted = trim.manager_pod({**before, "metadata": metadata, "status": status})
     return bool(plain(wanted) == plain(after))
 
 
-def endpoint(pod: Raw) -> object:
+def endpoint_state(pod: Raw) -> object:
     """What of a worker pod, or of its copy, decides whether requests go straight there."""
     status = pod.get("status") or {}
     there = uid_of(pod), is_deleting(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
-    return there, meta(pod).get("labels"), is_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
+    return there, meta(pod).get("labels"), is_condition_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
 
 
-def backend(pod: Raw) -> object:
+def backend_state(pod: Raw) -> object:
     """What of a worker pod alone decides that, too: whose it is, and whether the manager's nodes are kept from it."""
-    return endpoint(pod), controller_uid(pod), unlocked_reason(pod)
+    return endpoint_state(pod), controller_uid(pod), unlocked_reason(pod)
 
 
-def leads(service: Raw) -> object:
+def service_target(service: Raw) -> object:
     """To which RayCluster a Service leads, and whose it is."""
     return by_selected_ray_cluster(service), controller_uid(service)
 
 
-def head(raw: Raw) -> object:
+def head_address(raw: Raw) -> object:
     """Which pod is the head of a RayCluster, and where it is reached."""
     return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
 
 
-def quota(raw: Raw) -> object:
+def quota_settings(raw: Raw) -> object:
     """What of a ClusterQueue of the manager decides on the quota that it is to have."""
     return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
 
 
-def pending(raw: Raw) -> object:
+def pending_counts(raw: Raw) -> object:
     """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone, or that those count who
     wait in another queue of its cohort."""
     queue = read_cluster_queue(raw)
     return queue.pending, queue.borrows
 
 
-def helped(before: Raw | None, after: Raw | None) -> bool:
+def became_helpable(before: Raw | None, after: Raw | None) -> bool:
     """Whether a Workload of the manager that nothing would have helped waits for quota now: no counter tells of that."""
-    return bool(before and after and in_vain(before) and is_pending(after) and not in_vain(after))
+    return bool(
+        before and after and quota_would_not_help(before) and is_pending(after) and not quota_would_not_help(after)
+    )
 
 
-def rules(raw: Raw) -> object:
+def capacity_rules(raw: Raw) -> object:
     """What of a queue, cohort, flavor, namespace or node decides on room, but for what is in use: not the counters that move all the
     time."""
     status = raw.get("status") or {}
@@ -153,7 +164,7 @@ def rules(raw: Raw) -> object:
     return raw.get("spec"), status.get("allocatable"), ready, meta(raw).get("labels")
 
 
-def usage(raw: Raw) -> object:
+def quota_usage(raw: Raw) -> object:
     """What is in use of a ClusterQueue: nothing to those whose queues are in other trees. A LocalQueue repeats a part of it, which no
     plan reads."""
     return None if key_of(raw)[0] else (raw.get("status") or {}).get("flavorsReservation")

@@ -18,169 +18,169 @@ from adapter.objects.unstructured import Key
 from adapter.objects.workload import Workload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import measurements
 from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, SERVICE, QueueKey
-from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.plan_queue import PlanQueue
 from adapter.shell.controller.workqueue import Postpone
-from adapter.shell.kube.client import PARALLEL, ApiError, Unreachable
-from adapter.shell.observe.gang_observer import Gangs
-from adapter.shell.observe.planning_order import aged, turn
-from adapter.shell.observe.service_observer import Services
+from adapter.shell.kube.client import PARALLEL_REQUESTS, ApiError, Unreachable
+from adapter.shell.observe.gang_observer import GangObserver
+from adapter.shell.observe.planning_order import aged_workload, order_key
+from adapter.shell.observe.service_observer import ServiceObserver
 from adapter.shell.observe.slots import PendingAssignments
-from adapter.shell.observe.worker_observer import Workers
+from adapter.shell.observe.worker_observer import WorkerObserver
 from adapter.shell.write import anchors
-from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.conditions import ConditionWriter
 from adapter.shell.write.execute import Executor
-from adapter.shell.write.quotas import Aggregator
+from adapter.shell.write.quotas import QuotaAggregator
 from adapter.worker import dispatch, endpoint_objects
 
 log = logging.getLogger(__name__)
 # The shortest time after which a key is looked at again.
-SOONEST_SECONDS = 0.05
+SHORTEST_REQUEUE_SECONDS = 0.05
 # Shares of single workers that are asked for at a time in one cluster: a quarter of what a client sends there in parallel.
-LANES = PARALLEL // 4
+SINGLE_SHARE_LANES = PARALLEL_REQUESTS // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class Reconciler:
     """Looks at keys, for a process that leads."""
 
-    manager: Manager
+    manager: ManagerCache
     fleet: Fleet
-    gangs: Gangs
-    workers: Workers
-    services: Services
+    gang_observer: GangObserver
+    worker_observer: WorkerObserver
+    service_observer: ServiceObserver
     assignments: PendingAssignments
     executor: Executor
-    conditions: Conditions
-    aggregator: Aggregator
-    waker: Waker
-    _plans: PlanQueue = field(default_factory=PlanQueue)
+    condition_writer: ConditionWriter
+    quota_aggregator: QuotaAggregator
+    event_handlers: EventHandlers
+    _plan_queue: PlanQueue = field(default_factory=PlanQueue)
 
-    async def look(self, key: QueueKey) -> float | None:
+    async def reconcile(self, key: QueueKey) -> float | None:
         """Look at a key; returns the seconds after which to look again, if nothing changes. Raises Postpone for trouble that
         is not ours."""
         what, namespace, name = key
-        metrics.LOOKS.labels(what).inc()
+        metrics.RECONCILES.labels(what).inc()
         log.debug("looking at %s %s/%s", what, namespace, name)
         try:
-            return await self._at(what, namespace, name)
+            return await self._dispatch_key(what, namespace, name)
         except (ApiError, Unreachable) as trouble:
             if what == POD:
-                self.waker.refused((namespace, name))
+                self.event_handlers.on_pod_refused((namespace, name))
             raise Postpone(str(trouble)) from None
 
-    async def _at(self, what: str, namespace: str, name: str) -> float | None:
-        if what == CLUSTER:
-            return await self.conditions.cluster(name)
-        if what == ANCHOR:
+    async def _dispatch_key(self, kind: str, namespace: str, name: str) -> float | None:
+        if kind == CLUSTER:
+            return await self.condition_writer.reconcile_cluster(name)
+        if kind == ANCHOR:
             cluster, _, share = name.partition("/")
-            return await anchors.look(self.fleet.members().get(cluster), namespace, share, self.manager)
-        if what == GANG:
-            return await self._gang((namespace, name))
-        if what == POD:
-            return await self._pod((namespace, name))
-        if what == SERVICE:
-            return await self._execute(
-                (namespace, name), endpoint_objects.decide(self.services.facts((namespace, name)))
+            return await anchors.reconcile_anchor(self.fleet.caches().get(cluster), namespace, share, self.manager)
+        if kind == GANG:
+            return await self._reconcile_gang((namespace, name))
+        if kind == POD:
+            return await self._reconcile_pod((namespace, name))
+        if kind == SERVICE:
+            return await self._execute_actions(
+                (namespace, name), endpoint_objects.decide(self.service_observer.facts((namespace, name)))
             )
-        if what == POLICY:
-            await self.conditions.policy(name)
-        elif what == CHECK:
-            return await self.conditions.check(name)
+        if kind == POLICY:
+            await self.condition_writer.reconcile_policy(name)
+        elif kind == CHECK:
+            return await self.condition_writer.reconcile_check(name)
         else:
-            await self.aggregator.look(name)
+            await self.quota_aggregator.reconcile_queue(name)
         return None
 
-    async def _gang(self, key: Key) -> float | None:
-        if await self.gangs.look(key):
-            self.waker.turns()
-        if self.manager.lost:  # meanwhile
-            raise Postpone(self.manager.lost)
+    async def _reconcile_gang(self, key: Key) -> float | None:
+        if await self.gang_observer.read_uncached(key):
+            self.event_handlers.on_order_changed()
+        if self.manager.unreachable_reason:  # meanwhile
+            raise Postpone(self.manager.unreachable_reason)
         now = datetime.now(UTC)
-        actions = lifecycle.decide(self.gangs.facts(key, now), now)
-        after = await self._execute(key, actions)
+        actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
+        after = await self._execute_actions(key, actions)
         # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
         planned = any(isinstance(action, Plan) for action in actions)
-        return 0.0 if planned and self.gangs.waits_for_answers(key) else after
+        return 0.0 if planned and self.gang_observer.waits_for_answers(key) else after
 
-    async def _pod(self, key: Key) -> float | None:
+    async def _reconcile_pod(self, key: Key) -> float | None:
         # No await between the facts and the claim: else two pods could be given one slot.
-        actions = dispatch.decide(self.workers.facts(key), datetime.now(UTC))
+        actions = dispatch.decide(self.worker_observer.facts(key), datetime.now(UTC))
         self.assignments.add(actions)
         try:
-            return await self._execute(key, actions)
+            return await self._execute_actions(key, actions)
         finally:
             self.assignments.remove(actions)
 
-    async def _execute(self, key: Key, actions: Sequence[Action]) -> float | None:
+    async def _execute_actions(self, key: Key, actions: Sequence[Action]) -> float | None:
         """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
         try:
-            found = (self._in_order(key, part) for part in lanes(actions).values())
+            found = (self._execute_in_order(key, part) for part in action_lanes(actions).values())
             done = await asyncio.gather(*found, return_exceptions=True)
         finally:
-            self.waker.tried(actions)
+            self.event_handlers.after_actions(actions)
         for trouble in done:
             if isinstance(trouble, BaseException):
                 raise trouble
         if not all(done):
-            return SOONEST_SECONDS
+            return SHORTEST_REQUEUE_SECONDS
         waits = [action.after.total_seconds() for action in actions if isinstance(action, LookAgain)]
-        return max(min(waits), SOONEST_SECONDS) if waits else None
+        return max(min(waits), SHORTEST_REQUEUE_SECONDS) if waits else None
 
-    async def _in_order(self, key: Key, actions: Sequence[Action]) -> bool:
+    async def _execute_in_order(self, key: Key, actions: Sequence[Action]) -> bool:
         """Do actions one after the other; False when a plan is not wanted any more: something else is to be decided."""
         wanted = True
         for action in actions:
             if not isinstance(action, LookAgain | Say):  # what is said again every time is not done every time
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
-                wanted = await self._plan(key, action.workload) and wanted
+                wanted = await self._make_plan(key, action.workload) and wanted
             else:
-                await self.executor.do(action)
-                measurements.done(action, cluster_of(action), datetime.now(UTC))
+                await self.executor.execute(action)
+                measurements.count_action(action, cluster_of(action), datetime.now(UTC))
         return wanted
 
-    async def _plan(self, key: Key, work: Workload) -> bool:
+    async def _make_plan(self, key: Key, workload: Workload) -> bool:
         """Make the plan that a gang wants when its turn has come; False when it wants none any more.
 
         Before it there may be hundreds, and meanwhile its Workload may have been evicted, another Placement have been written, a
         cluster be drained. What is decided now is done now, so nobody's news can put off a plan for ever.
         """
-        async with self._plans.admitted(turn(self.manager, aged(self.manager, work))):
-            if self.manager.lost:
-                raise Postpone(self.manager.lost)
+        async with self._plan_queue.admit(order_key(self.manager, aged_workload(self.manager, workload))):
+            if self.manager.unreachable_reason:
+                raise Postpone(self.manager.unreachable_reason)
             now = datetime.now(UTC)
-            decided = lifecycle.decide(self.gangs.facts(key, now), now)
+            decided = lifecycle.decide(self.gang_observer.facts(key, now), now)
             plan = next((action for action in decided if isinstance(action, Plan)), None)
             if plan is None:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
-            await self.executor.do(plan)
-        measurements.done(plan, cluster_of(plan), datetime.now(UTC))
+            await self.executor.execute(plan)
+        measurements.count_action(plan, cluster_of(plan), datetime.now(UTC))
         return True
 
 
-def lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
+def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
     """What is done one after the other, and beside all else: by cluster, and by what needs no order beside the others there."""
     found: dict[tuple[str, str], list[Action]] = defaultdict(list)
     single = Counter[str]()  # shares of single workers by cluster
     for action in actions:
         cluster = cluster_of(action)
-        found[cluster, _lane(action, single[cluster])].append(action)
-        single[cluster] += isinstance(action, Reserve) and action.share.single
+        found[cluster, _lane_name(action, single[cluster])].append(action)
+        single[cluster] += isinstance(action, Reserve) and action.share.single_worker
     return found
 
 
-def _lane(action: Action, number: int) -> str:
+def _lane_name(action: Action, number: int) -> str:
     """What needs no order beside the other actions on its cluster: what that is asked of each worker group, so that a webhook which hangs
     is waited for once; and the shares of single workers, of which there may be hundreds, by their `number`."""
     match action:
         case TryCopy():
             return action.podset.name
-        case Reserve() if action.share.single:
-            return str(number % LANES)
+        case Reserve() if action.share.single_worker:
+            return str(number % SINGLE_SHARE_LANES)
         case _:
             return ""

@@ -26,7 +26,7 @@ from aiohttp.connector import Connection
 
 from adapter import __version__
 from adapter.membership import Address
-from adapter.objects.unstructured import LONGEST, LONGEST_OF_ONE, key_of, quoted, uid_of
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, MAX_TEXT_LENGTH, key_of, printable, uid_of
 from adapter.shell.kube import encoding, response_limits, user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin, Credentials
 from adapter.shell.kube.resources import NAMESPACES, kind_of
@@ -40,69 +40,73 @@ FENCED = "it is not sent, because this process does not lead"
 # A stream is asked for by who asks the server to end it sooner; one that goes on says nothing, byte by byte, to seem alive.
 LONGEST_STREAM_SECONDS = 300.0
 # Requests in flight to one cluster. An API server answers in milliseconds; more only queue up in it.
-PARALLEL = 32
+PARALLEL_REQUESTS = 32
 
 
-_ANEW = "it is connected anew"
+_RECONNECTING = "it is connected anew"
 _NO_ANSWER = "none"  # instead of HTTP's status
 _CODES = frozenset(HTTPStatus)  # all others are one: whoever answers decides which they are
 _OWN_NAMESPACE = "kube-system"  # every API server makes it, and it goes with its etcd alone
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 
-_Asked = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
+_TracedRequest = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
 
 
 class ApiError(Exception):
     """The API server answered, but not with success."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        self.status, self.reason, self.message = status, quoted(reason, LONGEST_OF_ONE), quoted(message, LONGEST)
+        self.status, self.reason, self.message = (
+            status,
+            printable(reason, MAX_ITEM_LENGTH),
+            printable(message, MAX_TEXT_LENGTH),
+        )
         super().__init__(f"{status} {self.reason}: {self.message}")
 
     @property
-    def missing(self) -> bool:
+    def not_found(self) -> bool:
         return self.status == 404
 
     @property
-    def exists(self) -> bool:
+    def already_exists(self) -> bool:
         """There is an object of that name. A quota that others book at the same moment answers 409 as well."""
         return self.status == 409 and self.reason == "AlreadyExists"
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """The API server, or what it asks, is in trouble or busy: nothing was said of the object."""
         return self.status == 429 or self.status >= 500
 
     @property
-    def conflict(self) -> bool:
+    def is_conflict(self) -> bool:
         """Something else is true by now: read again (stale version, other uid, name taken)."""
         return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
 
 
-LOST = (aiohttp.ClientError, TimeoutError, OSError, response_limits.Unreadable)
+CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, response_limits.UnreadableResponse)
 # When aiohttp's own timer for a whole exchange runs out before the headers come, it takes back two cancellations, for it stands in two
 # blocks. Who is cancelled from outside in that moment would never hear of it, and go on for ever. asyncio's takes back its own.
-_NO_TIMER = aiohttp.ClientTimeout(total=None)
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 
 class Unreachable(Exception):
     """No answer: refused, timed out, TLS failed, the link is cut, or it was not sent because the client is fenced."""
 
 
-def _open() -> str:
+def _never_fenced() -> str:
     """Nobody has anything against a write."""
     return ""
 
 
-class Unusable(Unreachable):
+class UnusableCluster(Unreachable):
     """It answers, and is not ours to use: it is another cluster, or somebody else's. `reason` says so in a word, for a condition."""
 
-    def __init__(self, reason: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 
-class TooLarge(Unreachable):
+class ResponseTooLarge(Unreachable):
     """It answers with more than what was asked for can be."""
 
 
@@ -115,7 +119,7 @@ class Client:
         """`cluster` is what metrics call it: a worker cluster, empty for the manager. `counted`: somebody may ask for these."""
         self._login, self._cluster, self._counted = login, cluster, counted
         self.may_write = may_write
-        self.guard: Callable[[], str] = _open  # why nothing may be written to this cluster now
+        self.write_guard: Callable[[], str] = _never_fenced  # why nothing may be written to this cluster now
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=login.tls, limit=0),
             headers={
@@ -123,31 +127,34 @@ class Client:
                 "Accept": "application/json",
                 "Accept-Encoding": "gzip",
             },
-            request_class=_fenced(self.fence),
+            request_class=_fenced_request_class(self.fence_reason),
             auto_decompress=False,  # response_limits.py counts what it unpacks
             cookie_jar=aiohttp.DummyCookieJar(),
-            trace_configs=[counting(cluster, login.address.server) if counted else unredirected()],
+            trace_configs=[counting_trace(cluster, login.address.server) if counted else no_redirect_trace()],
         )
-        self._slots, self._large = asyncio.Semaphore(PARALLEL), asyncio.Lock()  # large answers come one by one
-        self._mute = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
+        self._request_slots, self._large_answers_lock = (
+            asyncio.Semaphore(PARALLEL_REQUESTS),
+            asyncio.Lock(),
+        )  # large answers come one by one
+        self._probe_error = ""  # why the last probe had no answer; empty when it had one, and while nobody probes
         # A redirect leads to somebody's login page, never to an API server.
-        self._how: dict[str, Any] = {
+        self._request_options: dict[str, Any] = {
             "allow_redirects": False,
             "proxy": login.address.proxy or None,
             "server_hostname": login.address.tls_name or None,
         }
 
     @classmethod
-    async def local(cls, may_write: MayWrite = lambda: True) -> "Client":
+    async def in_cluster(cls, may_write: MayWrite = lambda: True) -> "Client":
         """Log in as the pod's service account, or by $KUBECONFIG outside a cluster."""
         from adapter.shell.kube import kubeconfig
 
         return cls(await kubeconfig.login_of_pod(), may_write=may_write)
 
     @classmethod
-    async def of_user(cls, file: str, context: str) -> "Client":
+    async def for_user(cls, file: str, context: str) -> "Client":
         """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin."""
-        if found := user_kubeconfig.credentials(file, context):
+        if found := user_kubeconfig.load_credentials(file, context):
             return cls(found, counted=False)
         from adapter.shell.kube import kubeconfig
 
@@ -158,7 +165,7 @@ class Client:
         """Log in by the text of a kubeconfig to what metrics call `cluster`; raises BadLogin."""
         from adapter.shell.kube import kubeconfig
 
-        login = await kubeconfig.login(text)
+        login = await kubeconfig.login_of_text(text)
         if not all(value.isprintable() for value in (await login.headers()).values()):
             await login.close()
             raise BadLogin("its token holds a line break or another control character")
@@ -168,33 +175,33 @@ class Client:
         await self._session.close()
         await self._login.close()
 
-    async def alive(self) -> None:
+    async def probe(self) -> None:
         """Return if the API server gives a sign of life: that it is ready, or that it knows us well enough to refuse.
 
         It waits behind no other request. As long as it gets no answer, all others that are not on their way yet fail at once.
         """
         try:
-            await self._exchange("GET", "/readyz", text=True)
+            await self._send_request("GET", "/readyz", text=True)
         except Unreachable as silence:
-            self._mute = str(silence)
+            self._probe_error = str(silence)
             raise
         except ApiError as refusal:
-            self._mute = ""
+            self._probe_error = ""
             if refusal.status != 403:
                 raise
         else:
-            self._mute = ""
+            self._probe_error = ""
 
-    async def uid(self) -> str:
+    async def cluster_uid(self) -> str:
         """Who the cluster is: the uid of its namespace kube-system, empty where it shows none. It waits behind no other request."""
         only = {"fieldSelector": f"metadata.name={_OWN_NAMESPACE}"}
-        found = (await self._exchange("GET", NAMESPACES.path(), params=only)).get("items")
+        found = (await self._send_request("GET", NAMESPACES.path(), params=only)).get("items")
         named = (one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict))
         return next((uid_of(one) for one in named if key_of(one)[1] == _OWN_NAMESPACE), "")
 
-    def fence(self) -> str:
+    def fence_reason(self) -> str:
         """Why no write may be sent now, empty when it may."""
-        return self.guard() if self.may_write() else FENCED
+        return self.write_guard() if self.may_write() else FENCED
 
     @property
     def address(self) -> Address:
@@ -206,63 +213,65 @@ class Client:
         """A worker cluster, empty for the manager."""
         return self._cluster
 
-    async def get(self, path: str, most: int = response_limits.OBJECT_BYTES, /, **params: str) -> Body:
+    async def get(self, path: str, most_bytes: int = response_limits.OBJECT_BYTES, /, **params: str) -> Body:
         """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pagination.py` reads a whole list."""
-        return await self._send("GET", path, params=params, most=most)
+        return await self._send_in_turn("GET", path, params=params, most=most_bytes)
 
     async def find(self, path: str) -> Body | None:
         """Read an object; None where there is none."""
         try:
             return await self.get(path)
         except ApiError as error:
-            if error.missing:
+            if error.not_found:
                 return None
             raise
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Body:
-        return await self._send("POST", path, body=body)
+        return await self._send_in_turn("POST", path, body=body)
 
-    async def try_to_create(self, path: str, body: Mapping[str, Any]) -> Body:
+    async def dry_run_create(self, path: str, body: Mapping[str, Any]) -> Body:
         """Have everything done that a create does but the last step: the answer is the object as it would stand."""
-        return await self._send("POST", path, params={"dryRun": "All"}, body=body)
+        return await self._send_in_turn("POST", path, params={"dryRun": "All"}, body=body)
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> Body:
         """Put another object in the place of the one that stands, whatever that holds."""
-        return await self._send("PUT", path, body=body)
+        return await self._send_in_turn("PUT", path, body=body)
 
-    async def merge(self, path: str, body: Mapping[str, Any]) -> Body:
+    async def merge_patch(self, path: str, body: Mapping[str, Any]) -> Body:
         """Send a JSON merge patch; metadata.uid and metadata.resourceVersion in it are preconditions."""
-        return await self._send("PATCH", path, body=body, kind="application/merge-patch+json")
+        return await self._send_in_turn("PATCH", path, body=body, kind="application/merge-patch+json")
 
     async def apply(self, path: str, body: Mapping[str, Any], manager: str) -> Body:
         """Send a server-side apply that takes over the fields it names."""
         params = {"fieldManager": manager, "force": "true"}
-        return await self._send("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
+        return await self._send_in_turn("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
 
-    async def edit(self, path: str, operations: Sequence[Mapping[str, Any]], manager: str) -> Body:
+    async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], manager: str) -> Body:
         """Send a JSON patch: all of it is done, or nothing where one of its tests fails (422)."""
         params = {"fieldManager": manager}
-        return await self._send("PATCH", path, params=params, body=operations, kind="application/json-patch+json")
+        return await self._send_in_turn(
+            "PATCH", path, params=params, body=operations, kind="application/json-patch+json"
+        )
 
     async def delete(self, path: str, uid: str) -> bool:
         """Delete this very object, and what it owns in the background; one that is gone already is a success, and False."""
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
-            await self._send("DELETE", path, body=body)
+            await self._send_in_turn("DELETE", path, body=body)
         except ApiError as error:
-            if error.missing or error.conflict:  # a conflict says that the name belongs to another object by now
+            if error.not_found or error.is_conflict:  # a conflict says that the name belongs to another object by now
                 return False
             raise
         return True
 
-    async def _send(self, method: str, path: str, **rest: Any) -> Body:
+    async def _send_in_turn(self, method: str, path: str, **rest: Any) -> Body:
         """An exchange in its turn, and none while the cluster is silent."""
-        async with self._slots:
-            if self._mute or self._session.closed:  # those who waited shall not find it out one after the other
-                raise Unreachable(self._mute or _ANEW)
-            return await self._exchange(method, path, **rest)
+        async with self._request_slots:
+            if self._probe_error or self._session.closed:  # those who waited shall not find it out one after the other
+                raise Unreachable(self._probe_error or _RECONNECTING)
+            return await self._send_request(method, path, **rest)
 
-    async def _exchange(
+    async def _send_request(
         self,
         method: str,
         path: str,
@@ -271,24 +280,30 @@ class Client:
         body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
         text: bool = False,
-        most: int = response_limits.OBJECT_BYTES,
+        most_bytes: int = response_limits.OBJECT_BYTES,
     ) -> Body:
         headers = {**await self._login.headers(), "Content-Type": kind}
-        data = None if body is None else encoding.text(body)
-        how: dict[str, Any] = {"params": params, "data": data, "headers": headers, "timeout": _NO_TIMER, **self._how}
+        data = None if body is None else encoding.to_json(body)
+        how: dict[str, Any] = {
+            "params": params,
+            "data": data,
+            "headers": headers,
+            "timeout": _NO_TIMEOUT,
+            **self._request_options,
+        }
         try:
             async with (
                 asyncio.timeout(TIMEOUT_SECONDS),
                 self._session.request(method, self._url(path), **how) as answer,
             ):
-                return await _read(answer, most, self._large, text=text)
-        except LOST as error:
-            raise Unreachable(why(error)) from None
+                return await _read_body(answer, most_bytes, self._large_answers_lock, text=text)
+        except CONNECTION_ERRORS as error:
+            raise Unreachable(error_message(error)) from None
         except asyncio.CancelledError:
             # aiohttp's connector cancels the lookup of a name when it is closed, and so would end whoever waits for it without a word.
             task = asyncio.current_task()
             if self._session.closed and task and not task.cancelling():
-                raise Unreachable(_ANEW) from None
+                raise Unreachable(_RECONNECTING) from None
             raise
 
     @asynccontextmanager
@@ -302,21 +317,25 @@ class Client:
         url = self._url(path)
         try:
             async with asyncio.timeout(silence):  # for the headers as a whole, which may come byte by byte
-                answer = await self._session.get(url, params=params, headers=headers, timeout=timeout, **self._how)
+                answer = await self._session.get(
+                    url, params=params, headers=headers, timeout=timeout, **self._request_options
+                )
             async with answer:
                 if answer.status != 200 or answer.content_type != "application/json":
-                    await _read(answer, response_limits.OBJECT_BYTES, self._large)
+                    await _read_body(answer, response_limits.OBJECT_BYTES, self._large_answers_lock)
                     raise Unreachable(NO_API_SERVER)
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
-                    raise response_limits.Unreadable("packs what it tells as it happens, which was not asked for")
-                with self._watching(path):
-                    yield response_limits.lines(answer)
-        except response_limits.Excess as error:
-            raise TooLarge(f"it {error}") from None
-        except LOST as error:
-            raise Unreachable(why(error)) from None
+                    raise response_limits.UnreadableResponse(
+                        "packs what it tells as it happens, which was not asked for"
+                    )
+                with self._count_watch(path):
+                    yield response_limits.read_lines(answer)
+        except response_limits.LimitExceeded as error:
+            raise ResponseTooLarge(f"it {error}") from None
+        except CONNECTION_ERRORS as error:
+            raise Unreachable(error_message(error)) from None
 
-    def _watching(self, path: str) -> AbstractContextManager[object]:
+    def _count_watch(self, path: str) -> AbstractContextManager[object]:
         """It is counted while it is open."""
         if not self._counted:
             return nullcontext()
@@ -324,16 +343,16 @@ class Client:
 
         return metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress()
 
-    async def relayed(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, Any]]:
+    async def raw_request_parts(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, Any]]:
         """For who passes on what is no object (`streams.py`): the session, a path's URL, and what each request of it is to have."""
         headers = {**await self._login.headers(), "Accept": "*/*", "Accept-Encoding": "identity"}
-        return self._session, self._url(path), {"headers": headers, **self._how}
+        return self._session, self._url(path), {"headers": headers, **self._request_options}
 
     def _url(self, path: str) -> str:
         return f"{self._login.address.server}{path}"
 
 
-def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
+def _fenced_request_class(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
     """A request that asks as late as it can: with its connection, for which it may have waited long, and at each retry; and once more
     where it is written, for with a body that is another task's turn, before which the process may be stopped for minutes. What a socket
     does not take at once of a large body is sent later, unasked."""
@@ -359,41 +378,45 @@ def _fenced(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
     return Fenced
 
 
-async def _read(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock, *, text: bool = False) -> Body:
+async def _read_body(
+    answer: aiohttp.ClientResponse, most_bytes: int, large_answers_lock: asyncio.Lock, *, text: bool = False
+) -> Body:
     """The answer's body; what is no JSON object did not come from an API server, whatever its status says."""
     if answer.status >= 300:
-        raise await refusal(answer)
+        raise await read_api_error(answer)
     try:
-        said = await response_limits.whole(answer, response_limits.WORD_BYTES if text else most, turn)
-    except response_limits.Excess as error:
-        raise TooLarge(f"it {error}") from None
-    body = _object(said) if answer.content_type == "application/json" else {}
+        said = await response_limits.read_body(
+            answer, response_limits.STATUS_BYTES if text else most_bytes, large_answers_lock
+        )
+    except response_limits.LimitExceeded as error:
+        raise ResponseTooLarge(f"it {error}") from None
+    body = _parse_object(said) if answer.content_type == "application/json" else {}
     if not body and not (text and said.strip() == b"ok"):
         raise Unreachable(NO_API_SERVER)
     return body
 
 
-async def refusal(answer: aiohttp.ClientResponse) -> ApiError:
+async def read_api_error(answer: aiohttp.ClientResponse) -> ApiError:
     """What it says beside its status, as far as that can be read."""
     try:
-        body = _object(await response_limits.whole(answer, response_limits.WORD_BYTES))
-    except response_limits.Unreadable:
+        body = _parse_object(await response_limits.read_body(answer, response_limits.STATUS_BYTES))
+    except response_limits.UnreadableResponse:
         body = {}
     return ApiError(answer.status, str(body.get("reason") or answer.reason), str(body.get("message") or ""))
 
 
-def _object(said: bytearray) -> Body:
+def _parse_object(data: bytearray) -> Body:
     try:
-        content: object = orjson.loads(said)
+        content: object = orjson.loads(data)
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def why(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, response_limits.Unreadable):
+    if isinstance(error, response_limits.UnreadableResponse):
         return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
@@ -404,16 +427,16 @@ def why(error: BaseException) -> str:
         return NO_API_SERVER
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL or its proxy's cannot be used; see server and proxy-url in the kubeconfig"
-    return quoted(str(error) or type(error).__name__, LONGEST_OF_ONE)
+    return printable(str(error) or type(error).__name__, MAX_ITEM_LENGTH)
 
 
-def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
+def counting_trace(cluster: str, server: str) -> aiohttp.TraceConfig:
     """What an aiohttp session is to call to have its requests to a cluster counted; `server` is the kubeconfig's URL."""
     from adapter.shell import metrics  # as above
 
     base = urlsplit(server).path.rstrip("/")  # some servers are behind a path of somebody else's
 
-    def count(asked: _Asked, code: str) -> None:
+    def count(asked: _TracedRequest, code: str) -> None:
         kind, named = kind_of(asked.url.path.removeprefix(base))
         reads = "watch" if "watch" in asked.url.query else "get" if named else "list"
         metrics.REQUESTS.labels(cluster, _VERBS.get(asked.method, reads), kind, code).inc()
@@ -425,13 +448,13 @@ def counting(cluster: str, server: str) -> aiohttp.TraceConfig:
     async def broke(_: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestExceptionParams) -> None:
         count(asked, _NO_ANSWER)
 
-    trace = unredirected()
+    trace = no_redirect_trace()
     trace.on_request_end.append(answered)
     trace.on_request_exception.append(broke)
     return trace
 
 
-def unredirected() -> aiohttp.TraceConfig:
+def no_redirect_trace() -> aiohttp.TraceConfig:
     """What an aiohttp session is to call to go nowhere else."""
 
     async def redirected(*_: object) -> None:

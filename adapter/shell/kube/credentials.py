@@ -11,7 +11,7 @@ class BadLogin(ValueError):
     """What was given as a kubeconfig cannot be used; the text says why, and quotes nothing of it."""
 
 
-async def nothing() -> None:
+async def close_nothing() -> None:
     """Nothing is open that would have to be closed."""
 
 
@@ -24,4 +24,4 @@ class Credentials:
     headers: Callable[[], Awaitable[dict[str, str]]] = field(
         repr=False
     )  # of each request: a token may be renewed meanwhile
-    close: Callable[[], Awaitable[None]] = field(default=nothing, repr=False)
+    close: Callable[[], Awaitable[None]] = field(default=close_nothing, repr=False)

@@ -14,12 +14,12 @@ from typing import Any
 _ESCAPED = re.compile("[\x7f-\uffff]")
 
 
-def text(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
+def to_json(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> str:
     """The body as JSON that means the same as YAML."""
     # Not by orjson, which is for what comes: it refuses numbers and texts that a user's file may hold.
-    return _ESCAPED.sub(_escape, json.dumps(body, ensure_ascii=False))
+    return _ESCAPED.sub(_escape_character, json.dumps(body, ensure_ascii=False))
 
 
-def _escape(found: re.Match[str]) -> str:
-    point = ord(found[0])
+def _escape_character(match: re.Match[str]) -> str:
+    point = ord(match[0])
     return f"\\u{0xFFFD if 0xD800 <= point <= 0xDFFF else point:04x}"

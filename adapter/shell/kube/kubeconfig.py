@@ -17,10 +17,10 @@ from kubernetes.aio import config as kube_config
 from yarl import URL
 
 from adapter.membership import Address
-from adapter.objects.unstructured import bounded
+from adapter.objects.unstructured import truncate
 from adapter.shell.kube.credentials import BadLogin, Credentials
 
-Body = dict[str, Any]
+KubeconfigContent = dict[str, Any]
 # What YAML takes long to read is not text, of which a Secret holds a MiB, but what it is made of: 20 000 entries a second. A
 # kubeconfig of one cluster has about fifty.
 MOST_ENTRIES = 2_000
@@ -30,7 +30,7 @@ _LONGEST_REASON = 300  # characters of what the official client says, which may 
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
 # What is read of one, each a text; the official client would take a number, or a list, for a token.
-_TEXTS = {
+_TEXT_FIELDS = {
     "clusters": ("cluster", ("server", "certificate-authority-data", "tls-server-name", "proxy-url")),
     "users": ("user", ("token", "username", "password", "client-certificate-data", "client-key-data")),
 }
@@ -38,15 +38,15 @@ _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DNS_NAME = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 
 
-async def login(text: str) -> Credentials:
+async def login_of_text(text: str) -> Credentials:
     """The login by the text of a kubeconfig from elsewhere; raises BadLogin."""
     try:
-        content = await asyncio.to_thread(_harmless, text)  # beside the loop: a long one takes a second
-        return await _without_files(content)
+        content = await asyncio.to_thread(_parse_harmless, text)  # beside the loop: a long one takes a second
+        return await _load_without_files(content)
     except BadLogin:
         raise
     except kube_config.ConfigException as error:
-        raise BadLogin(bounded(str(error), _LONGEST_REASON)) from None
+        raise BadLogin(truncate(str(error), _LONGEST_REASON)) from None
     except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
         raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
 
@@ -59,7 +59,7 @@ async def login_of_pod() -> Credentials:
     except kube_config.ConfigException:
         # The library asks for that variable when it is imported, which may be in another process.
         await kube_config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)
-    return of(kube.ApiClient(settings))
+    return credentials_of(kube.ApiClient(settings))
 
 
 async def login_of_user(file: str, context: str) -> Credentials:
@@ -67,24 +67,24 @@ async def login_of_user(file: str, context: str) -> Credentials:
 
     It is the user's own file, so whatever it asks for is done: programs are run, files are read.
     """
-    if file and not _exists(file):  # the library would miss a key in it
+    if file and not _any_exists(file):  # the library would miss a key in it
         raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config(file or None, context or None, client_configuration=settings)
-        return of(kube.ApiClient(settings))
+        return credentials_of(kube.ApiClient(settings))
     except kube_config.ConfigException as error:
         raise BadLogin(str(error)) from None
     except Exception as error:  # as above
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
 
 
-def _exists(file: str) -> bool:
+def _any_exists(file: str) -> bool:
     """Whether one of them does: the library takes several, as $KUBECONFIG names them, and knows one's home."""
     return any(Path(one).expanduser().exists() for one in file.split(os.pathsep))
 
 
-def of(api: kube.ApiClient) -> Credentials:
+def credentials_of(api: kube.ApiClient) -> Credentials:
     """The login of the official client; to be asked at once, for what the kubeconfig held as data is in files that go."""
 
     async def headers() -> dict[str, str]:
@@ -99,7 +99,7 @@ def of(api: kube.ApiClient) -> Credentials:
     return Credentials(there, api.rest_client.ssl_context, headers, api.close)
 
 
-def namespace(file: str, context: str) -> str:
+def context_namespace(file: str, context: str) -> str:
     """The namespace of a context in the user's kubeconfig, empty when it names none."""
     try:
         contexts, active = kube_config.list_kube_config_contexts(file or None)
@@ -109,54 +109,54 @@ def namespace(file: str, context: str) -> str:
     return str((chosen.get("context") or {}).get("namespace") or "")
 
 
-async def _without_files(content: Body) -> Credentials:
+async def _load_without_files(content: KubeconfigContent) -> Credentials:
     """The login by a kubeconfig. The library would keep files of its certificates and keys until the process ends,
     those of every renewal; once they are in the TLS context, nobody needs them.
     """
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
-        return of(kube.ApiClient(settings))
+        return credentials_of(kube.ApiClient(settings))
     finally:  # nothing waits between writing and reading them, so none of another cluster's is missing yet
         kube_config.kube_config._cleanup_temp_files()
 
 
-class _Plain(yaml.SafeLoader):
+class _AliasFreeLoader(yaml.SafeLoader):
     """Without aliases: a short text of them unfolds to any length, in whoever looks at it whole."""
 
-    entries = 0
+    entry_count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise BadLogin("it uses YAML aliases; write out what they stand for")
-        self.entries += 1
-        if self.entries > MOST_ENTRIES:
+        self.entry_count += 1
+        if self.entry_count > MOST_ENTRIES:
             raise BadLogin(
                 f"it has more than {MOST_ENTRIES} entries; leave out what is not needed to reach one cluster"
             )
         return super().compose_node(parent, index)
 
 
-def _harmless(text: str) -> Body:
+def _parse_harmless(text: str) -> KubeconfigContent:
     """Read a kubeconfig, and refuse one that would act in our process, or has what no connection can be made by; it comes from
     another cluster's admin."""
     try:
-        content = yaml.load(text, Loader=_Plain)
+        content = yaml.load(text, Loader=_AliasFreeLoader)
     except yaml.YAMLError:
         raise BadLogin("it is not YAML") from None
     if not isinstance(content, dict):
         raise BadLogin("it is not a YAML mapping")
     for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
-        for entry in _entries(content, listed, part):
+        for entry in _read_entries(content, listed, part):
             found = [key for key in forbidden if key in entry]
             if found:
                 raise BadLogin(f"{listed}[].{part}.{found[0]} is not allowed; put the data itself into the kubeconfig")
-    for cluster in _entries(content, "clusters", "cluster"):
-        _connectable(cluster)
+    for cluster in _read_entries(content, "clusters", "cluster"):
+        _check_connectable(cluster)
     return content
 
 
-def _entries(content: Body, listed: str, part: str) -> list[Body]:
+def _read_entries(content: KubeconfigContent, listed: str, part: str) -> list[KubeconfigContent]:
     """The clusters or users of a kubeconfig; raises BadLogin where it has something else there."""
     found = content.get(listed) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
@@ -165,13 +165,13 @@ def _entries(content: Body, listed: str, part: str) -> list[Body]:
     if not all(isinstance(one, dict) for one in entries):
         raise BadLogin(f"{listed}[].{part} is no mapping")
     for entry in entries:
-        odd = next((key for key in _TEXTS[listed][1] if not isinstance(entry.get(key) or "", str)), None)
+        odd = next((key for key in _TEXT_FIELDS[listed][1] if not isinstance(entry.get(key) or "", str)), None)
         if odd:
             raise BadLogin(f"{listed}[].{part}.{odd} is no text; put it in quotes")
     return entries
 
 
-def _connectable(cluster: Body) -> None:
+def _check_connectable(cluster: KubeconfigContent) -> None:
     """Raise BadLogin for what would fail only when a connection is made by it, some of it by no exception of a connection."""
     where = "clusters[].cluster"
     if not _is_url(cluster.get("server") or "", ("https", "http")):

@@ -10,23 +10,23 @@ from typing import Any, TypeVar
 
 from adapter.objects.unstructured import Raw
 
-AnswerT = TypeVar("AnswerT")
+ValueT = TypeVar("ValueT")
 
 
-class Same:
+class IdentityMemo:
     """Answers about one version of one object, by the question."""
 
     def __init__(self, _: Raw | None = None) -> None:
-        self._known: dict[Hashable, tuple[Sequence[object], Any]] = {}
+        self._answers: dict[Hashable, tuple[Sequence[object], Any]] = {}
 
-    def of(self, question: Hashable, facts: Sequence[object], find: Callable[[], AnswerT]) -> AnswerT:
+    def get_or_find(self, question: Hashable, facts: Sequence[object], find: Callable[[], ValueT]) -> ValueT:
         """The answer that was found last, if these very objects were its facts, in this order; else it is found now."""
-        known = self._known.get(question)
-        if known is None or not _same(known[0], facts):
-            known = self._known[question] = facts, find()
-        answer: AnswerT = known[1]
+        known = self._answers.get(question)
+        if known is None or not _are_identical(known[0], facts):
+            known = self._answers[question] = facts, find()
+        answer: ValueT = known[1]
         return answer
 
 
-def _same(before: Sequence[object], now: Sequence[object]) -> bool:
+def _are_identical(before: Sequence[object], now: Sequence[object]) -> bool:
     return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))

@@ -18,25 +18,25 @@ _DICT, _MEMBER, _LIST, _ENTRY, _TEXT, _NUMBER = 200, 16, 72, 8, 56, 32
 _WIDEST = 4
 
 
-def of(raw: Any) -> int:
+def weigh_object(raw: Any) -> int:
     """The bytes that something takes that was read from JSON."""
     try:
-        return of_text(orjson.dumps(raw))
+        return weigh_json(orjson.dumps(raw))
     except TypeError:  # nested deeper than orjson writes, which reads four times as deep
-        return _walked(raw)
+        return _weigh_tree(raw)
 
 
-def of_text(said: bytes | bytearray) -> int:
+def weigh_json(data: bytes | bytearray) -> int:
     """The bytes that JSON will take once it is read."""
-    texts, members = said.count(b'"') // 2, said.count(b":")
-    dicts, lists = said.count(b"{"), said.count(b"[")
-    values = said.count(b",") + dicts + lists  # each stands behind one of these
+    texts, members = data.count(b'"') // 2, data.count(b":")
+    dicts, lists = data.count(b"{"), data.count(b"[")
+    values = data.count(b",") + dicts + lists  # each stands behind one of these
     numbers = max(values - dicts - lists - (texts - members), 0)
     holders = dicts * _DICT + members * _MEMBER + lists * _LIST + values * _ENTRY
-    return holders + texts * _TEXT + numbers * _NUMBER + len(said) * (1 if said.isascii() else _WIDEST)
+    return holders + texts * _TEXT + numbers * _NUMBER + len(data) * (1 if data.isascii() else _WIDEST)
 
 
-def _walked(raw: Any) -> int:
+def _weigh_tree(raw: Any) -> int:
     """The same, level by level."""
     weight, left = 0, [raw]
     while left:

@@ -27,11 +27,11 @@ import orjson
 from adapter.objects.unstructured import UNREADABLE, Raw
 from adapter.shell import metrics
 from adapter.shell.kube import pagination
-from adapter.shell.kube.client import ApiError, Client, TooLarge, Unreachable, Unusable
-from adapter.shell.kube.memory_budget import OF_WORKER_CLUSTER, Budget, Overfull, Room
+from adapter.shell.kube.client import ApiError, Client, ResponseTooLarge, Unreachable, UnusableCluster
+from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, BudgetExceeded, MemoryBudget, MemoryQuota
 from adapter.shell.kube.resources import Resource
-from adapter.shell.kube.store import Listing, Store, number
-from adapter.shell.rate_limit import Bucket
+from adapter.shell.kube.store import Listing, Store, parse_version
+from adapter.shell.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -57,19 +57,19 @@ BUSY_SECONDS = 15.0
 
 RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
 
-Tell = Callable[[Exception | None], None]  # what the last probe met; None: all is well
-Prove = Callable[[], Awaitable[None]]  # ask who answers; raises Stranger, or what came in the way of asking
+ReportProbe = Callable[[Exception | None], None]  # what the last probe met; None: all is well
+VerifyIdentity = Callable[[], Awaitable[None]]  # ask who answers; raises Stranger, or what came in the way of asking
 
 
-def _nobody() -> None:
+def ignore() -> None:
     """Nobody wants to know."""
 
 
-async def anybody() -> None:
+async def accept_any_cluster() -> None:
     """Nobody doubts who answers."""
 
 
-def at_once() -> asyncio.Event:
+def already_begun() -> asyncio.Event:
     """Nobody waits."""
     begun = asyncio.Event()
     begun.set()
@@ -77,21 +77,23 @@ def at_once() -> asyncio.Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowConfig:
     """What to follow, and whom to tell of trouble (None: all is well again)."""
 
     client: Client
     resource: Resource
     store: Store
-    trouble: Callable[[Exception | None], None]
+    on_result: Callable[[Exception | None], None]
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
-    restored: Callable[[], None] = _nobody  # the cluster went back to an older version
-    room: Room = field(default_factory=lambda: Budget(OF_WORKER_CLUSTER).room("objects"))  # what may be kept of it
-    prove: Prove = anybody
-    begun: asyncio.Event = field(default_factory=at_once)  # it is not followed before
-    told: Bucket = field(
-        default_factory=lambda: Bucket(10, 60.0)
+    on_restored: Callable[[], None] = ignore  # the cluster went back to an older version
+    memory_quota: MemoryQuota = field(
+        default_factory=lambda: MemoryBudget(WORKER_CLUSTER_BYTES).new_quota("objects")
+    )  # what may be kept of it
+    verify_identity: VerifyIdentity = accept_any_cluster
+    begun: asyncio.Event = field(default_factory=already_begun)  # it is not followed before
+    log_limit: TokenBucket = field(
+        default_factory=lambda: TokenBucket(10, 60.0)
     )  # lines in the log: whoever sends odd objects decides how many
 
     @property
@@ -99,284 +101,296 @@ class Following:
         return self.resource.path(self.namespace)
 
 
-class Restored(Unreachable):
+class ClusterRestored(Unreachable):
     """The cluster is of an older version than it was: nothing that was read of it before counts."""
 
 
-class Stranger(Unusable):
+class WrongCluster(UnusableCluster):
     """Another cluster answers than the one that is followed."""
 
 
 @dataclass(slots=True)
-class _Place:
+class _WatchPosition:
     version: str = ""  # from which a watch can go on; empty: list first
-    stood: float = -math.inf  # when a watch stood last
+    last_open: float = -math.inf  # when a watch stood last
 
 
-Anew = asyncio.Future[Unreachable]  # why nothing that was read of the cluster counts any more
+RelistSignal = asyncio.Future[Unreachable]  # why nothing that was read of the cluster counts any more
 
 
-async def follow(what: Following, anew: Anew | None = None) -> None:
+async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None) -> None:
     """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
-    place, backoff, again = _Place(), FIRST_BACKOFF, not what.begun.is_set()
-    await what.begun.wait()
+    place, backoff, again = _WatchPosition(), FIRST_BACKOFF, not config.begun.is_set()
+    await config.begun.wait()
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
             proved, again = not again, True  # whoever began this has just had the proof
-            place.version = await _begin(what, place.version, proved=proved)
-            await _watch(what, place)
+            place.version = await _start_version(config, place.version, verified=proved)
+            await _watch_once(config, place)
         except ApiError as error:
-            _part(error)
-            if not _busy(error):  # who is is not asked for a whole list on top
+            _drop_traceback(error)
+            if not _is_busy(error):  # who is is not asked for a whole list on top
                 place.version = ""  # gone (410) or refused: only a fresh list tells what is true
-            spared = _busy(error) and place.version and clock() - place.stood < BUSY_SECONDS
+            spared = _is_busy(error) and place.version and clock() - place.last_open < BUSY_SECONDS
             if error.status != 410 and not spared:
-                what.trouble(error)
+                config.on_result(error)
         except Unreachable as error:
-            _part(error)
-            if isinstance(error, Restored | Stranger | TooLarge | Overfull):
+            _drop_traceback(error)
+            if isinstance(error, ClusterRestored | WrongCluster | ResponseTooLarge | BudgetExceeded):
                 place.version = ""
-            if anew and not anew.done() and isinstance(error, Restored | Stranger | Overfull):
-                anew.set_result(error)
-            what.trouble(error)
+            if (
+                relist_signal
+                and not relist_signal.done()
+                and isinstance(error, ClusterRestored | WrongCluster | BudgetExceeded)
+            ):
+                relist_signal.set_result(error)
+            config.on_result(error)
         except (*UNREADABLE, RecursionError) as error:  # what a proxy, say, makes of it
-            log.warning("following %s: unreadable answer (%s)", what.resource.plural, type(error).__name__)
+            log.warning("following %s: unreadable answer (%s)", config.resource.plural, type(error).__name__)
             place.version = ""
-            what.trouble(Unreachable("its answer cannot be read"))
+            config.on_result(Unreachable("its answer cannot be read"))
         backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
 
 
-def _part(error: Exception) -> None:
+def _drop_traceback(error: Exception) -> None:
     """Part an error from the place where it was met: it is kept for as long as the trouble lasts, and half a list would be with it."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
-async def _begin(what: Following, version: str, *, proved: bool) -> str:
+async def _start_version(config: FollowConfig, version: str, *, verified: bool) -> str:
     """See that a watch can go on from a version, or list where there is none; returns the version to watch from."""
-    if not proved:
-        await what.prove()
+    if not verified:
+        await config.verify_identity()
     if not version:
-        return await _list(what)
-    await _compare(what)
+        return await _list_into_store(config)
+    await _check_not_restored(config)
     return version
 
 
-async def _compare(what: Following) -> None:
+async def _check_not_restored(config: FollowConfig) -> None:
     """Raise Restored if the cluster is behind what was heard of it.
 
     The list is of one object, and as new as anything that was told of this kind before it was asked for: without a version it is
     read by quorum. Labels are left out, by which the API server would have to look through all of them for the first.
     """
-    fields = {name: text for name, text in what.selectors.items() if name == "fieldSelector"}
-    known = what.store.newest
-    page = await what.client.get(what.path, limit="1", **fields)
-    if 0 < number(_version(page)) < known:
-        raise Restored(RESTORED)
+    fields = {name: text for name, text in config.selectors.items() if name == "fieldSelector"}
+    known = config.store.newest_version
+    page = await config.client.get(config.path, limit="1", **fields)
+    if 0 < parse_version(_version_text(page)) < known:
+        raise ClusterRestored(RESTORED)
 
 
-async def _list(what: Following) -> str:
-    taking = _Taking(what)
+async def _list_into_store(config: FollowConfig) -> str:
+    taking = _StoreListing(config)
     try:
-        await pagination.read(what.client, what.path, taking.page, what.room.budget.page, **what.selectors)
-        return await taking.end()
+        await pagination.read_pages(
+            config.client, config.path, taking.take_page, config.memory_quota.budget.page_lock, **config.selectors
+        )
+        return await taking.finish_listing()
     except BaseException:  # also where the following of this kind is given up
-        what.room.take(what.store.weight)  # what was held of the list goes with it
+        config.memory_quota.set_used(config.store.weight)  # what was held of the list goes with it
         raise
 
 
-class _Taking:
+class _StoreListing:
     """A list that goes into a store, page by page."""
 
-    def __init__(self, what: Following) -> None:
+    def __init__(self, config: FollowConfig) -> None:
         """To be made before anything is asked for: what is told later may be newer than the list."""
-        self._what, self._known = what, what.store.newest
+        self._config, self._newest_before = config, config.store.newest_version
         self._listing: Listing | None = None
         self._version = ""
 
-    def page(self, items: list[Any], version: str) -> None:
-        listing = self._listing = self._listing or self._begun(version)
-        listing.take(items)
-        self._what.room.take(self._what.store.weight + listing.weight)
+    def take_page(self, items: list[Any], version: str) -> None:
+        listing = self._listing = self._listing or self._begin_listing(version)
+        listing.take_page(items)
+        self._config.memory_quota.set_used(self._config.store.weight + listing.weight)
 
-    def _begun(self, version: str) -> Listing:
-        what = self._what
+    def _begin_listing(self, version: str) -> Listing:
+        what = self._config
         if not version:
             raise Unreachable(f"its list of {what.resource.plural} has no version")
-        if restored := number(version) < self._known:
+        if restored := parse_version(version) < self._newest_before:
             sentence = "%s: following %s: %s (%d, now %s)"
-            log.warning(sentence, _whose(what), what.resource.plural, RESTORED, self._known, version)
-            what.restored()
+            log.warning(sentence, _cluster_title(what), what.resource.plural, RESTORED, self._newest_before, version)
+            what.on_restored()
         self._version = version
-        return what.store.listing(version, restored=restored)
+        return what.store.begin_listing(version, restored=restored)
 
-    async def end(self) -> str:
+    async def finish_listing(self) -> str:
         """Take it that this was all of it; returns the version that it is of."""
         if self._listing:  # there is a first page, or there was an error
-            for _ in self._listing.ending():
+            for _ in self._listing.finish_in_steps():
                 await asyncio.sleep(0)
-            _odd(self._what, self._listing.refused, self._listing.first)
-        self._what.room.take(self._what.store.weight)
+            _report_malformed(self._config, self._listing.refused_count, self._listing.first_refusal)
+        self._config.memory_quota.set_used(self._config.store.weight)
         return self._version
 
 
-def _whose(what: Following) -> str:
-    return f"worker cluster {what.client.cluster}" if what.client.cluster else "manager cluster"
+def _cluster_title(config: FollowConfig) -> str:
+    return f"worker cluster {config.client.cluster}" if config.client.cluster else "manager cluster"
 
 
-def _odd(what: Following, refused: int, first: str) -> None:
+def _report_malformed(config: FollowConfig, refused: int, first_refusal: str) -> None:
     """Tell of what stood where objects should be: once for a list, however many there are, and of a stream of them now and then."""
     if refused:
-        metrics.ODD.labels(what.client.cluster, what.resource.plural).inc(refused)
+        metrics.MALFORMED_OBJECTS.labels(config.client.cluster, config.resource.plural).inc(refused)
         sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
-        if what.told.take(time.monotonic()):
-            log.warning(sentence, _whose(what), refused, what.resource.plural, first)
+        if config.log_limit.try_take(time.monotonic()):
+            log.warning(sentence, _cluster_title(config), refused, config.resource.plural, first_refusal)
 
 
-async def _watch(what: Following, place: _Place) -> None:
+async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
     """Read one watch to its end, and note how far it came, however it ends."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",
         "timeoutSeconds": WATCH_SECONDS,
-        "resourceVersion": place.version,
-        **what.selectors,
+        "resourceVersion": position.version,
+        **config.selectors,
     }
-    async with what.client.stream(what.path, params, SILENCE_SECONDS) as lines:
-        what.trouble(None)  # not after the list: where only the watch is refused, nothing would stay true
+    async with config.client.stream(config.path, params, SILENCE_SECONDS) as lines:
+        config.on_result(None)  # not after the list: where only the watch is refused, nothing would stay true
         try:
             async for line in lines:
                 if line:
-                    place.version = _take(what, orjson.loads(line), place.version)
+                    position.version = _apply_event(config, orjson.loads(line), position.version)
         finally:
-            place.stood = asyncio.get_running_loop().time()
+            position.last_open = asyncio.get_running_loop().time()
 
 
-def _take(what: Following, event: Raw, version: str) -> str:
+def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:
     """Put one event into the store; returns the version to go on from."""
     kind, raw = event["type"], event["object"]
     if kind == "ERROR":
         raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
-    at = _version(raw) or version
-    if number(at) < number(version):
-        raise Restored(RESTORED)
-    what.store.passed(at)
+    at = _version_text(raw) or version
+    if parse_version(at) < parse_version(version):
+        raise ClusterRestored(RESTORED)
+    config.store.note_version(at)
     if kind != "BOOKMARK":
-        why = what.store.remove(raw) if kind == "DELETED" else what.store.put(raw)
-        _odd(what, 1 if why else 0, why)
-        what.room.take(what.store.weight)
+        why = config.store.remove(raw) if kind == "DELETED" else config.store.put(raw)
+        _report_malformed(config, 1 if why else 0, why)
+        config.memory_quota.set_used(config.store.weight)
     return at
 
 
-def _version(raw: Raw) -> str:
+def _version_text(raw: Raw) -> str:
     """The version of anything, empty where it has none that could be one."""
     metadata = raw.get("metadata")
     found = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
-    return found if isinstance(found, str) and number(found) else ""
+    return found if isinstance(found, str) and parse_version(found) else ""
 
 
-async def keep(
+async def follow_all(
     client: Client,
-    tell: Tell,
-    followed: Sequence[Following],
-    forget: Callable[[], None] = _nobody,
-    prove: Prove = anybody,
+    report_probe: ReportProbe,
+    followed: Sequence[FollowConfig],
+    on_emptied: Callable[[], None] = ignore,
+    verify_identity: VerifyIdentity = accept_any_cluster,
 ) -> None:
     """Follow while the cluster answers, until cancelled; after a silence, a step back, or a stranger, list everything anew. `forget` is
     called when it shows more than may be kept, so that nothing of it is."""
     pause, clock = FIRST_PAUSE, asyncio.get_running_loop().time
     while True:
         began = clock()
-        await _answered(client, tell, prove)
-        end = await _followed(client, tell, followed, prove)
-        if isinstance(end, Stranger):
-            tell(end)
+        await _probe_until_answer(client, report_probe, verify_identity)
+        end = await _follow_until_stale(client, report_probe, followed, verify_identity)
+        if isinstance(end, WrongCluster):
+            report_probe(end)
         for what in followed:
-            what.trouble(end)
-        if isinstance(end, Restored | Stranger):  # who goes back all the time is not listed all the time
+            what.on_result(end)
+        if isinstance(end, ClusterRestored | WrongCluster):  # who goes back all the time is not listed all the time
             await asyncio.sleep(PROBE_SECONDS)
-        elif isinstance(end, Overfull):
-            _drop(followed, forget)
+        elif isinstance(end, BudgetExceeded):
+            _drop_stores(followed, on_emptied)
             pause = FIRST_PAUSE if clock() - began > LAST_PAUSE else pause
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, LAST_PAUSE)
 
 
-async def _followed(client: Client, tell: Tell, followed: Sequence[Following], prove: Prove) -> Unreachable:
+async def _follow_until_stale(
+    client: Client, report_probe: ReportProbe, followed: Sequence[FollowConfig], verify_identity: VerifyIdentity
+) -> Unreachable:
     """Follow until nothing that was read counts any more; returns why."""
-    anew: Anew = asyncio.get_running_loop().create_future()
+    anew: RelistSignal = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as tasks:
         following = [tasks.create_task(follow(what, anew)) for what in followed]
-        end = await _end(client, tell, anew, prove)
+        end = await _wait_until_stale(client, report_probe, anew, verify_identity)
         for task in following:
             task.cancel()
     return end
 
 
-def _drop(followed: Sequence[Following], forget: Callable[[], None]) -> None:
+def _drop_stores(followed: Sequence[FollowConfig], on_emptied: Callable[[], None]) -> None:
     for what in followed:
-        what.store.forget()
-        what.room.take(0)
-    forget()
+        what.store.clear()
+        what.memory_quota.set_used(0)
+    on_emptied()
 
 
-async def _end(client: Client, tell: Tell, anew: Anew, prove: Prove) -> Unreachable:
+async def _wait_until_stale(
+    client: Client, report_probe: ReportProbe, relist_signal: RelistSignal, verify_identity: VerifyIdentity
+) -> Unreachable:
     """Wait until nothing that was read counts any more; returns why."""
-    silence = asyncio.create_task(_silence(client, tell, prove))
+    silence = asyncio.create_task(_probe_until_silent(client, report_probe, verify_identity))
     try:
-        await asyncio.wait({silence, anew}, return_when=asyncio.FIRST_COMPLETED)
-        return anew.result() if anew.done() else silence.result()
+        await asyncio.wait({silence, relist_signal}, return_when=asyncio.FIRST_COMPLETED)
+        return relist_signal.result() if relist_signal.done() else silence.result()
     finally:
         silence.cancel()
 
 
-async def _answered(client: Client, tell: Tell, prove: Prove) -> None:
+async def _probe_until_answer(client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity) -> None:
     """Probe until the cluster gives an answer, be it a refusal, and proves who it is."""
     while True:
-        met = await _probe(client, prove)
-        tell(met)
-        if met is None or (isinstance(met, ApiError) and await _proves(prove)):
+        met = await _probe_once(client, verify_identity)
+        report_probe(met)
+        if met is None or (isinstance(met, ApiError) and await _is_verified(verify_identity)):
             return
         await asyncio.sleep(PROBE_SECONDS)
 
 
-async def _proves(prove: Prove) -> bool:
+async def _is_verified(verify_identity: VerifyIdentity) -> bool:
     try:
-        await prove()
+        await verify_identity()
     except (ApiError, Unreachable):
         return False
     return True
 
 
-async def _silence(client: Client, tell: Tell, prove: Prove) -> Unreachable:
+async def _probe_until_silent(
+    client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity
+) -> Unreachable:
     """Probe until the cluster gives no answer, or another one does; returns why."""
     while True:
         await asyncio.sleep(PROBE_SECONDS)
-        met = await _probe(client, prove)
-        if not _busy(met):  # it lives, and who it is will be asked again
-            tell(met)
+        met = await _probe_once(client, verify_identity)
+        if not _is_busy(met):  # it lives, and who it is will be asked again
+            report_probe(met)
         if isinstance(met, Unreachable):
             return met
 
 
-def _busy(met: Exception | None) -> bool:
+def _is_busy(error: Exception | None) -> bool:
     """Whether an API server has something else to do first: nothing was said of what it was asked."""
-    return isinstance(met, ApiError) and met.status == 429
+    return isinstance(error, ApiError) and error.status == 429
 
 
-async def _probe(client: Client, prove: Prove) -> ApiError | Unreachable | None:
+async def _probe_once(client: Client, verify_identity: VerifyIdentity) -> ApiError | Unreachable | None:
     """Ask for a sign of life, and who gives it; returns what came in the way."""
     met: ApiError | Unreachable | None = None
-    for ask in (client.alive, prove):
+    for ask in (client.probe, verify_identity):
         try:
             await ask()
         except Unreachable as error:
-            _part(error)
+            _drop_traceback(error)
             met = error
             break
         except ApiError as refusal:
-            _part(refusal)
+            _drop_traceback(refusal)
             met = met or refusal
     return met

@@ -23,11 +23,11 @@ class Resource:
             raise ValueError("no object can have such a name")
         parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
         if self.namespaced and namespace:
-            parts += ["namespaces", _quoted(namespace)]
-        return "/".join([*parts, self.plural, *([_quoted(name)] if name else []), *([sub] if sub else [])])
+            parts += ["namespaces", _quote_name(namespace)]
+        return "/".join([*parts, self.plural, *([_quote_name(name)] if name else []), *([sub] if sub else [])])
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return quote(name, safe=":")  # of a Service's port
 
 
@@ -46,7 +46,7 @@ def kind_of(path: str) -> tuple[str, bool]:
     return "/".join([plural, *named[1:2]]), bool(named)
 
 
-def to_controller(path: str) -> str:
+def controller_proxy_path(path: str) -> str:
     """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
     return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
 

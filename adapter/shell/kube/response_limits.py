@@ -20,41 +20,43 @@ OBJECT_BYTES = 4 * 2**20
 PAGE_BYTES = 2 * OBJECT_BYTES
 # So many times the largest answer one may weigh once it is read (`object_size.py`). Pods, nodes and Workloads weigh seven to twelve times
 # their bytes, and those of megabytes less, for they are large by their texts; what is made up for it takes 24 times its bytes.
-MEMORY = 8
+MEMORY_FACTOR = 8
 # A refusal, or a word such as "ok". A Status that names each wrong field of an object has a few kilobytes.
-WORD_BYTES = 256 * 2**10
+STATUS_BYTES = 256 * 2**10
 
 _MIB = 2**20
-_WORST = 40  # of a byte of JSON no more memory comes than that: small answers are not weighed
+_WORST_FACTOR = 40  # of a byte of JSON no more memory comes than that: small answers are not weighed
 
 
-class Unreadable(Exception):
+class UnreadableResponse(Exception):
     """What came is not what an API server answers; the text goes on after "it": a part of a sentence."""
 
 
-class Excess(Unreadable):
+class LimitExceeded(UnreadableResponse):
     """It is larger than what was asked for can be."""
 
 
-async def whole(answer: aiohttp.ClientResponse, most: int, turn: asyncio.Lock | None = None) -> bytearray:
+async def read_body(
+    answer: aiohttp.ClientResponse, most_bytes: int, large_answers_lock: asyncio.Lock | None = None
+) -> bytearray:
     """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable.
 
     One that is larger than a word takes its `turn`, and the others wait, as TCP lets whoever sends them wait: else each of those
     that are asked for at the same time would be held with all that it may have.
     """
-    unpack, said = _unpacking(answer.headers.get("Content-Encoding", "")), bytearray()
+    unpack, said = _decompressor(answer.headers.get("Content-Encoding", "")), bytearray()
     async with AsyncExitStack() as taken:
         async for chunk in answer.content.iter_any():
-            said += unpack(chunk, most + 1 - len(said))
-            _bound(said, most)
-            if turn and len(said) > WORD_BYTES:
-                await taken.enter_async_context(turn)
-                turn = None
-        _bound_memory(said, most)
+            said += unpack(chunk, most_bytes + 1 - len(said))
+            _check_bytes(said, most_bytes)
+            if large_answers_lock and len(said) > STATUS_BYTES:
+                await taken.enter_async_context(large_answers_lock)
+                large_answers_lock = None
+        _check_memory(said, most_bytes)
         return said
 
 
-async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
+async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
     """The lines of a stream, each of `most` bytes; they end with it, or when nothing has come for too long."""
     rest = bytearray()
     try:
@@ -62,38 +64,43 @@ async def lines(answer: aiohttp.ClientResponse, most: int = OBJECT_BYTES) -> Asy
             *ended, begun = chunk.split(b"\n")
             for line in ended:
                 rest += line
-                _bound(rest, most)
-                _bound_memory(rest, most)
+                _check_bytes(rest, most_bytes)
+                _check_memory(rest, most_bytes)
                 yield bytes(rest)
                 rest.clear()
             rest += begun  # grows in place: who sends single bytes shall not have everything copied for each
-            _bound(rest, most)
+            _check_bytes(rest, most_bytes)
     except TimeoutError:
         return  # quiet is no proof of a loss: whoever asks again finds out
 
 
-def _bound(said: bytearray, most: int) -> None:
-    if len(said) > most:
-        raise Excess(f"answers with more than {most / _MIB:g} MiB at once")
+def _check_bytes(data: bytearray, most_bytes: int) -> None:
+    if len(data) > most_bytes:
+        raise LimitExceeded(f"answers with more than {most_bytes / _MIB:g} MiB at once")
 
 
-def _bound_memory(said: bytearray, most: int) -> None:
-    if len(said) * _WORST > most * MEMORY and object_size.of_text(said) > most * MEMORY:
-        raise Excess(f"answers with what takes more than {most * MEMORY / _MIB:g} MiB of memory at once")
+def _check_memory(data: bytearray, most_bytes: int) -> None:
+    if (
+        len(data) * _WORST_FACTOR > most_bytes * MEMORY_FACTOR
+        and object_size.weigh_json(data) > most_bytes * MEMORY_FACTOR
+    ):
+        raise LimitExceeded(
+            f"answers with what takes more than {most_bytes * MEMORY_FACTOR / _MIB:g} MiB of memory at once"
+        )
 
 
-def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
+def _decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
     """What makes of some bytes that came no more than so many that were meant."""
     if encoding.lower() in ("", "identity"):
         return lambda chunk, _: chunk
     if encoding.lower() != "gzip":  # we ask for nothing else: it makes a list over a thin line a tenth
-        raise Unreadable("answers in an encoding that was not asked for")
+        raise UnreadableResponse("answers in an encoding that was not asked for")
     inflate = zlib.decompressobj(wbits=31)
 
     def unpack(chunk: bytes, most: int) -> bytes:
         try:
             return inflate.decompress(chunk, most)
         except zlib.error:
-            raise Unreadable("answers with what cannot be unpacked") from None
+            raise UnreadableResponse("answers with what cannot be unpacked") from None
 
     return unpack

@@ -12,11 +12,19 @@ from typing import Final
 
 import aiohttp
 
-from adapter.shell.kube.client import LOST, TIMEOUT_SECONDS, ApiError, Client, Unreachable, refusal, why
+from adapter.shell.kube.client import (
+    CONNECTION_ERRORS,
+    TIMEOUT_SECONDS,
+    ApiError,
+    Client,
+    Unreachable,
+    error_message,
+    read_api_error,
+)
 
-Params = Iterable[tuple[str, str]]
+QueryParams = Iterable[tuple[str, str]]
 # Of one message. kubectl and the API server say no more than 32 KiB at once; the rest is room for what SPDY makes of some of them.
-MOST_MESSAGE: Final = 2**20
+MOST_MESSAGE_BYTES: Final = 2**20
 # A cluster that is cut off says nothing, and so does a shell in which nobody types. What is upgraded is asked for a sign of life.
 HEARTBEAT_SECONDS: Final = 30.0
 # A log says nothing while its worker does not, and nothing is asked on its connection: whether the other side is there, the kernel asks,
@@ -25,9 +33,9 @@ IDLE_SECONDS, ASK_SECONDS, DEAD_SECONDS = 30, 10, 60
 
 
 @asynccontextmanager
-async def log(client: Client, path: str, params: Params) -> AsyncIterator[AsyncIterator[bytes]]:
+async def open_log(client: Client, path: str, params: QueryParams) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open a log, which comes in pieces until it ends; raises ApiError or Unreachable."""
-    session, url, how = await client.relayed(path)
+    session, url, how = await client.raw_request_parts(path)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):  # for the headers
@@ -35,19 +43,19 @@ async def log(client: Client, path: str, params: Params) -> AsyncIterator[AsyncI
         async with answer:
             if answer.status != 200:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    raise await refusal(answer)
+                    raise await read_api_error(answer)
             _watch_link(answer)
             yield answer.content.iter_any()
-    except LOST as error:
-        raise Unreachable(why(error)) from None
+    except CONNECTION_ERRORS as error:
+        raise Unreachable(error_message(error)) from None
 
 
 @asynccontextmanager
-async def upgraded(
-    client: Client, path: str, params: Params, protocols: Sequence[str]
+async def open_websocket(
+    client: Client, path: str, params: QueryParams, protocols: Sequence[str]
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Open a WebSocket to what takes one of the protocols; raises ApiError, without words, or Unreachable."""
-    session, url, how = await client.relayed(path)
+    session, url, how = await client.raw_request_parts(path)
     how = {key: value for key, value in how.items() if key != "allow_redirects"}  # see `client.unredirected`
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -56,13 +64,13 @@ async def upgraded(
                 params=[*params],
                 protocols=protocols,
                 heartbeat=HEARTBEAT_SECONDS,
-                max_msg_size=MOST_MESSAGE,
+                max_msg_size=MOST_MESSAGE_BYTES,
                 **how,
             )
     except aiohttp.WSServerHandshakeError as error:
         raise ApiError(error.status, "Refused", "") from None
-    except LOST as error:
-        raise Unreachable(why(error)) from None
+    except CONNECTION_ERRORS as error:
+        raise Unreachable(error_message(error)) from None
     async with opened:
         yield opened
 

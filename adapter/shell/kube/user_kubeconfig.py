@@ -17,27 +17,27 @@ import yaml
 from adapter.membership import Address
 from adapter.shell.kube.credentials import Credentials
 
-Body = dict[str, Any]
+_Content = dict[str, Any]
 _AUTHORITY, _CERTIFICATE, _KEY = "certificate-authority", "client-certificate", "client-key"
 _DATA: Final = "-data"
 _UNVERIFIED: Final = "insecure-skip-tls-verify"
-_OF_A_CLUSTER: Final = {
+_CLUSTER_FIELDS: Final = {
     *("server", "tls-server-name", "proxy-url", _UNVERIFIED),
     *(_AUTHORITY, _AUTHORITY + _DATA),
 }
-_OF_A_USER: Final = {"token", *(name + end for name in (_CERTIFICATE, _KEY) for end in ("", _DATA))}
+_USER_FIELDS: Final = {"token", *(name + end for name in (_CERTIFICATE, _KEY) for end in ("", _DATA))}
 _IGNORED: Final = {"extensions", "disable-compression"}  # notes of those who wrote it; and of use to kubectl alone
-_HOME: Final = "~/.kube/config"
+_DEFAULT_FILE: Final = "~/.kube/config"
 # libyaml, where PyYAML was built with it: a file of fifty contexts takes pure Python a second.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Other(Exception):
+class _UnsupportedKubeconfig(Exception):
     """It is not for us."""
 
 
-_NOT_OURS: Final = (
-    _Other,
+_FALLBACK_ERRORS: Final = (
+    _UnsupportedKubeconfig,
     LookupError,
     TypeError,
     AttributeError,
@@ -46,73 +46,75 @@ _NOT_OURS: Final = (
 )  # what is odd, and an SSLError is the last
 
 
-def credentials(file: str, context: str) -> Credentials | None:
+def load_credentials(file: str, context: str) -> Credentials | None:
     """The login of a context (empty: the current one) of a file (empty: $KUBECONFIG, or the one at home); None where the official
     client is to be asked."""
     try:
-        path, content = _read(file)
-        chosen = _named(content, "contexts", "context", context or content["current-context"])
-        cluster = _named(content, "clusters", "cluster", chosen["cluster"])
-        user = _named(content, "users", "user", chosen["user"])
-        return _credentials(path.parent.absolute(), _known(cluster, _OF_A_CLUSTER), _known(user, _OF_A_USER))
-    except _NOT_OURS:
+        path, content = _read_file(file)
+        chosen = _named_entry(content, "contexts", "context", context or content["current-context"])
+        cluster = _named_entry(content, "clusters", "cluster", chosen["cluster"])
+        user = _named_entry(content, "users", "user", chosen["user"])
+        return _build_credentials(
+            path.parent.absolute(), _check_fields(cluster, _CLUSTER_FIELDS), _check_fields(user, _USER_FIELDS)
+        )
+    except _FALLBACK_ERRORS:
         return None
 
 
 def default_namespace(file: str, context: str) -> str:
     """The namespace of a context in the user's kubeconfig (empty: kubectl's own choice), `default` when it names none."""
     try:
-        _, content = _read(file)
-        chosen = _named(content, "contexts", "context", context or content["current-context"])
+        _, content = _read_file(file)
+        chosen = _named_entry(content, "contexts", "context", context or content["current-context"])
         return str(chosen.get("namespace") or "default")
-    except _NOT_OURS:
+    except _FALLBACK_ERRORS:
         from adapter.shell.kube import kubeconfig
 
-        return kubeconfig.namespace(file, context) or "default"
+        return kubeconfig.context_namespace(file, context) or "default"
 
 
-def _read(file: str) -> tuple[Path, Body]:
-    name = file or os.environ.get("KUBECONFIG") or _HOME
+def _read_file(file: str) -> tuple[Path, _Content]:
+    name = file or os.environ.get("KUBECONFIG") or _DEFAULT_FILE
     if os.pathsep in name:
-        raise _Other
+        raise _UnsupportedKubeconfig
     path = Path(name).expanduser()
     try:
         content = yaml.load(path.read_text(), Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
-        raise _Other from None
+        raise _UnsupportedKubeconfig from None
     if not isinstance(content, dict):
-        raise _Other
+        raise _UnsupportedKubeconfig
     return path, content
 
 
-def _named(content: Body, listed: str, part: str, name: object) -> Body:
+def _named_entry(content: _Content, listed: str, part: str, name: object) -> _Content:
     """The one entry of that name."""
     (found,) = (one[part] for one in content[listed] if one["name"] == name)
     if not isinstance(found, dict) or not isinstance(name, str):
-        raise _Other
+        raise _UnsupportedKubeconfig
     return found
 
 
-def _known(entry: Body, fields: set[str]) -> Body:
+def _check_fields(entry: _Content, fields: set[str]) -> _Content:
     """An entry of which each field is known, and is a text but for the one that is not."""
     known = {field: value for field, value in entry.items() if field not in _IGNORED}
     for field, value in known.items():
         well = isinstance(value, bool) if field == _UNVERIFIED else isinstance(value, str) and bool(value)
         if field not in fields or not well:
-            raise _Other
+            raise _UnsupportedKubeconfig
     return known
 
 
-def _credentials(folder: Path, cluster: Body, user: Body) -> Credentials:
+def _build_credentials(folder: Path, cluster: _Content, user: _Content) -> Credentials:
     server, token = cluster["server"].rstrip("/"), user.get("token", "")
     if not server.startswith(("https://", "http://")) or not token.isprintable():
-        raise _Other
-    authority = _text(folder, cluster, _AUTHORITY)
+        raise _UnsupportedKubeconfig
+    authority = _field_text(folder, cluster, _AUTHORITY)
     verified = not cluster.get(_UNVERIFIED)
     tls = ssl.create_default_context(cadata=authority or None)
     if not verified:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    _present(tls, _text(folder, user, _CERTIFICATE), _text(folder, user, _KEY))
+    _load_certificate(tls, _field_text(folder, user, _CERTIFICATE), _field_text(folder, user, _KEY))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def authorized() -> dict[str, str]:
@@ -122,7 +124,7 @@ def _credentials(folder: Path, cluster: Body, user: Body) -> Credentials:
     return Credentials(there, tls, authorized)
 
 
-def _text(folder: Path, entry: Body, field: str) -> str:
+def _field_text(folder: Path, entry: _Content, field: str) -> str:
     """What an entry holds, or what stands in the file that it names, which is beside the kubeconfig; empty if it has neither."""
     if field + _DATA in entry:
         return base64.b64decode(entry[field + _DATA], validate=True).decode("ascii")
@@ -130,16 +132,16 @@ def _text(folder: Path, entry: Body, field: str) -> str:
         return ""
     text = (folder / str(entry[field])).read_text("ascii")
     if not text:
-        raise _Other
+        raise _UnsupportedKubeconfig
     return text
 
 
-def _present(tls: ssl.SSLContext, certificate: str, key: str) -> None:
+def _load_certificate(tls: ssl.SSLContext, certificate: str, key: str) -> None:
     """Have the user's certificate shown. OpenSSL reads files alone, which nobody else can read, and which go at once."""
     if not certificate and not key:
         return
     if not certificate or not key:
-        raise _Other
+        raise _UnsupportedKubeconfig
     with tempfile.TemporaryDirectory() as folder:
         for name, text in ((_CERTIFICATE, certificate), (_KEY, key)):
             (Path(folder) / name).write_text(text)
@@ -147,4 +149,4 @@ def _present(tls: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def _no_password() -> str:
-    raise _Other  # else OpenSSL would ask for it on the terminal
+    raise _UnsupportedKubeconfig  # else OpenSSL would ask for it on the terminal

@@ -18,7 +18,7 @@ import orjson
 
 from adapter.objects.unstructured import Raw, key_of
 from adapter.rewrite import copied_objects
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.worker import ray_nodes, ray_token
@@ -28,12 +28,12 @@ DEADLINE_SECONDS = 5.0  # for all of an answer, and for its token
 # a policy shall not hold a place for longer than that.
 CONNECT_SECONDS = 2.0
 # Bytes of an answer: a thousand nodes take 600 KB, and Ray remembers a thousand dead ones.
-LARGEST = 2 << 20
+LARGEST_BYTES = 2 << 20
 # Bytes of an answer that is read at once, in 2 ms at most: a hundred nodes, which is what most RayClusters have. Larger ones, of
 # which the worst take 75 ms of the loop in which everything else runs, wait for each other, and after each one the next waits nine
 # times as long as it took: all of them never take more than a tenth of it.
-SMALL = 64 << 10
-REST = 9
+SMALL_BYTES = 64 << 10
+REST_FACTOR = 9
 # Answers larger than that which are held at the same time; the others wait, as TCP lets whoever sends them wait. With what all
 # others may send meanwhile, 48 times SMALL and what a socket's reader has read ahead (128 KB), it is 20 MiB at most, and the
 # parsed form of one. One of a namespace, so that a tenant whose heads drip holds up its own: an honest one is there in milliseconds.
@@ -41,63 +41,65 @@ LARGE_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeadAnswer:
     """What came of a question."""
 
     nodes: Mapping[str, bool] | None = None  # as `raynodes.alive` says it; None: no answer that can be used
-    late: str = ""  # why none will come before somebody puts something right: a sentence for the job's user
+    problem: str = ""  # why none will come before somebody puts something right: a sentence for the job's user
 
 
-class _Unshown(Exception):
+class _TokenUnavailable(Exception):
     """A head's token cannot be had; the text is a fragment that says why."""
 
 
 class HeadClient:
     """Asks heads; `opened` makes one."""
 
-    def __init__(self, manager: Manager, session: aiohttp.ClientSession) -> None:
+    def __init__(self, manager: ManagerCache, session: aiohttp.ClientSession) -> None:
         self._manager, self._session = manager, session
-        self._reading, self._rested = asyncio.Lock(), 0.0  # when the next large answer may be read
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._large_of: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by namespace
+        self._parse_lock, self._rest_until = asyncio.Lock(), 0.0  # when the next large answer may be read
+        self._large_slots = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._large_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by namespace
 
-    async def ask(self, head: Raw) -> Heard:
+    async def poll_nodes(self, head: Raw) -> HeadAnswer:
         """Ask a head; raises whatever its answer, or the way to it, leads to."""
         where = ray_token.source(head)
         async with AsyncExitStack() as place:  # of a large answer, until it is read
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    headers = await self._login(head, where)
-                    status, body = await self._get(head, headers, place)
-            except _Unshown as why:
-                return Heard(late=ray_token.late(head, str(why)))
+                    headers = await self._auth_headers(head, where)
+                    status, body = await self._get_body(head, headers, place)
+            except _TokenUnavailable as why:
+                return HeadAnswer(problem=ray_token.late(head, str(why)))
             if status in (401, 403):
-                return Heard(late=ray_token.late(head, ray_token.refused(where, status)))
-            return Heard(ray_nodes.alive(await self._read(body))) if status == 200 else Heard()
+                return HeadAnswer(problem=ray_token.late(head, ray_token.refused(where, status)))
+            return HeadAnswer(ray_nodes.alive(await self._parse_body(body))) if status == 200 else HeadAnswer()
 
-    async def _login(self, head: Raw, where: ray_token.Source | None) -> Mapping[str, str]:
+    async def _auth_headers(self, head: Raw, source: ray_token.Source | None) -> Mapping[str, str]:
         """The headers that show a head its own token, none when it has none; raises _Unshown."""
-        if where is None:
+        if source is None:
             return {}
         try:
-            return ray_token.headers(await self._token(key_of(head)[0], where))
+            return ray_token.headers(await self._read_token(key_of(head)[0], source))
         except ValueError:
-            raise _Unshown(ray_token.unusable(where)) from None
+            raise _TokenUnavailable(ray_token.unusable(source)) from None
 
-    async def _token(self, namespace: str, where: ray_token.Source) -> str:
-        if where.secret is None or copied_objects.nameless(where.secret):
-            return where.value
+    async def _read_token(self, namespace: str, source: ray_token.Source) -> str:
+        if source.secret is None or copied_objects.invalid_name_reason(source.secret):
+            return source.value
         try:
-            found = await self._manager.client.get(resources.SECRETS.path(namespace, where.secret.name))
+            found = await self._manager.client.get(resources.SECRETS.path(namespace, source.secret.name))
         except ApiError as error:
-            if error.missing:
-                raise _Unshown(ray_token.missing(where, namespace)) from None
+            if error.not_found:
+                raise _TokenUnavailable(ray_token.missing(source, namespace)) from None
             if error.status == 403:
-                raise _Unshown(ray_token.may_not_read(where, namespace)) from None
+                raise _TokenUnavailable(ray_token.may_not_read(source, namespace)) from None
             raise
-        return ray_token.token(found, where.key)
+        return ray_token.token(found, source.key)
 
-    async def _get(self, head: Raw, headers: Mapping[str, str], place: AsyncExitStack) -> tuple[int, bytearray]:
+    async def _get_body(
+        self, head: Raw, headers: Mapping[str, str], large_answer_slot: AsyncExitStack
+    ) -> tuple[int, bytearray]:
         """Status and body of what answers at the head's own address, and nowhere else; a large one takes its place."""
         address = ipaddress.ip_address(head["status"]["podIP"])  # a name would lead wherever somebody likes
         host = f"[{address}]" if address.version == 6 else str(address)
@@ -108,29 +110,29 @@ class HeadClient:
             if answer.status != 200:
                 return answer.status, bytearray()
             body = bytearray()
-            if await _goes_on(answer, body, SMALL):
-                await place.enter_async_context(self._large_of[key_of(head)[0]])
-                await place.enter_async_context(self._large)
-                if await _goes_on(answer, body, LARGEST):
+            if await _read_beyond(answer, body, SMALL_BYTES):
+                await large_answer_slot.enter_async_context(self._large_locks[key_of(head)[0]])
+                await large_answer_slot.enter_async_context(self._large_slots)
+                if await _read_beyond(answer, body, LARGEST_BYTES):
                     raise ValueError("too large")
             return answer.status, body
 
-    async def _read(self, body: bytearray) -> object:
+    async def _parse_body(self, body: bytearray) -> object:
         """An answer as JSON; a large one in its turn."""
-        if len(body) <= SMALL:
+        if len(body) <= SMALL_BYTES:
             return orjson.loads(body)
-        async with self._reading:
-            await asyncio.sleep(self._rested - time.monotonic())
+        async with self._parse_lock:
+            await asyncio.sleep(self._rest_until - time.monotonic())
             started = time.monotonic()
             try:
                 return orjson.loads(body)
             finally:
                 ended = time.monotonic()
-                self._rested = ended + REST * (ended - started)
+                self._rest_until = ended + REST_FACTOR * (ended - started)
 
 
 @asynccontextmanager
-async def opened(manager: Manager) -> AsyncIterator[HeadClient]:
+async def open_client(manager: ManagerCache) -> AsyncIterator[HeadClient]:
     """A client for the heads of a manager cluster. It keeps no connection and no cookie: the next pod of that address is another."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=True),
@@ -141,10 +143,10 @@ async def opened(manager: Manager) -> AsyncIterator[HeadClient]:
         yield HeadClient(manager, session)
 
 
-async def _goes_on(answer: aiohttp.ClientResponse, body: bytearray, most: int) -> bool:
+async def _read_beyond(answer: aiohttp.ClientResponse, body: bytearray, most_bytes: int) -> bool:
     """Read on until the end of a body, or until there is more of it than `most`, which is told."""
     async for part in answer.content.iter_any():
         body += part
-        if len(body) > most:
+        if len(body) > most_bytes:
             return True
-    return len(body) > most
+    return len(body) > most_bytes

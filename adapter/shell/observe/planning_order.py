@@ -8,55 +8,55 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true
+from adapter.objects.unstructured import Raw, is_condition_true
 from adapter.objects.workload import Workload
 from adapter.planning import ordering
 from adapter.planning.ordering import Turn
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 
 
-class _Queued(NamedTuple):
+class _QueuedWorkload(NamedTuple):
     """A Workload that holds the manager's quota; of an elastic job its turn hangs on the job, too."""
 
-    work: Workload
-    turn: Turn | None
+    workload: Workload
+    order_key: Turn | None
 
 
-class Turns:
+class PlanningOrder:
     """The Workloads that hold the manager's quota and are not over."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: ManagerCache) -> None:
         self._manager = manager
-        self._queued = partial(_queued, manager)  # one function, by which the store knows what was read
+        self._queued_reader = partial(_read_queued, manager)  # one function, by which the store knows what was read
 
-    def before(self, mine: Turn) -> Iterator[tuple[Turn, Workload]]:
+    def workloads_before(self, own_key: Turn) -> Iterator[tuple[Turn, Workload]]:
         """Those whose turn comes before this one, each as old as it counts, and as they stand in the store."""
-        for found in self._manager.workloads.readings(self._queued).values():
+        for found in self._manager.workloads.read_all_cached(self._queued_reader).values():
             if found is None:
                 continue
             work, theirs = found
             if theirs is None:
-                work = aged(self._manager, work)
-                theirs = turn(self._manager, work)
-            if theirs < mine:
+                work = aged_workload(self._manager, work)
+                theirs = order_key(self._manager, work)
+            if theirs < own_key:
                 yield theirs, work
 
 
-def _queued(manager: Manager, raw: Raw) -> _Queued | None:
-    if not is_true(raw, names.QUOTA_RESERVED) or is_true(raw, names.FINISHED):
+def _read_queued(manager: ManagerCache, raw: Raw) -> _QueuedWorkload | None:
+    if not is_condition_true(raw, names.QUOTA_RESERVED) or is_condition_true(raw, names.FINISHED):
         return None  # most of them, and to read one whole takes time
-    work = manager.work(raw)
-    return _Queued(work, None if work.elastic and work.job else turn(manager, work))
+    work = manager.read_workload(raw)
+    return _QueuedWorkload(work, None if work.elastic and work.job else order_key(manager, work))
 
 
-def aged(manager: Manager, work: Workload) -> Workload:
+def aged_workload(manager: ManagerCache, workload: Workload) -> Workload:
     """A gang's Workload as old as it counts: the very same one for as long as it and its job are, so that what is kept of it is found."""
-    if not (work.elastic and work.job):
-        return work
-    job = manager.job(work.job)
-    return manager.beside(work).of(ordering.aged, (work, job), lambda: ordering.aged(work, job))
+    if not (workload.elastic and workload.job):
+        return workload
+    job = manager.job_object(workload.job)
+    return manager.memo_of(workload).get_or_find(ordering.aged, (workload, job), lambda: ordering.aged(workload, job))
 
 
-def turn(manager: Manager, work: Workload) -> Turn:
+def order_key(manager: ManagerCache, workload: Workload) -> Turn:
     """The turn of a gang, by its Workload as `aged` gives it, as a key to sort by."""
-    return manager.beside(work).of(ordering.turn, (work,), lambda: ordering.turn(work))
+    return manager.memo_of(workload).get_or_find(ordering.turn, (workload,), lambda: ordering.turn(workload))

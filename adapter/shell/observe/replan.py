@@ -8,89 +8,96 @@ is noted elsewhere (shell/clusters/capacity_versions.py), and so is what the las
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from adapter.admission.policy import Chosen
+from adapter.admission.policy import ResolvedPolicy
 from adapter.objects.placement import Share
 from adapter.objects.unstructured import UNREADABLE, Raw, uid_of
 from adapter.objects.workload import Workload
 from adapter.planning.plan_request import Request
-from adapter.shell.clusters.capacity_versions import Tree
+from adapter.shell.clusters.capacity_versions import CohortTree
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Member
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.observe.transient_state import Memory
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.transient_state import TransientState
 
 
-class Seen:
+class ReplanCheck:
     """Compares what was seen with what has changed since."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, memory: Memory) -> None:
-        self._manager, self._fleet, self._policies, self._memory = manager, fleet, policies, memory
-        self._as_of: object = None  # the version of room, and of policies, for which the following was found
+    def __init__(
+        self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver, transient: TransientState
+    ) -> None:
+        self._manager, self._fleet, self._policies, self._transient = manager, fleet, policies, transient
+        self._read_versions: object = None  # the version of room, and of policies, for which the following was found
         # By namespace, LocalQueue and policy as it was read, which is held, so that no other one has its id: as many as queues, and not
         # as many as gangs. To go by the names of a hundred clusters would take longer than all else that a plan asks of one that waits.
-        self._since: dict[object, tuple[Chosen | None, int]] = {}
+        self._last_changes: dict[object, tuple[ResolvedPolicy | None, int]] = {}
 
-    def changed(self, placements: Iterable[str], work: Workload | None, chosen: Chosen | None, now: datetime) -> bool:
+    def is_needed(
+        self, placements: Iterable[str], workload: Workload | None, chosen: ResolvedPolicy | None, now: datetime
+    ) -> bool:
         """Whether the last plan of a gang, by the uids of its Placements, would not be the same now; or was made so long ago that it
         is made sure of."""
-        version, since = self._fleet.room.version, self._last(work, chosen)
+        version, since = self._fleet.capacity_versions.version, self._last_relevant_change(workload, chosen)
         return any(
-            self._memory.outdated(uid, version, since) or self._memory.overdue(uid, version, now) for uid in placements
+            self._transient.is_outdated(uid, version, since) or self._transient.is_overdue(uid, version, now)
+            for uid in placements
         )
 
-    def looked(self, placement: str, work: Workload, chosen: Chosen | None, now: datetime) -> bool:
+    def is_up_to_date(self, placement: str, workload: Workload, chosen: ResolvedPolicy | None, now: datetime) -> bool:
         """Whether a gang that waits was planned on all that there is: else it is about to be."""
-        return self._memory.looked(placement, self._fleet.room.version, self._last(work, chosen), now)
+        return self._transient.is_plan_current(
+            placement, self._fleet.capacity_versions.version, self._last_relevant_change(workload, chosen), now
+        )
 
-    def _last(self, work: Workload | None, chosen: Chosen | None) -> int:
+    def _last_relevant_change(self, workload: Workload | None, chosen: ResolvedPolicy | None) -> int:
         """The version of the last change that a plan of a gang would read, were there nobody else. What trees its queue stands in
         changes with the version, too: that is news for all."""
-        as_of = self._fleet.room.version, self._policies.read_at
-        if as_of != self._as_of:
-            self._as_of, self._since = as_of, {}
-        about = (work.namespace, work.queue, id(chosen)) if work and chosen else ("", "", 0)
-        if about not in self._since:
-            trees = self._trees(work.namespace, work.queue, chosen.clusters) if work and chosen else []
-            self._since[about] = chosen, self._fleet.room.since(trees)
-        return self._since[about][1]
+        as_of = self._fleet.capacity_versions.version, self._policies.read_versions
+        if as_of != self._read_versions:
+            self._read_versions, self._last_changes = as_of, {}
+        about = (workload.namespace, workload.queue, id(chosen)) if workload and chosen else ("", "", 0)
+        if about not in self._last_changes:
+            trees = self._trees_of(workload.namespace, workload.queue, chosen.clusters) if workload and chosen else []
+            self._last_changes[about] = chosen, self._fleet.capacity_versions.latest_change(trees)
+        return self._last_changes[about][1]
 
-    def news(self, place: Raw) -> bool:
+    def is_affected(self, placement: Raw) -> bool:
         """Whether something has changed for the gang of a Placement since it was planned."""
-        uid, version = uid_of(place), self._fleet.room.version
-        if uid not in self._memory.alone:
-            return self._memory.outdated(uid, version, version)
-        known = self._manager.place(place)
-        raw = self._manager.gang((known.namespace, known.gang))
-        work = self._manager.work(raw) if raw else None
-        chosen, _ = self._policies.policy(self._policies.check_of(work)) if work else (None, "")
-        return self._memory.outdated(uid, version, self._last(work, chosen))
+        uid, version = uid_of(placement), self._fleet.capacity_versions.version
+        if uid not in self._transient.independent_since:
+            return self._transient.is_outdated(uid, version, version)
+        known = self._manager.read_placement(placement)
+        raw = self._manager.gang_workload((known.namespace, known.gang_name))
+        work = self._manager.read_workload(raw) if raw else None
+        chosen, _ = self._policies.policy_of(self._policies.check_of(work)) if work else (None, "")
+        return self._transient.is_outdated(uid, version, self._last_relevant_change(work, chosen))
 
-    def touches(
-        self, work: Workload, chosen: Chosen | None, promised: Sequence[tuple[Request, Sequence[Share]]]
+    def depends_on_promised(
+        self, workload: Workload, chosen: ResolvedPolicy | None, promised: Sequence[tuple[Request, Sequence[Share]]]
     ) -> bool:
         """Whether something of what is promised to others, or to itself, is in a tree of which a gang is planned."""
         if not promised:
             return False
-        mine = set(self._trees(work.namespace, work.queue, chosen.clusters)) if chosen else set()
+        mine = set(self._trees_of(workload.namespace, workload.queue, chosen.clusters)) if chosen else set()
         theirs = (
-            self._trees(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised
+            self._trees_of(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised
         )
         return any(not mine.isdisjoint(trees) for trees in theirs)
 
-    def _trees(self, namespace: str, queue: str, clusters: Iterable[str]) -> list[Tree]:
+    def _trees_of(self, namespace: str, queue: str, clusters: Iterable[str]) -> list[CohortTree]:
         """The trees in which a LocalQueue's ClusterQueues stand; one that is not there, or cannot be read, has no figures: when that
         changes, it is news for all."""
-        members = self._fleet.members()
+        members = self._fleet.caches()
         found = (members[name] for name in clusters if name in members)
-        trees = (tree_of(member, member.queues.get((namespace, queue), ("", ""))[0]) for member in found)
+        trees = (cohort_tree_of(member, member.queues.get((namespace, queue), ("", ""))[0]) for member in found)
         return [tree for tree in trees if tree]
 
 
-def tree_of(member: Member, cluster_queue: str) -> Tree | None:
+def cohort_tree_of(cache: WorkerClusterCache, cluster_queue: str) -> CohortTree | None:
     """The tree in which a ClusterQueue of a worker cluster stands, None where that cannot be told."""
     try:
-        raw = member.cluster_queues.named(cluster_queue)
-        return (member.name, member.root(raw)) if raw else None
+        raw = cache.cluster_queues.by_name(cluster_queue)
+        return (cache.name, cache.cohort_root(raw)) if raw else None
     except UNREADABLE:
         return None

@@ -15,32 +15,39 @@ from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
-from adapter.shell.supervise import each
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
+from adapter.shell.supervise import read_each
 from adapter.worker import service_endpoints
 from adapter.worker.endpoint_objects import Serving
 from adapter.worker.service_endpoints import Backend
 
 
-class Services:
+class ServiceObserver:
     """Reads facts about Services."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, losses: Losses, proxies: Proxies) -> None:
-        self._manager, self._fleet, self._losses, self._proxies = manager, fleet, losses, proxies
+    def __init__(
+        self, manager: ManagerCache, fleet: Fleet, cluster_losses: ClusterLosses, proxy_health: ProxyHealth
+    ) -> None:
+        self._manager, self._fleet, self._cluster_losses, self._proxy_health = (
+            manager,
+            fleet,
+            cluster_losses,
+            proxy_health,
+        )
         # Worker pods by RayCluster, as of so many changes of their store: thousands of Services may be looked at in a row.
-        self._pods: Mapping[str, Sequence[Raw]] = {}
-        self._as_of = -1
+        self._pods_by_ray_cluster: Mapping[str, Sequence[Raw]] = {}
+        self._pods_version = -1
         # Which Services of a RayCluster are led, as of so many changes of theirs: all of them are looked at with each change of a worker.
-        self._led: dict[str, tuple[Raw, Sequence[Key]]] = {}
-        self._led_as_of = -1
+        self._led_services: dict[str, tuple[Raw, Sequence[Key]]] = {}
+        self._led_version = -1
 
     def facts(self, key: Key) -> Serving:
         """The facts about a Service."""
-        if not self._manager.serves:
+        if not self._manager.endpoints_readable:
             return Serving(None)
-        service, standing = self._manager.services.get(key), tuple(self._manager.slices.group("/".join(key)))
+        service, standing = self._manager.services.get(key), tuple(self._manager.slices.by_index("/".join(key)))
         if service is None:
             return Serving(None, standing=standing)
         selector = (service.get("spec") or {}).get("selector") or {}
@@ -48,49 +55,49 @@ class Services:
         ray_cluster = self._manager.ray_clusters.get(name)
         if ray_cluster is None or not service_endpoints.is_of(service, ray_cluster):
             return Serving(service, standing=standing)
-        if self._beyond(key, ray_cluster):
+        if self._exceeds_limit(key, ray_cluster):
             return Serving(service, standing=standing, beyond=True)
-        seen = self._fleet.seen()
-        backends = each("services", self._of("/".join(name)), lambda pod: self._backend(pod, seen))
+        seen = self._fleet.reachable()
+        backends = read_each("services", self._workers_of("/".join(name)), lambda pod: self._read_backend(pod, seen))
         return Serving(service, ray_cluster, tuple(backend for _, backend in backends), standing)
 
-    def _beyond(self, key: Key, ray_cluster: Raw) -> bool:
+    def _exceeds_limit(self, key: Key, ray_cluster: Raw) -> bool:
         """Whether enough older Services lead to the same RayCluster."""
         of, services = "/".join(key_of(ray_cluster)), self._manager.services
-        if self._led_as_of != services.changes:
-            self._led, self._led_as_of = {}, services.changes
-        known = self._led.get(of)
+        if self._led_version != services.change_count:
+            self._led_services, self._led_version = {}, services.change_count
+        known = self._led_services.get(of)
         if known is None or known[0] is not ray_cluster:
-            known = self._led[of] = ray_cluster, service_endpoints.led(services.group(of), ray_cluster)
+            known = self._led_services[of] = ray_cluster, service_endpoints.led(services.by_index(of), ray_cluster)
         return key not in known[1]
 
-    def _of(self, ray_cluster: str) -> Sequence[Raw]:
+    def _workers_of(self, ray_cluster: str) -> Sequence[Raw]:
         pods = self._manager.pods
-        if self._as_of != pods.changes:
+        if self._pods_version != pods.change_count:
             found = defaultdict[str, list[Raw]](list)
             for pod in pods:
                 found[by_ray_cluster(pod)].append(pod)
-            self._pods, self._as_of = found, pods.changes
-        return self._pods.get(ray_cluster, ())
+            self._pods_by_ray_cluster, self._pods_version = found, pods.change_count
+        return self._pods_by_ray_cluster.get(ray_cluster, ())
 
-    def _backend(self, pod: Raw, seen: Mapping[str, object]) -> Backend:
+    def _read_backend(self, pod: Raw, reachable: Mapping[str, object]) -> Backend:
         cluster = slot_cluster(pod)
-        networks = self._networks(cluster)
+        networks = self._pod_networks(cluster)
         if networks is None:
             return Backend(pod, None, seen=True, cluster=cluster)
-        member = self._fleet.members().get(cluster) if cluster in seen else None
+        member = self._fleet.caches().get(cluster) if cluster in reachable else None
         copy = member.pods.get(key_of(pod)) if member else None
-        dead = member is None and (self._losses.dead(pod) or self._proxies.silent(pod))
+        dead = member is None and (self._cluster_losses.is_node_dead(pod) or self._proxy_health.is_unresponsive(pod))
         return Backend(pod, copy, member is not None, dead, cluster, networks)
 
-    def _networks(self, cluster: str) -> tuple[Network, ...] | None:
+    def _pod_networks(self, cluster: str) -> tuple[Network, ...] | None:
         """The addresses that pods there may have, seen or not: none is any, and None that it is not known."""
-        raw = self._manager.worker_clusters.named(cluster)
-        return self._manager.worker_clusters.reading(raw, _pod_cidrs) if raw else None
+        raw = self._manager.worker_clusters.by_name(cluster)
+        return self._manager.worker_clusters.read_cached(raw, _pod_cidrs) if raw else None
 
 
 def _pod_cidrs(raw: Raw) -> tuple[Network, ...] | None:
     try:
-        return specs.worker_cluster(raw).pod_cidrs
-    except specs.Invalid:  # which its condition says
+        return specs.parse_worker_cluster(raw).pod_cidrs
+    except specs.InvalidSpec:  # which its condition says
         return None

@@ -23,7 +23,7 @@ from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.reservation import Reservation
-from adapter.objects.unstructured import Key, Raw, key_of, label, true_since, uid_of
+from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, label, uid_of
 from adapter.objects.worker_pod import (
     Slot,
     has_ended,
@@ -40,9 +40,9 @@ from adapter.objects.worker_pod import (
 from adapter.objects.workload import Job, job_of
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Member
-from adapter.shell.observe.transient_state import Memory
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
+from adapter.shell.observe.transient_state import TransientState
 from adapter.worker import template_slots
 from adapter.worker.template_slots import TemplateSlotFacts
 
@@ -93,13 +93,15 @@ class PendingAssignments:
         return frozenset(slot for uid, (key, slot) in self._slots.items() if key == group and uid != but)
 
 
-class Slots:
+class SlotObserver:
     """Reads the pods of the manager cluster and of the worker clusters."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, assignments: PendingAssignments, memory: Memory) -> None:
-        self._manager, self._fleet, self._assignments, self._memory = manager, fleet, assignments, memory
+    def __init__(
+        self, manager: ManagerCache, fleet: Fleet, assignments: PendingAssignments, transient: TransientState
+    ) -> None:
+        self._manager, self._fleet, self._assignments, self._transient = manager, fleet, assignments, transient
         # The effective pods of the last Placement, and the versions of all that they were read from.
-        self._read: tuple[Placement | None, object, list[Raw]] = None, None, []
+        self._cached_pods: tuple[Placement | None, object, list[Raw]] = None, None, []
         self._states: tuple[list[Raw], list[_WorkerState]] = [], []  # the same pods, and their states
 
     def effective_pod(self, placement: Placement, pod: Raw) -> Raw:
@@ -108,9 +110,9 @@ class Slots:
 
     def _effective_pods(self, placement: Placement, pods: Iterable[Raw]) -> list[Raw]:
         """Some pods of a Placement, which may be thousands, as decisions see them."""
-        seen, draining = self._fleet.seen(), self._fleet.draining()
-        group = _group(placement)
-        counts, pending = self._counts(group), self._assignments.slots(group, but=None)
+        seen, draining = self._fleet.reachable(), self._fleet.draining()
+        group = _placement_key(placement)
+        counts, pending = self._slot_counts(group), self._assignments.slots(group, but=None)
 
         def owns_slot(pod: Raw) -> bool:
             if not template_slots.must_check_slot(pod):
@@ -124,42 +126,47 @@ class Slots:
         return [pod if owns_slot(pod) else without_template_slots(pod) for pod in pods]
 
     def _template_slot_facts(
-        self, pod: Raw, member: Member | None, shared: bool, draining: Collection[str]
+        self, pod: Raw, member: WorkerClusterCache | None, shared: bool, draining: Collection[str]
     ) -> TemplateSlotFacts:
-        uid, memory = uid_of(pod), self._memory
+        uid, memory = uid_of(pod), self._transient
         remote = member.pods.get(key_of(pod)) if member else None
         return TemplateSlotFacts(
-            created=bool(remote and label(remote, names.POD_UID_LABEL) == uid) or uid in memory.made,
+            created=bool(remote and label(remote, names.POD_UID_LABEL) == uid) or uid in memory.created_pods,
             reachable=member is not None,
             maybe_sent=member is None and self.may_have_been_sent(pod),
-            unanswered=uid in memory.unanswered,
+            unanswered=uid in memory.unanswered_pods,
             shared=shared,
             draining=draining,
         )
 
     def may_have_been_sent(self, pod: Raw) -> bool:
         """Whether this process or an earlier leader may have sent a pod's remote pod to any cluster."""
-        memory = self._memory
-        return template_slots.may_have_been_sent(pod, sent=uid_of(pod) in memory.sent, leads_since=memory.leads_since)
+        memory = self._transient
+        return template_slots.may_have_been_sent(
+            pod, sent=uid_of(pod) in memory.sent_pods, leads_since=memory.leading_since
+        )
 
-    def _counts(self, group: str) -> list[Mapping[Slot, int]]:
+    def _slot_counts(self, placement_key: str) -> list[Mapping[Slot, int]]:
         """How many pods hold each slot, by cluster."""
-        members = self._fleet.members().values()
-        return [self._manager.pods.count(group), *(member.pods.count(group) for member in members)]
+        members = self._fleet.caches().values()
+        return [
+            self._manager.pods.value_counts(placement_key),
+            *(member.pods.value_counts(placement_key) for member in members),
+        ]
 
     def is_shared(self, pod: Raw) -> bool:
         """Whether another pod holds a pod's slot as well, or is about to."""
         group, slot = by_placement(pod), slot_of(pod)
         if slot is None:
             return False
-        holders = _holders(self._counts(group), slot)
+        holders = _holders(self._slot_counts(group), slot)
         return holders > self._own_slots(pod)[slot] or slot in self._assignments.slots(group, but=uid_of(pod))
 
     def taken_by_others(self, pod: Raw) -> frozenset[Slot]:
         """The slots of a pod's Placement that others hold. It is called for each pod of a large gang, so it does not
         read every pod."""
         group, uid = by_placement(pod), uid_of(pod)
-        counts = self._counts(group)
+        counts = self._slot_counts(group)
         own = {slot for slot, held in self._own_slots(pod).items() if _holders(counts, slot) <= held}
         return frozenset[Slot]().union(*counts) - own | self._assignments.slots(group, but=uid)
 
@@ -169,8 +176,8 @@ class Slots:
         group, slot, uid = by_placement(pod), slot_of(pod), uid_of(pod)
         if slot is None or template_slots.must_check_slot(pod) or slot in self._assignments.slots(group, but=uid):
             return False
-        holders = _holders(self._counts(group), slot)
-        others = [other for other in self._manager.pods.having(group, str(slot)) if uid_of(other) != uid]
+        holders = _holders(self._slot_counts(group), slot)
+        others = [other for other in self._manager.pods.group_matches(group, str(slot)) if uid_of(other) != uid]
         if holders > self._own_slots(pod)[slot] + len(others):  # a remote pod of another pod
             return False
         return not any(map(slot_of, self._effective_pods(placement, others)))
@@ -178,18 +185,18 @@ class Slots:
     def _own_slots(self, pod: Raw) -> Counter[Slot]:
         """The slots of its Placement that a pod and its remote pods hold, and how many of them hold each."""
         group, uid = by_placement(pod), uid_of(pod)
-        stores = [self._manager.pods, *(member.pods for member in self._fleet.members().values())]
-        own = (raw for store in stores if (raw := store.get(key_of(pod))) and uid in _uids(raw))
+        stores = [self._manager.pods, *(member.pods for member in self._fleet.caches().values())]
+        own = (raw for store in stores if (raw := store.get(key_of(pod))) and uid in _own_and_owner_uid(raw))
         return Counter(slot for raw in own if by_placement(raw) == group and (slot := slot_of(raw)))
 
-    def taken(self, placement: Placement) -> frozenset[Slot]:
+    def taken_slots(self, placement: Placement) -> frozenset[Slot]:
         """The slots of a Placement that are held."""
-        group = _group(placement)
-        return frozenset[Slot]().union(*self._counts(group), self._assignments.slots(group, but=None))
+        group = _placement_key(placement)
+        return frozenset[Slot]().union(*self._slot_counts(group), self._assignments.slots(group, but=None))
 
     def occupied_shares(self, placement: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement with a slot that is held, except by a pod that is not the job's."""
-        pending = (slot.share for slot in self._assignments.slots(_group(placement), but=None))
+        pending = (slot.share for slot in self._assignments.slots(_placement_key(placement), but=None))
         return self.shares_of_pods(placement).union(self.shares_of_remote_pods(placement), pending)
 
     def shares_of_pods(self, placement: Placement) -> frozenset[ShareKey]:
@@ -198,8 +205,8 @@ class Slots:
 
     def shares_of_remote_pods(self, placement: Placement) -> frozenset[ShareKey]:
         """The shares of a Placement that remote pods are on, or were when their cluster became unreachable."""
-        group = _group(placement)
-        counts = (member.pods.count(group) for member in self._fleet.members().values())
+        group = _placement_key(placement)
+        counts = (member.pods.value_counts(group) for member in self._fleet.caches().values())
         return frozenset(slot.share for count in counts for slot in count)
 
     def shares_of_living_pods(self, placement: Placement) -> frozenset[ShareKey]:
@@ -215,7 +222,7 @@ class Slots:
     def running_remote_pods(self, share: Reservation, now: datetime) -> tuple[Raw, ...]:
         """The remote pods that hold the quota of a share in a reachable cluster: none that has ended or counts as gone.
         It is called for a share that is to be deleted, and not in each reconcile of a large gang."""
-        pods = self._fleet.members()[share.cluster].pods.group(f"{share.namespace}/{share.placement}")
+        pods = self._fleet.caches()[share.cluster].pods.by_index(f"{share.namespace}/{share.placement}")
         remotes = (pod for pod in pods if slot_share(pod) == share.key)
         return tuple(pod for pod in remotes if not has_ended(pod) and not is_overdue_for_deletion(pod, now))
 
@@ -229,14 +236,14 @@ class Slots:
         """The manager pods of a Placement that neither ended nor are being deleted."""
         return [state.pod for state in self._worker_states(placement) if state.living]
 
-    def movers(self, placement: Placement, reservations: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
+    def pods_to_move(self, placement: Placement, reservations: Iterable[Reservation]) -> tuple[tuple[str, Raw], ...]:
         """The remote pods that are to leave draining clusters now, each with its cluster; `reservations` are its
         Workload's."""
-        members = self._fleet.members()
+        members = self._fleet.caches()
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
         if not draining:  # This is so most of the time, and then a large gang is not gathered.
             return ()
-        return drain_order.movers(self._gather(placement, reservations), draining)
+        return drain_order.movers(self._gather_workers(placement, reservations), draining)
 
     def unready_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered | None:
         """The workers of a Placement; None while all that its RayCluster wants are ready, and then they are not
@@ -244,82 +251,86 @@ class Slots:
         states = self._worker_states(placement)
         pods, ready = [state.pod for state in states], sum(state.working for state in states)
         all_ready = ready == len(pods) and ready >= self._desired_workers(pods, placement)
-        return None if all_ready else self._gather(placement, reservations)
+        return None if all_ready else self._gather_workers(placement, reservations)
 
-    def _gather(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered:
-        pods = self._pods(placement)
+    def _gather_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered:
+        pods = self._valid_pods(placement)
         admitted = {share.key for share in reservations if share.placement == placement.name and share.admitted}
-        desired, head = self._desired_workers(pods, placement), self._head(pods)
-        since = true_since(head, "Ready") if head else None
-        return Gathered(placement, pods, self._remote_pods(pods), self.taken(placement), admitted, desired, since)
+        desired, head = self._desired_workers(pods, placement), self._head_of(pods)
+        since = condition_true_since(head, "Ready") if head else None
+        return Gathered(placement, pods, self._remote_pods(pods), self.taken_slots(placement), admitted, desired, since)
 
-    def _pods(self, placement: Placement) -> list[Raw]:
+    def _valid_pods(self, placement: Placement) -> list[Raw]:
         """The effective manager pods of a Placement. They are cached: each reconcile of a gang reads them several
         times."""
-        pods = self._manager.pods.group(_group(placement))
+        pods = self._manager.pods.by_index(_placement_key(placement))
         if not pods:
             return []  # This is so for each gang that waits. It saves reading the versions of a hundred clusters.
-        last_placement, last_versions, effective = self._read
+        last_placement, last_versions, effective = self._cached_pods
         versions = self._versions()
         if last_placement is not placement or last_versions != versions:
             effective = self._effective_pods(placement, pods)
-            self._read = placement, versions, effective
+            self._cached_pods = placement, versions, effective
         return effective
 
     def _versions(self) -> object:
         """A value that changes with everything that the effective pods are read from."""
-        stores = (self._manager.pods, *(member.pods for member in self._fleet.members().values()))
-        changes = self._assignments.changes, frozenset(self._memory.unanswered), *(store.changes for store in stores)
-        return changes, frozenset(self._fleet.seen()), self._fleet.draining()
+        stores = (self._manager.pods, *(member.pods for member in self._fleet.caches().values()))
+        changes = (
+            self._assignments.changes,
+            frozenset(self._transient.unanswered_pods),
+            *(store.change_count for store in stores),
+        )
+        return changes, frozenset(self._fleet.reachable()), self._fleet.draining()
 
     def _worker_states(self, placement: Placement) -> list[_WorkerState]:
         """The states of the effective pods of a Placement. Each version of a pod is read once."""
-        pods = self._pods(placement)
+        pods = self._valid_pods(placement)
         last_pods, states = self._states
         if last_pods is not pods:
-            states = [self._manager.pods.reading(pod, _worker_state) for pod in pods]
+            states = [self._manager.pods.read_cached(pod, _worker_state) for pod in pods]
             self._states = pods, states
         return states
 
     def _shares(self, placement: Placement, states: Iterable[_WorkerState]) -> frozenset[ShareKey]:
         """The shares that these pods of a Placement are on, without pods that are not the job's. While the job is not
         known, all count."""
-        job, shares = placement.job or self._job(placement), set[ShareKey]()
+        job, shares = placement.job or self._job_of(placement), set[ShareKey]()
         for state in states:
             # Ownership is checked once for each share, mostly.
-            if state.share and state.share not in shares and self._is_of(job, state.pod):
+            if state.share and state.share not in shares and self._may_belong_to(job, state.pod):
                 shares.add(state.share)
         return frozenset(shares)
 
-    def _is_of(self, job: Job | None, pod: Raw) -> bool:
-        return job is None or raycluster.belongs(pod, self._manager.ray_cluster(pod), job) is not False
+    def _may_belong_to(self, job: Job | None, pod: Raw) -> bool:
+        return job is None or raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), job) is not False
 
-    def _job(self, placement: Placement) -> Job | None:
+    def _job_of(self, placement: Placement) -> Job | None:
         workload = self._manager.workloads.get((placement.namespace, placement.workload))
         return job_of(workload) if workload else None
 
-    def _head(self, pods: Iterable[Raw]) -> Raw | None:
+    def _head_of(self, pods: Iterable[Raw]) -> Raw | None:
         """The head that these pods join."""
         first = next((pod for pod in pods if not is_deleting(pod)), None)
-        return raycluster.head(first, self._manager.heads.group(by_ray_cluster(first))) if first else None
+        return raycluster.find_head(first, self._manager.heads.by_index(by_ray_cluster(first))) if first else None
 
     def _remote_pods(self, pods: Iterable[Raw]) -> dict[Key, Raw]:
         """The remote pod of each of these pods in the cluster of its slot, by the pod's key."""
-        members = self._fleet.members()
+        members = self._fleet.caches()
         pairs = ((key_of(pod), members.get(slot_cluster(pod))) for pod in pods)
         return {key: remote for key, member in pairs if member and (remote := member.pods.get(key))}
 
     def _desired_workers(self, pods: Iterable[Raw], placement: Placement) -> int:
         """How many workers of the Placement's groups their RayCluster wants."""
         first = min(pods, key=key_of, default={})
-        raw = self._manager.ray_cluster(first)
+        raw = self._manager.ray_cluster_of(first)
         if raw is None:
             return 0
-        cluster = self._manager.ray_clusters.reading(raw, read_ray_cluster).cluster
+        cluster = self._manager.ray_clusters.read_cached(raw, read_ray_cluster).cluster
         return cluster.desired_workers({group.name for share in placement.shares for group in share.groups})
 
 
-def _group(placement: Placement) -> str:
+def _placement_key(placement: Placement) -> str:
     return f"{placement.namespace}/{placement.name}"
 
 
@@ -327,6 +338,6 @@ def _holders(counts: Iterable[Mapping[Slot, int]], slot: Slot) -> int:
     return sum(count.get(slot, 0) for count in counts)
 
 
-def _uids(pod: Raw) -> tuple[str, str]:
+def _own_and_owner_uid(pod: Raw) -> tuple[str, str]:
     """A pod's own uid, and the uid of the manager pod that it is the remote pod of."""
     return uid_of(pod), label(pod, names.POD_UID_LABEL)

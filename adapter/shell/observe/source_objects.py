@@ -13,8 +13,8 @@ from adapter.objects.references import Reference
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import PodSet, Workload
 from adapter.rewrite import copied_objects
-from adapter.rewrite.copied_objects import Source
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.rewrite.copied_objects import SourceObject
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
 
@@ -24,106 +24,113 @@ FOUND_SECONDS, ABSENT_SECONDS = 30.0, 3.0
 # For how long it is known to those who plan others, whatever holds up the look of the gang itself.
 KEPT_SECONDS = 120.0
 _RESOURCES = {references.SECRET: resources.SECRETS, references.CONFIG_MAP: resources.CONFIG_MAPS}
-_Key = tuple[str, Reference]  # namespace first
+_SourceKey = tuple[str, Reference]  # namespace first
 
 
-class Absent(Exception):
+class SourceUnavailable(Exception):
     """A reference's object cannot be copied now; the text is a fragment: which one, what is wrong, what to do."""
 
 
-def path(namespace: str, reference: Reference, name: str = "") -> str:
+def reference_path(namespace: str, reference: Reference, name: str = "") -> str:
     """Where an object of a reference's kind lives; without a name, where it is created."""
     return _RESOURCES[reference.kind].path(namespace, name)
 
 
-class Sources:
+class SourceObjects:
     """Reads what pods of the manager refer to."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: ManagerCache) -> None:
         self._manager = manager
-        self._known: dict[_Key, tuple[Source, float]] = {}  # until when it counts
+        self._sources: dict[_SourceKey, tuple[SourceObject, float]] = {}  # until when it counts
 
-    async def read(self, namespace: str, reference: Reference) -> Raw:
+    async def read_object(self, namespace: str, reference: Reference) -> Raw:
         """Read an object as it is now; raises Absent or Unreachable."""
-        if why := copied_objects.nameless(reference):
-            raise Absent(why)
+        if why := copied_objects.invalid_name_reason(reference):
+            raise SourceUnavailable(why)
         key = namespace, reference
-        known, until = self._known.get(key, (None, 0.0))
+        known, until = self._sources.get(key, (None, 0.0))
         if time.monotonic() < until:  # each pod of a large gang asks
-            _complain(namespace, reference, known)
+            _raise_if_lacking(namespace, reference, known)
         try:
-            raw = await self._manager.client.get(path(namespace, reference, reference.name))
+            raw = await self._manager.client.get(reference_path(namespace, reference, reference.name))
         except ApiError as error:
-            if error.passing and known and known.state == "Found" and time.monotonic() - until < KEPT_SECONDS:
+            if error.is_transient and known and known.state == "Found" and time.monotonic() - until < KEPT_SECONDS:
                 raise Unreachable(str(error)) from None  # it says nothing of what was there a moment ago
-            refused = _refused(error)
-            self._note(key, refused)
-            _complain(namespace, reference, refused)
+            refused = _source_of_error(error)
+            self._remember_source(key, refused)
+            _raise_if_lacking(namespace, reference, refused)
             raise
-        found = copied_objects.source({**raw, "kind": reference.kind})
-        self._note(key, found)
-        if why := copied_objects.refusal({reference: ""}, {reference: found}):
-            raise Absent(why)
+        found = copied_objects.describe_source({**raw, "kind": reference.kind})
+        self._remember_source(key, found)
+        if why := copied_objects.rejection_reason({reference: ""}, {reference: found}):
+            raise SourceUnavailable(why)
         return raw
 
-    def _note(self, key: _Key, found: Source) -> None:
-        lasts = FOUND_SECONDS if found.state == "Found" else ABSENT_SECONDS
-        self._known[key] = found, time.monotonic() + lasts
+    def _remember_source(self, key: _SourceKey, source: SourceObject) -> None:
+        lasts = FOUND_SECONDS if source.state == "Found" else ABSENT_SECONDS
+        self._sources[key] = source, time.monotonic() + lasts
 
-    async def look(self, namespace: str, wanted: Collection[Reference], *, fresh: bool = False) -> None:
+    async def refresh_objects(self, namespace: str, wanted: Collection[Reference], *, fresh: bool = False) -> None:
         """Read what is not known, or not any more; `fresh`: all of it. Raises Unreachable."""
         if fresh:
-            known = {(namespace, one): (found, 0.0) for one, found in self._of(namespace, wanted).items()}
-            self._known.update(known)
+            known = {(namespace, one): (found, 0.0) for one, found in self._read_sources(namespace, wanted).items()}
+            self._sources.update(known)
         now = time.monotonic()
-        old = [one for one in wanted if self._known.get((namespace, one), (None, 0.0))[1] <= now]
-        done = await asyncio.gather(*(self.read(namespace, one) for one in old), return_exceptions=True)
+        old = [one for one in wanted if self._sources.get((namespace, one), (None, 0.0))[1] <= now]
+        done = await asyncio.gather(*(self.read_object(namespace, one) for one in old), return_exceptions=True)
         for trouble in done:
-            if isinstance(trouble, BaseException) and not isinstance(trouble, Absent):
+            if isinstance(trouble, BaseException) and not isinstance(trouble, SourceUnavailable):
                 raise trouble
 
     def forget_old(self) -> None:
         """Drop what nobody has asked for in a while."""
         kept = time.monotonic() - KEPT_SECONDS
-        self._known = {key: note for key, note in self._known.items() if note[1] > kept}
+        self._sources = {key: note for key, note in self._sources.items() if note[1] > kept}
 
-    def refusal(self, work: Workload, podsets: Sequence[PodSet]) -> str:
+    def uncopyable_reason(self, workload: Workload, podsets: Sequence[PodSet]) -> str:
         """Why what these worker groups refer to can never be copied, as far as it was read; a fragment, empty when it can."""
-        known, kept = self._known_of(work, podsets), self._manager.beside(work)
+        known, kept = self._known_sources(workload, podsets), self._manager.memo_of(workload)
         found = {one: source for one, source in known.items() if source}
-        return kept.of(
-            (Sources, "refusal"), (*podsets, *known.values()), lambda: copied_objects.refusal_of_groups(podsets, found)
-        )
-
-    def absent(self, work: Workload, podsets: Sequence[PodSet]) -> str:
-        """Which object these worker groups need and the manager does not have, in the same form."""
-        known, kept = self._known_of(work, podsets), self._manager.beside(work)
-        found = {one: source for one, source in known.items() if source}
-        return kept.of(
-            (Sources, "absent"),
+        return kept.get_or_find(
+            (SourceObjects, "refusal"),
             (*podsets, *known.values()),
-            lambda: copied_objects.absent_of_groups(work.namespace, podsets, found),
+            lambda: copied_objects.rejection_of_podsets(podsets, found),
         )
 
-    def wanted(self, work: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, str]:
+    def missing_objects(self, workload: Workload, podsets: Sequence[PodSet]) -> str:
+        """Which object these worker groups need and the manager does not have, in the same form."""
+        known, kept = self._known_sources(workload, podsets), self._manager.memo_of(workload)
+        found = {one: source for one, source in known.items() if source}
+        return kept.get_or_find(
+            (SourceObjects, "absent"),
+            (*podsets, *known.values()),
+            lambda: copied_objects.missing_for_podsets(workload.namespace, podsets, found),
+        )
+
+    def references_of(self, workload: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, str]:
         """What these worker groups of a gang refer to, as `copies.wanted_by` says it, found once for each version of its Workload."""
-        return self._manager.beside(work).of((Sources, "wanted"), podsets, lambda: copied_objects.wanted_by(podsets))
+        return self._manager.memo_of(workload).get_or_find(
+            (SourceObjects, "wanted"), podsets, lambda: copied_objects.podset_references(podsets)
+        )
 
-    def _known_of(self, work: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, Source | None]:
+    def _known_sources(self, workload: Workload, podsets: Sequence[PodSet]) -> Mapping[Reference, SourceObject | None]:
         """The same, with what was read of each, None where nothing was."""
-        return {one: self._known.get((work.namespace, one), (None, 0.0))[0] for one in self.wanted(work, podsets)}
+        return {
+            one: self._sources.get((workload.namespace, one), (None, 0.0))[0]
+            for one in self.references_of(workload, podsets)
+        }
 
-    def _of(self, namespace: str, wanted: Iterable[Reference]) -> Mapping[Reference, Source]:
-        return {one: self._known[namespace, one][0] for one in wanted if (namespace, one) in self._known}
+    def _read_sources(self, namespace: str, wanted: Iterable[Reference]) -> Mapping[Reference, SourceObject]:
+        return {one: self._sources[namespace, one][0] for one in wanted if (namespace, one) in self._sources}
 
 
-def _refused(error: ApiError) -> Source:
+def _source_of_error(error: ApiError) -> SourceObject:
     """What an answer says of the object; one that cannot be decrypted, say, must not hold up all that its gang is looked at for."""
-    if error.missing:
+    if error.not_found:
         return copied_objects.MISSING
-    return copied_objects.FORBIDDEN if error.status == 403 else Source("Unreadable", why=str(error))
+    return copied_objects.FORBIDDEN if error.status == 403 else SourceObject("Unreadable", error=str(error))
 
 
-def _complain(namespace: str, reference: Reference, known: Source | None) -> None:
-    if why := copied_objects.lack(namespace, known):
-        raise Absent(f"{reference}, {why}") from None
+def _raise_if_lacking(namespace: str, reference: Reference, known: SourceObject | None) -> None:
+    if why := copied_objects.unavailable_reason(namespace, known):
+        raise SourceUnavailable(f"{reference}, {why}") from None

@@ -17,44 +17,44 @@ from adapter.planning.rounds import Left
 
 # Steps that are remembered: each keeps what it found, kilobytes where a cluster has hundreds of queues. Behind so many gangs that take or
 # keep room a plan costs what its own steps cost, and no crowd takes the memory that others need.
-MOST = 1_000
+MOST_DEDUCTIONS = 1_000
 
 
-class Step(NamedTuple):
+class Deduction(NamedTuple):
     """One deduction: `of` tells whose it is, `facts` are all that its outcome hangs on, but for what was left before it."""
 
-    of: Hashable
+    key: Hashable
     facts: object
-    do: Callable[[Left], Left]
+    apply: Callable[[Left], Left]
 
 
-class _Done(NamedTuple):
+class _CachedDeduction(NamedTuple):
     before: Left  # the very object: two that are alike are not asked whether they are
     facts: object
     after: Left
 
 
-class Steps:
+class DeductionCache:
     """Goes through deductions, and remembers them: those of the last plan first."""
 
     def __init__(self) -> None:
-        self._ground = Left(())
-        self._done: Mapping[Hashable, _Done] = {}
-        self.count = 0  # of steps that were done, and not taken up: for whoever measures
+        self._full_capacity = Left(())
+        self._cached: Mapping[Hashable, _CachedDeduction] = {}
+        self.applied_count = 0  # of steps that were done, and not taken up: for whoever measures
 
-    async def after(self, fleet: Sequence[Candidate], steps: Sequence[Step]) -> Left:
+    async def capacity_after(self, fleet: Sequence[Candidate], deductions: Sequence[Deduction]) -> Left:
         """What is left of the clusters after these steps. It pauses after each that is done: others plan beside it, for jobs that are
         not submitted yet."""
-        same = self._ground.fleet == fleet
-        ground, known = (self._ground, self._done) if same else (Left(fleet), {})
-        left, done = ground, dict[Hashable, _Done]()
-        for step in steps:
-            one = known.get(step.of)
+        same = self._full_capacity.fleet == fleet
+        ground, known = (self._full_capacity, self._cached) if same else (Left(fleet), {})
+        left, done = ground, dict[Hashable, _CachedDeduction]()
+        for step in deductions:
+            one = known.get(step.key)
             if one is None or one.before is not left or one.facts != step.facts:
-                one = _Done(left, step.facts, step.do(left))
-                self.count += 1
+                one = _CachedDeduction(left, step.facts, step.apply(left))
+                self.applied_count += 1
                 await asyncio.sleep(0)
-            left, done[step.of] = one.after, one
+            left, done[step.key] = one.after, one
         others = ((of, one) for of, one in known.items() if of not in done)
-        self._ground, self._done = ground, dict(islice(chain(done.items(), others), MOST))
+        self._full_capacity, self._cached = ground, dict(islice(chain(done.items(), others), MOST_DEDUCTIONS))
         return left

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from adapter import actions
-from adapter.admission.policy import Chosen, start_timeout
+from adapter.admission.policy import ResolvedPolicy, worker_start_timeout
 from adapter.gang.timeouts import excluded
-from adapter.objects.placement import Exclusion, Share, manifest
+from adapter.objects.placement import Exclusion, Share, placement_manifest
 from adapter.objects.rayjob import is_running
 from adapter.objects.workload import Workload
 from adapter.planning import ordering, rounds
@@ -23,175 +23,214 @@ from adapter.planning.plan_request import Request
 from adapter.planning.planner import Plan
 from adapter.planning.rounds import Asking, Made
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.observe.job_problems import Refusals
-from adapter.shell.observe.planning_order import Turns, aged, turn
-from adapter.shell.observe.replan import Seen
-from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.transient_state import BACK_WITHIN, Memory
-from adapter.shell.planning.deductions import Step, Steps
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.job_problems import JobProblems
+from adapter.shell.observe.planning_order import PlanningOrder, aged_workload, order_key
+from adapter.shell.observe.replan import ReplanCheck
+from adapter.shell.observe.reservations import ReservationObserver
+from adapter.shell.observe.transient_state import REACTIVATED_WITHIN, TransientState
+from adapter.shell.planning.deductions import Deduction, DeductionCache
 from adapter.shell.planning.snapshot import Snapshot
 
 
-class Waiters:
+class WaitingGangs:
     """The gangs that are to be planned, as the stores and the memory show them."""
 
     def __init__(
         self,
-        manager: Manager,
+        manager: ManagerCache,
         fleet: Fleet,
-        policies: Policies,
-        refusals: Refusals,
-        shares: Shares,
-        memory: Memory,
-        seen: Seen,
+        policies: PolicyObserver,
+        job_problems: JobProblems,
+        reservations: ReservationObserver,
+        transient: TransientState,
+        replan_check: ReplanCheck,
         snapshot: Snapshot,
     ) -> None:
-        self._manager, self._fleet, self._memory, self._seen, self._snapshot = manager, fleet, memory, seen, snapshot
-        self._policies, self._refusals, self._shares, self._turns = policies, refusals, shares, Turns(manager)
+        self._manager, self._fleet, self._transient, self._replan_check, self._snapshot = (
+            manager,
+            fleet,
+            transient,
+            replan_check,
+            snapshot,
+        )
+        self._policies, self._job_problems, self._reservations, self._planning_order = (
+            policies,
+            job_problems,
+            reservations,
+            PlanningOrder(manager),
+        )
 
-    async def before(self, me: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
+    async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
-        me = aged(self._manager, me)
-        mine = turn(self._manager, me)
-        waiting = (one for one in (*self._waiting(mine, now), *self._aside(now)) if ordering.takes_part(one, now))
+        workload = aged_workload(self._manager, workload)
+        mine = order_key(self._manager, workload)
+        waiting = (
+            one
+            for one in (*self._waiting_before(mine, now), *self._deactivated_gangs(now))
+            if ordering.takes_part(one, now)
+        )
         found = []
-        for one in ordering.before(me, waiting, mine):
-            if asking := self._asking(one, now):
+        for one in ordering.before(workload, waiting, mine):
+            if asking := self._request_of(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
         return found
 
-    def _asking(self, one: Waiting, now: datetime) -> Asking | None:
-        check = self._policies.check_of(one.work)
-        chosen, problem = self._policies.policy(check)
-        chosen = rounds.usable(chosen, self._obstacles(one.work, check, chosen, problem))
+    def _request_of(self, waiting_gang: Waiting, now: datetime) -> Asking | None:
+        check = self._policies.check_of(waiting_gang.work)
+        chosen, problem = self._policies.policy_of(check)
+        chosen = rounds.usable(chosen, self._planning_obstacles(waiting_gang.work, check, chosen, problem))
         if chosen is None:
             return None
-        left_out = excluded(one.current, now, start_timeout(chosen))
-        me = self._snapshot.asking(self._snapshot.request(one.work, check, chosen.policy), chosen, left_out)
-        if not one.grows or one.current is None:
+        left_out = excluded(waiting_gang.current, now, worker_start_timeout(chosen))
+        me = self._snapshot.plan_request(
+            self._snapshot.request_of(waiting_gang.work, check, chosen.policy), chosen, left_out
+        )
+        if not waiting_gang.grows or waiting_gang.current is None:
             return me
-        more = rounds.beside(me, one.current.live, self._fleet.draining(), elastic=True)
+        more = rounds.beside(me, waiting_gang.current.active_shares, self._fleet.draining(), elastic=True)
         return more if more.request.workers else None
 
-    def _obstacles(self, work: Workload, check: str, chosen: Chosen | None, problem: str) -> Iterator[str]:
+    def _planning_obstacles(
+        self, workload: Workload, check: str, chosen: ResolvedPolicy | None, problem: str
+    ) -> Iterator[str]:
         yield problem
-        yield self._policies.rivals(work)
-        yield self._refusals.absent(work, check)
-        yield self._refusals.refusal(work, check, chosen)
+        yield self._policies.rival_checks_problem(workload)
+        yield self._job_problems.missing_objects(workload, check)
+        yield self._job_problems.rejection_reason(workload, check, chosen)
 
-    def _waiting(self, mine: Turn, now: datetime) -> Iterator[Waiting]:
+    def _waiting_before(self, own_key: Turn, now: datetime) -> Iterator[Waiting]:
         """The gangs whose turn comes before `mine`, that hold the manager's quota and have no share, or are giving back those that they
         had; and elastic jobs that want more than they have. But for those that were planned last without finding room, and keep none
         either."""
-        placed = {(place.workload_uid, place.attempt): place for place in self._manager.placed()}
-        policies = dict[str, Chosen | None]()  # by check
-        for theirs, work in self._turns.before(mine):
+        placed = {(place.workload_uid, place.attempt): place for place in self._manager.read_placements()}
+        policies = dict[str, ResolvedPolicy | None]()  # by check
+        for theirs, work in self._planning_order.workloads_before(own_key):
             current = placed.get((work.uid, work.attempt))
             check = self._policies.check_of(work)
             if check not in policies:
-                policies[check], _ = self._policies.policy(check)
+                policies[check], _ = self._policies.policy_of(check)
             of = current.uid if current and not current.withdrawing else ""
-            looked = self._seen.looked(of, work, policies[check], now)
+            looked = self._replan_check.is_up_to_date(of, work, policies[check], now)
             if looked and not ordering.starves(work, now):
                 continue  # most of the others, in a crowd: nobody asks whether they wait
             grows = ordering.grows(work, check, current)
-            waits = ordering.waits(work, check, current) and not self._goes_on(work)
-            if (grows or waits) and not self._shares.leaving(work):
+            waits = ordering.waits(work, check, current) and not self._keeps_running(work)
+            if (grows or waits) and not self._reservations.is_leaving(work):
                 yield Waiting(work, looked, current, grows=grows, turn=theirs)
 
-    def _goes_on(self, work: Workload) -> bool:
+    def _keeps_running(self, workload: Workload) -> bool:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
-        return bool(work.elastic and work.job and is_running(work.job, self._manager.job(work.job)))
+        return bool(
+            workload.elastic and workload.job and is_running(workload.job, self._manager.job_object(workload.job))
+        )
 
-    def _aside(self, now: datetime) -> Iterator[Waiting]:
-        for work, since in self._memory.aside.values():
-            raw = self._manager.gang(work.gang_key)
-            current = self._manager.work(raw) if raw else None
+    def _deactivated_gangs(self, now: datetime) -> Iterator[Waiting]:
+        for work, since in self._transient.deactivated.values():
+            raw = self._manager.gang_workload(work.gang_key)
+            current = self._manager.read_workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := ordering.aside(aged(self._manager, work), since + BACK_WITHIN, current, check, now):
+            if found := ordering.aside(
+                aged_workload(self._manager, work), since + REACTIVATED_WITHIN, current, check, now
+            ):
                 yield found
 
 
-class Round(NamedTuple):
+class PlannedRound(NamedTuple):
     """What a plan becomes."""
 
     body: dict[str, Any]  # its Placement object as it is to be written
     plan: Plan
-    again: datetime | None  # when to plan again unasked
-    alone: bool  # it found no room on what its own clusters show, and nothing that was deducted from that counted
+    replan_at: datetime | None  # when to plan again unasked
+    independent: bool  # it found no room on what its own clusters show, and nothing that was deducted from that counted
 
 
-class Planning:
+class GangPlanner:
     """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
 
-    def __init__(self, fleet: Fleet, policies: Policies, seen: Seen, snapshot: Snapshot, waiters: Waiters) -> None:
-        self._fleet, self._policies, self._seen, self._snapshot, self._waiters = (
+    def __init__(
+        self,
+        fleet: Fleet,
+        policies: PolicyObserver,
+        replan_check: ReplanCheck,
+        snapshot: Snapshot,
+        waiting_gangs: WaitingGangs,
+    ) -> None:
+        self._fleet, self._policies, self._replan_check, self._snapshot, self._waiting_gangs = (
             fleet,
             policies,
-            seen,
+            replan_check,
             snapshot,
-            waiters,
+            waiting_gangs,
         )
-        self._steps, self._freed = Steps(), Steps()
+        self._deductions, self._preempting_deductions = DeductionCache(), DeductionCache()
 
-    async def body(self, action: actions.Plan, now: datetime) -> Round:
+    async def plan_round(self, action: actions.Plan, now: datetime) -> PlannedRound:
         """Plan a gang."""
         work = action.workload
         check = self._policies.check_of(work)
-        chosen, _ = self._policies.policy(check)
+        chosen, _ = self._policies.policy_of(check)
         began = asyncio.get_running_loop().time()
-        made = await self.plan(work, check, chosen, action.excluded, now, action.kept, action.without)
+        made = await self.plan_gang(work, check, chosen, action.excluded, now, action.kept, action.without)
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
-        wanted, least = self._snapshot.request(work, check).workers, self._snapshot.least(work)
+        wanted, least = self._snapshot.request_of(work, check).workers, self._snapshot.least_workers(work)
         place = rounds.next_round(action, made, wanted, now, least)
-        again = made.again_at(None if made.plan.shares else self._snapshot.settles(now))
+        again = made.again_at(None if made.plan.shares else self._snapshot.settled_at(now))
         # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
-        alone = action.kept is None and self._alone(work, chosen, made)
-        return Round(manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
+        alone = action.kept is None and self._is_independent(work, chosen, made)
+        return PlannedRound(placement_manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
 
-    def _alone(self, work: Workload, chosen: Chosen | None, made: Made) -> bool:
+    def _is_independent(self, workload: Workload, chosen: ResolvedPolicy | None, result: Made) -> bool:
         """Whether a plan would be the same whatever others are promised, take first, or keep."""
-        kept = made.plan.shares or made.holds or made.freed
-        return not (kept or self._seen.touches(work, chosen, made.promised))
+        kept = result.plan.shares or result.holds or result.freed
+        return not (kept or self._replan_check.depends_on_promised(workload, chosen, result.promised))
 
-    async def plan(
+    async def plan_gang(
         self,
-        work: Workload,
+        workload: Workload,
         check: str,
-        chosen: Chosen | None,
+        chosen: ResolvedPolicy | None,
         excluded: Sequence[Exclusion],
         now: datetime,
-        kept: Sequence[Share] | None = None,
-        without: Mapping[str, int] | None = None,
+        kept_shares: Sequence[Share] | None = None,
+        unusable_slots: Mapping[str, int] | None = None,
     ) -> Made:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
         shares, only the workers that have no place, or must leave theirs. `without`: slots on them that are no place, by group."""
-        me = self._snapshot.asking(
-            self._snapshot.request(work, check, chosen.policy if chosen else None), chosen, excluded
+        me = self._snapshot.plan_request(
+            self._snapshot.request_of(workload, check, chosen.policy if chosen else None), chosen, excluded
         )
-        if kept is not None:
-            me = rounds.beside(me, kept, self._fleet.draining(), without, elastic=work.elastic)
+        if kept_shares is not None:
+            me = rounds.beside(me, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic)
             if not me.request.workers:
-                return rounds.complete(me.request, kept)
-        ahead = await self._waiters.before(work, now)
+                return rounds.complete(me.request, kept_shares)
+        ahead = await self._waiting_gangs.gangs_before(workload, now)
         involved = rounds.involved(me, ahead)
-        owed = enumerate(self._snapshot.owed(work, now, kept or ()))
-        steps = [*(_owed(number, *one) for number, one in owed), *(_before(*one, now) for one in ahead)]
-        made = rounds.planned(me, await self._steps.after(self._snapshot.fleet(involved, {}), steps))
-        if not made.plan.shares and (trees := self._snapshot.relieved(me.clusters, work.priority or 0)):
-            freed = await self._freed.after(self._snapshot.fleet(involved, trees), steps)
+        owed = enumerate(self._snapshot.uncounted_shares(workload, now, kept_shares or ()))
+        steps = [
+            *(_uncounted_deduction(number, *one) for number, one in owed),
+            *(_earlier_gang_deduction(*one, now) for one in ahead),
+        ]
+        made = rounds.planned(me, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps))
+        if not made.plan.shares and (
+            trees := self._snapshot.trees_after_preemption(me.clusters, workload.priority or 0)
+        ):
+            freed = await self._preempting_deductions.capacity_after(self._snapshot.candidates(involved, trees), steps)
             made = rounds.preempting(me, made, freed)
         return made
 
 
-def _owed(number: int, request: Request, shares: Sequence[Share]) -> Step:
+def _uncounted_deduction(number: int, request: Request, shares: Sequence[Share]) -> Deduction:
     """Somebody has a share that its cluster does not count yet."""
-    return Step(number, (request, shares), lambda left: rounds.deducted(request, shares, left))
+    return Deduction(number, (request, shares), lambda left: rounds.deducted(request, shares, left))
 
 
-def _before(one: Waiting, asking: Asking, now: datetime) -> Step:
+def _earlier_gang_deduction(waiting_gang: Waiting, asking: Asking, now: datetime) -> Deduction:
     """Somebody whose turn comes first takes what it can."""
-    return Step(one.work.uid, rounds.hangs_on(one, asking, now), lambda left: rounds.after(one, asking, left, now))
+    return Deduction(
+        waiting_gang.work.uid,
+        rounds.hangs_on(waiting_gang, asking, now),
+        lambda left: rounds.after(waiting_gang, asking, left, now),
+    )

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from adapter import names
-from adapter.admission.policy import Chosen
+from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import pod_requests, rayjob
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.rayjob import UNKNOWN_JOB
@@ -25,158 +25,176 @@ from adapter.planning.rounds import Asking
 from adapter.preflight import reachability
 from adapter.quota import preemption, tree
 from adapter.rewrite import group_workload
-from adapter.rewrite.target import capped
+from adapter.rewrite.target import capped_priority
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Member
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.observe.dry_run_answers import Trials
-from adapter.shell.observe.reservations import Shares
-from adapter.shell.observe.targets import Targets
-from adapter.shell.supervise import each
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.dry_run_answers import DryRunAnswers
+from adapter.shell.observe.reservations import ReservationObserver
+from adapter.shell.observe.targets import TargetBuilder
+from adapter.shell.supervise import read_each
 
 
 class Snapshot:
     """The gangs and the worker clusters as a planner sees them."""
 
     def __init__(
-        self, manager: Manager, fleet: Fleet, policies: Policies, targets: Targets, shares: Shares, trials: Trials
+        self,
+        manager: ManagerCache,
+        fleet: Fleet,
+        policies: PolicyObserver,
+        targets: TargetBuilder,
+        reservations: ReservationObserver,
+        dry_run_answers: DryRunAnswers,
     ) -> None:
-        self._manager, self._fleet, self._trials = manager, fleet, trials
-        self._policies, self._targets, self._shares = policies, targets, shares
-        self._relieved: dict[
-            str, tuple[tuple[object, ...], tree.Tree | None]
+        self._manager, self._fleet, self._dry_run_answers = manager, fleet, dry_run_answers
+        self._policies, self._targets, self._reservations = policies, targets, reservations
+        self._preempted_trees: dict[
+            str, tuple[tuple[object, ...], tree.QuotaTree | None]
         ] = {}  # by cluster, and what it was found from
 
-    def request(self, work: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
+    def request_of(self, workload: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
         """What a gang asks for; without a policy, only how its shares are charged."""
-        zones = rayjob.zones(self._manager.job(work.job)) if work.job else {}
-        podsets = self._policies.remote_podsets(work, check)
-        groups = tuple(self._group(work, podset, zones.get(podset.name, "")) for podset in podsets)
+        zones = rayjob.podset_zones(self._manager.job_object(workload.job)) if workload.job else {}
+        podsets = self._policies.remote_podsets(workload, check)
+        groups = tuple(self._worker_group(workload, podset, zones.get(podset.name, "")) for podset in podsets)
         if policy is None:
-            return Request(work.namespace, work.queue, groups)
-        return Request(work.namespace, work.queue, groups, policy.strategy, policy.gang, policy.min_workers)
+            return Request(workload.namespace, workload.queue, groups)
+        return Request(workload.namespace, workload.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _group(self, work: Workload, podset: PodSet, zone: str) -> Group:
-        kept, flavors = self._manager.beside(work), self._targets.flavors((podset,))
-        held = self._manager.holds(work)  # what somebody only asks about leaves nothing behind
-        group = kept.of((Snapshot, podset.name), (podset, *flavors), lambda: self._untried(podset, known=held))
-        tried = self._trials.of(work, podset)
+    def _worker_group(self, workload: Workload, podset: PodSet, zone: str) -> Group:
+        kept, flavors = self._manager.memo_of(workload), self._targets.flavor_specs((podset,))
+        held = self._manager.is_stored(workload)  # what somebody only asks about leaves nothing behind
+        group = kept.get_or_find(
+            (Snapshot, podset.name), (podset, *flavors), lambda: self._base_group(podset, known=held)
+        )
+        tried = self._dry_run_answers.answers_for(workload, podset)
         return replace(group, tried=tried, zone=group.zone or zone) if tried or zone else group
 
-    def _untried(self, podset: PodSet, *, known: bool) -> Group:
+    def _base_group(self, podset: PodSet, *, known: bool) -> Group:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
-        role = group_workload.role(podset.name)
+        role = group_workload.role_of_group(podset.name)
         asked = pod_requests.pod_requests(spec)
-        alike = pod_requests.alike(spec, asked) if known else ""
+        alike = pod_requests.scheduling_hash(spec, asked) if known else ""
         return Group(podset.name, role, podset.count, spec, asked, zone, alike=alike)
 
-    def least(self, work: Workload) -> Mapping[str, int] | None:
+    def least_workers(self, workload: Workload) -> Mapping[str, int] | None:
         """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""
-        job = self._manager.job(work.job) if work.elastic and work.job else UNKNOWN_JOB
-        return rayjob.least(job) if job.is_known else None
+        job = self._manager.job_object(workload.job) if workload.elastic and workload.job else UNKNOWN_JOB
+        return rayjob.podset_min_replicas(job) if job.is_known else None
 
-    def asking(self, request: Request, chosen: Chosen | None, excluded: Sequence[Exclusion]) -> Asking:
+    def plan_request(self, request: Request, chosen: ResolvedPolicy | None, excluded: Sequence[Exclusion]) -> Asking:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
-        return Asking(request, chosen.clusters, excluded, self._unproven(chosen)) if chosen else Asking(request)
+        return (
+            Asking(request, chosen.clusters, excluded, self._unproven_clusters(chosen)) if chosen else Asking(request)
+        )
 
-    def _unproven(self, chosen: Chosen) -> dict[str, str]:
+    def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
         """Why no preflight found the policy's clusters reachable, where it requires that."""
         if not chosen.policy.require_reachable:
             return {}
-        found = {name: self._manager.worker_clusters.named(name) or {} for name in chosen.clusters}
-        return {name: reachability.unproven(raw) for name, raw in found.items()}
+        found = {name: self._manager.worker_clusters.by_name(name) or {} for name in chosen.clusters}
+        return {name: reachability.unproven_reason(raw) for name, raw in found.items()}
 
-    def relieved(self, order: Iterable[str], priority: int) -> dict[str, tree.Tree]:
+    def trees_after_preemption(self, order: Iterable[str], priority: int) -> dict[str, tree.QuotaTree]:
         """The quota of those clusters in which Kueue may preempt gangs of lower priority, as it were without them; `priority` is the
         gang's own, which counts as far as each cluster lets it."""
-        members = self._fleet.members()
-        self._relieved = {name: kept for name, kept in self._relieved.items() if name in members}
-        found = {name: self._without(members[name], priority) for name in order if name in members}
+        members = self._fleet.caches()
+        self._preempted_trees = {name: kept for name, kept in self._preempted_trees.items() if name in members}
+        found = {name: self._tree_after_preemption(members[name], priority) for name in order if name in members}
         return {name: one for name, one in found.items() if one}
 
-    def _without(self, member: Member, priority: int) -> tree.Tree | None:
+    def _tree_after_preemption(self, cache: WorkerClusterCache, priority: int) -> tree.QuotaTree | None:
         """A cluster's quota without gangs of lower priority; None where there are none. Found once until something changes there:
         many that wait have the same priority."""
-        there = capped(priority, member.spec.max_priority) or 0
-        facts = there, member.tree, member.workloads.changes
-        if self._relieved.get(member.name, ((), None))[0] != facts:
-            queues = _relieved(member, there)
-            made = tree.build(queues, member.cohorts, member.flavors, before=member.tree) if queues else None
-            self._relieved[member.name] = facts, made
-        return self._relieved[member.name][1]
+        there = capped_priority(priority, cache.spec.max_priority) or 0
+        facts = there, cache.tree, cache.workloads.change_count
+        if self._preempted_trees.get(cache.name, ((), None))[0] != facts:
+            queues = _queues_after_preemption(cache, there)
+            made = tree.build(queues, cache.cohorts, cache.flavors, previous=cache.tree) if queues else None
+            self._preempted_trees[cache.name] = facts, made
+        return self._preempted_trees[cache.name][1]
 
-    def fleet(self, clusters: Iterable[str], trees: Mapping[str, tree.Tree]) -> list[Candidate]:
+    def candidates(self, clusters: Iterable[str], trees: Mapping[str, tree.QuotaTree]) -> list[Candidate]:
         """The clusters as they stand; `trees`: quotas to be reckoned with instead of those of these clusters."""
-        members, silent = self._fleet.members(), self._fleet.silent()
+        members, silent = self._fleet.caches(), self._fleet.unreachable()
         return capacity.left(
-            (_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
+            (_read_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
         )
 
-    def settles(self, now: datetime) -> datetime | None:
+    def settled_at(self, now: datetime) -> datetime | None:
         """When the last share that is deducted and may be counted already is deducted no more."""
-        held = (held for _, place in self._in_flight() for _, held in self._held(place, capacity.promised(place)))
+        held = (
+            held
+            for _, place in self._gangs_with_shares()
+            for _, held in self._held_shares(place, capacity.promised(place))
+        )
         return capacity.settles(held, now)
 
-    def owed(
-        self, me: Workload, now: datetime, kept: Sequence[Share] = ()
+    def uncounted_shares(
+        self, own_workload: Workload, now: datetime, kept_shares: Sequence[Share] = ()
     ) -> Iterator[tuple[Request, Sequence[Share]]]:
         """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
-        for work, place in self._in_flight():
-            shares = capacity.promised(place) if work.gang_key != me.gang_key else kept
-            if uncounted := capacity.uncounted(self._held(place, shares), now):
-                yield self.request(work, self._policies.check_of(work)), uncounted
+        for work, place in self._gangs_with_shares():
+            shares = capacity.promised(place) if work.gang_key != own_workload.gang_key else kept_shares
+            if uncounted := capacity.uncounted(self._held_shares(place, shares), now):
+                yield self.request_of(work, self._policies.check_of(work)), uncounted
 
-    def _in_flight(self) -> Iterator[tuple[Workload, Placement]]:
+    def _gangs_with_shares(self) -> Iterator[tuple[Workload, Placement]]:
         """The gangs that have shares, reserved or about to be."""
-        for place in self._manager.placed():
+        for place in self._manager.read_placements():
             if not place.shares:
                 continue  # as of a whole crowd that waits
-            work = self._shares.workload_of(place) if capacity.promised(place) else None
-            if work and not self._shares.leaving(work):  # else its shares go, and it plans no more
+            work = self._reservations.workload_of(place) if capacity.promised(place) else None
+            if work and not self._reservations.is_leaving(work):  # else its shares go, and it plans no more
                 yield work, place
 
-    def _held(self, place: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, Held | None]]:
+    def _held_shares(self, placement: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, Held | None]]:
         """What stands for each share in its cluster, and how old the figures are there; None where nothing is seen of it."""
-        found = {name: _standing(self._fleet.members().get(name), place) for name in {one.cluster for one in shares}}
-        return ((share, found[share.cluster].get(place.round_of(share))) for share in shares)
+        found = {
+            name: _held_by_round(self._fleet.caches().get(name), placement) for name in {one.cluster for one in shares}
+        }
+        return ((share, found[share.cluster].get(placement.round_of(share))) for share in shares)
 
 
-def _candidate(name: str, member: Member | None, silent: str) -> Candidate:
+def _read_candidate(name: str, cache: WorkerClusterCache | None, unreachable_reason: str) -> Candidate:
     """A cluster as it stands; `silent` says why it cannot be seen, empty when it can."""
-    spec, unmirrored = (member.spec, member.unmirrored) if member else (None, "")
-    problem = capacity.problem(name, silent, spec, unmirrored)
-    if member is None or problem:
+    spec, unmirrored = (cache.spec, cache.unmirrored_reason) if cache else (None, "")
+    problem = capacity.problem(name, unreachable_reason, spec, unmirrored)
+    if cache is None or problem:
         return capacity.absent(name, problem)
     return Candidate(
         name=name,
         problem="",
-        tree=member.tree,
-        queues=member.queues,
-        namespaces=member.namespace_labels,
-        zone=member.spec.zone or name,
-        nodes=member.nodes,
-        can_grow=member.spec.can_grow,
-        pods=member.spec.pods,
+        tree=cache.tree,
+        queues=cache.queues,
+        namespaces=cache.namespace_labels,
+        zone=cache.spec.zone or name,
+        nodes=cache.nodes,
+        can_grow=cache.spec.can_grow,
+        pods=cache.spec.pods,
     )
 
 
-def _standing(member: Member | None, place: Placement) -> dict[int, Held]:
+def _held_by_round(cache: WorkerClusterCache | None, placement: Placement) -> dict[int, Held]:
     """What stands for a Placement in one cluster, by round; what cannot be read stands for nothing, so it is deducted."""
-    if member is None:
+    if cache is None:
         return {}
-    listed = each("share", member.workloads.group(f"{place.namespace}/{place.gang}"), partial(_as_of, member))
-    return {found.round: held for _, (found, held) in listed if found.placement == place.name}
+    listed = read_each(
+        "share", cache.workloads.by_index(f"{placement.namespace}/{placement.gang_name}"), partial(_read_held, cache)
+    )
+    return {found.round: held for _, (found, held) in listed if found.placement == placement.name}
 
 
-def _as_of(member: Member, raw: Raw) -> tuple[Reservation, Held]:
-    found = member.reservation(raw)
-    return found, Held(found.reserved_at, member.reserved_as_of(found), member.queue_version(found))
+def _read_held(cache: WorkerClusterCache, raw: Raw) -> tuple[Reservation, Held]:
+    found = cache.read_reservation(raw)
+    return found, Held(found.reserved_at, cache.reserved_as_of(found), cache.queue_version(found))
 
 
-def _relieved(member: Member, priority: int) -> Sequence[Raw] | None:
+def _queues_after_preemption(cache: WorkerClusterCache, priority: int) -> Sequence[Raw] | None:
     try:
-        return preemption.relieved(member.cluster_queues, member.workloads, priority)
+        return preemption.simulate_removal(cache.cluster_queues, cache.workloads, priority)
     except UNREADABLE:
         return None  # who can be preempted there is not known

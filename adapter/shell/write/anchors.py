@@ -14,102 +14,108 @@ from datetime import UTC, datetime
 from adapter import names
 from adapter.gang import orphan_anchors
 from adapter.objects import trim
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.indexes import by_reserved_workload
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.kube.pagination import listed
+from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import CONFIG_MAPS
-from adapter.shell.supervise import each, failed
+from adapter.shell.supervise import read_each, report_failure
 
 log = logging.getLogger(__name__)
 
 # How long after its share was to be made, or went, an anchor is looked at: until then its gang has taken note.
-BEREFT_SECONDS = 5.0
+RECHECK_SECONDS = 5.0
 # What the anchors of one namespace may take of memory while they are gone through: some five thousand, each with its owner's names.
 SWEPT_BYTES = 16 * 2**20
 
 
-async def look(member: Member | None, namespace: str, name: str, manager: Manager) -> float | None:
+async def reconcile_anchor(
+    cache: WorkerClusterCache | None, namespace: str, name: str, manager: ManagerCache
+) -> float | None:
     """Delete the anchor of a share that is not there, unless it is wanted; returns after how many seconds to ask once more."""
-    if member is None or member.workloads.get((namespace, name)):
+    if cache is None or cache.workloads.get((namespace, name)):
         return None
-    if member.why_silent:
-        return BEREFT_SECONDS
+    if cache.unreachable_reason:
+        return RECHECK_SECONDS
     try:
-        anchor = await member.client.get(CONFIG_MAPS.path(namespace, name))
+        anchor = await cache.client.get(CONFIG_MAPS.path(namespace, name))
     except ApiError as error:
         if (
-            error.missing or error.status == 403
+            error.not_found or error.status == 403
         ):  # a namespace that is not open to us any more goes, or is its owner's to tidy
             return None
         raise
-    _must_be_seen(member, manager)
-    if _stands(anchor, member, manager):
-        return BEREFT_SECONDS
-    if label(anchor, names.CLUSTER_LABEL) == member.name:
-        await _delete(anchor, member)
+    _require_reachable(cache, manager)
+    if _is_needed(anchor, cache, manager):
+        return RECHECK_SECONDS
+    if label(anchor, names.CLUSTER_LABEL) == cache.name:
+        await _delete_anchor(anchor, cache)
     return None
 
 
-async def run(seen: Callable[[], Mapping[str, Member]], manager: Manager, manager_id: str) -> None:
+async def run(
+    reachable: Callable[[], Mapping[str, WorkerClusterCache]], manager: ManagerCache, manager_id: str
+) -> None:
     """Sweep every cluster that can be seen, again and again, until cancelled; who has just started may have crashed before."""
-    turns: dict[Member, int] = {}
+    turns: dict[WorkerClusterCache, int] = {}
     while True:
-        if not manager.lost:
-            turns = {member: turns.get(member, -1) + 1 for member in seen().values()}
+        if not manager.unreachable_reason:
+            turns = {member: turns.get(member, -1) + 1 for member in reachable().values()}
             await asyncio.gather(
-                *(_sweep(one, manager, manager_id) for one, turn in turns.items() if orphan_anchors.due(turn))
+                *(_sweep_cluster(one, manager, manager_id) for one, turn in turns.items() if orphan_anchors.due(turn))
             )
         await asyncio.sleep(orphan_anchors.SETTLED.total_seconds())
 
 
-async def _sweep(member: Member, manager: Manager, manager_id: str) -> None:
+async def _sweep_cluster(cache: WorkerClusterCache, manager: ManagerCache, manager_id: str) -> None:
     """Delete anchors that stand for nothing, in every namespace in which there can be one."""
-    for namespace in sorted({key_of(queue)[0] for queue in member.local_queues}):
+    for namespace in sorted({key_of(queue)[0] for queue in cache.local_queues}):
         try:
-            await _namespace(member, namespace, manager, manager_id)
+            await _sweep_namespace(cache, namespace, manager, manager_id)
         except ApiError as refusal:  # not opened to us: there is nothing of ours in it
-            log.debug("cluster=%s namespace=%s not swept: %s", member.name, namespace, refusal)
+            log.debug("cluster=%s namespace=%s not swept: %s", cache.name, namespace, refusal)
         except Unreachable:
             return
         except Exception as error:  # what it says may be anything, and must not end the sweeps of the others
-            failed("anchors", error, f"{member.name} {namespace}")
+            report_failure("anchors", error, f"{cache.name} {namespace}")
 
 
-async def _namespace(member: Member, namespace: str, manager: Manager, manager_id: str) -> None:
+async def _sweep_namespace(cache: WorkerClusterCache, namespace: str, manager: ManagerCache, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
-    ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={member.name},!{names.COPY_LABEL}"
-    room = member.aside(SWEPT_BYTES).room(CONFIG_MAPS.plural)
-    found, _ = await listed(member.client, CONFIG_MAPS.path(namespace), trim.frame, room, labelSelector=ours)
-    _must_be_seen(member, manager)
-    for anchor, goes in each("anchors", found, lambda one: _forlorn(one, member, manager)):
+    ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={cache.name},!{names.COPY_LABEL}"
+    room = cache.extra_budget(SWEPT_BYTES).new_quota(CONFIG_MAPS.plural)
+    found, _ = await list_all(cache.client, CONFIG_MAPS.path(namespace), trim.metadata_only, room, labelSelector=ours)
+    _require_reachable(cache, manager)
+    for anchor, goes in read_each("anchors", found, lambda one: _is_orphan(one, cache, manager)):
         if goes:
-            await _delete(anchor, member)
+            await _delete_anchor(anchor, cache)
 
 
-def _forlorn(anchor: Raw, member: Member, manager: Manager) -> bool:
+def _is_orphan(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) -> bool:
     if meta(anchor).get("ownerReferences"):
         return False  # a copy all the same, whose label somebody took
-    return not _stands(anchor, member, manager) and orphan_anchors.settled(anchor, datetime.now(UTC))
+    return not _is_needed(anchor, cache, manager) and orphan_anchors.settled(anchor, datetime.now(UTC))
 
 
-async def _delete(anchor: Raw, member: Member) -> None:
-    log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", member.name, *key_of(anchor))
-    await member.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
-    metrics.ORPHANS.labels(member.name, metrics.NO_SHARE).inc()
+async def _delete_anchor(anchor: Raw, cache: WorkerClusterCache) -> None:
+    log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", cache.name, *key_of(anchor))
+    await cache.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
+    metrics.ORPHANS.labels(cache.name, metrics.NO_SHARE).inc()
 
 
-def _must_be_seen(member: Member, manager: Manager) -> None:
+def _require_reachable(cache: WorkerClusterCache, manager: ManagerCache) -> None:
     """Raise Unreachable where what is known of either cluster counts no more since an answer was asked for: it may have been dropped."""
-    member.must_be_seen()
-    if manager.lost:
-        raise Unreachable(manager.lost)
+    cache.require_reachable()
+    if manager.unreachable_reason:
+        raise Unreachable(manager.unreachable_reason)
 
 
-def _stands(anchor: Raw, member: Member, manager: Manager) -> bool:
-    placements = manager.placements.group(by_reserved_workload(anchor))
-    return orphan_anchors.stands(anchor, member.name, member.workloads.get(key_of(anchor)), map(placement, placements))
+def _is_needed(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) -> bool:
+    placements = manager.placements.by_index(by_reserved_workload(anchor))
+    return orphan_anchors.stands(
+        anchor, cache.name, cache.workloads.get(key_of(anchor)), map(parse_placement, placements)
+    )

@@ -8,63 +8,73 @@ from adapter.admission import condition_patches, gate
 from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.preflight.reachability import cut_off
+from adapter.preflight.reachability import cut_off_reason
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.logins import LoginReader
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.reflector import RESTORED
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.observe.reservations import Shares
-from adapter.shell.write.events import REPEATED_SECONDS, Announcer
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.reservations import ReservationObserver
+from adapter.shell.write.events import REPEATED_SECONDS, EventRecorder
 
 log = logging.getLogger(__name__)
 
 
-class Conditions:
+class ConditionWriter:
     """Writes what `admission.condition_patches` says about the admins' objects."""
 
     def __init__(
-        self, manager: Manager, fleet: Fleet, logins: Logins, policies: Policies, shares: Shares, announcer: Announcer
+        self,
+        manager: ManagerCache,
+        fleet: Fleet,
+        logins: LoginReader,
+        policies: PolicyObserver,
+        reservations: ReservationObserver,
+        recorder: EventRecorder,
     ) -> None:
         self._manager, self._fleet, self._logins = manager, fleet, logins
-        self._policies, self._shares, self._announcer = policies, shares, announcer
-        self._older = False  # the API server takes no status of a policy, which was told
+        self._policies, self._reservations, self._recorder = policies, reservations, recorder
+        self._status_unsupported = False  # the API server takes no status of a policy, which was told
 
-    async def engage(self, name: str) -> None:
+    async def engage_cluster(self, name: str) -> None:
         """Engage or disengage a worker cluster as its object says."""
         known = self._manager.worker_clusters
-        await self._fleet.reconcile(name, known.named(name), self._logins, known)
+        await self._fleet.reconcile(name, known.by_name(name), self._logins, known)
 
-    async def cluster(self, name: str) -> float | None:
+    async def reconcile_cluster(self, name: str) -> float | None:
         """Engage or disengage a worker cluster as its object says, and tell how that went.
 
         Returns the seconds after which an earlier loss may be over.
         """
-        await self.engage(name)
-        raw = self._manager.worker_clusters.named(name)
+        await self.engage_cluster(name)
+        raw = self._manager.worker_clusters.by_name(name)
         if raw is None:
-            metrics.forget(name)
+            metrics.unregister_cluster(name)
             return None
         problem = self._fleet.problems.get(name, "")
-        silent = self._fleet.silent().get(name, "")
+        silent = self._fleet.unreachable().get(name, "")
         if silent.endswith(FIRST_LISTS):
             return None  # a start is no failure
         problem = problem or (silent and f"worker cluster {name} {silent}.")
-        member = self._fleet.members().get(name)
-        stranger = (member and member.stranger) or condition_patches.UNREACHABLE
+        member = self._fleet.caches().get(name)
+        stranger = (member and member.unusable_reason) or condition_patches.UNREACHABLE
         reason = condition_patches.MISCONFIGURED if name in self._fleet.problems else stranger
-        metrics.know(name)
+        metrics.register_cluster(name)
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
-        steady, workers = bool(member and member.steady), self._shares.workers_in(name)
+        steady, workers = bool(member and member.is_steady), self._reservations.workers_in(name)
         if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
-        lack = f"No new workers go there: {member.unmirrored}." if member and member.unmirrored and not problem else ""
+        lack = (
+            f"No new workers go there: {member.unmirrored_reason}."
+            if member and member.unmirrored_reason and not problem
+            else ""
+        )
         uid = member.identity.uid if member and not problem else ""
-        unclaimed = member.unclaimed if member and not problem else ""
+        unclaimed = member.unclaimed_reason if member and not problem else ""
         now = datetime.now(UTC)
         patch = condition_patches.cluster_status(
             raw,
@@ -76,76 +86,80 @@ class Conditions:
             lack=lack,
             uid=uid,
             unclaimed=unclaimed,
-            expiring=membership.notice(name, self._manager.token_end(raw), now),
-            unguarded=bool(member and member.unguarded),
-            cut_off=cut_off(raw),
+            expiring=membership.notice(name, self._manager.token_expiry(raw), now),
+            unguarded=bool(member and member.is_unclaimable),
+            cut_off=cut_off_reason(raw),
         )
         if patch:
             path = resources.WORKER_CLUSTERS.path(name=name, sub="status")
-            self._manager.worker_clusters.put(await self._manager.client.merge(path, patch))
-        about = _about(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
+            self._manager.worker_clusters.put(await self._manager.client.merge_patch(path, patch))
+        about = _object_reference(raw, names.API_VERSION, names.WORKER_CLUSTER_KIND)
         if (
             member
             and member.restored_at
             and datetime.now(UTC) - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
         ):
-            await self._announcer.say(
+            await self._recorder.record_event(
                 about, condition_patches.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True
             )
         if problem or lack:
-            await self._announcer.say(
+            await self._recorder.record_event(
                 about, condition_patches.NOT_MIRRORED if lack else reason, problem or lack, warning=True
             )
         elif unclaimed:
-            await self._announcer.say(about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True)
+            await self._recorder.record_event(
+                about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
+            )
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
 
-    async def check(self, name: str) -> float | None:
+    async def reconcile_check(self, name: str) -> float | None:
         """Tell whether one of our AdmissionChecks can be served; returns the seconds after which to look again though nothing changed."""
-        raw = self._manager.checks.named(name)
+        raw = self._manager.checks.by_name(name)
         if raw is None or not self._manager.check(name).is_ours:
             return None
         seen, now = self._policies, datetime.now(UTC)
         gate_problem = seen.gate_problem(now)
-        patch = condition_patches.check_condition(raw, seen.written(), gate_problem, seen.layout_problems(name), now)
+        patch = condition_patches.check_condition(
+            raw, seen.admin_objects(), gate_problem, seen.layout_problems(name), now
+        )
         if patch:
-            await self._say_of_check(raw, patch)
-        return gate.TAKEN_UP_AFTER.total_seconds() if gate_problem else None
+            await self._write_check(raw, patch)
+        return gate.EFFECTIVE_AFTER.total_seconds() if gate_problem else None
 
-    async def _say_of_check(self, raw: Raw, patch: Raw) -> None:
+    async def _write_check(self, raw: Raw, patch: Raw) -> None:
         name = key_of(raw)[1]
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")
-        self._manager.checks.put(await self._manager.client.merge(path, patch))
+        self._manager.checks.put(await self._manager.client.merge_patch(path, patch))
         entry = patch["status"]["conditions"][-1]
         if entry["reason"] != "Ready":
-            about = _about(raw, names.KUEUE_API_VERSION, "AdmissionCheck")
-            await self._announcer.say(about, entry["reason"], entry["message"], warning=True)
+            about = _object_reference(raw, names.KUEUE_API_VERSION, "AdmissionCheck")
+            await self._recorder.record_event(about, entry["reason"], entry["message"], warning=True)
 
-    async def policy(self, name: str) -> None:
+    async def reconcile_policy(self, name: str) -> None:
         """Tell whether jobs can be planned by a DispatchPolicy."""
-        raw = self._manager.policies.named(name)
-        patch = condition_patches.policy_status(raw, self._policies.written(), datetime.now(UTC)) if raw else None
+        raw = self._manager.policies.by_name(name)
+        patch = condition_patches.policy_status(raw, self._policies.admin_objects(), datetime.now(UTC)) if raw else None
         if raw is None or patch is None:
             return
         try:
             path = resources.DISPATCH_POLICIES.path(name=name, sub="status")
-            self._manager.policies.put(await self._manager.client.merge(path, patch))
+            self._manager.policies.put(await self._manager.client.merge_patch(path, patch))
         except ApiError as error:
-            self._without_status(raw, error)
+            self._note_status_rejected(raw, error)
             return
-        self._older = False
+        self._status_unsupported = False
         entry = patch["status"]["conditions"][-1]
         if entry["status"] != "True":
-            about = _about(raw, names.API_VERSION, names.DISPATCH_POLICY_KIND)
-            await self._announcer.say(about, entry["reason"], entry["message"], warning=True)
+            about = _object_reference(raw, names.API_VERSION, names.DISPATCH_POLICY_KIND)
+            await self._recorder.record_event(about, entry["reason"], entry["message"], warning=True)
 
-    def _without_status(self, raw: Raw, error: ApiError) -> None:
+    def _note_status_rejected(self, raw: Raw, error: ApiError) -> None:
         """Go on where the manager has an older CRD, or older rights: jobs are dispatched all the same. Told once, and tried again at the
         next resync. A policy that was just deleted answers the same, and is out of its store in a moment."""
         if error.status not in (403, 404):
             raise error
-        if not self._older and uid_of(self._manager.policies.named(key_of(raw)[1]) or {}) == uid_of(raw):
+        if not self._status_unsupported and uid_of(self._manager.policies.by_name(key_of(raw)[1]) or {}) == uid_of(raw):
             log.warning(
                 "%s %s: its condition %s cannot be written (%s); apply the CRDs and rights of this version, kustomize/overlays/manager.",
                 names.DISPATCH_POLICY_KIND,
@@ -153,9 +167,9 @@ class Conditions:
                 names.READY,
                 error,
             )
-            self._older = True
+            self._status_unsupported = True
 
 
-def _about(raw: Raw, api_version: str, kind: str) -> Job:
+def _object_reference(raw: Raw, api_version: str, kind: str) -> Job:
     namespace, name = key_of(raw)
     return Job(api_version, kind, namespace, name, uid_of(raw))

@@ -17,17 +17,17 @@ from typing import Any
 
 from adapter.names import POD_UID_LABEL
 from adapter.objects.references import Reference
-from adapter.objects.reservation import anchor_uid, reservation
+from adapter.objects.reservation import anchor_uid, parse_reservation
 from adapter.objects.unstructured import Raw, key_of, label, meta, uid_of
 from adapter.rewrite import copied_objects, rewriter
-from adapter.rewrite.copied_objects import Source
+from adapter.rewrite.copied_objects import SourceObject
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
-from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.source_objects import Absent, Sources, path
-from adapter.shell.observe.worker_observer import Workers
-from adapter.shell.supervise import contained, each, failed
+from adapter.shell.observe.source_objects import SourceObjects, SourceUnavailable, reference_path
+from adapter.shell.observe.worker_observer import WorkerObserver
+from adapter.shell.supervise import contain_errors, read_each, report_failure
 
 log = logging.getLogger(__name__)
 
@@ -37,33 +37,33 @@ PAUSE_SECONDS = 30.0
 # After which a copy is written again, whoever changed or deleted it there: we may not look. A pod that waits for one, or shows
 # a changed one, does so for a few minutes. A write that changes nothing is not kept (k8s: etcd3 store, GuaranteedUpdate) and
 # wakes nobody; it costs a quarter of the reads that go before it.
-AGAIN_SECONDS = 120.0
-_NOTHING = ""  # the version of a source that is not there, and need not be
+REWRITE_SECONDS = 120.0
+_NO_VERSION = ""  # the version of a source that is not there, and need not be
 
 
-class TooMuch(Absent):
+class CopyLimitExceeded(SourceUnavailable):
     """A share would have more, or larger, copies than its job may have: also what is optional is not left out unsaid."""
 
 
 @dataclass(slots=True)
-class Written:
+class ShareCopies:
     """What this process has written for one share."""
 
     versions: dict[Reference, str] = field(default_factory=dict)  # which version of its source a copy is of
-    held: dict[Reference, Source] = field(default_factory=dict)  # what its source was when it was written
-    due: dict[Reference, float] = field(default_factory=dict)  # when it is written again, by the monotonic clock
+    sources: dict[Reference, SourceObject] = field(default_factory=dict)  # what its source was when it was written
+    due_times: dict[Reference, float] = field(default_factory=dict)  # when it is written again, by the monotonic clock
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Copier:
+class ObjectCopier:
     """Writes copies, and remembers which ones; all of that may be lost: then each is written once more."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, sources: Sources, workers: Workers) -> None:
+    def __init__(self, manager: ManagerCache, fleet: Fleet, sources: SourceObjects, workers: WorkerObserver) -> None:
         self._manager, self._fleet, self._sources, self._workers = manager, fleet, sources, workers
-        self._written: dict[tuple[str, str], Written] = {}  # by cluster and anchor
-        self._busy: set[str] = set()
+        self._share_copies: dict[tuple[str, str], ShareCopies] = {}  # by cluster and anchor
+        self._refreshing: set[str] = set()
 
-    async def ensure(self, member: Member, wanted: Mapping[Reference, str], pod: Raw) -> None:
+    async def ensure_copies(self, cache: WorkerClusterCache, wanted: Mapping[Reference, str], pod: Raw) -> None:
         """Have the copies stand that a remote pod needs, before it is created.
 
         `wanted` is as `references.wanted` says it, `pod` the body to be created. Raises Absent for a source that is missing, and
@@ -71,46 +71,48 @@ class Copier:
         """
         if not wanted:
             return
-        written = self._of(member, pod)
+        written = self._copies_of(cache, pod)
         async with written.lock:  # its siblings wait for the same objects
-            member.must_be_seen()
-            if why := copied_objects.too_much({*written.versions, *wanted}, written.held):
-                raise TooMuch(why)
+            cache.require_reachable()
+            if why := copied_objects.over_limit_reason({*written.versions, *wanted}, written.sources):
+                raise CopyLimitExceeded(why)
             for reference, needed in wanted.items():
                 if reference in written.versions:
                     continue
                 try:
-                    await self._copy(member, written, reference, pod)
-                except TooMuch:
+                    await self._write_copy(cache, written, reference, pod)
+                except CopyLimitExceeded:
                     raise
-                except Absent as absent:
+                except SourceUnavailable as absent:
                     if needed:
-                        raise Absent(f"{needed} is {absent}") from None
-                    written.versions[reference] = _NOTHING
+                        raise SourceUnavailable(f"{needed} is {absent}") from None
+                    written.versions[reference] = _NO_VERSION
 
-    def _of(self, member: Member, pod: Raw) -> Written:
-        return self._written.setdefault((member.name, anchor_uid(pod)), Written())
+    def _copies_of(self, cache: WorkerClusterCache, pod: Raw) -> ShareCopies:
+        return self._share_copies.setdefault((cache.name, anchor_uid(pod)), ShareCopies())
 
-    async def _copy(self, member: Member, written: Written, reference: Reference, pod: Raw) -> None:
+    async def _write_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> None:
         """Write the copy of a source, unless it is the same that was written a moment ago."""
-        found = await self._sources.read(key_of(pod)[0], reference)
+        found = await self._sources.read_object(key_of(pod)[0], reference)
         version = f"{uid_of(found)}/{meta(found).get('resourceVersion')}"
-        before = written.versions.get(reference)
-        if before == version and time.monotonic() < written.due[reference]:
+        before = copies.versions.get(reference)
+        if before == version and time.monotonic() < copies.due_times[reference]:
             return
-        held = {**written.held, reference: copied_objects.source({**found, "kind": reference.kind})}
-        if why := copied_objects.too_much(held, held):
-            raise TooMuch(why)
+        held = {**copies.sources, reference: copied_objects.describe_source({**found, "kind": reference.kind})}
+        if why := copied_objects.over_limit_reason(held, held):
+            raise CopyLimitExceeded(why)
         try:
-            made = await _write(member, reference, copied_objects.copy(reference, found, pod), stands=bool(before))
+            made = await _write_object(
+                cache, reference, copied_objects.build_copy(reference, found, pod), stands=bool(before)
+            )
         except ApiError as error:
             if before == version:  # one that somebody made immutable there, say: not at every look
-                written.due[reference] = time.monotonic() + AGAIN_SECONDS
+                copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
-        written.versions[reference], written.held = version, held
-        written.due[reference] = time.monotonic() + AGAIN_SECONDS
+        copies.versions[reference], copies.sources = version, held
+        copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
         if made or before != version:
-            log.info("cluster=%s copied %s of %s/%s", member.name, reference, *key_of(pod))
+            log.info("cluster=%s copied %s of %s/%s", cache.name, reference, *key_of(pod))
 
     async def run(self) -> None:
         """Keep all copies equal to their sources until cancelled; a slow cluster is left to its own pace."""
@@ -118,99 +120,99 @@ class Copier:
             while True:
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._sources.forget_old()
-                there = self._fleet.members()
-                self._written = {key: kept for key, kept in self._written.items() if key[0] in there}
-                if self._manager.lost:
+                there = self._fleet.caches()
+                self._share_copies = {key: kept for key, kept in self._share_copies.items() if key[0] in there}
+                if self._manager.unreachable_reason:
                     continue
-                for name, member in self._fleet.seen().items():
-                    if name not in self._busy:
-                        self._busy.add(name)
-                        tasks.create_task(self._look_after(member))
+                for name, member in self._fleet.reachable().items():
+                    if name not in self._refreshing:
+                        self._refreshing.add(name)
+                        tasks.create_task(self._refresh_contained(member))
 
-    async def _look_after(self, member: Member) -> None:
+    async def _refresh_contained(self, cache: WorkerClusterCache) -> None:
         try:
-            await self.refresh(member)
+            await self.refresh_cluster(cache)
         except Exception as error:  # what a cluster says of its pods may be anything, and must not end those of others
-            failed("copies", error, member.name)
+            report_failure("copies", error, cache.name)
         finally:
-            self._busy.discard(member.name)
+            self._refreshing.discard(cache.name)
 
-    async def refresh(self, member: Member) -> None:
+    async def refresh_cluster(self, cache: WorkerClusterCache) -> None:
         """Compare the copies of a cluster's shares with their sources, one after the other: one of each share, then another one
         of each, so that nobody waits for a share that has many."""
-        read = each("copies", member.workloads, lambda raw: reservation(member.name, raw).anchor_uid)
+        read = read_each("copies", cache.workloads, lambda raw: parse_reservation(cache.name, raw).anchor_uid)
         stands = {uid for _, uid in read}
-        gone = [key for key in self._written if key[0] == member.name and key[1] not in stands]
+        gone = [key for key in self._share_copies if key[0] == cache.name and key[1] not in stands]
         for key in gone:
-            del self._written[key]
-        for reference, pod in in_turn(await self._wanted(member, stands)):
-            written = self._of(member, pod)
+            del self._share_copies[key]
+        for reference, pod in interleave_shares(await self._wanted_references(cache, stands)):
+            written = self._copies_of(cache, pod)
             async with written.lock:
-                if not await self._renewed(member, written, reference, pod):
+                if not await self._renew_copy(cache, written, reference, pod):
                     return
 
-    async def _wanted(self, member: Member, stands: set[str]) -> dict[str, dict[Reference, Raw]]:
+    async def _wanted_references(self, cache: WorkerClusterCache, stands: set[str]) -> dict[str, dict[Reference, Raw]]:
         """What the pods of each share refer to, each with one remote pod that does; by anchor, and of each as many as may be copied."""
         found: dict[str, dict[Reference, Raw]] = {}
-        for remote in list(member.pods):
+        for remote in list(cache.pods):
             await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
-            with contained("copies", key_of(remote)):
-                self._refers(remote, stands, found)
+            with contain_errors("copies", key_of(remote)):
+                self._add_references(remote, stands, found)
         return found
 
-    def _refers(self, remote: Raw, stands: set[str], found: dict[str, dict[Reference, Raw]]) -> None:
+    def _add_references(self, remote: Raw, stands: set[str], references: dict[str, dict[Reference, Raw]]) -> None:
         """Add what a remote pod refers to; nothing when it stands for no pod of ours on a share that stands."""
         pod = self._manager.pods.get(key_of(remote))
         if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
             return
-        share = found.setdefault(anchor_uid(remote), {})
-        for reference in rewriter.referred(pod, self._workers.pull_secrets(pod)):
-            if len(share) < copied_objects.MOST_OBJECTS:
+        share = references.setdefault(anchor_uid(remote), {})
+        for reference in rewriter.referenced_objects(pod, self._workers.pull_secrets_of(pod)):
+            if len(share) < copied_objects.MAX_OBJECTS:
                 share.setdefault(reference, remote)
 
-    async def _renewed(self, member: Member, written: Written, reference: Reference, pod: Raw) -> bool:
+    async def _renew_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> bool:
         """Renew a copy if need be; False when there is no use in going on now."""
         try:
-            await self._copy(member, written, reference, pod)
-        except Absent as absent:  # the running pods keep what they have
-            log.debug("cluster=%s copy of %s is kept as it is: %s", member.name, reference, absent)
+            await self._write_copy(cache, copies, reference, pod)
+        except SourceUnavailable as absent:  # the running pods keep what they have
+            log.debug("cluster=%s copy of %s is kept as it is: %s", cache.name, reference, absent)
         except ApiError as error:
-            log.warning("cluster=%s %s/%s is not up to date: %s", member.name, *key_of(pod), error)
+            log.warning("cluster=%s %s/%s is not up to date: %s", cache.name, *key_of(pod), error)
         except Unreachable:
             return False
         return True
 
 
-def in_turn(shares: Mapping[str, Mapping[Reference, Raw]]) -> Iterator[tuple[Reference, Raw]]:
+def interleave_shares(shares: Mapping[str, Mapping[Reference, Raw]]) -> Iterator[tuple[Reference, Raw]]:
     """The first reference of each share, then the second of each, and so on."""
     for turn in zip_longest(*(share.items() for share in shares.values())):
         yield from (one for one in turn if one)
 
 
-async def _write(member: Member, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:
+async def _write_object(cache: WorkerClusterCache, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:
     """Create a copy, or replace the one that stands; what is most likely is tried first. Returns whether there was none.
 
     An answer is not kept, since it holds what was copied.
     """
-    if stands and await _replaced(member, reference, body):
+    if stands and await _replace_object(cache, reference, body):
         return False
     namespace, name = key_of(body)
     try:
-        await member.client.create(path(namespace, reference), body)
+        await cache.client.create(reference_path(namespace, reference), body)
     except ApiError as error:
-        if not error.exists:
+        if not error.already_exists:
             raise
-        await member.client.replace(path(namespace, reference, name), body)
+        await cache.client.replace(reference_path(namespace, reference, name), body)
         return False
     return True
 
 
-async def _replaced(member: Member, reference: Reference, body: dict[str, Any]) -> bool:
+async def _replace_object(cache: WorkerClusterCache, reference: Reference, body: dict[str, Any]) -> bool:
     """Replace a copy; False where there is none."""
     try:
-        await member.client.replace(path(key_of(body)[0], reference, key_of(body)[1]), body)
+        await cache.client.replace(reference_path(key_of(body)[0], reference, key_of(body)[1]), body)
     except ApiError as error:
-        if not error.missing:
+        if not error.not_found:
             raise
         return False
     return True

@@ -11,7 +11,7 @@ from adapter.shell.kube.resources import Resource
 NAME_TAKEN = "NameTaken"  # of an ApiError of ours: there is an object of that name, and it is not ours
 
 
-async def create(client: Client, resource: Resource, body: Raw) -> Raw:
+async def create_or_get(client: Client, resource: Resource, body: Raw) -> Raw:
     """Create an object, or read the one that an earlier try of ours left under its name.
 
     An object of somebody else under the name is never touched: raises ApiError 409 with a sentence.
@@ -20,7 +20,7 @@ async def create(client: Client, resource: Resource, body: Raw) -> Raw:
     try:
         return await client.create(resource.path(namespace), body)
     except ApiError as error:
-        if not error.exists:
+        if not error.already_exists:
             raise
     found = await client.get(resource.path(namespace, name))
     wanted = body["metadata"].get("labels") or {}

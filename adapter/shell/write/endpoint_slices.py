@@ -7,42 +7,44 @@ the Service is told, and nothing is tried again before the next resync: Kubernet
 from adapter.actions import DeleteSlice, PutSlice, Say
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.resources import ENDPOINT_SLICES
-from adapter.shell.kube.store import version
-from adapter.shell.write.events import Announcer
+from adapter.shell.kube.store import version_of
+from adapter.shell.write.events import EventRecorder
 
 # What no second try changes: RBAC, an admission policy, and what the API server does not take.
 _REFUSALS = (400, 403, 422)
 
 
-class SliceWriter:
+class EndpointSliceWriter:
     """Writes EndpointSlices in the manager."""
 
-    def __init__(self, manager: Manager, announcer: Announcer) -> None:
-        self._manager, self._announcer = manager, announcer
+    def __init__(self, manager: ManagerCache, recorder: EventRecorder) -> None:
+        self._manager, self._recorder = manager, recorder
 
-    async def put(self, action: PutSlice) -> None:
+    async def put_slice(self, action: PutSlice) -> None:
         """Make a slice, or change the one that stands in that version."""
         namespace, name = key_of(action.body)
         client = self._manager.client
         try:
-            if version(action.body):
-                written = await client.merge(ENDPOINT_SLICES.path(namespace, name), action.body)
+            if version_of(action.body):
+                written = await client.merge_patch(ENDPOINT_SLICES.path(namespace, name), action.body)
             else:
                 written = await client.create(ENDPOINT_SLICES.path(namespace), action.body)
         except ApiError as error:
-            if error.exists:  # nobody told us of it, so it is without our label
-                return await self._tell(action.about, f"EndpointSlice {name} exists and is not Rayspan's; delete it")
+            if error.already_exists:  # nobody told us of it, so it is without our label
+                return await self._emit_event(
+                    action.about, f"EndpointSlice {name} exists and is not Rayspan's; delete it"
+                )
             if error.status in _REFUSALS:
-                return await self._tell(action.about, f"EndpointSlice {name} cannot be written ({error.message})")
-            if not error.missing:  # its deletion will be heard of
+                return await self._emit_event(action.about, f"EndpointSlice {name} cannot be written ({error.message})")
+            if not error.not_found:  # its deletion will be heard of
                 raise
         else:
             self._manager.slices.put(written)
 
-    async def delete(self, action: DeleteSlice) -> None:
+    async def delete_slice(self, action: DeleteSlice) -> None:
         """Delete a slice."""
         namespace, name = key_of(action.slice)
         try:
@@ -50,8 +52,8 @@ class SliceWriter:
         except ApiError as error:
             if error.status not in _REFUSALS:
                 raise
-            await self._tell(action.about, f"EndpointSlice {name} cannot be deleted ({error.message})")
+            await self._emit_event(action.about, f"EndpointSlice {name} cannot be deleted ({error.message})")
 
-    async def _tell(self, about: Job, what: str) -> None:
-        text = f"{what}. Requests pass the proxy on the head; see kustomize/components/rayservice-endpoints."
-        await self._announcer.tell(Say(about, "RequestsNotStraight", text, warning=True))
+    async def _emit_event(self, about: Job, message: str) -> None:
+        text = f"{message}. Requests pass the proxy on the head; see kustomize/components/rayservice-endpoints."
+        await self._recorder.emit_event(Say(about, "RequestsNotStraight", text, warning=True))

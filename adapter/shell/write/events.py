@@ -15,11 +15,11 @@ from typing import Any
 
 from adapter import names
 from adapter.actions import Say
-from adapter.objects.unstructured import bounded, quoted, timestamp
+from adapter.objects.unstructured import format_time, printable, truncate
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import EVENTS
-from adapter.shell.rate_limit import Bucket
+from adapter.shell.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -33,97 +33,99 @@ _LONGEST_PREFIX = (
 
 # Of one reason about one object. client-go lets 25 pass, and then one in five minutes (k8s:client-go/tools/record/
 # events_cache.go); who waits for a job looks more often than that.
-BURST, EVERY_SECONDS = 10, 60.0
+EVENT_BURST, EVERY_SECONDS = 10, 60.0
 MOST_COUNTED = 1_000  # sentences that are told apart: more than that are "or more"
 
 
 @dataclass(slots=True)
-class _Told:
+class _EventHistory:
     """What was said about one object, of one reason."""
 
-    pace: Bucket = field(default_factory=lambda: Bucket(BURST, EVERY_SECONDS))
+    rate: TokenBucket = field(default_factory=lambda: TokenBucket(EVENT_BURST, EVERY_SECONDS))
     message: str = ""  # the last one that was written
-    when: float = 0.0  # and when that was
-    heard: float = 0.0  # when anything was to be said
-    held: set[int] = field(default_factory=set)  # hashes of those that were not written since
+    written_at: float = 0.0  # and when that was
+    requested_at: float = 0.0  # when anything was to be said
+    suppressed: set[int] = field(default_factory=set)  # hashes of those that were not written since
 
-    def wanted(self, message: str, now: float) -> bool:
+    def should_write(self, message: str, now: float) -> bool:
         """Whether it is to be written now."""
-        self.heard = now
-        if self.message == message and not self.held and now - self.when < REPEATED_SECONDS:
+        self.requested_at = now
+        if self.message == message and not self.suppressed and now - self.written_at < REPEATED_SECONDS:
             return False
-        if self.pace.take(now):
+        if self.rate.try_take(now):
             return True
-        if message != self.message and len(self.held) < MOST_COUNTED:
-            self.held.add(hash(message))
+        if message != self.message and len(self.suppressed) < MOST_COUNTED:
+            self.suppressed.add(hash(message))
         return False
 
-    def text(self, message: str) -> str:
+    def message_text(self, message: str) -> str:
         """The sentence, with how many others it stands for."""
-        others = len(self.held - {hash(message)})
+        others = len(self.suppressed - {hash(message)})
         if not others:
             return message
         many = f"{others} or more" if others >= MOST_COUNTED - 1 else str(others)
-        return f"{bounded(message, _LONGEST - 100)} (And {many} other messages of this kind since the last one.)"
+        return f"{truncate(message, _LONGEST - 100)} (And {many} other messages of this kind since the last one.)"
 
 
-class Announcer:
+class EventRecorder:
     """Writes Events in the manager cluster."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._now = client, clock
-        self._said: dict[tuple[str, str], _Told] = {}  # by object, or by whose it is, and reason
-        self._tidied = clock()
+        self._client, self._clock = client, clock
+        self._histories: dict[tuple[str, str], _EventHistory] = {}  # by object, or by whose it is, and reason
+        self._tidied_at = clock()
 
-    async def say(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
         """Write an Event, or bring the one of the same reason up to date; not what was just said, nor more than a few a minute.
 
         Of a RayCluster that KubeRay made of a RayService it is said there, too: its user wrote that, and the RayCluster's name ends in
         letters that change with each upgrade.
         """
-        await self._say(about, about.uid, reason, message, warning)
+        await self._record_on(about, about.uid, reason, message, warning)
         if about.service:
             of, whose = f"{about.kind} {about.name}: ", f"{about.service.uid}/{about.uid}"
             text = message if message.startswith(of) else of + message
-            await self._say(about.service, whose, reason, text, warning)
+            await self._record_on(about.service, whose, reason, text, warning)
 
-    async def _say(self, about: Job, whose: str, reason: str, message: str, warning: bool) -> None:
+    async def _record_on(self, about: Job, event_key: str, reason: str, message: str, warning: bool) -> None:
         """Write an Event on an object; `whose` tells it from those of the same reason there: a service has two RayClusters for a while."""
-        now = self._now()
-        self._tidy(now)
-        known = self._said.setdefault((whose, reason), _Told())
-        if not known.wanted(message, now):
+        now = self._clock()
+        self._forget_expired(now)
+        known = self._histories.setdefault((event_key, reason), _EventHistory())
+        if not known.should_write(message, now):
             return
-        body = _event(about, whose, reason, known.text(message), warning)
+        body = _event_body(about, event_key, reason, known.message_text(message), warning)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         try:
             await self._client.create(EVENTS.path(namespace), body)
         except ApiError as error:
-            if not error.conflict:
+            if not error.is_conflict:
                 raise
             fresh = {key: body[key] for key in ("message", "lastTimestamp", "type")}
-            await self._client.merge(EVENTS.path(namespace, name), fresh)
-        log.info("%s/%s %s: %s", about.namespace, about.name, reason, quoted(message, _LONGEST))
-        known.message, known.when, known.held = message, now, set()
+            await self._client.merge_patch(EVENTS.path(namespace, name), fresh)
+        log.info("%s/%s %s: %s", about.namespace, about.name, reason, printable(message, _LONGEST))
+        known.message, known.written_at, known.suppressed = message, now, set()
 
-    def _tidy(self, now: float) -> None:
+    def _forget_expired(self, now: float) -> None:
         """Forget what nobody says any more; once a minute, for a thousand jobs may have something to say at once."""
-        if now - self._tidied < EVERY_SECONDS:
+        if now - self._tidied_at < EVERY_SECONDS:
             return
-        self._tidied = now
-        self._said = {key: told for key, told in self._said.items() if now - told.heard < REPEATED_SECONDS}
+        self._tidied_at = now
+        self._histories = {
+            key: told for key, told in self._histories.items() if now - told.requested_at < REPEATED_SECONDS
+        }
 
-    async def tell(self, what: Say) -> None:
+    async def emit_event(self, action: Say) -> None:
         """The same for an action; what cannot be said must not hold up what is done."""
         try:
-            await self.say(what.about, what.reason, what.message, warning=what.warning)
+            await self.record_event(action.about, action.reason, action.message, warning=action.warning)
         except (ApiError, Unreachable) as trouble:
-            log.warning("event %s on %s %s: %s", what.reason, what.about.kind, what.about.name, trouble)
+            log.warning("event %s on %s %s: %s", action.reason, action.about.kind, action.about.name, trouble)
 
 
-def _event(about: Job, whose: str, reason: str, message: str, warning: bool) -> dict[str, Any]:
-    digest = hashlib.sha256(f"{whose}/{reason}".encode()).hexdigest()[:16]
-    now, beginning = timestamp(datetime.now(UTC)), about.name[:_LONGEST_PREFIX].rstrip("-.")
+def _event_body(about: Job, event_key: str, reason: str, message: str, warning: bool) -> dict[str, Any]:
+    digest = hashlib.sha256(f"{event_key}/{reason}".encode()).hexdigest()[:16]
+    now, beginning = format_time(datetime.now(UTC)), about.name[:_LONGEST_PREFIX].rstrip("-.")
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -136,7 +138,7 @@ def _event(about: Job, whose: str, reason: str, message: str, warning: bool) -> 
             "uid": about.uid,
         },
         "reason": reason,
-        "message": bounded(message, _LONGEST),
+        "message": truncate(message, _LONGEST),
         "type": "Warning" if warning else "Normal",
         "source": {"component": names.EVENT_SOURCE},
         "firstTimestamp": now,

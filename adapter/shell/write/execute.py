@@ -29,9 +29,9 @@ from adapter.actions import (
     Vacate,
     Yield,
 )
-from adapter.shell.write.dry_run_requests import Trier
-from adapter.shell.write.endpoint_slices import SliceWriter
-from adapter.shell.write.events import Announcer
+from adapter.shell.write.dry_run_requests import DryRunner
+from adapter.shell.write.endpoint_slices import EndpointSliceWriter
+from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.gang_writer import GangWriter
 from adapter.shell.write.pod_writer import PodWriter
 
@@ -40,31 +40,36 @@ class Executor:
     """Does actions; raises ApiError or Unreachable when one could not be done."""
 
     def __init__(
-        self, gangs: GangWriter, trier: Trier, pods: PodWriter, slices: SliceWriter, announcer: Announcer
+        self,
+        gang_writer: GangWriter,
+        dry_runner: DryRunner,
+        pod_writer: PodWriter,
+        slice_writer: EndpointSliceWriter,
+        recorder: EventRecorder,
     ) -> None:
-        self._do: dict[type, Callable[[Any], Awaitable[None]]] = {
-            Plan: gangs.plan,
-            Repoint: gangs.repoint,
-            TryCopy: trier.ask,
-            Reserve: gangs.reserve,
-            Vacate: gangs.vacate,
-            Release: gangs.release,
-            SetCheck: gangs.set_check,
-            Yield: gangs.step_aside,
-            Rejoin: gangs.rejoin,
-            Record: gangs.record,
-            Forget: gangs.forget,
-            Say: announcer.tell,
-            AssignSlot: pods.assign,
-            MirrorHead: pods.mirror_head,
-            CreatePod: pods.create_pod,
-            DeletePod: pods.delete_pod,
-            PatchStatus: pods.patch_status,
-            PutSlice: slices.put,
-            DeleteSlice: slices.delete,
+        self._handlers: dict[type, Callable[[Any], Awaitable[None]]] = {
+            Plan: gang_writer.write_plan,
+            Repoint: gang_writer.retarget_placement,
+            TryCopy: dry_runner.dry_run,
+            Reserve: gang_writer.reserve_share,
+            Vacate: gang_writer.delete_share_pods,
+            Release: gang_writer.delete_share,
+            SetCheck: gang_writer.set_check,
+            Yield: gang_writer.deactivate,
+            Rejoin: gang_writer.reactivate,
+            Record: gang_writer.update_placement_status,
+            Forget: gang_writer.delete_placement,
+            Say: recorder.emit_event,
+            AssignSlot: pod_writer.assign_slot,
+            MirrorHead: pod_writer.mirror_head,
+            CreatePod: pod_writer.create_pod,
+            DeletePod: pod_writer.delete_pod,
+            PatchStatus: pod_writer.patch_status,
+            PutSlice: slice_writer.put_slice,
+            DeleteSlice: slice_writer.delete_slice,
         }
 
-    async def do(self, action: Action) -> None:
+    async def execute(self, action: Action) -> None:
         """Do one action."""
         if not isinstance(action, LookAgain):
-            await self._do[type(action)](action)
+            await self._handlers[type(action)](action)

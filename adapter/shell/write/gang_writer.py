@@ -14,42 +14,49 @@ from adapter import names
 from adapter.actions import Forget, Plan, Record, Rejoin, Release, Repoint, Reserve, SetCheck, Vacate, Yield
 from adapter.objects.placement import Placement
 from adapter.objects.reservation import Reservation
-from adapter.objects.reservation import reservation as read_reservation
-from adapter.objects.unstructured import Raw, key_of, meta, timestamp, uid_of
+from adapter.objects.reservation import parse_reservation as read_reservation
+from adapter.objects.unstructured import Raw, format_time, key_of, meta, uid_of
 from adapter.objects.workload import Workload
 from adapter.planning import rounds
 from adapter.rewrite import group_workload
 from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
-from adapter.shell.kube.client import PARALLEL, ApiError, Client, Unreachable
+from adapter.shell.kube.client import PARALLEL_REQUESTS, ApiError, Client, Unreachable
 from adapter.shell.kube.resources import POD_GROUPS
-from adapter.shell.observe.dry_run_answers import Trials
-from adapter.shell.observe.transient_state import Memory
-from adapter.shell.planning.plans import Planning
-from adapter.shell.write.create_object import create
+from adapter.shell.observe.dry_run_answers import DryRunAnswers
+from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.planning.plans import GangPlanner
+from adapter.shell.write.create_object import create_or_get
 
 # Deletions of one share's pods on their way: half of what a client sends to a cluster in parallel, so that those who make pods
 # there get their turn meanwhile.
-AT_ONCE = PARALLEL // 2
+DELETIONS_AT_ONCE = PARALLEL_REQUESTS // 2
 
 
 class GangWriter:
     """Writes Workloads and Placements in the manager, and shares in the worker clusters."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, planning: Planning, memory: Memory, trials: Trials) -> None:
-        self._manager, self._fleet, self._planning = manager, fleet, planning
-        self._memory, self._trials = memory, trials
+    def __init__(
+        self,
+        manager: ManagerCache,
+        fleet: Fleet,
+        planner: GangPlanner,
+        transient: TransientState,
+        dry_run_answers: DryRunAnswers,
+    ) -> None:
+        self._manager, self._fleet, self._planner = manager, fleet, planner
+        self._transient, self._dry_run_answers = transient, dry_run_answers
 
-    async def plan(self, action: Plan) -> None:
+    async def write_plan(self, action: Plan) -> None:
         """Plan a gang, and write its Placement, unless the plan says nothing new, or clusters that it takes are to be asked first."""
-        version, now = self._fleet.room.version, datetime.now(UTC)
+        version, now = self._fleet.capacity_versions.version, datetime.now(UTC)
         with metrics.DECISION.time():
-            body, made, settles, alone = await self._planning.body(action, now)
-        if self._manager.lost:  # since it was begun: what it was made of is not to be believed
-            raise Unreachable(self._manager.lost)
-        if self._trials.puts_off(action.workload, made.untried):
+            body, made, settles, alone = await self._planner.plan_round(action, now)
+        if self._manager.unreachable_reason:  # since it was begun: what it was made of is not to be believed
+            raise Unreachable(self._manager.unreachable_reason)
+        if self._dry_run_answers.defers_plan(action.workload, made.untried):
             return
         # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
         # therefore make one plan at a time.
@@ -57,16 +64,18 @@ class GangWriter:
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
         elif rounds.unchanged(action, before, body["spec"]):
-            self._memory.note_plan(before.uid, version, settles, now if alone else None)
+            self._transient.note_plan(before.uid, version, settles, now if alone else None)
             return
         else:
             path = resources.PLACEMENTS.path(before.namespace, before.name)
             # Of this very version: a plan of who led before, and comes late, must not overwrite the one that stands.
-            raw = await self._manager.client.merge(path, {"metadata": _version(before), "spec": body["spec"]})
-        self._memory.note_plan(uid_of(raw), version, settles, now if alone else None)
+            raw = await self._manager.client.merge_patch(
+                path, {"metadata": _version_precondition(before), "spec": body["spec"]}
+            )
+        self._transient.note_plan(uid_of(raw), version, settles, now if alone else None)
         self._manager.placements.put(raw)
 
-    async def repoint(self, action: Repoint) -> None:
+    async def retarget_placement(self, action: Repoint) -> None:
         """Let a Placement stand for another slice of its elastic job; what it was planned for is to be planned anew then."""
         place, work = action.placement, action.workload
         spec: dict[str, Any] = {
@@ -77,54 +86,59 @@ class GangWriter:
         if action.vacant:
             spec = {"shares": [], "lost": None}
         path = resources.PLACEMENTS.path(place.namespace, place.name)
-        raw = await self._manager.client.merge(path, {"metadata": _version(place), "spec": spec})
-        self._memory.planned.pop(place.uid, None)
+        raw = await self._manager.client.merge_patch(path, {"metadata": _version_precondition(place), "spec": spec})
+        self._transient.planned_versions.pop(place.uid, None)
         self._manager.placements.put(raw)
 
-    async def reserve(self, action: Reserve) -> None:
+    async def reserve_share(self, action: Reserve) -> None:
         """Make a share; what its cluster's API server refuses is remembered as the gang's reason."""
         try:
-            await self._make_share(action)
-            self._memory.accept(action.placement, action.share.cluster)
+            await self._create_share(action)
+            self._transient.note_share_accepted(action.placement, action.share.cluster)
         except ApiError as refusal:  # not trouble of ours: the gang waits with this reason, and tries again
             why = f"its API server refuses the share: {refusal.message or refusal.reason}"
-            self._memory.refuse(action.placement, action.share.cluster, why)
+            self._transient.note_share_refused(action.placement, action.share.cluster, why)
 
-    async def _make_share(self, action: Reserve) -> None:
+    async def _create_share(self, action: Reserve) -> None:
         member, namespace, target = (
-            self._fleet.connected(action.share.cluster),
+            self._fleet.connected_cache(action.share.cluster),
             action.placement.namespace,
             action.target,
         )
-        anchor = await create(member.client, resources.CONFIG_MAPS, group_workload.anchor(target, namespace))
-        body = group_workload.group_workload(
-            target, namespace, action.groups, uid_of(anchor), priority=action.priority, held=action.held
+        anchor = await create_or_get(
+            member.client, resources.CONFIG_MAPS, group_workload.build_anchor(target, namespace)
+        )
+        body = group_workload.build_workload(
+            target, namespace, action.groups, uid_of(anchor), priority=action.priority, dry_run_templates=action.held
         )
         # Before any pod can name it, and before quota is held that it may not use.
-        if group := group_workload.beside(body, target, starts=action.starts):
-            await ensure(member.client, group)
-        member.workloads.put(await create(member.client, resources.WORKLOADS, body))
+        if group := group_workload.build_pod_group(body, target, starts=action.starts):
+            await ensure_pod_group(member.client, group)
+        member.workloads.put(await create_or_get(member.client, resources.WORKLOADS, body))
 
-    async def vacate(self, action: Vacate) -> None:
+    async def delete_share_pods(self, action: Vacate) -> None:
         """Delete pods of a share; what its cluster's API server refuses is remembered, as with the share itself."""
-        await self._noted(action.reservation, self._delete_pods(action))
+        await self._note_refusal(action.reservation, self._delete_all_pods(action))
 
-    async def release(self, action: Release) -> None:
+    async def delete_share(self, action: Release) -> None:
         """Delete a share; what its cluster's API server refuses is remembered, so that it holds up nobody."""
-        await self._noted(action.reservation, self._delete_share(action.reservation))
+        await self._note_refusal(action.reservation, self._delete_share_objects(action.reservation))
 
-    async def _noted(self, found: Reservation, deed: Awaitable[None]) -> None:
+    async def _note_refusal(self, reservation: Reservation, deletion: Awaitable[None]) -> None:
         try:
-            await deed
+            await deletion
         except ApiError as refusal:
-            if not refusal.passing:
-                self._memory.unreleased[found.uid] = refusal.message or refusal.reason
+            if not refusal.is_transient:
+                self._transient.undeleted_shares[reservation.uid] = refusal.message or refusal.reason
             raise
-        self._memory.unreleased.pop(found.uid, None)
+        self._transient.undeleted_shares.pop(reservation.uid, None)
 
-    async def _delete_pods(self, action: Vacate) -> None:
+    async def _delete_all_pods(self, action: Vacate) -> None:
         """All are tried, whatever becomes of one; the first trouble is raised."""
-        client, at_once = self._fleet.connected(action.reservation.cluster).client, asyncio.Semaphore(AT_ONCE)
+        client, at_once = (
+            self._fleet.connected_cache(action.reservation.cluster).client,
+            asyncio.Semaphore(DELETIONS_AT_ONCE),
+        )
 
         async def delete(pod: Mapping[str, Any]) -> None:
             async with at_once:
@@ -135,16 +149,18 @@ class GangWriter:
             if isinstance(trouble, BaseException):
                 raise trouble
 
-    async def _delete_share(self, found: Reservation) -> None:
+    async def _delete_share_objects(self, reservation: Reservation) -> None:
         """Delete its anchor, with all that it owns, and its Workload."""
-        client = self._fleet.connected(found.cluster).client
-        if found.anchor_uid:
-            await client.delete(resources.CONFIG_MAPS.path(found.namespace, found.name), found.anchor_uid)
-        await client.delete(resources.WORKLOADS.path(found.namespace, found.name), found.uid)
+        client = self._fleet.connected_cache(reservation.cluster).client
+        if reservation.anchor_uid:
+            await client.delete(
+                resources.CONFIG_MAPS.path(reservation.namespace, reservation.name), reservation.anchor_uid
+            )
+        await client.delete(resources.WORKLOADS.path(reservation.namespace, reservation.name), reservation.uid)
 
     async def set_check(self, action: SetCheck) -> None:
         """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
-        for trouble in await asyncio.gather(*map(self._verify, action.verify), return_exceptions=True):
+        for trouble in await asyncio.gather(*map(self._verify_share, action.verify), return_exceptions=True):
             if isinstance(trouble, BaseException):
                 raise trouble
         work = action.workload
@@ -152,7 +168,7 @@ class GangWriter:
             "name": action.check,
             "state": action.state,
             "message": action.message,
-            "lastTransitionTime": timestamp(datetime.now(UTC)),
+            "lastTransitionTime": format_time(datetime.now(UTC)),
             **({"podSetUpdates": list(action.updates)} if action.updates else {}),
         }
         body = {
@@ -169,62 +185,68 @@ class GangWriter:
         path = resources.WORKLOADS.path(work.namespace, work.name, "status")
         self._manager.workloads.put(await self._manager.client.apply(path, body, names.FIELD_MANAGER))
 
-    async def _verify(self, share: Reservation) -> None:
-        client = self._fleet.connected(share.cluster).client
+    async def _verify_share(self, share: Reservation) -> None:
+        client = self._fleet.connected_cache(share.cluster).client
         raw = await client.get(resources.WORKLOADS.path(share.namespace, share.name))
         found = read_reservation(share.cluster, raw)
         if not found.admitted or found.deleting or found.uid != share.uid:
             raise Unreachable(f"the share in {share.cluster} is not admitted any more")
 
-    async def step_aside(self, action: Yield) -> None:
+    async def deactivate(self, action: Yield) -> None:
         """Make a Workload inactive, so that others get its turn."""
-        now, count = datetime.now(UTC), str(action.workload.yields + 1)
-        self._memory.step_aside(action.workload, now)  # before anybody can hear of it and take what it gathered
-        since = timestamp(now)
-        await self._activate(action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count})
+        now, count = datetime.now(UTC), str(action.workload.deactivations + 1)
+        self._transient.note_deactivated(
+            action.workload, now
+        )  # before anybody can hear of it and take what it gathered
+        since = format_time(now)
+        await self._set_active(
+            action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count}
+        )
 
-    async def rejoin(self, action: Rejoin) -> None:
+    async def reactivate(self, action: Rejoin) -> None:
         """Make a Workload that stepped aside active again."""
-        await self._activate(action.workload, True, {names.YIELDED_ANNOTATION: None})
+        await self._set_active(action.workload, True, {names.YIELDED_ANNOTATION: None})
 
-    async def _activate(self, work: Workload, active: bool, annotations: dict[str, str | None]) -> None:
+    async def _set_active(self, workload: Workload, active: bool, annotations: dict[str, str | None]) -> None:
         """Write both in one patch: a Workload that is inactive on our account says so, whenever we die."""
-        metadata = {"uid": work.uid, "resourceVersion": work.resource_version, "annotations": annotations}
-        path = resources.WORKLOADS.path(work.namespace, work.name)
+        metadata = {"uid": workload.uid, "resourceVersion": workload.resource_version, "annotations": annotations}
+        path = resources.WORKLOADS.path(workload.namespace, workload.name)
         body = {"metadata": metadata, "spec": {"active": active}}
-        self._manager.workloads.put(await self._manager.client.merge(path, body))
+        self._manager.workloads.put(await self._manager.client.merge_patch(path, body))
 
-    async def record(self, action: Record) -> None:
+    async def update_placement_status(self, action: Record) -> None:
         """Write a Placement's status."""
         place = action.placement
         path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
-        body = {"metadata": _version(place), "status": action.status}
-        self._manager.placements.put(await self._manager.client.merge(path, body))
+        body = {"metadata": _version_precondition(place), "status": action.status}
+        self._manager.placements.put(await self._manager.client.merge_patch(path, body))
 
-    async def forget(self, action: Forget) -> None:
+    async def delete_placement(self, action: Forget) -> None:
         """Delete a Placement."""
         place = action.placement
         await self._manager.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)
 
 
-def _version(place: Placement) -> dict[str, str]:
+def _version_precondition(placement: Placement) -> dict[str, str]:
     """What a write on a Placement is meant for: that very object, as it was when the write was decided on."""
-    return {"uid": place.uid, "resourceVersion": place.resource_version}
+    return {"uid": placement.uid, "resourceVersion": placement.resource_version}
 
 
-async def ensure(client: Client, body: Raw) -> None:
+async def ensure_pod_group(client: Client, body: Raw) -> None:
     """Make a PodGroup, unless it stands; raises ApiError with a sentence when it cannot be had."""
     key = key_of(body)
     try:
         await client.create(POD_GROUPS.path(key[0]), body)
     except ApiError as error:
-        taken = error.exists and not _stays(await client.get(POD_GROUPS.path(*key)), body)
+        taken = error.already_exists and not _belongs_to_share(await client.get(POD_GROUPS.path(*key)), body)
         said = "there is another one of that name" if taken else error.message
-        if taken or not error.exists:
-            raise ApiError(error.status, error.reason, group_workload.refusal(key, error.status, said)) from None
+        if taken or not error.already_exists:
+            raise ApiError(
+                error.status, error.reason, group_workload.pod_group_error(key, error.status, said)
+            ) from None
 
 
-def _stays(found: Raw, body: Raw) -> bool:
+def _belongs_to_share(pod_group: Raw, body: Raw) -> bool:
     """Whether it goes when this share does: one of somebody else, or of an earlier anchor of this share, may go before."""
-    owners = meta(found).get("ownerReferences") or ()
-    return meta(body)["ownerReferences"][0] in owners and not meta(found).get("deletionTimestamp")
+    owners = meta(pod_group).get("ownerReferences") or ()
+    return meta(body)["ownerReferences"][0] in owners and not meta(pod_group).get("deletionTimestamp")

@@ -12,79 +12,81 @@ from adapter.objects.queues import read_local_queue
 from adapter.objects.unstructured import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.quota import aggregate
-from adapter.quota.aggregate import Change, Worker
+from adapter.quota.aggregate import QuotaChange, WorkerQueues
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.write.events import Announcer
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.write.events import EventRecorder
 
 log = logging.getLogger(__name__)
 
 _NO_RIGHT = "cannot patch resource"  # of RBAC's answer, which has no code of its own
 
 
-class Aggregator:
+class QuotaAggregator:
     """Writes what `aggregate` says about the manager's ClusterQueues."""
 
-    def __init__(self, manager: Manager, fleet: Fleet, policies: Policies, announcer: Announcer) -> None:
-        self._manager, self._fleet, self._policies, self._announcer = manager, fleet, policies, announcer
+    def __init__(self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver, recorder: EventRecorder) -> None:
+        self._manager, self._fleet, self._policies, self._recorder = manager, fleet, policies, recorder
 
-    async def look(self, name: str) -> None:
+    async def reconcile_queue(self, name: str) -> None:
         """Bring one ClusterQueue up to date; raises ApiError or Unreachable when that has to be tried again."""
-        raw = self._manager.cluster_queues.named(name)
+        raw = self._manager.cluster_queues.by_name(name)
         if raw is None:
             return
         try:
-            found = self._changes(raw)
-        except specs.Invalid as error:
-            await self._say(raw, "CannotAggregate", str(error), warning=True)
+            found = self._quota_changes(raw)
+        except specs.InvalidSpec as error:
+            await self._record_event(raw, "CannotAggregate", str(error), warning=True)
             return
         if found:
-            await self._write(raw, found)
+            await self._write_changes(raw, found)
 
-    def _changes(self, raw: Raw) -> list[Change]:
-        if not aggregate.wanted(raw):
+    def _quota_changes(self, raw: Raw) -> list[QuotaChange]:
+        if not aggregate.is_opted_in(raw):
             return []
-        check, flavor = aggregate.covered(raw, self._policies.our_checks())
-        chosen, _ = self._policies.policy(check)
+        check, flavor = aggregate.check_and_flavor(raw, self._policies.our_checks())
+        chosen, _ = self._policies.policy_of(check)
         if chosen is None:
             return []  # the check's own condition says why; what was written last stays
-        workers = {cluster: self._worker(cluster) for cluster in chosen.clusters}
-        return aggregate.changes(raw, flavor, self._served(key_of(raw)[1]), workers)
+        workers = {cluster: self._worker_queues(cluster) for cluster in chosen.clusters}
+        return aggregate.quota_changes(raw, flavor, self._local_queues_of(key_of(raw)[1]), workers)
 
-    def _served(self, name: str) -> list[Key]:
-        queues = self._manager.local_queues.readings(read_local_queue)
+    def _local_queues_of(self, name: str) -> list[Key]:
+        queues = self._manager.local_queues.read_all_cached(read_local_queue)
         return [key for key, queue in queues.items() if queue.cluster_queue == name]
 
-    def _worker(self, cluster: str) -> Worker | None:
+    def _worker_queues(self, cluster: str) -> WorkerQueues | None:
         """The cluster's queues as they were seen last, silent or not; None if they never were."""
-        member = self._fleet.members().get(cluster)
+        member = self._fleet.caches().get(cluster)
         if member is None or not (member.local_queues.synced and member.cluster_queues.synced):
             return None
-        return Worker(list(member.local_queues), {key_of(raw)[1]: raw for raw in member.cluster_queues})
+        return WorkerQueues(list(member.local_queues), {key_of(raw)[1]: raw for raw in member.cluster_queues})
 
-    async def _write(self, raw: Raw, found: list[Change]) -> None:
-        name, said = key_of(raw)[1], "; ".join(map(str, found))
+    async def _write_changes(self, raw: Raw, changes: list[QuotaChange]) -> None:
+        name, said = key_of(raw)[1], "; ".join(map(str, changes))
         path = resources.CLUSTER_QUEUES.path(name=name)
         try:
-            fresh = await self._manager.client.edit(path, aggregate.operations(raw, found), names.FIELD_MANAGER)
+            fresh = await self._manager.client.json_patch(
+                path, aggregate.patch_operations(raw, changes), names.FIELD_MANAGER
+            )
         except ApiError as error:
             if error.status == 403:
-                await self._say(raw, "CannotAggregate", _refused(said, error), warning=True)
+                await self._record_event(raw, "CannotAggregate", _forbidden_message(said, error), warning=True)
                 return  # the resync tries again
             raise
         self._manager.cluster_queues.put(fresh)
         log.info("ClusterQueue %s: nominal quota of %s", name, said)
-        await self._say(raw, "QuotaFromWorkers", f"Changed the nominal quota of {said}.")
+        await self._record_event(raw, "QuotaFromWorkers", f"Changed the nominal quota of {said}.")
 
-    async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
+    async def _record_event(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
         about = Job(names.KUEUE_API_VERSION, "ClusterQueue", "", key_of(raw)[1], uid_of(raw))
-        await self._announcer.say(about, reason, text, warning=warning)
+        await self._recorder.record_event(about, reason, text, warning=warning)
 
 
-def _refused(said: str, error: ApiError) -> str:
+def _forbidden_message(changes_text: str, error: ApiError) -> str:
     """Forbidden is what RBAC says, and also a webhook, such as Kueue's of a lendingLimit above the new quota."""
     way = "apply kustomize/components/quota-aggregator" if _NO_RIGHT in error.message else "change the ClusterQueue"
-    return f"The nominal quota of {said} cannot be written ({error.message}); {way}."
+    return f"The nominal quota of {changes_text} cannot be written ({error.message}); {way}."

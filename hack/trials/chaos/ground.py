@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from adapter import names
-from adapter.objects.unstructured import Raw, is_true
+from adapter.objects.unstructured import Raw, is_condition_true
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
@@ -167,7 +167,7 @@ class Ground:
 
 
 def _connected(one: Raw) -> bool:
-    return is_true(one, names.CONNECTED)
+    return is_condition_true(one, names.CONNECTED)
 
 
 def prepare(lab: Lab, stage: Stage, load: Load, outages: Outages) -> Ground:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.placement import Placement, placement
-from adapter.objects.pod_requests import as_text, quantity
-from adapter.objects.unstructured import Raw, is_true, label, meta, uid_of
+from adapter.objects.placement import Placement, parse_placement
+from adapter.objects.pod_requests import format_quantity, parse_quantity
+from adapter.objects.unstructured import Raw, is_condition_true, label, meta, uid_of
 from adapter.objects.worker_pod import slot_of
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, parse_workload
 from hack.trials import quotausage
 from hack.trials.chaos.snapshot import Member, Snapshot
 
@@ -92,8 +92,11 @@ def _copies(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _orphans(snapshot: Snapshot) -> Iterator[Finding]:
     """Each object of ours in a worker cluster stands for something in the manager."""
-    pods, gangs = {uid_of(pod) for pod in snapshot.workers}, {workload(one).gang_uid for one in snapshot.workloads}
-    shares = {(share.cluster, p.name_of(share)) for p in standing(snapshot) for share in p.shares}
+    pods, gangs = (
+        {uid_of(pod) for pod in snapshot.workers},
+        {parse_workload(one).gang_uid for one in snapshot.workloads},
+    )
+    shares = {(share.cluster, p.name_of_share(share)) for p in standing(snapshot) for share in p.shares}
     for cluster, pod in _remote(snapshot, "pods"):
         if label(pod, names.POD_UID_LABEL) not in pods:
             yield Finding(ORPHAN, f"pod {meta(pod)['name']} in {cluster} has no worker in the manager")
@@ -111,11 +114,11 @@ def _leftovers(snapshot: Snapshot) -> Iterator[Finding]:
     for job in snapshot.jobs:
         if meta(job)["name"] not in snapshot.wanted:
             yield Finding(ORPHAN, f"RayCluster {meta(job)['name']} is still there")
-    for work in map(workload, snapshot.workloads):
+    for work in map(parse_workload, snapshot.workloads):
         if not work.job or work.job.name not in snapshot.wanted:
             yield Finding(ORPHAN, f"Workload {work.name} in the manager is of no gang")
     uids = {uid_of(one) for one in snapshot.workloads}
-    for place in map(placement, snapshot.placements):
+    for place in map(parse_placement, snapshot.placements):
         if place.workload_uid not in uids:
             yield Finding(ORPHAN, f"Placement {place.name} has no Workload")
     for pod in snapshot.pods:
@@ -149,7 +152,7 @@ def _leaving(raw: Raw) -> bool:
 
 def _ready(pod: Raw) -> bool:
     running = (pod.get("status") or {}).get("phase") == "Running"
-    return running and is_true(pod, "Ready") and not _leaving(pod)
+    return running and is_condition_true(pod, "Ready") and not _leaving(pod)
 
 
 def never(snapshot: Snapshot) -> list[Finding]:
@@ -176,7 +179,7 @@ def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
         held = sum(sum(cells.values()) for cells in quotausage.reserved(member.workloads).values())
         for who, amount in (("its ClusterQueue shows", shown), ("its Workloads hold", held)):
             if amount != promised:
-                said = f"{as_text(promised, 'cpu')} cpu are promised in {name}, and {who} {as_text(amount, 'cpu')}"
+                said = f"{format_quantity(promised, 'cpu')} cpu are promised in {name}, and {who} {format_quantity(amount, 'cpu')}"
                 yield Finding(LEDGER, said)
 
 
@@ -185,9 +188,9 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
 
     Replaced Workloads of an elastic gang do not count. Before such a gang wants any worker it has no Placement.
     """
-    workloads = [work for work in map(workload, snapshot.workloads) if not (work.finished or work.replaced)]
+    workloads = [work for work in map(parse_workload, snapshot.workloads) if not (work.finished or work.replaced)]
     jobs = Counter(work.job.name for work in workloads if work.job)
-    admitted = {uid_of(raw) for raw in snapshot.workloads if is_true(raw, names.ADMITTED)}
+    admitted = {uid_of(raw) for raw in snapshot.workloads if is_condition_true(raw, names.ADMITTED)}
     for name in snapshot.wanted:
         if jobs[name] != 1:
             yield Finding(RECORD, f"gang {name} has {jobs[name]} Workloads instead of one")
@@ -225,7 +228,7 @@ def _workers(work: Workload) -> int:
 
 def standing(snapshot: Snapshot) -> list[Placement]:
     """Those that still stand for something; one that has ended is a record of what was."""
-    found = map(placement, snapshot.placements)
+    found = map(parse_placement, snapshot.placements)
     return [place for place in found if place.status.get("state") != names.ENDED]
 
 
@@ -235,4 +238,4 @@ def _shown(member: Member) -> int:
         for flavor in (member.queue.get("status") or {}).get("flavorsReservation") or ()
         for row in flavor.get("resources") or ()
     )
-    return sum(quantity(row.get("total") or "0", row["name"]) for row in rows)
+    return sum(parse_quantity(row.get("total") or "0", row["name"]) for row in rows)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adapter import names
-from adapter.objects.unstructured import is_true, meta, uid_of
+from adapter.objects.unstructured import is_condition_true, meta, uid_of
 from hack.lab.base import lab as definition
 from hack.lab.base import lock
 from hack.lab.base.lab import Lab
@@ -81,7 +81,7 @@ class Container:
 
     def trouble(self) -> str:
         """Why it does not serve now, empty when it does. A killed one counts as gone before its kubelet knows."""
-        ready = [one for one in self._at_work() if is_true(one, "Ready")]
+        ready = [one for one in self._at_work() if is_condition_true(one, "Ready")]
         if len(ready) != 1 or _container(ready[0]) in self.killed:
             return f"{self.called} in {self.home.name} is not ready"
         return ""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from adapter import names
-from adapter.objects.unstructured import condition, label, meta, moment
-from adapter.objects.workload import workload
+from adapter.objects.unstructured import condition, label, meta, parse_time
+from adapter.objects.workload import parse_workload
 from hack.testbed.reader import Unreachable
 from hack.trials.chaos import invariants, sizes, snapshot
 from hack.trials.chaos.ground import Ground
@@ -85,8 +85,8 @@ def unmade(seen: Snapshot) -> list[str]:
 
 def _suspended(seen: Snapshot, gang: str, since: datetime) -> bool:
     """Whether its Workload was evicted since a time; on readmission Kueue keeps the condition and changes its time."""
-    mine = [raw for raw in seen.workloads if (job := workload(raw).job) and job.name == gang]
-    times = [moment(condition(raw, names.EVICTED).get("lastTransitionTime")) for raw in mine]
+    mine = [raw for raw in seen.workloads if (job := parse_workload(raw).job) and job.name == gang]
+    times = [parse_time(condition(raw, names.EVICTED).get("lastTransitionTime")) for raw in mine]
     return any(at is not None and at >= since.replace(microsecond=0) for at in times)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.objects.placement import placement
-from adapter.objects.unstructured import is_true, label, meta, uid_of
+from adapter.objects.placement import parse_placement
+from adapter.objects.unstructured import is_condition_true, label, meta, uid_of
 from adapter.objects.worker_pod import slot_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from hack.testbed.reader import Raw
 from hack.testbed.stage import Stage
 from hack.trials.chaos.draw import MOMENTS
@@ -84,8 +84,8 @@ def reached(moment: str, gang: str, snapshot: Snapshot) -> bool:
 
 
 def _moment(gang: str, snapshot: Snapshot) -> int:
-    uids = {work.uid for work in map(workload, snapshot.workloads) if work.job and work.job.name == gang}
-    places = [place for place in map(placement, snapshot.placements) if place.workload_uid in uids]
+    uids = {work.uid for work in map(parse_workload, snapshot.workloads) if work.job and work.job.name == gang}
+    places = [place for place in map(parse_placement, snapshot.placements) if place.workload_uid in uids]
     called = {place.name for place in places}
     ours = [one for member in snapshot.members.values() for one in (*member.pods, *member.shares)]
     mine = [one for one in ours if label(one, names.PLACEMENT_LABEL) in called]
@@ -108,10 +108,10 @@ def text(snapshot: Snapshot) -> str:
 def _manager(snapshot: Snapshot) -> Iterator[str]:
     yield from (f"  RayCluster {meta(job)['name']}{_leaving(job)}" for job in snapshot.jobs)
     for raw in snapshot.workloads:
-        work = workload(raw)
+        work = parse_workload(raw)
         checks = ", ".join(f"{check.state}: {check.message}" for check in work.checks.values())
         yield f"  Workload {work.name} {_conditions(raw)} [{checks}]{_leaving(raw)}"
-    for place in map(placement, snapshot.placements):
+    for place in map(parse_placement, snapshot.placements):
         shares = ", ".join(f"{share.workers} {share.cluster}" for share in place.shares)
         said = f"{place.status.get('state')}: {place.status.get('reason')}"
         yield f"  Placement {place.name} round {place.round} ({shares}) {said}"
@@ -138,11 +138,11 @@ def _named(kind: str, objects: Iterable[Raw]) -> Iterator[str]:
 
 def _conditions(raw: Raw) -> str:
     shown = (names.QUOTA_RESERVED, names.ADMITTED, names.EVICTED, names.FINISHED)
-    return " ".join(kind for kind in shown if is_true(raw, kind)) or "not reserved"
+    return " ".join(kind for kind in shown if is_condition_true(raw, kind)) or "not reserved"
 
 
 def _phase(pod: Raw) -> str:
-    return f"{(pod.get('status') or {}).get('phase')}{' ready' if is_true(pod, 'Ready') else ''}"
+    return f"{(pod.get('status') or {}).get('phase')}{' ready' if is_condition_true(pod, 'Ready') else ''}"
 
 
 def _leaving(raw: Raw) -> str:

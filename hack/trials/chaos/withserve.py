@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from adapter import names
-from adapter.objects.unstructured import is_true, label, meta, uid_of
+from adapter.objects.unstructured import is_condition_true, label, meta, uid_of
 from hack.lab.base.progress import LabError, step
 from hack.testbed import rayservice
 from hack.testbed.clusters import Clusters, wait
@@ -79,7 +79,7 @@ def _wrong(service: RayService) -> list[str]:
     }
     of_service = f"{names.SERVICE_NAME_LABEL}={_NAME}-serve-svc,{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
     slices = manager.items("endpointslices", NAMESPACE, of_service)
-    ready = [pod for pod in mine if is_true(pod, "Ready")]
+    ready = [pod for pod in mine if is_condition_true(pod, "Ready")]
     lost = (
         [f"{len(ready)} workers are ready, and {_WORKERS} must be"]
         if len(ready) != _WORKERS or len(mine) != _WORKERS

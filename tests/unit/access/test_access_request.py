@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.access import access_request
-from adapter.access.access_request import Asked, asked
+from adapter.access.access_request import AccessRequest, parse_path
 
 KEY = "k" * 43
 BASE = f"/default/kubectl-x7k2p/{KEY}"
@@ -25,7 +25,7 @@ PODS = f"{BASE}/api/v1/namespaces/default/pods"
     ],
 )
 def test_what_kubectl_asks_is_answered(path: str, what: str, pod: str) -> None:
-    assert asked(path) == Asked("default", "kubectl-x7k2p", KEY, what, pod)
+    assert parse_path(path) == AccessRequest("default", "kubectl-x7k2p", KEY, what, pod)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_what_kubectl_asks_is_answered(path: str, what: str, pod: str) -> None:
     ],
 )
 def test_nothing_else_is(path: str) -> None:
-    assert asked(path) is None
+    assert parse_path(path) is None
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", exclude_characters="/"), max_size=20))
 def test_whatever_is_asked_of_a_pod_stays_with_that_pod(word: str) -> None:
-    found = asked(f"{PODS}/{word}/log")
+    found = parse_path(f"{PODS}/{word}/log")
     assert found is None or (found.pod == word and ".." not in word.split("/") and "%" not in word)

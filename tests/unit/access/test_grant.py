@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.access import grant
-from adapter.access.grant import EXEC, LIFETIME, LOG, MOST_IN_NAMESPACE, Grant
+from adapter.access.grant import EXEC, LIFETIME, LOG, MAX_PER_NAMESPACE, Grant
 from adapter.objects.unstructured import Raw
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ def raw(age: timedelta = timedelta(), *, name: str = "kubectl-1", namespace: str
 
 
 def good(**spec: Any) -> Grant:
-    found = grant.read(raw(**spec))
+    found = grant.parse(raw(**spec))
     assert found is not None
     return found
 
@@ -33,11 +33,11 @@ def test_what_is_asked_for_is_read_back_and_the_key_is_not_in_it() -> None:
     made = grant.manifest(POD, EXEC, KEY, container="ray", command=["ls", "-l"], stdin=True, tty=False)
     assert made["metadata"] == {"generateName": "kubectl-", "namespace": "default"}
     assert KEY not in str(made) and "tty" not in made["spec"]
-    found = grant.read({**made, "metadata": {**raw()["metadata"]}})
+    found = grant.parse({**made, "metadata": {**raw()["metadata"]}})
     assert found is not None
     assert (found.pod, found.pod_uid, found.container, found.command) == ("worker-a", "u-1", "ray", ("ls", "-l"))
-    assert (found.stdin, found.tty, found.once) == (True, False, True)
-    assert not good().once
+    assert (found.stdin, found.tty, found.is_single_use) == (True, False, True)
+    assert not good().is_single_use
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_what_is_asked_for_is_read_back_and_the_key_is_not_in_it() -> None:
         pytest.param(LIFETIME, KEY, False, id="over"),
         pytest.param(timedelta(), "j" * 43, False, id="another key"),
         pytest.param(timedelta(), "", False, id="no key"),
-        pytest.param(timedelta(), grant.hashed(KEY), False, id="what stands in the object"),
+        pytest.param(timedelta(), grant.hash_key(KEY), False, id="what stands in the object"),
     ],
 )
 def test_a_grant_opens_for_its_key_and_for_five_minutes(age: timedelta, key: str, wanted: bool) -> None:
-    found = grant.read(raw(age))
-    assert found is not None and grant.opens(found, key, NOW) is wanted
+    found = grant.parse(raw(age))
+    assert found is not None and grant.accepts_key(found, key, NOW) is wanted
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_grant_opens_for_its_key_and_for_five_minutes(age: timedelta, key: str
     ],
 )
 def test_what_cannot_be_read_is_no_grant(change: Raw) -> None:
-    assert grant.read({**raw(), **change}) is None
+    assert grant.parse({**raw(), **change}) is None
 
 
 FIELDS = st.sampled_from(["pod", "podUID", "subresource", "container", "keyHash", "command"])
@@ -83,18 +83,18 @@ JSON = st.recursive(
 
 @given(st.dictionaries(FIELDS, JSON))
 def test_nothing_that_stands_there_breaks_the_reader(spec: Raw) -> None:
-    grant.read({**raw(), "spec": {**raw()["spec"], **spec}})
+    grant.parse({**raw(), "spec": {**raw()["spec"], **spec}})
 
 
 def test_those_that_are_over_are_swept_and_good_ones_stay() -> None:
     old, fresh, odd = raw(LIFETIME, name="old"), raw(name="fresh"), {**raw(name="odd"), "spec": {}}
     going = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-11-25T12:00:00Z"}}
-    assert grant.over([old, fresh, odd, going], NOW) == [old, odd]
+    assert grant.grants_to_delete([old, fresh, odd, going], NOW) == [old, odd]
 
 
 def test_of_a_namespace_that_has_too_many_the_oldest_go() -> None:
     many = [raw(timedelta(milliseconds=1000 * n), name=f"g-{n}") for n in range(100)]
-    crowd = [raw(timedelta(seconds=n % 200), name=f"g-{n}") for n in range(MOST_IN_NAMESPACE)]
+    crowd = [raw(timedelta(seconds=n % 200), name=f"g-{n}") for n in range(MAX_PER_NAMESPACE)]
     last = raw(timedelta(seconds=250), name="last")
     other = [{**one, "metadata": {**one["metadata"], "namespace": "other"}} for one in many]
-    assert grant.over([*other, last, *crowd], NOW) == [last]
+    assert grant.grants_to_delete([*other, last, *crowd], NOW) == [last]

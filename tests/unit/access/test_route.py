@@ -6,15 +6,15 @@ import pytest
 
 from adapter import names
 from adapter.access import route
-from adapter.access.access_request import Asked
+from adapter.access.access_request import AccessRequest
 from adapter.access.grant import EXEC, LOG, PORT_FORWARD, Grant
-from adapter.access.route import Refusal
+from adapter.access.route import ErrorStatus
 from adapter.objects.unstructured import Raw
 from tests.unit.access.test_grant import NOW
 
 GRANT = Grant("default", "kubectl-1", "g", "worker-a", "u-1", LOG, "", (), False, False, "", NOW)
 COMMAND = replace(GRANT, subresource=EXEC, container="ray", command=("sh", "-c", "a b; c"), stdin=True)
-ASKED = Asked("default", "kubectl-1", "k", LOG, "worker-a")
+ASKED = AccessRequest("default", "kubectl-1", "k", LOG, "worker-a")
 
 
 def pod(uid: str = "u-1", slot: str = "east/1/role/0") -> Raw:
@@ -27,7 +27,7 @@ def copy(manager: str = "m", uid: str = "u-1") -> Raw:
 
 
 def test_it_goes_where_the_pods_slot_is() -> None:
-    assert route.cluster_of(ASKED, GRANT, pod()) == "east"
+    assert route.target_cluster(ASKED, GRANT, pod()) == "east"
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_it_goes_where_the_pods_slot_is() -> None:
         pytest.param(ASKED, pod(slot=""), "has no place in a worker cluster; use kubectl itself", id="a pod of the manager's nodes"),
     ],
 )  # fmt: skip
-def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: Asked, found: Raw | None, said: str) -> None:
-    refusal = route.cluster_of(asked, GRANT, found)
-    assert isinstance(refusal, Refusal) and said in refusal.message
+def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: AccessRequest, found: Raw | None, said: str) -> None:
+    refusal = route.target_cluster(asked, GRANT, found)
+    assert isinstance(refusal, ErrorStatus) and said in refusal.message
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: Asked, found: Raw 
 )
 def test_what_no_cluster_can_be_called_is_asked_of_nobody_and_stands_in_no_log(slot: str) -> None:
     """A slot is an annotation, which whoever may write the pod may write."""
-    refusal = route.cluster_of(ASKED, GRANT, pod(slot=slot))
-    assert isinstance(refusal, Refusal) and refusal.message.isprintable()
+    refusal = route.target_cluster(ASKED, GRANT, pod(slot=slot))
+    assert isinstance(refusal, ErrorStatus) and refusal.message.isprintable()
     assert refusal.message.startswith("Pod default/worker-a: annotation rayspan.dev/slot names a worker cluster ")
     assert refusal.message.endswith("which none can be called: let its controller make it anew.")
 
 
 def test_who_asks_does_not_learn_whether_somebody_elses_pod_of_that_name_stands_there() -> None:
-    none, foreign = (route.not_its_copy(GRANT, found, "m", "east") for found in (None, copy(manager="another")))
+    none, foreign = (route.remote_pod_mismatch(GRANT, found, "m", "east") for found in (None, copy(manager="another")))
     assert none == foreign is not None
 
 
@@ -73,13 +73,13 @@ def test_who_asks_does_not_learn_whether_somebody_elses_pod_of_that_name_stands_
 )
 def test_only_the_copy_of_this_very_pod_is_reached(found: Raw | None, refused: bool) -> None:
     """A slot is an annotation, which whoever may write the pod may point to any cluster; the copy has the uid."""
-    assert (route.not_its_copy(GRANT, found, "m", "east") is not None) is refused
+    assert (route.remote_pod_mismatch(GRANT, found, "m", "east") is not None) is refused
 
 
 @pytest.mark.parametrize("what", [LOG, EXEC, PORT_FORWARD])
 @pytest.mark.parametrize("granted", [LOG, EXEC, PORT_FORWARD])
 def test_a_grant_is_for_one_subresource(what: str, granted: str) -> None:
-    refusal = route.beyond(replace(ASKED, what=what), replace(GRANT, subresource=granted))
+    refusal = route.subresource_mismatch(replace(ASKED, resource=what), replace(GRANT, subresource=granted))
     assert (refusal is None) == (what == granted)
     assert refusal is None or refusal.message == f"WorkerAccess kubectl-1 is for {granted}, not for {what}."
 
@@ -99,7 +99,7 @@ def test_a_grant_is_for_one_subresource(what: str, granted: str) -> None:
 def test_which_log_may_be_asked_for(container: str, query: list[tuple[str, str]], said: str) -> None:
     found = route.log_query(replace(GRANT, container=container), query)
     if said:
-        assert isinstance(found, Refusal) and said in found.message
+        assert isinstance(found, ErrorStatus) and said in found.message
     else:
         assert found == tuple(query)
 
@@ -123,11 +123,11 @@ def test_a_commands_query_is_the_grants_alone() -> None:
     ],
 )  # fmt: skip
 def test_which_protocols_are_passed_on(granted: str, offered: list[str], wanted: list[str]) -> None:
-    assert route.protocols(replace(GRANT, subresource=granted), offered) == wanted
+    assert route.accepted_protocols(replace(GRANT, subresource=granted), offered) == wanted
 
 
 def test_who_lacks_a_right_over_there_is_told_who_gives_it_and_how() -> None:
-    logs, commands = (route.refused_there("east", one, 403).message for one in (GRANT, COMMAND))
+    logs, commands = (route.worker_error("east", one, 403).message for one in (GRANT, COMMAND))
     assert "east does not let the manager have pods/log in namespace default." in logs
     assert f"--clusterrole={names.LOGS_ROLE} " in logs and f"--clusterrole={names.EXEC_ROLE} " in commands
     assert "rayspan-system:rayspan-worker" in logs
@@ -144,4 +144,4 @@ def test_who_lacks_a_right_over_there_is_told_who_gives_it_and_how() -> None:
     ],
 )
 def test_other_refusals_are_told_too(status: int, said: str, wanted: str) -> None:
-    assert route.refused_there("east", GRANT, status, said).message.startswith(wanted)
+    assert route.worker_error("east", GRANT, status, said).message.startswith(wanted)

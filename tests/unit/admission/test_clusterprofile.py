@@ -6,12 +6,12 @@ import json
 import pytest
 
 from adapter.admission import clusterprofile
-from adapter.admission.clusterprofile import Profile
+from adapter.admission.clusterprofile import ProfileReference
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw
 
-EAST = Profile("east", "fleet")
-NAMED = Profile("east", "fleet", secret="login")
+EAST = ProfileReference("east", "fleet")
+NAMED = ProfileReference("east", "fleet", secret="login")
 SERVER = "https://east.example.com:6443"
 CLUSTER = {"server": SERVER, "certificate-authority-data": "Q0E="}
 INSTEAD = "or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
@@ -30,9 +30,9 @@ def of(*providers: tuple[str, object], field: str = "accessProviders") -> Raw:
     return {"status": {field: [{"name": name, "cluster": cluster} for name, cluster in providers]}}
 
 
-def refused(found: Raw | None, profile: Profile = EAST) -> str:
-    with pytest.raises(specs.Invalid) as error:
-        clusterprofile.address(profile, found)
+def refused(found: Raw | None, profile: ProfileReference = EAST) -> str:
+    with pytest.raises(specs.InvalidSpec) as error:
+        clusterprofile.cluster_address(profile, found)
     return str(error.value)
 
 
@@ -55,13 +55,13 @@ def refused(found: Raw | None, profile: Profile = EAST) -> str:
         pytest.param(EAST, of(("secretreader", {**CLUSTER, "disable-compression": True})), id="what is not needed is left out"),
     ],
 )  # fmt: skip
-def test_the_address_is_read(profile: Profile, found: Raw) -> None:
-    assert clusterprofile.address(profile, found) == CLUSTER
+def test_the_address_is_read(profile: ProfileReference, found: Raw) -> None:
+    assert clusterprofile.cluster_address(profile, found) == CLUSTER
 
 
 def test_a_proxy_and_the_name_on_the_certificate_are_taken_along() -> None:
     more = {"proxy-url": "http://proxy:3128", "tls-server-name": "kubernetes"}
-    assert clusterprofile.address(EAST, of(("secretreader", {**CLUSTER, **more}))) == {**CLUSTER, **more}
+    assert clusterprofile.cluster_address(EAST, of(("secretreader", {**CLUSTER, **more}))) == {**CLUSTER, **more}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def secret(text: bytes) -> Raw:
 
 @pytest.mark.parametrize("text", [b"abc.def-ghi", b"abc.def-ghi\n"], ids=["as it is", "of a file"])
 def test_a_token_is_read(text: bytes) -> None:
-    assert clusterprofile.token(EAST, "rayspan-system", secret(text)) == TOKEN
+    assert clusterprofile.token_of_secret(EAST, "rayspan-system", secret(text)) == TOKEN
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,16 @@ def test_a_token_is_read(text: bytes) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_secret_without_a_token_is_told_and_not_quoted(profile: Profile, found: Raw | None, sentence: str) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        clusterprofile.token(profile, "rayspan-system", found)
+def test_a_secret_without_a_token_is_told_and_not_quoted(
+    profile: ProfileReference, found: Raw | None, sentence: str
+) -> None:
+    with pytest.raises(specs.InvalidSpec) as error:
+        clusterprofile.token_of_secret(profile, "rayspan-system", found)
     assert str(error.value) == sentence
 
 
 def test_both_make_a_kubeconfig() -> None:
-    made = json.loads(clusterprofile.kubeconfig(CLUSTER, TOKEN))
+    made = json.loads(clusterprofile.build_kubeconfig(CLUSTER, TOKEN))
     assert made["clusters"][0]["cluster"] == CLUSTER and made["users"][0]["user"] == {"token": TOKEN}
     assert made["current-context"] == made["contexts"][0]["name"]
 
@@ -177,13 +179,15 @@ def test_both_make_a_kubeconfig() -> None:
 def test_health_and_properties_are_no_news() -> None:
     found = of(("secretreader", CLUSTER))
     busy = {"status": {**found["status"], "conditions": [{}], "properties": [{}], "version": {}}}
-    assert clusterprofile.facts(found) == clusterprofile.facts(busy)
-    assert clusterprofile.facts(found) != clusterprofile.facts(of(("secretreader", {"server": "https://other"})))
-    assert clusterprofile.facts({}) != clusterprofile.facts({"status": "odd"})
+    assert clusterprofile.login_facts(found) == clusterprofile.login_facts(busy)
+    assert clusterprofile.login_facts(found) != clusterprofile.login_facts(
+        of(("secretreader", {"server": "https://other"}))
+    )
+    assert clusterprofile.login_facts({}) != clusterprofile.login_facts({"status": "odd"})
 
 
 def test_a_manager_without_clusterprofiles_says_so() -> None:
-    assert str(clusterprofile.unread(EAST, "404 NotFound: ")) == (
+    assert str(clusterprofile.unreadable_error(EAST, "404 NotFound: ")) == (
         "spec.source.clusterProfileRef cannot be followed: the manager cluster does not show ClusterProfile fleet/east (404 NotFound: ); install the "
         "CRD of the cluster inventory API, and apply kustomize/overlays/manager, " + INSTEAD
     )

@@ -3,13 +3,13 @@
 import pytest
 
 from adapter.admission import condition_patches
-from adapter.admission.policy import Written, policy
+from adapter.admission.policy import PolicyObjects, policy_of_check
 from adapter.objects import specs
 from adapter.objects.admissioncheck import read_check
-from adapter.objects.unstructured import LONGEST, Raw
+from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw
 from tests.unit.builders import at, make_check, make_condition, make_policy, make_worker_cluster, stamp
 
-POLICIES = Written({"default": make_policy()})
+POLICIES = PolicyObjects({"default": make_policy()})
 NO_GATE = "MutatingAdmissionPolicy rayspan-gate is missing."
 
 
@@ -39,7 +39,7 @@ def test_policy_name(check: Raw, want: str) -> None:
 
 
 def test_the_policy_is_read() -> None:
-    assert policy(read_check(make_check()), POLICIES).clusters == ("east", "west")
+    assert policy_of_check(read_check(make_check()), POLICIES).clusters == ("east", "west")
 
 
 @pytest.mark.parametrize(
@@ -59,22 +59,22 @@ def test_the_policy_is_read() -> None:
         ),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: Written, sentence: str) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        policy(read_check(check), policies)
+def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: PolicyObjects, sentence: str) -> None:
+    with pytest.raises(specs.InvalidSpec) as error:
+        policy_of_check(read_check(check), policies)
     assert str(error.value) == sentence
 
 
 def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
-    with pytest.raises(specs.Invalid, match=r"^DispatchPolicy default: spec\.strategy: "):
-        policy(read_check(make_check()), Written({"default": make_policy(strategy="Random")}))
+    with pytest.raises(specs.InvalidSpec, match=r"^DispatchPolicy default: spec\.strategy: "):
+        policy_of_check(read_check(make_check()), PolicyObjects({"default": make_policy(strategy="Random")}))
 
 
 def test_a_policy_that_selects_nothing_is_told_so() -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
     found = only(
         condition_patches.check_condition(
-            make_check(), Written({"default": policy}, [make_worker_cluster()]), "", (), at(5)
+            make_check(), PolicyObjects({"default": policy}, [make_worker_cluster()]), "", (), at(5)
         )
     )
     assert (found["status"], found["reason"]) == ("True", "NoCluster")
@@ -97,7 +97,7 @@ def test_a_check_that_can_be_served_is_active() -> None:
 
 def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
     found = only(condition_patches.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
-    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == LONGEST
+    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == MAX_TEXT_LENGTH
     told = make_check()
     told["status"] = {"conditions": [found]}
     assert condition_patches.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from adapter.admission import job_validation, pod_validation
 from adapter.objects import rayjob
 from adapter.objects.placement import placement_name
-from adapter.objects.rayjob import Asked, Unusable
+from adapter.objects.rayjob import InvalidJob, JobManifest
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import PodSet, Workload, workload
+from adapter.objects.workload import PodSet, Workload, parse_workload
 from adapter.rewrite import copied_objects, group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from hack.testbed import extremes, sentence
@@ -23,18 +23,18 @@ hostile = settings(suppress_health_check=list(HealthCheck))
 EAST = builders.make_target("east")
 
 
-def read(job: Raw) -> Asked | None:
+def read(job: Raw) -> JobManifest | None:
     """The job, or None where its reader has refused it in a sentence."""
     try:
-        return rayjob.read(job, NAMESPACE)
-    except Unusable as error:
+        return rayjob.parse(job, NAMESPACE)
+    except InvalidJob as error:
         assert sentence.fault(str(error)) == "", error
         return None
 
 
-def queued(asked: Asked) -> Workload:
+def queued(asked: JobManifest) -> Workload:
     """What Kueue makes of it."""
-    return workload(rayjob.workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+    return parse_workload(rayjob.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
 
 
 @hostile
@@ -45,8 +45,8 @@ def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
         if asked is None:
             return
         work = queued(asked)
-        groups = rayjob.worker_groups(work, asked.job)
-        said = job_validation.of_workload(work, asked.job, CHECK, groups, None, ())
+        groups = rayjob.worker_podsets(work, asked.job)
+        said = job_validation.workload_rejection(work, asked.job, CHECK, groups, None, ())
     assert [one.name for one in groups] == [one.name for one in asked.podsets[1:]]
     assert not said or sentence.fault(said) == "", said
 
@@ -59,10 +59,14 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
         return
     work = queued(asked)
     with soon():
-        groups = [one for one in rayjob.worker_groups(work, asked.job) if not pod_validation.of_template(one.template)]
-        missing = dict.fromkeys(copied_objects.wanted_by(groups), copied_objects.MISSING)
-        never = job_validation.of_sources(work, copied_objects.refusal_of_groups(groups, missing))
-        said = never or job_validation.not_yet(work, copied_objects.absent_of_groups(NAMESPACE, groups, missing))
+        groups = [
+            one for one in rayjob.worker_podsets(work, asked.job) if not pod_validation.template_problem(one.template)
+        ]
+        missing = dict.fromkeys(copied_objects.podset_references(groups), copied_objects.MISSING)
+        never = job_validation.sources_rejection(work, copied_objects.rejection_of_podsets(groups, missing))
+        said = never or job_validation.missing_sources_message(
+            work, copied_objects.missing_for_podsets(NAMESPACE, groups, missing)
+        )
     assert not said or sentence.fault(said) == "", said
 
 
@@ -71,18 +75,24 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
 def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
     asked = read(job)
     work = queued(asked) if asked else None
-    if asked is None or work is None or job_validation.of_workload(work, asked.job, CHECK, asked.podsets[1:], None, ()):
+    if (
+        asked is None
+        or work is None
+        or job_validation.workload_rejection(work, asked.job, CHECK, asked.podsets[1:], None, ())
+    ):
         return
     assert len(placement_name(work)) <= 63
     for podset in asked.podsets[1:]:
         with soon():
-            share = group_workload.group_workload(
+            share = group_workload.build_workload(
                 EAST, NAMESPACE, [(podset.name, podset.count, podset.template)], "a-uid"
             )
             made = remote(podset)
         (held,) = share["spec"]["podSets"]
         assert json.loads(json.dumps(made)) == made
-        assert group_workload.excess(made["spec"], held["template"]) == "", "a pod asks for no more than is held for it"
+        assert group_workload.excess_requests(made["spec"], held["template"]) == "", (
+            "a pod asks for no more than is held for it"
+        )
 
 
 def remote(podset: PodSet) -> Raw:
@@ -92,6 +102,6 @@ def remote(podset: PodSet) -> Raw:
     for field in ("labels", "annotations"):
         pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **(theirs.get(field) or {})}
     pod["spec"] = {**pod["spec"], **template["spec"]}
-    slot = f"east/1/{group_workload.role(podset.name)}/0"
-    head = HeadAddress.of(pod, "10.11.0.12")
+    slot = f"east/1/{group_workload.role_of_group(podset.name)}/0"
+    head = HeadAddress.from_pod(pod, "10.11.0.12")
     return rewriter.remote_pod(pod, head=head, target=EAST, role="r", total=podset.count, slot=slot, anchor_uid="a-uid")

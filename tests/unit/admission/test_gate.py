@@ -125,8 +125,8 @@ MINE = {"name": names.GATE}
     ("age", "told"),
     [
         pytest.param(timedelta(0), True, id="it came now"),
-        pytest.param(gate.TAKEN_UP_AFTER / 2, True, id="a moment ago"),
-        pytest.param(gate.TAKEN_UP_AFTER, False, id="it is asked by now"),
+        pytest.param(gate.EFFECTIVE_AFTER / 2, True, id="a moment ago"),
+        pytest.param(gate.EFFECTIVE_AFTER, False, id="it is asked by now"),
         pytest.param(timedelta(minutes=-1), False, id="in the future, by a clock that differs"),
     ],
 )
@@ -162,10 +162,10 @@ def test_one_that_has_just_come_may_not_be_asked_yet(new: str, age: timedelta, t
 )  # fmt: skip
 def test_what_the_webhook_writes(pod: Raw, want: list[Raw] | None) -> None:
     before = copy.deepcopy(pod)
-    assert gate.gates(pod) == want
+    assert gate.required_gates(pod) == want
     assert pod == before
 
 
 def test_it_does_it_once() -> None:
-    pod = {**OURS, "spec": {"schedulingGates": gate.gates({**OURS, "spec": {}})}}
-    assert gate.gates(pod) is None
+    pod = {**OURS, "spec": {"schedulingGates": gate.required_gates({**OURS, "spec": {}})}}
+    assert gate.required_gates(pod) is None

@@ -9,7 +9,7 @@ from adapter.admission import job_validation
 from adapter.objects.placement import placement_name
 from adapter.objects.rayjob import read_job, read_ray_cluster, read_ray_job
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import PodSet, workload
+from adapter.objects.workload import PodSet, parse_workload
 from tests.unit import builders
 from tests.unit.stores import Sight, make_group, make_ray_job
 
@@ -81,7 +81,7 @@ def job(kind: str, cluster: Raw) -> Raw:
 @pytest.mark.parametrize(("kind", "where"), [("RayJob", "spec.rayClusterSpec"), ("RayCluster", "spec")])
 @pytest.mark.parametrize(("cluster", "want"), REFUSED, ids=[row[1] for row in REFUSED])
 def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
-    said = job_validation.of_job(read_job(kind, job(kind, cluster)))
+    said = job_validation.job_problem(read_job(kind, job(kind, cluster)))
     assert said.startswith(want.format(where))
     assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
 
@@ -89,13 +89,13 @@ def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
 @pytest.mark.parametrize("cluster", ALLOWED, ids=str)
 def test_allowed(kind: str, cluster: Raw) -> None:
-    assert job_validation.of_job(read_job(kind, job(kind, cluster))) == ""
+    assert job_validation.job_problem(read_job(kind, job(kind, cluster))) == ""
 
 
 def test_a_resize_in_place_is_refused() -> None:
     raw = make_ray_job()
     raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
-    assert job_validation.of_job(read_ray_job(raw)).startswith("metadata.annotations has ray.io/ippr: ")
+    assert job_validation.job_problem(read_ray_job(raw)).startswith("metadata.annotations has ray.io/ippr: ")
 
 
 def elastic(kind: str, value: str = "true", **cluster: object) -> Raw:
@@ -107,14 +107,14 @@ def elastic(kind: str, value: str = "true", **cluster: object) -> Raw:
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
 @pytest.mark.parametrize("autoscaled", [True, False])
 def test_who_grows_while_it_runs_and_says_so_is_taken(kind: str, autoscaled: bool) -> None:
-    assert job_validation.of_job(read_job(kind, elastic(kind, enableInTreeAutoscaling=autoscaled))) == ""
-    refused = job_validation.of_job(read_job(kind, elastic(kind, "false", enableInTreeAutoscaling=autoscaled)))
+    assert job_validation.job_problem(read_job(kind, elastic(kind, enableInTreeAutoscaling=autoscaled))) == ""
+    refused = job_validation.job_problem(read_job(kind, elastic(kind, "false", enableInTreeAutoscaling=autoscaled)))
     assert ("lacks kueue.x-k8s.io/elastic-job" in refused) is autoscaled
 
 
 def test_an_elastic_job_whose_limits_are_not_its_replicas_is_refused() -> None:
     """What KubeRay makes beyond its replicas would wait for ever: Kueue never has quota for that."""
-    said = job_validation.of_job(
+    said = job_validation.job_problem(
         read_ray_cluster(elastic("RayCluster", workerGroupSpecs=[make_group(1, minReplicas=2)]))
     )
     assert "replicas is 1 and minReplicas 2" in said and said.endswith("set replicas to 2")
@@ -125,8 +125,8 @@ def test_a_kueue_that_does_not_know_elastic_jobs_is_named(feature: bool) -> None
     work = builders.make_workload(owner="RayCluster")
     if feature:
         work["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
-    said = job_validation.of_workload(
-        workload(work), read_ray_cluster(elastic("RayCluster")), builders.CHECK, (), None, ()
+    said = job_validation.workload_rejection(
+        parse_workload(work), read_ray_cluster(elastic("RayCluster")), builders.CHECK, (), None, ()
     )
     assert ("ElasticJobsViaWorkloadSlices" in said) is not feature
 
@@ -138,19 +138,21 @@ def test_what_our_check_left_in_the_templates_of_an_elastic_job_is_its_own(marke
     raw = builders.make_workload(owner="RayCluster")
     if changes:
         raw["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
-    own = placement_name(workload(raw))
+    own = placement_name(parse_workload(raw))
     labels = {"rayspan.dev/placement": own if marked == "own" else "train-00000000"}
     template = {
         "metadata": {"labels": labels},
         "spec": {"nodeSelector": {"rayspan.dev/remote": "only"}, "containers": [FINE]},
     }
     podset = PodSet("workers", 2, template, frozenset())
-    said = job_validation.of_workload(workload(raw), read_ray_cluster({}), builders.CHECK, [podset], None, ())
+    said = job_validation.workload_rejection(
+        parse_workload(raw), read_ray_cluster({}), builders.CHECK, [podset], None, ()
+    )
     assert ("Rayspan writes that itself" in said) is not (marked == "own" and changes)
 
 
 def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:
-    assert job_validation.of_job(read_ray_job({})) == job_validation.of_job(read_ray_cluster({})) == ""
+    assert job_validation.job_problem(read_ray_job({})) == job_validation.job_problem(read_ray_cluster({})) == ""
 
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
@@ -162,7 +164,7 @@ def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
     work = builders.make_workload()
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
-    found = sight.facts.refusals.refusal(workload(work), builders.CHECK, None)
+    found = sight.facts.job_problems.rejection_reason(parse_workload(work), builders.CHECK, None)
     assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")
 
 
@@ -172,10 +174,10 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
     clusters = sight.manager.worker_clusters
     clusters.replace([builders.make_worker_cluster("east")])
     sight.manager.workloads.replace([work])
-    asked = sight.manager.work(next(iter(sight.manager.workloads)))
-    held = clusters.named("east")
+    asked = sight.manager.read_workload(next(iter(sight.manager.workloads)))
+    held = clusters.by_name("east")
     before = sys.getrefcount(held)
-    sight.facts.refusals.refusal(asked, builders.CHECK, sight.facts.policies.policy(builders.CHECK)[0])
+    sight.facts.job_problems.rejection_reason(asked, builders.CHECK, sight.facts.policies.policy_of(builders.CHECK)[0])
     assert sys.getrefcount(held) == before
 
 
@@ -220,6 +222,6 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
     ],
 )
 def test_who_lets_ray_scale_is_told_what_becomes_of_workers_that_wait(kind: str, cluster: Raw, told: bool) -> None:
-    work = workload(builders.make_workload(owner=kind))
-    said = job_validation.impatience(work, read_job(kind, job(kind, cluster)))
+    work = parse_workload(builders.make_workload(owner=kind))
+    said = job_validation.autoscaler_timeout_warning(work, read_job(kind, job(kind, cluster)))
     assert ("RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S to 60" in said) is told and bool(said) is told

@@ -8,16 +8,16 @@ import pytest
 
 from adapter import names
 from adapter.admission import job_validation, pod_validation, policy
-from adapter.admission.policy import Chosen
+from adapter.admission.policy import ResolvedPolicy
 from adapter.objects.rayjob import read_ray_cluster, read_ray_job
-from adapter.objects.specs import dispatch_policy
+from adapter.objects.specs import parse_dispatch_policy
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import Job, PodSet, workload
+from adapter.objects.workload import Job, PodSet, parse_workload
 from tests.unit.builders import CHECK, make_policy, make_worker_cluster, make_workload
 from tests.unit.stores import make_ray_job, make_template
 
 JOB = make_ray_job()
-CHOSEN = Chosen(dispatch_policy(make_policy(clusters=["east"])), ("east",))
+CHOSEN = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"])), ("east",))
 EAST, WITH_ACCOUNT = make_worker_cluster("east"), make_worker_cluster("west", pods={"serviceAccountName": "ray"})
 
 
@@ -29,7 +29,7 @@ HOST = group("second", hostNetwork=True)
 ACCOUNT = group(serviceAccountName="mine")
 MISPLACED = "RayJob train: worker group second: spec.hostNetwork is true: "
 ACCOUNTED = "RayJob train: worker group workers: spec.serviceAccountName is mine: "
-PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)), ("east",))
+PART = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)), ("east",))
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ PART = Chosen(dispatch_policy(make_policy(clusters=["east"], gang="BestEffort", 
     ],
 )  # fmt: skip
 def test_why_a_job_may_never_run_elsewhere(
-    owner: str, job: Raw, podsets: Iterable[PodSet], chosen: Chosen | None, clusters: Iterable[Raw], want: str
+    owner: str, job: Raw, podsets: Iterable[PodSet], chosen: ResolvedPolicy | None, clusters: Iterable[Raw], want: str
 ) -> None:
-    said = job_validation.of_workload(
-        workload(make_workload(owner=owner)), read_ray_job(job), CHECK, podsets, chosen, clusters
+    said = job_validation.workload_rejection(
+        parse_workload(make_workload(owner=owner)), read_ray_job(job), CHECK, podsets, chosen, clusters
     )
     assert said.startswith(want) and bool(said) is bool(want)
     assert not said or said.endswith(".")
@@ -75,7 +75,7 @@ def test_why_a_job_may_never_run_elsewhere(
     ],
 )  # fmt: skip
 def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) -> None:
-    said = next(pod_validation.marks(template), "")
+    said = next(pod_validation.reserved_key_problems(template), "")
     assert said.startswith(want) and bool(said) is bool(want)
 
 
@@ -99,62 +99,64 @@ CUT = "x" * 64 + "…"
 )  # fmt: skip
 def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want: str) -> None:
     """A check takes 32 768 characters and an event 1 024: what stands at the end must not be what is cut."""
-    said = job_validation.of_workload(
-        workload(make_workload()), read_ray_job(JOB), CHECK, [group(**spec)], CHOSEN, [EAST]
+    said = job_validation.workload_rejection(
+        parse_workload(make_workload()), read_ray_job(JOB), CHECK, [group(**spec)], CHOSEN, [EAST]
     )
     assert said.startswith(f"RayJob train: worker group workers: {want}")
-    assert said.endswith(job_validation.AGAIN) and len(said) < 1_024
+    assert said.endswith(job_validation.RESUBMIT) and len(said) < 1_024
 
 
 def test_marks_are_refused_with_the_job() -> None:
     marked = PodSet(
         "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()
     )
-    said = job_validation.of_workload(workload(make_workload()), read_ray_job(JOB), CHECK, [marked], CHOSEN, [EAST])
+    said = job_validation.workload_rejection(
+        parse_workload(make_workload()), read_ray_job(JOB), CHECK, [marked], CHOSEN, [EAST]
+    )
     assert said.startswith("RayJob train: worker group workers: metadata.labels has rayspan.dev/manager: ")
 
 
 def test_who_can_put_it_right_is_told_how() -> None:
-    work = workload(make_workload())
-    refused = job_validation.of_workload(work, read_ray_job(JOB), CHECK, [HOST], CHOSEN, [EAST])
-    assert refused.endswith(f". {job_validation.AGAIN}"), "the job is to be changed"
-    assert job_validation.of_sources(work, "too large").endswith(". Delete the job, and submit it again then.")
-    assert job_validation.not_yet(work, "no Secret s") == "RayJob train: no Secret s."
-    assert job_validation.of_sources(work, "") == job_validation.not_yet(work, "") == ""
+    work = parse_workload(make_workload())
+    refused = job_validation.workload_rejection(work, read_ray_job(JOB), CHECK, [HOST], CHOSEN, [EAST])
+    assert refused.endswith(f". {job_validation.RESUBMIT}"), "the job is to be changed"
+    assert job_validation.sources_rejection(work, "too large").endswith(". Delete the job, and submit it again then.")
+    assert job_validation.missing_sources_message(work, "no Secret s") == "RayJob train: no Secret s."
+    assert job_validation.sources_rejection(work, "") == job_validation.missing_sources_message(work, "") == ""
 
 
 def test_a_workload_without_a_job_is_named_itself() -> None:
     assert (
-        job_validation.not_yet(workload(make_workload(owner="")), "no Secret s")
+        job_validation.missing_sources_message(parse_workload(make_workload(owner="")), "no Secret s")
         == "Workload rayjob-train: no Secret s."
     )
 
 
 def test_what_holds_without_a_policy() -> None:
     """What runs is not given up for want of a policy, and is not stopped either: the defaults of the policy itself."""
-    default = Chosen(dispatch_policy(make_policy()), ())
+    default = ResolvedPolicy(parse_dispatch_policy(make_policy()), ())
     for read in (
         policy.reservation_timeout,
-        policy.lost_after,
-        policy.start_timeout,
-        policy.when_share_lost,
-        policy.together,
+        policy.worker_lost_timeout,
+        policy.worker_start_timeout,
+        policy.share_lost_action,
+        policy.needs_same_cluster,
     ):
         assert read(None) == read(default)
 
 
 def test_what_a_policy_says_holds() -> None:
     spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "workerStartTimeout": "3m", "onShareLost": "Restart"}
-    chosen = Chosen(dispatch_policy(make_policy(**spec)), ())
-    told = policy.reservation_timeout(chosen), policy.lost_after(chosen), policy.when_share_lost(chosen)
+    chosen = ResolvedPolicy(parse_dispatch_policy(make_policy(**spec)), ())
+    told = policy.reservation_timeout(chosen), policy.worker_lost_timeout(chosen), policy.share_lost_action(chosen)
     assert (told[0].total_seconds(), told[1].total_seconds(), told[2]) == (60, 120, "Restart")
-    assert policy.start_timeout(chosen).total_seconds() == 180
-    assert not policy.together(chosen)
-    assert policy.together(Chosen(dispatch_policy(make_policy(gang="SameCluster")), ()))
+    assert policy.worker_start_timeout(chosen).total_seconds() == 180
+    assert not policy.needs_same_cluster(chosen)
+    assert policy.needs_same_cluster(ResolvedPolicy(parse_dispatch_policy(make_policy(gang="SameCluster")), ()))
 
 
 SERVICE = Job("ray.io/v1", "RayService", "demo", "chat", "u")
-RESTARTS = Chosen(dispatch_policy(make_policy(clusters=["east"], onShareLost="Restart")), ("east",))
+RESTARTS = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"], onShareLost="Restart")), ("east",))
 
 
 @pytest.mark.parametrize(
@@ -166,10 +168,10 @@ RESTARTS = Chosen(dispatch_policy(make_policy(clusters=["east"], onShareLost="Re
         pytest.param(None, RESTARTS, False, id="no service"),
     ],
 )
-def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: Chosen | None, warned: bool) -> None:
-    work = workload(make_workload(owner="RayCluster"))
+def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: ResolvedPolicy | None, warned: bool) -> None:
+    work = parse_workload(make_workload(owner="RayCluster"))
     assert work.job
-    said = job_validation.caution(replace(work, job=replace(work.job, service=service)), chosen)
+    said = job_validation.restart_warning(replace(work, job=replace(work.job, service=service)), chosen)
     assert bool(said) is warned
     assert not said or ("RayService chat answers nobody" in said and said.endswith("."))
 
@@ -184,7 +186,7 @@ def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: Chosen
     ],
 )  # fmt: skip
 def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
-    said = job_validation.of_service({"spec": spec})
+    said = job_validation.service_problem({"spec": spec})
     assert said.startswith(want) and bool(said) is bool(want)
 
 
@@ -199,20 +201,24 @@ def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
     ],
 )
 def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
-    work = workload(make_workload(owner="RayCluster"))
+    work = parse_workload(make_workload(owner="RayCluster"))
     assert work.job
-    said = job_validation.started_early(replace(work, job=replace(work.job, service=service)), read_ray_cluster(spec))
+    said = job_validation.started_early_message(
+        replace(work, job=replace(work.job, service=service)), read_ray_cluster(spec)
+    )
     assert bool(said) is told
     assert not told or said.endswith("apply kustomize/components/rayservice.")
 
 
 def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
-    work = replace(workload(make_workload(owner="RayCluster")), elastic=True)
+    work = replace(parse_workload(make_workload(owner="RayCluster")), elastic=True)
     assert work.job
     annotated = {"annotations": {names.ELASTIC_ANNOTATION: "true"}}
     job = read_ray_cluster({"metadata": annotated, "spec": {"enableInTreeAutoscaling": True}})
     told = [
-        job_validation.of_workload(replace(work, job=replace(work.job, service=one)), job, CHECK, [], CHOSEN, [EAST])
+        job_validation.workload_rejection(
+            replace(work, job=replace(work.job, service=one)), job, CHECK, [], CHOSEN, [EAST]
+        )
         for one in (SERVICE, None)
     ]
     assert "kueue.x-k8s.io/elastic-job, from RayService chat: the RayClusters of a RayService keep" in told[0]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.admission import multikueue
-from adapter.admission.clusterprofile import Profile
+from adapter.admission.clusterprofile import ProfileReference
 from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
 
@@ -27,14 +27,14 @@ def of(**source: Any) -> Raw:
     ],
 )
 def test_the_secret_is_named(found: Raw) -> None:
-    assert multikueue.login("east", found) == "a-secret"
+    assert multikueue.login_source("east", found) == "a-secret"
 
 
 def test_a_clusterprofile_is_named_with_where_it_is_named() -> None:
     """It is where Kueue runs, as Kueue itself has it."""
-    found = multikueue.login("east", of(clusterProfileRef={"name": "a-profile"}))
+    found = multikueue.login_source("east", of(clusterProfileRef={"name": "a-profile"}))
     field = "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster east"
-    assert found == Profile("a-profile", "kueue-system", field=field)
+    assert found == ProfileReference("a-profile", "kueue-system", field=field)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_a_clusterprofile_is_named_with_where_it_is_named() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_reused_is_told_in_a_sentence(found: Raw | None, sentence: str) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        multikueue.login("east", found)
+    with pytest.raises(specs.InvalidSpec) as error:
+        multikueue.login_source("east", found)
     assert str(error.value) == "spec.source.multiKueueClusterRef" + sentence
 
 
 def test_a_manager_without_multikueue_says_so() -> None:
-    assert str(multikueue.unread("404 NotFound: ")).startswith(
+    assert str(multikueue.unreadable_error("404 NotFound: ")).startswith(
         "spec.source.multiKueueClusterRef cannot be followed: the manager cluster does not show its MultiKueueClusters (404"
     )

@@ -22,25 +22,27 @@ def config(*clusters: str) -> dict[str, Raw]:
     return {"all": {"metadata": {"name": "all"}, "spec": {"clusters": list(clusters)}}}
 
 
-def by_config(name: str = "all") -> specs.Clusters:
-    return specs.Clusters.model_validate({"multiKueueConfigRef": {"name": name}})
+def by_config(name: str = "all") -> specs.ClusterSelection:
+    return specs.ClusterSelection.model_validate({"multiKueueConfigRef": {"name": name}})
 
 
-def by_label(*expressions: Raw, **labels: str) -> specs.Clusters:
+def by_label(*expressions: Raw, **labels: str) -> specs.ClusterSelection:
     selector = ({"matchLabels": labels} if labels else {}) | (
         {"matchExpressions": list(expressions)} if expressions else {}
     )
-    return specs.Clusters.model_validate({"selector": selector})
+    return specs.ClusterSelection.model_validate({"selector": selector})
 
 
 def resolve(
-    clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
+    clusters: specs.ClusterSelection, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
 ) -> tuple[str, ...]:
-    return policy.resolve(clusters, known, configs)
+    return policy.resolve_clusters(clusters, known, configs)
 
 
-def refusal(clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None) -> str:
-    with pytest.raises(specs.Invalid) as error:
+def refusal(
+    clusters: specs.ClusterSelection, known: Iterable[Raw] = (), configs: Mapping[str, Raw] | None = None
+) -> str:
+    with pytest.raises(specs.InvalidSpec) as error:
         resolve(clusters, known, configs)
     return str(error.value)
 
@@ -50,7 +52,7 @@ def refusal(clusters: specs.Clusters, known: Iterable[Raw] = (), configs: Mappin
 
 @pytest.mark.parametrize("configs", [None, {}], ids=["without MultiKueue", "without a config"])
 def test_names_stand_as_they_are_known_or_not(configs: Mapping[str, Raw] | None) -> None:
-    named = specs.Clusters.model_validate({"names": ["west", "nowhere", "east", "west"]})
+    named = specs.ClusterSelection.model_validate({"names": ["west", "nowhere", "east", "west"]})
     assert resolve(named, [make_worker_cluster("east")], configs) == ("west", "nowhere", "east")
 
 
@@ -82,7 +84,7 @@ BROKEN = {"metadata": {"name": "broken"}, "spec": {"labels": {"tier": "gold"}}}
         ),
     ],
 )
-def test_a_selector_matches_what_its_ray_nodes_carry(clusters: specs.Clusters, want: tuple[str, ...]) -> None:
+def test_a_selector_matches_what_its_ray_nodes_carry(clusters: specs.ClusterSelection, want: tuple[str, ...]) -> None:
     """A WorkerCluster that cannot be read is never chosen: nothing can be said of its labels."""
     assert resolve(clusters, [SILVER, GOLD, BROKEN, ALSO_GOLD]) == want
 
@@ -93,7 +95,7 @@ def test_a_selector_may_match_nothing_yet() -> None:
 
 
 def test_a_selector_that_cannot_be_read_says_so() -> None:
-    odd = specs.Clusters.model_validate({"selector": {"matchLabels": "tier=gold"}})
+    odd = specs.ClusterSelection.model_validate({"selector": {"matchLabels": "tier=gold"}})
     assert refusal(odd, [GOLD]).startswith("spec.clusters.selector cannot be read (")
 
 

@@ -222,8 +222,8 @@ def read_queues(
     local_queues: Sequence[Raw] = (),
     flavors: Sequence[Raw] = (),
     controllers: Mapping[str, str] | None = None,
-) -> queue_layout.Queues:
-    return queue_layout.Queues(
+) -> queue_layout.QueueLayout:
+    return queue_layout.QueueLayout(
         [read_cluster_queue(raw) for raw in cluster_queues],
         [read_local_queue(raw) for raw in local_queues],
         {flavor.name: flavor for flavor in map(read_flavor, flavors)},
@@ -269,4 +269,4 @@ def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
     ],
 )
 def test_rivals(controllers: dict[str, str], want: str) -> None:
-    assert queue_layout.rivals("Queue q", controllers) == want
+    assert queue_layout.conflicting_checks("Queue q", controllers) == want

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter.admission import condition_patches, readiness
-from adapter.admission.policy import Written
+from adapter.admission.policy import PolicyObjects
 from adapter.admission.readiness import Readiness
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import at, make_condition, make_policy, make_worker_cluster, stamp
@@ -13,7 +13,7 @@ from tests.unit.builders import at, make_condition, make_policy, make_worker_clu
 WELL = make_condition("Connected", reason="Connected", message="Its API server answers.")
 CUT_OFF = make_condition("Reachable", False, reason="NoRoute", message="No way.")
 EAST, WEST = make_worker_cluster("east"), make_worker_cluster("west")
-BOTH = Written(clusters=[EAST, WEST])
+BOTH = PolicyObjects(clusters=[EAST, WEST])
 
 
 def connected(status: bool | str, reason: str, message: str = "A sentence.") -> Raw:
@@ -88,7 +88,7 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
     ],
 )
 def test_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness | None) -> None:
-    assert readiness.of_cluster(make_worker_cluster(conditions=found, **spec), cut_off) == want
+    assert readiness.cluster_readiness(make_worker_cluster(conditions=found, **spec), cut_off) == want
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_of_a_cluster_in_which_no_claim_can_be_held_work_goes_on(
 ) -> None:
     """Its account is older than the controller: an upgrade of the manager comes before that of the worker clusters."""
     raw = make_worker_cluster(conditions=[connected(True, "NotClaimed"), *found], **spec)
-    assert readiness.of_cluster(raw, cut_off, unguarded=True) == want
+    assert readiness.cluster_readiness(raw, cut_off, unguarded=True) == want
 
 
 def told(raw: Raw, problem: str = "", *, seconds: float = 5, workers: int = 0, cut_off: str = "") -> Raw | None:
@@ -171,8 +171,8 @@ def test_what_a_preflight_found_later_is_told() -> None:
 # --- a DispatchPolicy --------------------------------------------------------------------------------------------------
 
 
-def by_config(*listed: str) -> Written:
-    return Written(clusters=[EAST, WEST], configs={"all": {"spec": {"clusters": list(listed)}}})
+def by_config(*listed: str) -> PolicyObjects:
+    return PolicyObjects(clusters=[EAST, WEST], configs={"all": {"spec": {"clusters": list(listed)}}})
 
 
 def choosing(**clusters: Any) -> Raw:
@@ -196,7 +196,7 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
         ),
         pytest.param(
             make_policy(),
-            Written(),
+            PolicyObjects(),
             "UnknownCluster",
             "DispatchPolicy default: spec.clusters.names has WorkerClusters east, west, which do not exist; join them (`kubectl rayspan join`), "
             "or take them out.",
@@ -228,7 +228,7 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
         ),
         pytest.param(
             CONFIG,
-            Written(clusters=[EAST], configs={}),
+            PolicyObjects(clusters=[EAST], configs={}),
             "BadConfiguration",
             "DispatchPolicy default: spec.clusters.multiKueueConfigRef names MultiKueueConfig all, which does not exist; create it.",
             id="a MultiKueueConfig that is not there",
@@ -242,9 +242,9 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
         ),
     ],
 )  # fmt: skip
-def test_of_a_policy(policy: Raw, written: Written, reason: str, sentence: str) -> None:
+def test_of_a_policy(policy: Raw, written: PolicyObjects, reason: str, sentence: str) -> None:
     want = "True" if reason == "Ready" else "False"
-    assert readiness.of_policy(policy, written) == Readiness(want, reason, sentence)
+    assert readiness.policy_readiness(policy, written) == Readiness(want, reason, sentence)
 
 
 def test_a_policy_is_told_once_for_each_generation() -> None:
@@ -266,5 +266,5 @@ def test_a_policy_is_told_once_for_each_generation() -> None:
     assert condition_patches.policy_status(first, BOTH, at(99)) is None
     patch = condition_patches.policy_status({**first, "metadata": raw["metadata"] | {"generation": 8}}, BOTH, at(99))
     assert patch and patch["status"]["observedGeneration"] == 8
-    patch = condition_patches.policy_status(first, Written(), at(99))
+    patch = condition_patches.policy_status(first, PolicyObjects(), at(99))
     assert patch and patch["status"]["conditions"][0]["lastTransitionTime"] == stamp(99)

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from adapter.admission import job_validation, size_limits
-from adapter.admission.size_limits import LIMITS, Limit
+from adapter.admission.size_limits import LIMITS, SizeLimit
 from adapter.objects.rayjob import read_ray_job
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import PodSet, workload
+from adapter.objects.workload import PodSet, parse_workload
 from hack.lab.base.paths import REPO
 from tests.unit.builders import CHECK, make_workload
 from tests.unit.stores import make_ray_job, make_template
@@ -20,7 +20,7 @@ MAPPINGS = ("nodeSelector", "labels", "annotations", "requests", "limits", "over
 TERMS = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
 
 
-def template(limit: Limit, entries: int) -> Raw:
+def template(limit: SizeLimit, entries: int) -> Raw:
     """A pod template whose field has so many entries, and that has nothing else."""
     *steps, last = limit.field.split(".")
     names = [str(number) for number in range(entries)]
@@ -31,19 +31,22 @@ def template(limit: Limit, entries: int) -> Raw:
     return dict(found)
 
 
-def by_field(limit: Limit) -> str:
+def by_field(limit: SizeLimit) -> str:
     return limit.field
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=by_field)
-def test_a_field_may_have_so_many_entries_and_not_one_more(limit: Limit) -> None:
-    assert size_limits.of_template(template(limit, limit.most)) == ""
-    said = size_limits.of_template(template(limit, limit.most + 1))
-    assert said == f"{limit.field} has {limit.most + 1} entries, and at most {limit.most} are taken: {limit.remedy}"
+def test_a_field_may_have_so_many_entries_and_not_one_more(limit: SizeLimit) -> None:
+    assert size_limits.first_excess(template(limit, limit.max_entries)) == ""
+    said = size_limits.first_excess(template(limit, limit.max_entries + 1))
+    assert (
+        said
+        == f"{limit.field} has {limit.max_entries + 1} entries, and at most {limit.max_entries} are taken: {limit.remedy}"
+    )
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=by_field)
-def test_whatever_is_gone_through_has_a_limit_that_is_asked_for_first(limit: Limit) -> None:
+def test_whatever_is_gone_through_has_a_limit_that_is_asked_for_first(limit: SizeLimit) -> None:
     outer = limit.field
     while "[]" in outer:
         outer, _, _ = outer.rpartition("[]")
@@ -53,12 +56,14 @@ def test_whatever_is_gone_through_has_a_limit_that_is_asked_for_first(limit: Lim
 def test_the_entries_of_several_count_together() -> None:
     env = [{"name": f"E{number}", "value": "x"} for number in range(300)]
     spec = {"containers": [{"name": "ray", "env": env}, {"name": "sidecar", "env": env}]}
-    assert size_limits.of_template({"spec": spec}).startswith("spec.containers[].env has 600 entries, and at most 512 ")
+    assert size_limits.first_excess({"spec": spec}).startswith(
+        "spec.containers[].env has 600 entries, and at most 512 "
+    )
 
 
 @pytest.mark.parametrize("odd", [None, 3, "text", [], {}, [3], {"containers": 3}, {"containers": [[], 3, None]}])
 def test_what_is_no_list_is_not_counted(odd: object) -> None:
-    assert size_limits.of_template({"metadata": odd, "spec": odd}) == ""
+    assert size_limits.first_excess({"metadata": odd, "spec": odd}) == ""
 
 
 def test_who_asks_for_thousands_of_terms_is_refused_before_anything_is_compared() -> None:
@@ -68,7 +73,7 @@ def test_who_asks_for_thousands_of_terms_is_refused_before_anything_is_compared(
     }
     podset = PodSet("workers", 1, make_template("1", affinity=affinity), frozenset())
     job = read_ray_job(make_ray_job())
-    assert job_validation.of_workload(workload(make_workload()), job, CHECK, [podset], None, []) == (
+    assert job_validation.workload_rejection(parse_workload(make_workload()), job, CHECK, [podset], None, []) == (
         "RayJob train: worker group workers: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
         "nodeSelectorTerms has 18000 entries, and at most 32 are taken: join terms that differ in one label into one with "
         'operator "In". Delete the job, and submit it again without that.'
@@ -86,7 +91,7 @@ def test_who_asks_for_thousands_of_terms_is_refused_before_anything_is_compared(
     ],
 )
 def test_what_can_be_added_up(spec: Raw, want: bool) -> None:
-    assert size_limits.can_be_added_up({"spec": spec}) is want
+    assert size_limits.has_bounded_requests({"spec": spec}) is want
 
 
 def templates(found: object) -> Iterator[Raw]:
@@ -102,6 +107,6 @@ def templates(found: object) -> Iterator[Raw]:
 @pytest.mark.parametrize("path", sorted((REPO / "tests" / "corpus").glob("*.yaml")), ids=lambda path: path.stem)
 def test_our_own_samples_are_far_from_any_limit(path: Path) -> None:
     """A third of each would do for all of them."""
-    third = [limit._replace(most=limit.most // 3) for limit in LIMITS]
+    third = [limit._replace(max_entries=limit.max_entries // 3) for limit in LIMITS]
     found = [one for raw in yaml.safe_load_all(path.read_text()) for one in templates(raw)]
-    assert found and not any(list(size_limits._excess(one, third)) for one in found)
+    assert found and not any(list(size_limits._find_excesses(one, third)) for one in found)

@@ -10,13 +10,13 @@ import pytest
 
 from adapter import names
 from adapter.admission import job_validation, warnings
-from adapter.admission.policy import Written
-from adapter.admission.warnings import Said, Seen
+from adapter.admission.policy import PolicyObjects
+from adapter.admission.warnings import JobWarnings, WarningContext
 from adapter.objects.admissioncheck import read_check
 from adapter.objects.queues import LocalQueue, read_cluster_queue, read_local_queue
 from adapter.objects.rayjob import read_ray_job
-from adapter.objects.unstructured import LONGEST_OF_ONE, UNREADABLE, Raw
-from adapter.objects.workload import workload
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, UNREADABLE, Raw
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import (
     CHECK,
     JOB,
@@ -32,7 +32,7 @@ from tests.unit.stores import make_group, make_ray_job, make_template
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LISTS: dict[str, Any] = {"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}}
-WRITTEN = Written({"default": make_policy(clusters=["east"])}, [make_worker_cluster("east")])
+WRITTEN = PolicyObjects({"default": make_policy(clusters=["east"])}, [make_worker_cluster("east")])
 BAD = {"hostNetwork": True, "volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}
 
 
@@ -40,11 +40,11 @@ def local(cluster_queue: str) -> LocalQueue:
     return read_local_queue({"spec": {"clusterQueue": cluster_queue}})
 
 
-def seen(local_queues: dict[str, str] | None = None, written: Written = WRITTEN, **checks: Raw) -> Seen:
+def seen(local_queues: dict[str, str] | None = None, written: PolicyObjects = WRITTEN, **checks: Raw) -> WarningContext:
     """The queue `team-a` with our check, unless others are named: LocalQueue -> ClusterQueue; `all` has the check, `here` has none."""
     there = {QUEUE: "all"} if local_queues is None else local_queues
     queues = map(read_cluster_queue, [make_cluster_queue(9, name="all", **LISTS), make_cluster_queue(9, name="here")])
-    return Seen(
+    return WarningContext(
         {name: local(queue) for name, queue in there.items()},
         {queue.name: queue for queue in queues},
         {name: read_check(check) for name, check in {CHECK: make_check(), **checks}.items()},
@@ -88,14 +88,14 @@ BOTH = {QUEUE: "all", "home": "here"}
     ],
 )  # fmt: skip
 def test_which_way_a_job_goes(raw: Raw, there: dict[str, str], want: str) -> None:
-    said = warnings.of_job(raw, seen(there), NOW)
-    assert said.to_plan is None
+    said = warnings.job_warnings(raw, seen(there), NOW)
+    assert said.job_to_plan is None
     assert [one.startswith(f"RayJob {JOB}: {want}") for one in said.sentences] == ([True] if want else [])
 
 
 def test_a_default_queue_that_dispatches_is_the_jobs() -> None:
     raw = job(queue=None)
-    assert warnings.of_job(raw, seen({"default": "all"}), NOW) == Said((), raw)
+    assert warnings.job_warnings(raw, seen({"default": "all"}), NOW) == JobWarnings((), raw)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -103,8 +103,8 @@ def test_a_default_queue_that_dispatches_is_the_jobs() -> None:
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster", "RayService"])
 def test_all_refusals_come_at_once(kind: str) -> None:
-    said = warnings.of_job(bad(kind), seen(), NOW)
-    assert said.to_plan is None
+    said = warnings.job_warnings(bad(kind), seen(), NOW)
+    assert said.job_to_plan is None
     assert list(said.sentences) == [
         f"{kind} train: worker group workers: spec.hostNetwork is true: a worker needs a pod IP of its own, which the other clusters can reach; remove it.",
         f"{kind} train: worker group workers: spec.volumes[data].hostPath is /data: the files of the manager's nodes are not there; use emptyDir or object storage.",
@@ -113,25 +113,25 @@ def test_all_refusals_come_at_once(kind: str) -> None:
 
 def test_the_first_is_what_the_check_will_say() -> None:
     raw = bad()
-    first = warnings.of_job(raw, seen(), NOW).sentences[0]
-    work = workload(make_workload(owner="RayJob"))
+    first = warnings.job_warnings(raw, seen(), NOW).sentences[0]
+    work = parse_workload(make_workload(owner="RayJob"))
     template = raw["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["template"]
     groups = [p for p in work.podsets if p.name != names.HEAD]
     podsets = [type(groups[0])(groups[0].name, 1, template, frozenset())]
     assert (
-        job_validation.of_workload(work, read_ray_job(raw), CHECK, podsets, None, [])
-        == f"{first} {job_validation.AGAIN}"
+        job_validation.workload_rejection(work, read_ray_job(raw), CHECK, podsets, None, [])
+        == f"{first} {job_validation.RESUBMIT}"
     )
 
 
 def test_a_job_that_may_go_is_planned() -> None:
     raw = job()
-    assert warnings.of_job(raw, seen(), NOW) == Said((), raw)
+    assert warnings.job_warnings(raw, seen(), NOW) == JobWarnings((), raw)
 
 
 def test_of_a_service_its_ray_cluster_is_planned() -> None:
-    said = warnings.of_job(service(), seen(), NOW)
-    assert said.sentences == () and said.to_plan is not None and said.to_plan["kind"] == "RayCluster"
+    said = warnings.job_warnings(service(), seen(), NOW)
+    assert said.sentences == () and said.job_to_plan is not None and said.job_to_plan["kind"] == "RayCluster"
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_of_a_service_its_ray_cluster_is_planned() -> None:
         pytest.param(job(rayClusterSpec={"headGroupSpec": {"template": make_template("1")}, "workerGroupSpecs": []}), seen(), "lacks rayStartParams: {} in headGroupSpec", id="lines that Kueue asks for"),
         pytest.param(job(clusterSelector={"a": "b"}), seen(), "spec.clusterSelector names a RayCluster that runs already", id="a job in a cluster that is there"),
         pytest.param(service(upgradeStrategy={"type": "NewClusterWithIncrementalUpgrade"}), seen(), "spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade", id="an upgrade that grows"),
-        pytest.param(job(), seen(written=Written({}, [])), "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.", id="a check without its policy"),
-        pytest.param(job(), seen(written=Written({"default": make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)}, [make_worker_cluster("east")])), "its spec.submissionMode K8sJobMode starts the job only when every worker is ready", id="a part would wait for ever"),
+        pytest.param(job(), seen(written=PolicyObjects({}, [])), "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.", id="a check without its policy"),
+        pytest.param(job(), seen(written=PolicyObjects({"default": make_policy(clusters=["east"], gang="BestEffort", minWorkers=1)}, [make_worker_cluster("east")])), "its spec.submissionMode K8sJobMode starts the job only when every worker is ready", id="a part would wait for ever"),
     ],
 )  # fmt: skip
-def test_what_else_is_in_the_way(raw: Raw, there: Seen, want: str) -> None:
-    said = warnings.of_job(raw, there, NOW)
-    assert len(said.sentences) == 1 and want in said.sentences[0] and said.to_plan is None
+def test_what_else_is_in_the_way(raw: Raw, there: WarningContext, want: str) -> None:
+    said = warnings.job_warnings(raw, there, NOW)
+    assert len(said.sentences) == 1 and want in said.sentences[0] and said.job_to_plan is None
     assert said.sentences[0].endswith(".") and not said.sentences[0].endswith("..")
 
 
@@ -190,16 +190,16 @@ def upgraded() -> Raw:
 )  # fmt: skip
 def test_a_fault_hides_nothing(raw: Raw, want: list[str]) -> None:
     before = copy.deepcopy(raw)
-    said = warnings.of_job(raw, seen(), NOW)
+    said = warnings.job_warnings(raw, seen(), NOW)
     assert len(said.sentences) == len(want), said.sentences
     assert [one for one, part in zip(said.sentences, want, strict=True) if part not in one] == []
-    assert said.to_plan is None and raw == before
+    assert said.job_to_plan is None and raw == before
     assert all(one.endswith(".") and not one.endswith("..") for one in said.sentences)
 
 
 def test_faults_of_both_sorts_are_not_counted_on_for_ever() -> None:
     labels = {f"rayspan.dev/{n}": "" for n in range(5_000)}
-    assert len(warnings.of_job(worst(labels=labels), seen(), NOW).sentences) == 100
+    assert len(warnings.job_warnings(worst(labels=labels), seen(), NOW).sentences) == 100
 
 
 def test_two_checks_that_exclude_each_other_are_told() -> None:
@@ -209,39 +209,41 @@ def test_two_checks_that_exclude_each_other_are_told() -> None:
     there = replace(there, cluster_queues={**there.cluster_queues, "all": queue})
     assert (
         "ClusterQueue all lists rayspan and other; leave one of them there."
-        in warnings.of_job(job(), there, NOW).sentences[0]
+        in warnings.job_warnings(job(), there, NOW).sentences[0]
     )
 
 
 def test_an_account_is_no_matter_where_every_cluster_gives_one() -> None:
     group = make_group(4, template=make_template("1", serviceAccountName="mine"))
-    given = Written(WRITTEN.policies, [make_worker_cluster("east", pods={"serviceAccountName": "ray"})])
-    assert len(warnings.of_job(job(group), seen(), NOW).sentences) == 1
-    assert warnings.of_job(job(group), seen(written=given), NOW).sentences == ()
+    given = PolicyObjects(WRITTEN.policies, [make_worker_cluster("east", pods={"serviceAccountName": "ray"})])
+    assert len(warnings.job_warnings(job(group), seen(), NOW).sentences) == 1
+    assert warnings.job_warnings(job(group), seen(written=given), NOW).sentences == ()
 
 
 def test_a_template_out_of_all_proportion_is_told_of_that_alone() -> None:
     many = [{"name": f"v{n}", "hostPath": {"path": "/"}} for n in range(5_000)]
-    (said,) = warnings.of_job(job(make_group(4, template=make_template("1", volumes=many))), seen(), NOW).sentences
+    (said,) = warnings.job_warnings(
+        job(make_group(4, template=make_template("1", volumes=many))), seen(), NOW
+    ).sentences
     assert "spec.volumes has 5000 entries, and at most 64 are taken" in said
 
 
 def test_faults_beyond_count_are_not_all_looked_for() -> None:
     labels = {f"rayspan.dev/{n}": "" for n in range(5_000)}
-    found = warnings.of_job(job({**make_group(4), "labels": labels}), seen(), NOW).sentences
+    found = warnings.job_warnings(job({**make_group(4), "labels": labels}), seen(), NOW).sentences
     assert len(found) == 100
 
 
 @pytest.mark.parametrize("odd", [{"spec": "odd"}, {"spec": {"rayClusterSpec": []}}, {"metadata": {"labels": "x"}}])
 def test_what_no_api_server_shows_ends_in_a_way_that_callers_know(odd: Raw) -> None:
     with suppress(*UNREADABLE):
-        warnings.of_job({**job(), **odd}, seen(), NOW)
+        warnings.job_warnings({**job(), **odd}, seen(), NOW)
 
 
 def test_nothing_is_changed() -> None:
     raw, there = bad(), seen()
     before = copy.deepcopy((raw, there))
-    warnings.of_job(raw, there, NOW)
+    warnings.job_warnings(raw, there, NOW)
     assert (raw, there) == before
 
 
@@ -265,7 +267,7 @@ def test_nothing_is_changed() -> None:
     ],
 )  # fmt: skip
 def test_a_policy_says_what_its_condition_will_say(raw: Raw, want: list[str]) -> None:
-    found = warnings.OF_KIND["DispatchPolicy"](raw, WRITTEN)
+    found = warnings.WARNINGS_BY_KIND["DispatchPolicy"](raw, WRITTEN)
     assert len(found) == len(want) and all(one.startswith(said) for one, said in zip(found, want, strict=True))
 
 
@@ -285,15 +287,15 @@ SELECTS["spec"]["clusters"] = {"selector": {"matchLabels": {"tier": "spot"}}}
     ],
 )  # fmt: skip
 def test_a_cluster_that_no_policy_considers(raw: Raw, policies: list[Raw], want: bool) -> None:
-    written = Written({one["metadata"]["name"]: one for one in policies}, [make_worker_cluster("east")])
-    found = warnings.OF_KIND["WorkerCluster"](raw, written)
+    written = PolicyObjects({one["metadata"]["name"]: one for one in policies}, [make_worker_cluster("east")])
+    found = warnings.WARNINGS_BY_KIND["WorkerCluster"](raw, written)
     assert [one.startswith("WorkerCluster north: no DispatchPolicy considers it") for one in found] == [True] * want
 
 
 def test_a_cluster_that_cannot_be_read_says_why() -> None:
     raw = make_worker_cluster("north")
     raw["spec"] |= {"source": {}, "maxUnavailable": 0}
-    assert warnings.OF_KIND["WorkerCluster"](raw, WRITTEN) == [
+    assert warnings.WARNINGS_BY_KIND["WorkerCluster"](raw, WRITTEN) == [
         "WorkerCluster north: spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef, found {}.",
         "WorkerCluster north: spec.maxUnavailable: Input should be greater than or equal to 1, found 0.",
     ]
@@ -313,7 +315,7 @@ def test_a_cluster_that_cannot_be_read_says_why() -> None:
     ],
 )  # fmt: skip
 def test_the_plan_in_a_sentence(answer: Raw, want: list[str]) -> None:
-    assert warnings.of_plan(job(), answer) == want
+    assert warnings.plan_warnings(job(), answer) == want
 
 
 @pytest.mark.parametrize(
@@ -328,12 +330,12 @@ def test_the_plan_in_a_sentence(answer: Raw, want: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_is_bounded(sentences: list[str], want: list[str]) -> None:
-    said = warnings.bounded(sentences)
+    said = warnings.limit_warnings(sentences)
     assert said == want
     assert sum(map(len, said)) < 4096
 
 
 def test_one_sentence_is_not_longer_than_one_is_elsewhere() -> None:
-    (said,) = warnings.bounded(["x" * 10_000])
-    assert len(said) == LONGEST_OF_ONE + 1
+    (said,) = warnings.limit_warnings(["x" * 10_000])
+    assert len(said) == MAX_ITEM_LENGTH + 1
     assert NAMESPACE == "demo"

@@ -16,10 +16,10 @@ import pytest
 
 from adapter import names
 from adapter.cli import job_reader
-from adapter.cli.commands.parser import parser
-from adapter.cli.job_reader import Unread
+from adapter.cli.commands.parser import build_parser
+from adapter.cli.job_reader import UnreadableJob
 from adapter.cli.worker_access import copy_files, follow_logs, grants
-from adapter.objects.rayjob import JobStatus, Unusable
+from adapter.objects.rayjob import InvalidJob, JobStatus
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError
 
@@ -41,7 +41,7 @@ def pod(uid: str, state: str = "running", kind: str = names.WORKER, phase: str =
 )
 def test_a_command_is_typed_as_for_kubectl(line: str, words: list[str], stdin: bool, tty: bool) -> None:
     said = line.split()
-    given = parser(["kubectl-rayspan", *said]).parse_args(said)
+    given = build_parser(["kubectl-rayspan", *said]).parse_args(said)
     assert (given.pod, given.words, given.stdin, given.tty) == ("a", words, stdin, tty)
 
 
@@ -54,7 +54,7 @@ def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
         pod("open"),
         pod("done"),
     ]
-    found = follow_logs.to_begin(pods, {"open"}, {"done"})
+    found = follow_logs.pods_to_follow(pods, {"open"}, {"done"})
     assert [one["metadata"]["name"] for one in found] == ["runs", "over"]
 
 
@@ -74,17 +74,17 @@ class _Job:
         status = JobStatus(deployment_status="Complete" if over else "Running")
         return SimpleNamespace(jobs=[SimpleNamespace(status=status, pods=pods)])
 
-    async def to(self, found: Raw, *_: Any) -> list[str]:
+    async def command_for(self, found: Raw, *_: Any) -> list[str]:
         name = found["metadata"]["name"]
         self.asked.append((name, asyncio.get_running_loop().time()))
         return ["sh", "-c", self._programs[name]]
 
     async def followed(self, **more: Any) -> int:
         words = ["logs", "job", "-f", *(f"--{name.replace('_', '-')}={value}" for name, value in more.items())]
-        given = parser(["kubectl-rayspan", *words]).parse_args(words)
+        given = build_parser(["kubectl-rayspan", *words]).parse_args(words)
         client: Any = None
         ways: Any = self
-        return await follow_logs._Followed(given, client, "default", ways).run()
+        return await follow_logs._LogFollower(given, client, "default", ways).run()
 
 
 async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
@@ -119,7 +119,7 @@ async def test_that_more_run_than_are_followed_is_said_once(
     assert capsys.readouterr().err == "1 logs are open, and more workers run: raise --max-log-requests.\n"
 
 
-@pytest.mark.parametrize(("said", "code"), [(Unusable("gone"), 0), (Unread("You may not get it."), None)])
+@pytest.mark.parametrize(("said", "code"), [(InvalidJob("gone"), 0), (UnreadableJob("You may not get it."), None)])
 async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
     said: Exception, code: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +133,7 @@ async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
 
     monkeypatch.setattr(job_reader, "read", once)
     if code is None:
-        with pytest.raises(Unread):
+        with pytest.raises(UnreadableJob):
             await job.followed()
     else:
         assert await job.followed() == code
@@ -142,29 +142,29 @@ async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("worker-a:/tmp/x", copy_files.End("worker-a", "/tmp/x")),
-        ("./a:b", copy_files.End("", "./a:b")),
-        ("/a:b", copy_files.End("", "/a:b")),
-        ("a", copy_files.End("", "a")),
+        ("worker-a:/tmp/x", copy_files.CopyLocation("worker-a", "/tmp/x")),
+        ("./a:b", copy_files.CopyLocation("", "./a:b")),
+        ("/a:b", copy_files.CopyLocation("", "/a:b")),
+        ("a", copy_files.CopyLocation("", "a")),
     ],
 )
-def test_a_side_of_a_copy_is_read_as_kubectl_does(text: str, wanted: copy_files.End) -> None:
-    assert copy_files.end(text) == wanted
+def test_a_side_of_a_copy_is_read_as_kubectl_does(text: str, wanted: copy_files.CopyLocation) -> None:
+    assert copy_files.parse_location(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["a:", ":/x"])
 def test_half_a_side_is_none(text: str) -> None:
-    with pytest.raises(Unusable, match="neither a path nor POD:PATH"):
-        copy_files.end(text)
+    with pytest.raises(InvalidJob, match="neither a path nor POD:PATH"):
+        copy_files.parse_location(text)
 
 
 def test_what_tar_is_told_in_a_worker() -> None:
-    assert copy_files.packing("/tmp/ray/logs") == ["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"]
-    assert copy_files.packing("notes") == ["tar", "cf", "-", "-C", ".", "--", "notes"]
-    assert copy_files.packing("-x") == ["tar", "cf", "-", "-C", ".", "--", "-x"], "a name is no option"
-    assert copy_files.unpacking("/tmp/data.csv") == (["tar", "xmf", "-", "-C", "/tmp"], "data.csv")
-    with pytest.raises(Unusable, match="is a folder and no name in one"):
-        copy_files.unpacking("/")
+    assert copy_files.pack_command("/tmp/ray/logs") == ["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"]
+    assert copy_files.pack_command("notes") == ["tar", "cf", "-", "-C", ".", "--", "notes"]
+    assert copy_files.pack_command("-x") == ["tar", "cf", "-", "-C", ".", "--", "-x"], "a name is no option"
+    assert copy_files.unpack_command("/tmp/data.csv") == (["tar", "xmf", "-", "-C", "/tmp"], "data.csv")
+    with pytest.raises(InvalidJob, match="is a folder and no name in one"):
+        copy_files.unpack_command("/")
 
 
 def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
@@ -175,7 +175,9 @@ def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
 
 
 def _fetched(command: list[str], goal: Path) -> int:
-    return asyncio.run(copy_files._beside(command, partial(copy_files._fetched, goal), stdout=subprocess.PIPE))
+    return asyncio.run(
+        copy_files._run_alongside(command, partial(copy_files._unpack_stream, goal), stdout=subprocess.PIPE)
+    )
 
 
 def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
@@ -235,19 +237,19 @@ def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.Capt
 def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "logs").symlink_to(".ssh")
-    with pytest.raises(Unusable, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
-        copy_files._unlinked(tmp_path / "logs")
+    with pytest.raises(InvalidJob, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
+        copy_files._reject_symlink(tmp_path / "logs")
 
 
 async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
     """SIGTERM is a cancellation here (`grants.attempt`); the kubeconfig that the command reads goes afterwards."""
-    begun: Queue[copy_files.Child] = Queue()
+    begun: Queue[copy_files.ChildProcess] = Queue()
 
-    def part(child: copy_files.Child) -> int:
+    def part(child: copy_files.ChildProcess) -> int:
         begun.put(child)
         return child.wait()
 
-    copying = asyncio.create_task(copy_files._beside(["sleep", "60"], part))
+    copying = asyncio.create_task(copy_files._run_alongside(["sleep", "60"], part))
     child = await asyncio.to_thread(begun.get)
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -257,17 +259,19 @@ async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
 
 async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "much").write_bytes(bytes(10**6))
-    part = partial(copy_files._sent, tmp_path / "much", "much")
-    assert await copy_files._beside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
-    assert await copy_files._beside(["tar", "tf", "-"], part, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) == 0
+    part = partial(copy_files._pack_stream, tmp_path / "much", "much")
+    assert await copy_files._run_alongside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
+    assert (
+        await copy_files._run_alongside(["tar", "tf", "-"], part, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) == 0
+    )
 
 
 def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
     made: Raw = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
-    assert grants.container_of(made, "") == "a"
-    assert grants.container_of(made, "b") == "b"
+    assert grants.choose_container(made, "") == "a"
+    assert grants.choose_container(made, "b") == "b"
     made["metadata"]["annotations"] = {names.DEFAULT_CONTAINER_ANNOTATION: "b"}
-    assert grants.container_of(made, "") == "b"
+    assert grants.choose_container(made, "") == "b"
 
 
 @pytest.mark.parametrize(
@@ -279,10 +283,10 @@ def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
     ],
 )  # fmt: skip
 def test_who_is_not_let_to_the_server_is_told_what_to_do(status: int, message: str, said: str) -> None:
-    assert said in grants._unreached(ApiError(status, "", message))
+    assert said in grants._unavailable_message(ApiError(status, "", message))
 
 
 def test_what_the_policy_says_is_told_without_its_preamble() -> None:
     preamble = "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding 'rayspan-access' denied request: "
-    assert grants._explained(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
-    assert "adds the component worker-access" in grants._explained(ApiError(404, "NotFound", "no such kind"))
+    assert grants._error_message(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
+    assert "adds the component worker-access" in grants._error_message(ApiError(404, "NotFound", "no such kind"))

@@ -10,7 +10,7 @@ from aiohttp import web
 from adapter import names
 from adapter.cli import check
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.unstructured import microtime
+from adapter.objects.unstructured import format_micro_time
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
 from tests.unit.verbs import run
@@ -36,7 +36,7 @@ def lease(age: float = 0.0) -> Answer:
 
 
 def _renewed(age: float) -> Raw:
-    renewed = microtime(datetime.now(UTC) - timedelta(seconds=age))
+    renewed = format_micro_time(datetime.now(UTC) - timedelta(seconds=age))
     return {"metadata": {"name": names.LEASE}, "spec": {"holderIdentity": "me", "renewTime": renewed}}
 
 
@@ -123,7 +123,7 @@ async def test_without_a_controller_nothing_is_dispatched(
 ) -> None:
     """Whatever the conditions say that the last one wrote. A Lease that seems old is looked at again."""
     monkeypatch.setattr(check, "PAUSE_SECONDS", 0.0)
-    server.lists = [*answers(EAST, WEST, lease=said), *[said] * check.LOOKS]
+    server.lists = [*answers(EAST, WEST, lease=said), *[said] * check.LEASE_READS]
     assert await run(monkeypatch, "check", "-o", "json", "--kubeconfig", config) == 3
     found = json.loads(capsys.readouterr().out)
     (obstacle,) = found.pop("obstacles")

@@ -17,7 +17,7 @@ import yaml
 from adapter import __main__ as command
 from adapter import __version__, cli, membership
 from adapter.cli.commands import program_commands
-from adapter.cli.commands.parser import parser
+from adapter.cli.commands.parser import build_parser
 from hack.lab.base.paths import REPO
 from tests.unit.apiserver import kubeconfig
 
@@ -44,7 +44,7 @@ VERBS = (
 )
 
 
-HIDDEN = tuple(program_commands.HIDDEN)
+HIDDEN = tuple(program_commands.HIDDEN_VERBS)
 
 
 def _loaded(*words: str, said: str = "") -> list[str]:
@@ -142,7 +142,7 @@ def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
 @pytest.mark.parametrize("words", [["--help"], ["contoller"]], ids=str)
 def test_what_deployments_run_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser(["kubectl-rayspan", *words]).parse_args(words)
+        build_parser(["kubectl-rayspan", *words]).parse_args(words)
     said = "".join(capsys.readouterr())
     assert not re.search(r"^ +(controller|access|admission)|'(controller|access|admission)", said, re.MULTILINE)
     assert [verb for verb in VERBS if verb not in said] == []
@@ -150,7 +150,7 @@ def test_what_deployments_run_is_nothing_that_people_type(words: list[str], caps
 
 def test_the_deployment_runs_it_all_the_same() -> None:
     words = ["controller", "--port", "1", "--no-leader-elect"]
-    given = parser(["rayspan", *words]).parse_args(words)
+    given = build_parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
 
 
@@ -185,26 +185,26 @@ def test_a_folder_without_a_certificate_ends_it_with_a_sentence(words: str, said
 
 def test_the_component_runs_the_access_server() -> None:
     words = ["access", "--log-format=json"]
-    given = parser(["rayspan", *words]).parse_args(words)
+    given = build_parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.health_port, given.log_format) == (8443, 8081, "json")
 
 
 def test_the_webhooks_are_run_by_their_deployment_and_their_certificate_is_made_by_a_job() -> None:
     words = ["admission", "--log-format=json"]
-    given = parser(["rayspan", *words]).parse_args(words)
+    given = build_parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.health_port, given.certificate, given.log_format) == (9443, 8081, "/certificate", "json")
-    assert parser(["rayspan", "admission-certificate"]).parse_args(["admission-certificate"]).log_format == "text"
+    assert build_parser(["rayspan", "admission-certificate"]).parse_args(["admission-certificate"]).log_format == "text"
 
 
 @pytest.mark.parametrize(("name", "shown"), [("/bin/kubectl-rayspan", "kubectl rayspan"), ("x.py", "rayspan")])
 def test_it_calls_itself_as_it_was_called(name: str, shown: str) -> None:
-    assert parser([name]).prog == shown
+    assert build_parser([name]).prog == shown
 
 
 @pytest.mark.parametrize("verb", ["join", "rotate"])
 def test_a_token_lasts_as_long_as_the_help_says(verb: str) -> None:
     words = [verb, "east", "--worker-context", "east"]
-    assert parser(["rayspan", *words]).parse_args(words).expires == membership.LIFETIME
+    assert build_parser(["rayspan", *words]).parse_args(words).expires == membership.LIFETIME
 
 
 def test_each_verb_is_run_by_somebody() -> None:
@@ -222,7 +222,7 @@ def test_each_verb_is_run_by_somebody() -> None:
     }
     for verb in VERBS:
         line = [verb, *words.get(verb, ["name"])]
-        given: argparse.Namespace = parser(["rayspan", *line]).parse_args(line)
+        given: argparse.Namespace = build_parser(["rayspan", *line]).parse_args(line)
         assert callable(given.run), verb
 
 
@@ -271,7 +271,7 @@ def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
 
 def test_no_option_means_something_else_than_kubectl_says() -> None:
     """`--server` of join is an API server's address, too."""
-    (verbs,) = (one for one in parser(["rayspan"])._actions if isinstance(one, argparse._SubParsersAction))
+    (verbs,) = (one for one in build_parser(["rayspan"])._actions if isinstance(one, argparse._SubParsersAction))
     options = {text for verb in verbs.choices.values() for one in verb._actions for text in one.option_strings}
     assert {"--context", "--kubeconfig", "--namespace", "--server"} <= options
     assert options & {"--as", "--cluster", "--user", "--token", "--username", "--password", "--profile"} == set()

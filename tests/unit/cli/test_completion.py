@@ -9,7 +9,7 @@ import pytest
 
 from adapter import __main__ as command
 from adapter.cli import completion
-from adapter.cli.commands.parser import parser
+from adapter.cli.commands.parser import build_parser
 from hack.lab.base.paths import REPO
 from tests.unit.cli.test_commandline import VERBS
 
@@ -33,7 +33,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 def told(*words: str) -> tuple[list[str], str]:
     """The words that fit, and what may be offered beside them."""
-    *found, files = completion.answer(parser(["rayspan"]), words).splitlines()
+    *found, files = completion.render_completions(build_parser(["rayspan"]), words).splitlines()
     return found, files
 
 
@@ -87,7 +87,9 @@ def test_kubectl_asks_another_program(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.parametrize("shell", completion.SCRIPTS)
 def test_a_script_asks_the_program_as_it_answers(shell: str) -> None:
     script = completion.SCRIPTS[shell]
-    assert f" {completion.ASK} " in script and script.rstrip().splitlines()[-1].startswith(("complete", "compdef"))
+    assert f" {completion.COMPLETE_VERB} " in script and script.rstrip().splitlines()[-1].startswith(
+        ("complete", "compdef")
+    )
 
 
 @pytest.mark.parametrize(

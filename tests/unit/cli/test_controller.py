@@ -44,7 +44,7 @@ def running(folder: Path, port: int, *words: str, serves: int) -> Iterator[None]
 
 
 def test_numbers_come_over_tls_alone_where_it_has_a_certificate(tmp_path: Path) -> None:
-    for name, content in webhook_certificate.made().items():
+    for name, content in webhook_certificate.new_certificate().items():
         (tmp_path / name).write_bytes(content)
     port, secured = _free_port(), _free_port()
     words = f"--metrics-certificate={tmp_path}", f"--metrics-port={secured}"

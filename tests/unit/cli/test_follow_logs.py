@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from adapter.cli.commands.parser import parser
+from adapter.cli.commands.parser import build_parser
 from adapter.cli.worker_access import follow_logs, grants
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
@@ -165,11 +165,11 @@ async def test_of_a_job_that_is_over_it_says_where_its_own_log_is(
 
 async def _followed(config: Path, *flags: str) -> int:
     words = ["logs", *flags, "rayjob/train", "-n", NAMESPACE, "--kubeconfig", str(config)]
-    given = parser(["kubectl-rayspan", *words]).parse_args(words)
-    client = await Client.of_user(str(config), "")
+    given = build_parser(["kubectl-rayspan", *words]).parse_args(words)
+    client = await Client.for_user(str(config), "")
     try:
-        with grants.ways(given, client) as ways:
-            return await follow_logs._Followed(given, client, NAMESPACE, ways).run()
+        with grants.open_access(given, client) as ways:
+            return await follow_logs._LogFollower(given, client, NAMESPACE, ways).run()
     finally:
         await client.close()
 

@@ -25,7 +25,7 @@ from adapter.cli import drain
 from adapter.cli.membership import clients, join, leave, membership_objects
 from adapter.membership import Address
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.unstructured import timestamp
+from adapter.objects.unstructured import format_time
 from tests.unit import apiserver, verbs
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 
@@ -106,7 +106,7 @@ class Keeper(Server):
         assert request.path == f"{ACCOUNT}/token" and ACCOUNT in self.objects
         self.tokens.append(f"{apiserver.TOKEN}-{len(self.tokens)}")
         lasts = min(timedelta(seconds=body["spec"]["expirationSeconds"]), self.longest)
-        given = {"token": self.tokens[-1], "expirationTimestamp": timestamp(datetime.now(UTC) + lasts)}
+        given = {"token": self.tokens[-1], "expirationTimestamp": format_time(datetime.now(UTC) + lasts)}
         return says({"status": given}, 201)
 
     def _delete(self, request: web.Request, body: Raw) -> apiserver.Answer:
@@ -231,7 +231,7 @@ async def test_a_second_join_changes_nothing(both: Both) -> None:
     said, _ = await both.join()
     assert json.dumps([both.manager.objects, both.worker.objects]) == before and len(both.worker.tokens) == 1
     told = [line.rpartition(" ")[2] for line in said.splitlines() if line.startswith(("worker", "manager"))]
-    assert set(told) == {"unchanged"} and len(told) == len(membership_objects.account()) + 3
+    assert set(told) == {"unchanged"} and len(told) == len(membership_objects.account_objects()) + 3
 
 
 async def test_another_namespace_is_opened_beside_the_first(both: Both) -> None:
@@ -254,16 +254,16 @@ async def test_what_is_only_shown_is_not_written(both: Both) -> None:
     assert both.writes() == 0
     shown = list(yaml.safe_load_all(said))
     assert [one["kind"] for one in shown[-2:]] == ["Secret", "WorkerCluster"]
-    assert len(shown) == len(membership_objects.account()) + 3
+    assert len(shown) == len(membership_objects.account_objects()) + 3
     assert yaml.safe_load(shown[-2]["stringData"]["kubeconfig"])["users"][0]["user"] == {"token": "TOKEN"}
     assert "create token rayspan-worker --duration=720h" in said
     await both.join("--expires", "30d")
     made = {
-        membership_objects.called(one)
+        membership_objects.display_name(one)
         for one in (*both.worker.objects.values(), *both.manager.objects.values())
         if "kind" in one
     }
-    assert {membership_objects.called(one) for one in shown} == made
+    assert {membership_objects.display_name(one) for one in shown} == made
 
 
 async def test_a_shorter_token_is_told(both: Both) -> None:
@@ -317,12 +317,17 @@ async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both
     both.worker.put(f"{CORE}/namespaces/kube-system/configmaps/kube-root-ca.crt", data={"ca.crt": "ITS OWN\n"})
     logins = {"kubeconfig": str(both.files[0]), "worker_kubeconfig": str(both.files[1])}
     given = argparse.Namespace(name="east", context="", worker_context="", **logins)
-    async with clients.logged_in(given) as found:
-        mine = replace(found, here=replace(found.here, authority="MINE\n", tls_name="a", proxy="http://10.0.0.1:3128"))
-        assert await join.address(mine, f"{URL}/") == Address(URL, "MINE\nITS OWN\n")
-        assert await join.address(mine, "") == Address(both.worker.url, "MINE\n", "a")
-        known = replace(found, here=replace(found.here, authority="MINE\nITS OWN\n"))
-        assert (await join.address(known, URL)).authority == "MINE\nITS OWN\n"
+    async with clients.open_clients(given) as found:
+        mine = replace(
+            found,
+            worker_address=replace(
+                found.worker_address, authority="MINE\n", tls_name="a", proxy="http://10.0.0.1:3128"
+            ),
+        )
+        assert await join.address_for_manager(mine, f"{URL}/") == Address(URL, "MINE\nITS OWN\n")
+        assert await join.address_for_manager(mine, "") == Address(both.worker.url, "MINE\n", "a")
+        known = replace(found, worker_address=replace(found.worker_address, authority="MINE\nITS OWN\n"))
+        assert (await join.address_for_manager(known, URL)).authority == "MINE\nITS OWN\n"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> Path:
 
 
 async def answer(workers: int = 4) -> Raw:
-    return await Sight({"east": 9}).preview.answer(make_ray_job(make_group(workers)), NAMESPACE, START)
+    return await Sight({"east": 9}).preview.preview_plan(make_ray_job(make_group(workers)), NAMESPACE, START)
 
 
 async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

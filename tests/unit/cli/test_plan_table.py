@@ -18,7 +18,7 @@ def _answer(*, workers: int) -> Answer:
     ]
     fill(sight.members["west"].cluster_queues, *west)
     job = make_ray_job(make_group(workers), make_group(1, name="big", cpu="2"))
-    return asyncio.run(sight.preview.answer(job, NAMESPACE, START))
+    return asyncio.run(sight.preview.preview_plan(job, NAMESPACE, START))
 
 
 def test_a_plan_that_fits() -> None:
@@ -67,7 +67,7 @@ def test_what_stands_above_it_already_is_not_said_again() -> None:
 
 def test_a_refusal_has_no_columns() -> None:
     answer = asyncio.run(
-        Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.answer(make_ray_job(), NAMESPACE, START)
+        Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.preview_plan(make_ray_job(), NAMESPACE, START)
     )
     assert plan_table.render(answer) == (
         "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\n"

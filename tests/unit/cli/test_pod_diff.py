@@ -8,32 +8,32 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.cli.pod_diff import UNEXPLAINED, Change, changes
+from adapter.cli.pod_diff import UNKNOWN_REASON, FieldChange, diff_pods
 from adapter.objects.unstructured import Raw
 from tests.unit.rewrite.test_rewriter import GOLDEN, RECORDED, kuberay_pod, rewrite
 
 
-def listed(before: Raw, after: Raw) -> dict[str, Change]:
-    return {one.path: one for one in changes(before, after)}
+def listed(before: Raw, after: Raw) -> dict[str, FieldChange]:
+    return {one.path: one for one in diff_pods(before, after)}
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_change_of_a_recorded_pod_has_a_reason(name: str) -> None:
     pod = yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text())
-    found = changes(pod, rewrite(pod))
-    assert [str(one) for one in found if one.why == UNEXPLAINED] == []
+    found = diff_pods(pod, rewrite(pod))
+    assert [str(one) for one in found if one.reason == UNKNOWN_REASON] == []
     assert "spec.containers[ray-worker].env[RAY_ADDRESS].value" in [one.path for one in found]
 
 
 def test_nothing_is_listed_of_what_is_the_same() -> None:
     pod = kuberay_pod()
-    assert changes(pod, json.loads(json.dumps(pod))) == []
+    assert diff_pods(pod, json.loads(json.dumps(pod))) == []
 
 
 def test_what_nobody_explains_is_listed_all_the_same() -> None:
     found = listed({"spec": {"moon": "full"}}, {"spec": {"moon": "new"}})
-    assert found["spec.moon"] == Change("spec.moon", "full", "new", UNEXPLAINED)
-    assert str(found["spec.moon"]) == f"spec.moon changed: {UNEXPLAINED}: new"
+    assert found["spec.moon"] == FieldChange("spec.moon", "full", "new", UNKNOWN_REASON)
+    assert str(found["spec.moon"]) == f"spec.moon changed: {UNKNOWN_REASON}: new"
 
 
 LISTS = [
@@ -56,16 +56,16 @@ LISTS = [
 
 @pytest.mark.parametrize(("before", "after", "want"), [row[1:] for row in LISTS], ids=[row[0] for row in LISTS])
 def test_paths(before: Any, after: Any, want: list[str]) -> None:
-    assert [one.path for one in changes({"v": before}, {"v": after})] == want
+    assert [one.path for one in diff_pods({"v": before}, {"v": after})] == want
 
 
 def test_a_long_value_is_cut_and_has_one_line() -> None:
-    (one,) = changes({}, {"x": "a\n" * 200})
+    (one,) = diff_pods({}, {"x": "a\n" * 200})
     assert len(one.after) == 60 and one.after.endswith(" ...") and "\n" not in one.after
 
 
 def test_what_is_empty_is_not_taken_for_absent() -> None:
-    (one,) = changes({"x": "full"}, {"x": ""})
+    (one,) = diff_pods({"x": "full"}, {"x": ""})
     assert str(one).startswith("x changed: ")
 
 
@@ -87,8 +87,8 @@ JSON = st.recursive(
 def test_something_is_listed_where_the_two_differ(before: Raw, after: Raw) -> None:
     """Only an order of entries that have names is not seen; it says nothing in a pod."""
     if _unordered(before) != _unordered(after):
-        assert changes(before, after)
-    assert changes(before, json.loads(json.dumps(before))) == []
+        assert diff_pods(before, after)
+    assert diff_pods(before, json.loads(json.dumps(before))) == []
 
 
 def _unordered(value: Any) -> str:

@@ -38,9 +38,9 @@ async def test_rights_on_services_and_pod_groups_are_for_clusters_that_use_them(
     head: str, scheduler: str, missing: set[str]
 ) -> None:
     async with apiserver.serving(_OldAccount()) as server, apiserver.connected(server.url) as client:
-        side = await inspection.worker(client, "east", head, scheduler, "demo", ())
-    assert {text.split()[1] for text in side.missing} == missing
-    assert not side.trouble
+        side = await inspection.inspect_worker(client, "east", head, scheduler, "demo", ())
+    assert {text.split()[1] for text in side.missing_rights} == missing
+    assert not side.api_error
 
 
 class _WithServices(Server):
@@ -76,13 +76,13 @@ class _WithServices(Server):
 )
 async def test_where_services_are_in_a_queue_kueues_configuration_is_read(config: str, want: list[str] | None) -> None:
     async with apiserver.serving(_WithServices(config, "chat")) as server, apiserver.connected(server.url) as client:
-        side = await inspection.manager(client, "the manager", "demo")
-    assert (side.services, side.frameworks, side.held) == (["chat"], want, False)
+        side = await inspection.inspect_manager(client, "the manager", "demo")
+    assert (side.ray_services, side.frameworks, side.has_service_policy) == (["chat"], want, False)
 
 
 async def test_where_none_is_nobody_looks() -> None:
     there = _WithServices("integrations: {frameworks: [ray.io/rayservice]}")
     async with apiserver.serving(there) as server, apiserver.connected(server.url) as client:
-        side = await inspection.manager(client, "the manager", "demo")
-    assert (side.services, side.frameworks, side.held) == ((), None, True)
+        side = await inspection.inspect_manager(client, "the manager", "demo")
+    assert (side.ray_services, side.frameworks, side.has_service_policy) == ((), None, True)
     assert not there.read & {"configmaps", "mutatingadmissionpolicies"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.cli import watch
-from adapter.diagnosis.job_facts import Facts
+from adapter.diagnosis.job_facts import JobFacts
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_workload
 from tests.unit.cli.test_where import answers, in_queue, of_service
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PAUSE_SECONDS", 0.01)
 
 
-def over(status: str, **more: Any) -> Facts:
+def over(status: str, **more: Any) -> JobFacts:
     """The job when it has ended: KubeRay has removed its RayCluster."""
     job = make_job(jobDeploymentStatus=status, rayClusterName="", **more)
     return make_facts(make_workload(), job=job, ray_cluster={}, pods=[])
@@ -39,7 +39,7 @@ DONE = over("Complete", jobStatus="SUCCEEDED")
 FAILED = over("Failed", reason="AppFailed", message="it raised")
 
 
-def looks(*facts: Facts) -> list[Answer]:
+def looks(*facts: JobFacts) -> list[Answer]:
     return [answer for one in facts for answer in answers(one)]
 
 
@@ -116,7 +116,7 @@ async def test_a_tree_that_is_higher_than_the_screen_gives_way_to_lines(
     ],
 )
 async def test_a_job_that_is_over_is_shown_once(
-    facts: Facts, code: int, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
+    facts: JobFacts, code: int, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.lists = looks(facts)
     assert await watched(monkeypatch, config) == code

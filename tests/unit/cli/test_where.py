@@ -14,8 +14,8 @@ import yaml
 
 from adapter import names
 from adapter.cli import job_reader, where_table, why
-from adapter.diagnosis.job_document import document
-from adapter.diagnosis.job_facts import Facts
+from adapter.diagnosis.job_document import describe_job
+from adapter.diagnosis.job_facts import JobFacts
 from adapter.objects.unstructured import Raw
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, lists, refuses, says
@@ -45,7 +45,7 @@ def page(*objects: Mapping[str, Any]) -> Answer:
     return lists(1, [dict(one) for one in objects if one])
 
 
-def answers(facts: Facts, refused: Mapping[str, Answer] | None = None) -> list[Answer]:
+def answers(facts: JobFacts, refused: Mapping[str, Answer] | None = None) -> list[Answer]:
     """What the API server says of a RayJob, kind after kind, in the order in which they are read."""
     checks = [{"metadata": {"name": one}, "spec": {"controllerName": names.CONTROLLER_NAME}} for one in facts.checks]
     started = [("rayclusters", says(facts.ray_cluster)), ("pods", page(*facts.pods))] if facts.ray_cluster else []
@@ -61,7 +61,7 @@ def answers(facts: Facts, refused: Mapping[str, Answer] | None = None) -> list[A
     return [(refused or {}).get(kind, answer) for kind, answer in found]
 
 
-def in_queue() -> Facts:
+def in_queue() -> JobFacts:
     """A gang that waits for room."""
     work = make_workload()
     placement = make_placement(
@@ -77,14 +77,14 @@ def in_queue() -> Facts:
 
 
 def test_the_tree_of_a_gang_that_runs(same_as_golden: Callable[[str, Path], None]) -> None:
-    same_as_golden(where_table.render(document(make_facts()), NOW), GOLDEN / "where-runs.txt")
+    same_as_golden(where_table.render(describe_job(make_facts()), NOW), GOLDEN / "where-runs.txt")
 
 
 def test_of_one_that_has_ended_is_said_where_it_was() -> None:
     """Its Placement counts no workers any more."""
     place = {"state": "Ended", "workers": "0", "where": "2 east, 2 west"}
-    assert [*where_table.placed({"placement": place})] == ["Ended: 2 east, 2 west."]
-    assert [*where_table.placed({"placement": {**place, "state": "Waiting"}})] == [
+    assert [*where_table.placement_lines({"placement": place})] == ["Ended: 2 east, 2 west."]
+    assert [*where_table.placement_lines({"placement": {**place, "state": "Waiting"}})] == [
         "Waiting: 0 workers, 2 east, 2 west."
     ]
 
@@ -104,23 +104,23 @@ def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]
     facts = make_facts(
         pods=pods, worker_clusters={}, unread={"workerclusters": "You may not read workerclusters here."}
     )
-    same_as_golden(where_table.render(document(facts), NOW), GOLDEN / "where-starts.txt")
+    same_as_golden(where_table.render(describe_job(facts), NOW), GOLDEN / "where-starts.txt")
 
 
 def test_the_tree_of_a_ray_cluster_has_no_job_above_it() -> None:
     facts = replace(make_facts(), kind="RayCluster")
-    first, second, *_ = where_table.render(document(facts), NOW).splitlines()[1:]
+    first, second, *_ = where_table.render(describe_job(facts), NOW).splitlines()[1:]
     assert first == "RayCluster demo/train" and second.startswith("├─ train-abc-head")
 
 
 async def test_the_way_of_one_that_waits(same_as_golden: Callable[[str, Path], None]) -> None:
-    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(99)), NAMESPACE, START)
-    text = why.render(document(in_queue()) | {"plan": plan, "planProblem": None})
+    plan = await Sight({"east": 9}).preview.preview_plan(make_ray_job(make_group(99)), NAMESPACE, START)
+    text = why.render(describe_job(in_queue()) | {"plan": plan, "planProblem": None})
     same_as_golden(text, GOLDEN / "why-waits.txt")
 
 
 def test_programs_read_one_document(same_as_golden: Callable[[str, Path], None]) -> None:
-    same_as_golden(json.dumps(document(make_facts()), indent=2) + "\n", GOLDEN / "where-runs.json")
+    same_as_golden(json.dumps(describe_job(make_facts()), indent=2) + "\n", GOLDEN / "where-runs.json")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_programs_read_one_document(same_as_golden: Callable[[str, Path], None])
 )
 def test_ages_are_as_kubectl_has_them(seconds: int, said: str) -> None:
     when = START.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert where_table.age(when, START + timedelta(seconds=seconds)) == said
-    assert where_table.age(None, START) == where_table.age("soon", START) == "-"
+    assert where_table.format_age(when, START + timedelta(seconds=seconds)) == said
+    assert where_table.format_age(None, START) == where_table.format_age("soon", START) == "-"
 
 
 # --- what is read, and the exit codes ----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ async def test_json_and_yaml_say_the_same(
         server.lists = answers(make_facts())
         assert await run(monkeypatch, verb, "train", "-n", NAMESPACE, "-o", output, "--kubeconfig", config) == 0
         found.append(read(capsys.readouterr().out))
-    assert found[0] == found[1] == document(make_facts())
+    assert found[0] == found[1] == describe_job(make_facts())
 
 
 async def test_a_ray_cluster_is_found_by_its_name_too(
@@ -225,11 +225,11 @@ async def test_the_code_of_a_rayservice_is_that_of_the_one_that_is_worse_off(
     service, _ = of_service("active", "pending")
     runs, waits = make_facts(), make_facts(make_workload(reserved=None), pods=[], ray_cluster={})
     found = [
-        job_reader.Asked([runs, waits], service, ["active", "pending"]),
-        job_reader.Asked([runs], service, ["active"]),
+        job_reader.SelectedJobs([runs, waits], service, ["active", "pending"]),
+        job_reader.SelectedJobs([runs], service, ["active"]),
     ]
 
-    async def read(*_: object) -> job_reader.Asked:
+    async def read(*_: object) -> job_reader.SelectedJobs:
         return found.pop(0)
 
     monkeypatch.setattr(job_reader, "read", read)
@@ -260,7 +260,7 @@ async def test_missing_rights_are_told_and_the_rest_is_shown(
     ],
 )
 async def test_why_ends_with_a_code_that_a_script_can_wait_for(
-    facts: Facts,
+    facts: JobFacts,
     code: int,
     outcome: str,
     server: Server,
@@ -279,7 +279,7 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = in_queue()
-    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(99)), NAMESPACE, START)
+    plan = await Sight({"east": 9}).preview.preview_plan(make_ray_job(make_group(99)), NAMESPACE, START)
     server.lists = [*answers(facts), says(plan)]
     assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 3
     out = capsys.readouterr().out
@@ -390,7 +390,7 @@ async def test_top_shows_the_fleet(
     capsys: pytest.CaptureFixture[str],
     same_as_golden: Callable[[str, Path], None],
 ) -> None:
-    plan = await Sight({"east": 9}).preview.answer(make_ray_job(make_group(1)), NAMESPACE, START)
+    plan = await Sight({"east": 9}).preview.preview_plan(make_ray_job(make_group(1)), NAMESPACE, START)
     server.lists = fleet(says(plan))
     assert await run(monkeypatch, "top", "--kubeconfig", config) == 0
     same_as_golden(capsys.readouterr().out, GOLDEN / "top.txt")

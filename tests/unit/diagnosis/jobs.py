@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from adapter import names
-from adapter.diagnosis.job_facts import Facts
+from adapter.diagnosis.job_facts import JobFacts
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import (
     CHECK,
@@ -70,7 +70,7 @@ def admitted(**more: Any) -> Raw:
     return make_workload(check=names.CHECK_READY, conditions=[names.ADMITTED], **more)
 
 
-def make_facts(workload: Raw | None = None, pods: Iterable[Raw] | None = None, **more: Any) -> Facts:
+def make_facts(workload: Raw | None = None, pods: Iterable[Raw] | None = None, **more: Any) -> JobFacts:
     """A gang that runs, two workers in east and west, but for what is given."""
     work = admitted() if workload is None else workload
     placement = make_placement(work, state="Placed", workers="2 of 2", where="1 east, 1 west") if work else {}
@@ -89,4 +89,4 @@ def make_facts(workload: Raw | None = None, pods: Iterable[Raw] | None = None, *
         },
         "checks": frozenset({CHECK}),
     }
-    return Facts("RayJob", **(standing | more))
+    return JobFacts("RayJob", **(standing | more))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from adapter.admission.policy import Written
+from adapter.admission.policy import PolicyObjects
 from adapter.diagnosis import dispatch_check
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_check, make_condition, make_policy, make_worker_cluster
@@ -17,8 +17,8 @@ def check(status: bool = True, reason: str = "Ready", message: str = "A sentence
     return make_check(conditions=[make_condition("Active", status, reason=reason, message=message)])
 
 
-def written(*clusters: Raw, policy: Raw | None = None) -> Written:
-    return Written({"default": policy or make_policy()}, clusters)
+def written(*clusters: Raw, policy: Raw | None = None) -> PolicyObjects:
+    return PolicyObjects({"default": policy or make_policy()}, clusters)
 
 
 EAST, WEST = make_worker_cluster("east", conditions=[WELL]), make_worker_cluster("west")
@@ -104,20 +104,20 @@ NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put
         pytest.param(
             [QUEUE],
             [check()],
-            Written({}, [EAST]),
+            PolicyObjects({}, [EAST]),
             "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.",
             id="the policy has just gone",
         ),
     ],
 )
-def test_nothing_can_be_dispatched(queues: list[Raw], checks: list[Raw], found: Written, why: str) -> None:
-    assert dispatch_check.stopped(queues, checks, found) == (f"Nothing can be dispatched: {why}" if why else "")
+def test_nothing_can_be_dispatched(queues: list[Raw], checks: list[Raw], found: PolicyObjects, why: str) -> None:
+    assert dispatch_check.stopped_reason(queues, checks, found) == (f"Nothing can be dispatched: {why}" if why else "")
 
 
 def test_one_way_is_enough() -> None:
     other: Raw = {**make_check(), "metadata": {"name": "aaa"}}
     both = {"metadata": {"name": "r"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "aaa"}]}}}
-    assert dispatch_check.stopped([QUEUE, both], [other, check()], written(EAST)) == ""
+    assert dispatch_check.stopped_reason([QUEUE, both], [other, check()], written(EAST)) == ""
 
 
 STOPPED_QUEUE = {
@@ -132,9 +132,11 @@ STOPPED_QUEUE = {
 
 def test_a_queue_that_lets_nobody_in_leads_nowhere() -> None:
     said = "ClusterQueue q lets no job in; Kueue says: Can't admit new workloads: is stopped."
-    assert dispatch_check.stopped([STOPPED_QUEUE], [check()], written(EAST)) == f"Nothing can be dispatched: {said}"
+    assert (
+        dispatch_check.stopped_reason([STOPPED_QUEUE], [check()], written(EAST)) == f"Nothing can be dispatched: {said}"
+    )
     other = {**QUEUE, "metadata": {"name": "r"}}
-    assert dispatch_check.stopped([STOPPED_QUEUE, other], [check()], written(EAST)) == ""
+    assert dispatch_check.stopped_reason([STOPPED_QUEUE, other], [check()], written(EAST)) == ""
     assert dispatch_check.obstacles([STOPPED_QUEUE, other], [check()], written(EAST, WEST))[0] == said
 
 
@@ -192,7 +194,7 @@ UNREACHABLE = make_condition("Connected", False, reason="Unreachable", message="
         ),
     ],
 )
-def test_each_obstacle_is_told(queues: list[Raw], checks: list[Raw], found: Written, said: list[str]) -> None:
+def test_each_obstacle_is_told(queues: list[Raw], checks: list[Raw], found: PolicyObjects, said: list[str]) -> None:
     assert dispatch_check.obstacles(queues, checks, found) == said
 
 
@@ -216,7 +218,7 @@ NO_LEADER = "No controller leads (Lease rayspan-system/rayspan-controller); see 
     ids=str,
 )
 def test_a_lease_that_nobody_renews_is_told(spec: Raw, said: str | None) -> None:
-    found = dispatch_check.leaderless({"spec": spec}, datetime(2026, 1, 1, tzinfo=UTC))
+    found = dispatch_check.no_leader_reason({"spec": spec}, datetime(2026, 1, 1, tzinfo=UTC))
     assert found == ("" if said == "" else NO_LEADER.replace(" (Lease", f"{said or ''} (Lease"))
 
 
@@ -234,6 +236,6 @@ def test_a_lease_that_nobody_renews_is_told(spec: Raw, said: str | None) -> None
 def test_what_may_not_be_read_is_not_taken_for_missing(
     leaderless: str, unread: dict[str, str], lacks: tuple[str, ...], dispatches: bool | None
 ) -> None:
-    found = dispatch_check.document([QUEUE], [check()], written(EAST), leaderless, unread, lacks)
+    found = dispatch_check.describe_dispatch([QUEUE], [check()], written(EAST), leaderless, unread, lacks)
     assert found["dispatches"] is dispatches
     assert found["notes"] == [said for kind, said in unread.items() if kind not in lacks]

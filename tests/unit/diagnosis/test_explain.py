@@ -8,7 +8,7 @@ import pytest
 
 from adapter import names
 from adapter.diagnosis import explain
-from adapter.diagnosis.job_facts import Facts, placement_of, pods_of, workload_of
+from adapter.diagnosis.job_facts import JobFacts, placement_of, pods_of, workload_of
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import CHECK, make_condition, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import (
@@ -37,14 +37,14 @@ def container(name: str = "ray-worker", restarts: int = 0, last: Raw | None = No
     }
 
 
-def waiting(state: str, reason: str) -> Facts:
+def waiting(state: str, reason: str) -> JobFacts:
     work = make_workload()
     placement = make_placement(work, shares={}, state=state, reason=reason)
     placement["spec"]["check"] = CHECK
     return make_facts(work, placement=placement, job=make_job(), ray_cluster={}, pods=())
 
 
-def late(**worker: Any) -> Facts:
+def late(**worker: Any) -> JobFacts:
     """One worker runs, the other one does not."""
     return make_facts(pods=[make_head(), make_worker(0), make_worker(1, cluster="west", up=False, **worker)])
 
@@ -64,7 +64,7 @@ REJECTED = make_condition(
     message='The workload is deactivated due to AdmissionCheck in Rejected state: "rayspan" (RayJob train: no)',
 )
 
-CASES: list[tuple[str, Callable[[], Facts], tuple[str, str, int], str]] = [
+CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
     (
         "it runs",
         make_facts,
@@ -317,10 +317,10 @@ CASES: list[tuple[str, Callable[[], Facts], tuple[str, str, int], str]] = [
 
 
 @pytest.mark.parametrize(("facts", "link", "said"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_the_link(facts: Callable[[], Facts], link: tuple[str, str, int], said: str) -> None:
-    found = explain.walk(facts())
+def test_the_link(facts: Callable[[], JobFacts], link: tuple[str, str, int], said: str) -> None:
+    found = explain.diagnose(facts())
     assert (found.stage, found.reason, found.exit_code) == link
-    assert found.sentence == said
+    assert found.message == said
 
 
 @pytest.mark.parametrize(
@@ -336,82 +336,84 @@ def test_a_slot_that_a_pod_came_with_is_shown_while_it_is_planned(listed: str, c
     place = make_placement(work, shares={"east": {"workers": 2}})
     index = "1" if cluster else "5"
     pod = make_pod(placement=place["metadata"]["name"], index=index, listed=listed)
-    (node,) = explain.pods(make_facts(work, [pod], placement=place))
+    (node,) = explain.pod_states(make_facts(work, [pod], placement=place))
     assert (node.cluster, bool(node.slot), node.step) == (cluster, bool(cluster), step)
 
 
 def test_a_slot_is_shown_too_where_the_plan_may_not_be_read() -> None:
     pod = make_pod(index="0", listed="east/1/role-workers/2")
-    (node,) = explain.pods(make_facts(make_workload(), [pod], placement={}))
+    (node,) = explain.pod_states(make_facts(make_workload(), [pod], placement={}))
     assert node.cluster == "east"
 
 
 def test_every_refusal_says_what_to_do() -> None:
-    found = [explain.walk(facts()) for _, facts, _, _ in CASES]
-    assert [one.reason for one in found if one.exit_code == 4 and not one.todo] == ["Deleted"]
-    assert [one.reason for one in found if "{" in one.todo and one.reason != "Deactivated"] == []
+    found = [explain.diagnose(facts()) for _, facts, _, _ in CASES]
+    assert [one.reason for one in found if one.exit_code == 4 and not one.advice] == ["Deleted"]
+    assert [one.reason for one in found if "{" in one.advice and one.reason != "Deactivated"] == []
 
 
 def test_the_worst_worker_is_told() -> None:
     pods = [make_head(), make_worker(0, up=False), make_worker(1, up=False, containerStatuses=[LOOP])]
-    assert explain.walk(make_facts(pods=pods)).object == "Pod demo/train-abc-worker-1"
+    assert explain.diagnose(make_facts(pods=pods)).object == "Pod demo/train-abc-worker-1"
 
 
 def test_what_a_running_job_lacks_is_a_note() -> None:
     facts = make_facts(admitted(checks=()), placement={}, pods=[], unread={"pods": "No."})
-    assert explain.walk(facts).reason == "NoCheck", "whether it runs is not known"
+    assert explain.diagnose(facts).reason == "NoCheck", "whether it runs is not known"
     seen = make_facts(admitted(checks=()), placement={})
-    link = explain.walk(seen)
+    link = explain.diagnose(seen)
     assert link.outcome == "Runs" and "so its workers run in the manager cluster" in explain.notes(seen, link)[0]
 
 
 def test_a_running_worker_that_cannot_be_seen_is_a_note() -> None:
     facts = make_facts(pods=[make_head(), make_worker(0), make_worker(1, conditions=[UNSEEN])])
-    assert explain.notes(facts, explain.walk(facts)) == ["worker cluster west is silent."]
+    assert explain.notes(facts, explain.diagnose(facts)) == ["worker cluster west is silent."]
 
 
 def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
-    assert explain.walk(waiting("Waiting", "Too few")).todo == "It starts by itself as soon as there is room."
-    assert explain.walk(waiting("Waiting", "Too few. Even empty clusters hold only 3")).todo == ""
+    assert explain.diagnose(waiting("Waiting", "Too few")).advice == "It starts by itself as soon as there is room."
+    assert explain.diagnose(waiting("Waiting", "Too few. Even empty clusters hold only 3")).advice == ""
 
 
 def test_what_could_not_be_read_holds_nobody_up() -> None:
     unread = {"workloads": "You may not read workloads here.", "pods": "Nor pods."}
     facts = make_facts({}, job=make_job(), pods=[], unread=unread, ray_cluster=make_running_cluster(state="ready"))
-    link = explain.walk(facts)
-    assert (link.outcome, link.sentence) == ("Runs", "KubeRay says that it runs.")
+    link = explain.diagnose(facts)
+    assert (link.outcome, link.message) == ("Runs", "KubeRay says that it runs.")
     assert explain.notes(facts, link)[-2:] == [*unread.values()]
     blind = make_facts(
         job=make_job(), pods=[], ray_cluster={}, unread={"rayclusters": "You may not read rayclusters here."}
     )
-    assert explain.walk(blind).exit_code == 3, "nothing is claimed of what was not seen"
-    room = replace(waiting("Waiting", "4 needed, 2 fit"), workload={}, unread=unread)
-    assert (explain.walk(room).reason, explain.walk(room).exit_code) == ("Waiting", 3)
+    assert explain.diagnose(blind).exit_code == 3, "nothing is claimed of what was not seen"
+    room = replace(waiting("Waiting", "4 needed, 2 fit"), workload={}, unread_reasons=unread)
+    assert (explain.diagnose(room).reason, explain.diagnose(room).exit_code) == ("Waiting", 3)
 
 
 def test_one_that_failed_beside_its_replacement_holds_nobody_up() -> None:
     failed = make_worker(2, up=False, phase="Failed")
-    found = explain.walk(make_facts(pods=[make_head(), make_worker(0), make_worker(1), failed]))
-    assert found.sentence == "Its head runs, and all of its 2 workers have joined. The job is RUNNING."
+    found = explain.diagnose(make_facts(pods=[make_head(), make_worker(0), make_worker(1), failed]))
+    assert found.message == "Its head runs, and all of its 2 workers have joined. The job is RUNNING."
 
 
 def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
     said = container(waiting={"reason": "Err\x1b[2J", "message": "no\nsuch\x07image"})
     found = late(containerStatuses=[said], hostIP="1\x1b.2")
-    link = explain.walk(found)
-    assert link.sentence.isprintable() and "no such" in link.sentence
+    link = explain.diagnose(found)
+    assert link.message.isprintable() and "no such" in link.message
     assert all(
-        text.isprintable() for one in explain.pods(found) for text in (one.reason, one.message, one.node, one.phase)
+        text.isprintable()
+        for one in explain.pod_states(found)
+        for text in (one.reason, one.message, one.node, one.phase)
     )
-    refused = explain.walk(make_facts(make_workload(check="Rejected", message="a\x1b[2Jb"), pods=[]))
-    assert refused.sentence.isprintable()
+    refused = explain.diagnose(make_facts(make_workload(check="Rejected", message="a\x1b[2Jb"), pods=[]))
+    assert refused.message.isprintable()
 
 
 def test_steps_say_ok_before_the_link_and_nothing_after_it() -> None:
-    assert explain.steps(explain.walk(waiting("Waiting", "no"))) == [
+    assert explain.stage_states(explain.diagnose(waiting("Waiting", "no"))) == [
         ("Job", "ok"), ("Workload", "ok"), ("AdmissionCheck", "ok"), ("Placement", "Waits"), ("Pods", "-"), ("Ray", "-"),
     ]  # fmt: skip
-    assert {state for _, state in explain.steps(explain.walk(make_facts()))} == {"ok"}
+    assert {state for _, state in explain.stage_states(explain.diagnose(make_facts()))} == {"ok"}
 
 
 def test_what_belongs_to_a_job_is_told_by_uids() -> None:
@@ -461,4 +463,4 @@ def test_a_worker_that_an_elastic_job_has_no_place_for_says_what_it_waits_for(ga
         "status": {"reason": "1 of 2 workers have a place: 1 east; the others wait for room."},
     }
     place["spec"] = {**place["spec"], "job": {"kind": "RayJob", "name": "train", "uid": "uid-of-job"}}
-    assert explain.walk(replace(found, placement=place)).sentence.endswith(want)
+    assert explain.diagnose(replace(found, placement=place)).message.endswith(want)

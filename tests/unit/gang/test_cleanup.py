@@ -13,7 +13,7 @@ from adapter.gang import cleanup
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import ENDS_IN, RESYNC
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
@@ -51,11 +51,11 @@ def seen(
     fill(sight.manager.placements, *([place] if place else []))
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
-    return sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(now))
+    return sight.facts.gang_observer.facts((NAMESPACE, WORK["metadata"]["name"]), at(now))
 
 
 def east(raw: Raw) -> Reservation:
-    return reservation("east", raw)
+    return parse_reservation("east", raw)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_share_that_a_running_gang_lost_waits_for_its_workers_too() -> None:
 def test_a_cluster_out_of_sight_tells_nothing_of_its_workers() -> None:
     sight = Sight({"east": 8})
     fill(sight.members["east"].workloads, OLD)
-    sight.members["east"].broken(OSError("no answer"))
-    assert decide(sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(5)), at(5)) == []
+    sight.members["east"].on_run_failed(OSError("no answer"))
+    assert decide(sight.facts.gang_observer.facts((NAMESPACE, WORK["metadata"]["name"]), at(5)), at(5)) == []
 
 
 # --- who waits for it ------------------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ import pytest
 
 from adapter.gang.drain_order import Gathered, movers
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import slot_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import make_condition, make_copy, make_placement, make_pod, make_workload, of_service
 
-PLACE = placement(make_placement(make_workload()))
+PLACE = parse_placement(make_placement(make_workload()))
 ALL = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
 
 
@@ -92,7 +92,7 @@ def test_nobody_leaves_while_a_copy_is_gone_and_its_pod_does_not_say_so_yet() ->
     ],
 )
 def test_those_that_kuberay_has_yet_to_make_are_away(desired: int, who: list[str]) -> None:
-    place = replace(PLACE, wanted=2) if desired == 9 else PLACE
+    place = replace(PLACE, wanted_workers=2) if desired == 9 else PLACE
     assert leave(replace(gathered(E0, E1), place=place, desired=desired)) == who
 
 
@@ -107,7 +107,7 @@ def test_nobody_moves_to_another_cluster_that_is_drained() -> None:
 def test_a_group_without_a_place_holds_up_no_other() -> None:
     """West has one for group b only: a worker of b leaves, though those of a come first by name."""
     work = make_workload(groups={"a": 1, "b": 1})
-    place = placement(make_placement(work, shares={"east": {"a": 1, "b": 1}, "west": {"b": 1}}))
+    place = parse_placement(make_placement(work, shares={"east": {"a": 1, "b": 1}, "west": {"b": 1}}))
     pods = [pod("one", "east/1/role-a/0", group="a"), pod("two", "east/1/role-b/0", group="b")]
     assert leave(replace(gathered(*pods), place=place)) == ["two"]
 
@@ -115,6 +115,6 @@ def test_a_group_without_a_place_holds_up_no_other() -> None:
 @pytest.mark.parametrize(("elastic", "who"), [(True, ["a"]), (False, [])])
 def test_who_waits_for_more_workers_holds_up_no_drain(elastic: bool, who: list[str]) -> None:
     """An elastic job may wait for hours for a worker of a group that has no room; that one is away from nowhere."""
-    place = replace(PLACE, job=workload(make_workload()).job) if elastic else PLACE
+    place = replace(PLACE, job=parse_workload(make_workload()).job) if elastic else PLACE
     gang = replace(gathered(E0, pod("x", "", group="gpu")), place=place)
     assert leave(gang) == who

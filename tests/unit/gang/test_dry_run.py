@@ -9,21 +9,21 @@ import pytest
 from adapter.actions import Action, LookAgain, Plan, Record, Reserve, Say, TryCopy
 from adapter.gang import dry_run, lifecycle
 from adapter.gang.gang_facts import Gang
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
-from adapter.objects.workload import workload
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
+from adapter.objects.workload import parse_workload
 from adapter.rewrite import dry_run_pod
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
 
 WORK = make_workload()
-W = workload(WORK)
+W = parse_workload(WORK)
 ROUND1 = make_placement(WORK)
-PLACE = placement(ROUND1)
+PLACE = parse_placement(ROUND1)
 POD_SET = next(podset for podset in W.podsets if podset.name == "workers")
-HELD = Tried(held={"spec": {"containers": [{"name": "mesh"}]}}, request={"cpu": 1})
-REFUSED = Tried(refused="violates PodSecurity")
-MUTE = Tried(unknown='admission webhook "old" does not support dry run')
+HELD = DryRunResult(reserved_template={"spec": {"containers": [{"name": "mesh"}]}}, request={"cpu": 1})
+REFUSED = DryRunResult(denied_reason="violates PodSecurity")
+MUTE = DryRunResult(unknown_reason='admission webhook "old" does not support dry run')
 
 
 def gang(**more: Any) -> Gang:
@@ -37,7 +37,7 @@ def gang(**more: Any) -> Gang:
 
 def asks(cluster: str) -> TryCopy:
     target = make_target(cluster)
-    return TryCopy(W, POD_SET, target, dry_run_pod.pod(POD_SET.template, "workers", target, W.namespace))
+    return TryCopy(W, POD_SET, target, dry_run_pod.build_pod(POD_SET.template, "workers", target, W.namespace))
 
 
 def tries(actions: list[Action]) -> list[Action]:
@@ -71,14 +71,14 @@ def test_a_share_waits_for_its_own_cluster_alone() -> None:
 
 def test_nobody_is_asked_where_nothing_is_decided_on_it() -> None:
     """A gang that has given up its quota, one that is placed."""
-    assert tries(decide(gang(workload=workload(make_workload(reserved=None)), untried=(EAST,)))) == []
-    both = tuple(reservation(cluster, make_reservation(ROUND1)) for cluster in ("east", "west"))
+    assert tries(decide(gang(workload=parse_workload(make_workload(reserved=None)), untried=(EAST,)))) == []
+    both = tuple(parse_reservation(cluster, make_reservation(ROUND1)) for cluster in ("east", "west"))
     assert tries(decide(gang(reservations=both, untried=(EAST,)))) == []
 
 
 def test_a_share_is_asked_for_with_what_its_cluster_makes_of_it() -> None:
     found = reserves(decide(gang(tried={EAST: HELD})))
-    assert found["east"].held == {"workers": HELD.held}
+    assert found["east"].held == {"workers": HELD.reserved_template}
     assert found["west"].held == {}, "as the template says"
 
 
@@ -102,7 +102,7 @@ def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
     seconds: float, given_up: bool, more: dict[str, Any]
 ) -> None:
     asked = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
-    standing = tuple(reservation(cluster, asked) for cluster in more.get("reservations", ()))
+    standing = tuple(parse_reservation(cluster, asked) for cluster in more.get("reservations", ()))
     found = lifecycle.decide(gang(tried={EAST: REFUSED}, reservations=standing), at(seconds))
     assert [one.status.get("withdrawnRound") for one in found if isinstance(one, Record)] == [1 if given_up else None]
 

@@ -16,11 +16,11 @@ from adapter.gang import elastic
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import GroupShare, Share, placement_name
-from adapter.objects.placement import placement as read_placement
+from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.rayjob import read_ray_cluster
-from adapter.objects.reservation import reservation
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
 
 NOW = at(5)
@@ -50,9 +50,9 @@ def slice_of(number: int, *, workers: int = 2, groups: Mapping[str, int] | None 
 def chain_of(work: Raw, **more: Any) -> Raw:
     """The Placement of its job, as a plan for that slice left it."""
     raw = make_placement(work, **{"shares": {"east": {"workers": 2}}, **more})
-    job = workload(work).job
+    job = parse_workload(work).job
     assert job
-    raw["metadata"]["name"] = placement_name(workload(work))
+    raw["metadata"]["name"] = placement_name(parse_workload(work))
     raw["metadata"]["resourceVersion"] = "7"
     raw["spec"]["job"] = {"kind": job.kind, "name": job.name, "uid": job.uid, "apiVersion": job.api_version}
     return raw
@@ -84,10 +84,10 @@ def gang(work: Raw | None, place: Raw | None = RUNNING, *, stands: bool = True, 
         "occupied": frozenset({("east", 1)}),
     }
     return Gang(
-        workload=workload(work) if work else None,
+        workload=parse_workload(work) if work else None,
         placements=found,
         targets={c: make_target(c) for c in ("east", "west")},
-        reservations=tuple(reservation(cluster, raw) for cluster, raw in held.items()),
+        reservations=tuple(parse_reservation(cluster, raw) for cluster, raw in held.items()),
         **plain | more,
     )
 
@@ -126,7 +126,7 @@ def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
 def test_what_is_still_going_holds_up_no_slice() -> None:
     """A share of a round that was given up may take its time."""
     facts = gang(NEXT)
-    left = reservation("west", make_reservation(RUNNING, round=9, deleting=True))
+    left = parse_reservation("west", make_reservation(RUNNING, round=9, deleting=True))
     actions = decide(replace(facts, reservations=(*facts.reservations, left)), NOW)
     assert only(actions, SetCheck).state == names.CHECK_READY
 
@@ -232,7 +232,7 @@ def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     grown["spec"]["shares"][0]["round"] = 1
     grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
     facts = gang(NEXT_READY, grown)
-    held = reservation("east", make_reservation(grown, round=1))
+    held = parse_reservation("east", make_reservation(grown, round=1))
     asked = only(decide(replace(facts, reservations=(held,)), NOW), Reserve)
     assert (asked.share.cluster, asked.starts) == ("west", False)
 
@@ -243,7 +243,7 @@ def test_a_round_that_nobody_needs_any_more_is_given_up(wanted: int, needed: boo
     grown = chain_of(work, round=2, **PLACED)
     grown["spec"]["shares"][0]["round"] = 1
     grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
-    held = reservation("east", make_reservation(grown, round=1))
+    held = parse_reservation("east", make_reservation(grown, round=1))
     actions = decide(replace(gang(work, grown), reservations=(held,)), NOW)
     assert ("Reserve" in kinds(actions)) is needed
     withdrawn = [one.status.get("withdrawnRound") for one in actions if isinstance(one, Record)]
@@ -268,7 +268,7 @@ def shrunk(wanted: int) -> tuple[Raw, Raw]:
 )
 def test_a_share_goes_when_nobody_is_on_it_or_needs_it(wanted: int, on: set[str], kept: list[str]) -> None:
     work, place = shrunk(wanted)
-    both = tuple(reservation(cluster, make_reservation(place)) for cluster in ("east", "west"))
+    both = tuple(parse_reservation(cluster, make_reservation(place)) for cluster in ("east", "west"))
     occupied = frozenset((cluster, 1) for cluster in on)
     remote = ("workers",) if wanted else ()
     facts = replace(gang(work, place, occupied=occupied, remote_podsets=remote), reservations=both)
@@ -291,7 +291,7 @@ def test_places_of_one_group_are_none_for_another() -> None:
 
 
 def test_one_that_started_with_no_worker_elsewhere_grows_all_the_same() -> None:
-    work = slice_of(2, workers=2, marked=placement_name(workload(FIRST)))
+    work = slice_of(2, workers=2, marked=placement_name(parse_workload(FIRST)))
     said = only(decide(gang(work, None), NOW), SetCheck)
     assert said.state == names.CHECK_READY and said.updates
     ready = slice_of(2, workers=2, check=names.CHECK_READY, marked=NAME)
@@ -331,7 +331,7 @@ MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
     ],
 )
 def test_who_was_let_run_by_kueue(work: Raw, job: Raw, slices: list[Raw], want: bool) -> None:
-    assert elastic.started(workload(work), ["workers"], read_ray_cluster(job), slices) is want
+    assert elastic.started(parse_workload(work), ["workers"], read_ray_cluster(job), slices) is want
 
 
 def _share(number: int, counts: Mapping[str, int]) -> Share:

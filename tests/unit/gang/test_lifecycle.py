@@ -41,11 +41,11 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
 from adapter.objects.placement import Exclusion, Placement, Share
-from adapter.objects.placement import placement as read_placement
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.placement import parse_placement as read_placement
+from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import is_deleting
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, parse_workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
@@ -80,10 +80,10 @@ def gang(
     found = tuple(map(read_placement, places))
     asked = {share.cluster for one in found for share in one.shares}
     return Gang(
-        workload=workload(work) if work else None,
+        workload=parse_workload(work) if work else None,
         placements=found,
         targets={cluster: target(cluster) for cluster in asked if cluster not in plain["silent"]},
-        reservations=tuple(reservation(cluster, raw) for cluster, raw in standing),
+        reservations=tuple(parse_reservation(cluster, raw) for cluster, raw in standing),
         **plain,
     )
 
@@ -100,7 +100,7 @@ HELD = make_reservation(ROUND1)
 ASKED = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
 BOTH: dict[str, Raw | list[Raw]] = {"east": HELD, "west": HELD}
 HALF: dict[str, Raw | list[Raw]] = {"east": ASKED, "west": HELD}
-W, R = workload(WORK), workload(READY)
+W, R = parse_workload(WORK), parse_workload(READY)
 JOB = W.job
 assert JOB
 
@@ -112,12 +112,12 @@ def place(raw: Raw) -> Placement:
 def reserving_status(raw: Raw, blocked: Mapping[str, str], now: datetime) -> Raw:
     """What is said of a round of which these clusters have not admitted their share."""
     found = place(raw)
-    asked = {share.cluster: share for share in found.shares if found.is_new(share)}
+    asked = {share.cluster: share for share in found.shares if found.is_from_last_plan(share)}
     return explain.reserving(found, {asked[cluster]: why for cluster, why in blocked.items()}, now)
 
 
 def there(cluster: str, raw: Raw) -> Reservation:
-    return reservation(cluster, raw)
+    return parse_reservation(cluster, raw)
 
 
 def told(raw: Raw, status: Mapping[str, Any]) -> Raw:
@@ -225,7 +225,7 @@ def reserve(found: Placement, share: Share, work: Workload) -> Reserve:
     return Reserve(
         placement=found,
         share=share,
-        target=target(share.cluster, found.name_of(share), found.round_of(share)),
+        target=target(share.cluster, found.name_of_share(share), found.round_of(share)),
         groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
         priority=work.priority,
         starts=work.checks[CHECK].state != names.CHECK_READY,
@@ -434,7 +434,7 @@ PLANNED = [
              Plan(
                  W,
                  place(make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})),
-                 read_placement(make_placement(WORK, excluded={"north": 40, "east": 60})).excluded,
+                 read_placement(make_placement(WORK, excluded={"north": 40, "east": 60})).exclusions,
              ),
          ]),
 ]  # fmt: skip
@@ -448,7 +448,7 @@ STEPPED_ASIDE = [
     Case("3. and goes back, whoever wrote down that it went",
          "the note is on the Workload, so a crash does not strand it",
          gang(AWAY),
-         [Rejoin(workload(AWAY))], seconds=5),
+         [Rejoin(parse_workload(AWAY))], seconds=5),
     Case("3. what a user deactivated stays so",
          "only what we took out is ours to put back",
          gang(STOPPED_BY_USER),
@@ -474,7 +474,7 @@ WAITED_FOR = [
     Case("10. a Workload of no job has nobody to tell",
          "an event needs an object",
          gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
-         [Record(place(NO_ROOM), WAITS), pending(SHORT, workload(LONELY)), LookAgain(RESYNC)]),
+         [Record(place(NO_ROOM), WAITS), pending(SHORT, parse_workload(LONELY)), LookAgain(RESYNC)]),
     Case("10. room that changed is a new plan",
          "this is what it waits for",
          gang(WORK, [NO_ROOM], room_changed=True),
@@ -512,7 +512,7 @@ WAITED_FOR = [
          gang(WORK, [NO_ROOM], others_wait_from=at(12)),
          [
              Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(10))),
-             pending(SHORT, workload(WORK)),
+             pending(SHORT, parse_workload(WORK)),
              Say(JOB, "Waiting", SHORT),
              LookAgain(2 * SECOND),
          ], seconds=10),
@@ -521,14 +521,14 @@ WAITED_FOR = [
          gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
          [
              Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))),
-             pending(SHORT, workload(OFTEN)),
+             pending(SHORT, parse_workload(OFTEN)),
              Say(JOB, "Waiting", SHORT),
              LookAgain(SECOND),
          ], seconds=39),
     Case("10. and yields then",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
-         [YIELD[0], Yield(workload(OFTEN))], seconds=40),
+         [YIELD[0], Yield(parse_workload(OFTEN))], seconds=40),
     Case("10. a new plan comes before yielding",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], others_wait_from=at(0), room_changed=True),
@@ -932,7 +932,7 @@ def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)
     last = decide(gang(tired, [NO_ROOM], others_wait_from=at(0)), at(300))[-1]
-    assert last == Yield(workload(tired))
+    assert last == Yield(parse_workload(tired))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -955,7 +955,7 @@ class Cluster:
     copies: dict[str, Raw] = field(default_factory=dict)  # one for each share that workers came to, by the share's name
 
     def held(self) -> int:
-        return sum(raw["size"] for raw in self.shares.values() if reservation("", raw).admitted)
+        return sum(raw["size"] for raw in self.shares.values() if parse_reservation("", raw).admitted)
 
     def of(self, share: str) -> tuple[Raw, ...]:
         return (self.copies[share],) if share in self.copies else ()
@@ -974,8 +974,8 @@ class Cluster:
                 self.copies.pop(name, None)  # with the anchor
                 return True
         for name, raw in self.shares.items():
-            found = reservation("", raw)
-            if self.honest and not found.admitted and not found.over and self.held() + raw["size"] <= self.room:
+            found = parse_reservation("", raw)
+            if self.honest and not found.admitted and not found.ended and self.held() + raw["size"] <= self.room:
                 self.shares[name] = {**raw, "status": {"conditions": [make.make_condition(names.ADMITTED)]}}
                 break
         return False
@@ -1015,7 +1015,7 @@ class World:
         seen, self.decided_on = self.observed(), deepcopy(self.work)
         actions = decide(seen, at(self.now))
         if any(isinstance(action, Reserve) for action in actions):
-            live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.live}
+            live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.active_shares}
             gone = [
                 r for r in seen.reservations if not seen.ending.get(r.uid)
             ]  # workers that end hold up nobody for long
@@ -1123,7 +1123,7 @@ class World:
     def set_check(self, action: SetCheck) -> None:
         for share in action.verify:
             raw = self.visible(share.cluster).shares.get(share.name)
-            if raw is None or not reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
+            if raw is None or not parse_reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
                 raise Trouble
         if self.work is None or self.work["metadata"]["resourceVersion"] != action.workload.resource_version:
             raise Trouble
@@ -1135,17 +1135,19 @@ class World:
     def whole(self) -> bool:
         """The newest Placement's shares stand and are admitted, and add up to the gang."""
         assert self.work
-        found = next(p for p in map(read_placement, self.places.values()) if p.attempt == workload(self.work).attempt)
+        found = next(
+            p for p in map(read_placement, self.places.values()) if p.attempt == parse_workload(self.work).attempt
+        )
         sizes = []
         for share in found.shares:
-            raw = self.clusters[share.cluster].shares.get(found.name_of(share), {})
-            stands = reservation("", raw)
+            raw = self.clusters[share.cluster].shares.get(found.name_of_share(share), {})
+            stands = parse_reservation("", raw)
             sizes.append(raw.get("size", 0) if stands.admitted and not stands.deleting else 0)
-        return sum(sizes) == found.wanted > 0
+        return sum(sizes) == found.wanted_workers > 0
 
     def placed(self) -> bool:
         """Whether a Placement stands for the present attempt."""
-        attempt = workload(self.work).attempt if self.work else ""
+        attempt = parse_workload(self.work).attempt if self.work else ""
         return any(read_placement(raw).attempt == attempt for raw in self.places.values())
 
     def touch(self) -> None:
@@ -1190,9 +1192,9 @@ class World:
     def start(self, name: str, cluster: Cluster) -> None:
         """A worker comes to each share that is wanted there, of a gang that runs."""
         if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current):
-            wanted = {current.name_of(share) for share in current.live if share.cluster == name}
+            wanted = {current.name_of_share(share) for share in current.active_shares if share.cluster == name}
             for share in wanted & cluster.shares.keys():
-                if reservation("", cluster.shares[share]).admitted:
+                if parse_reservation("", cluster.shares[share]).admitted:
                     cluster.copies.setdefault(share, {"metadata": {}})
 
     def step(self, name: str) -> None:

@@ -10,9 +10,9 @@ from adapter.actions import LookAgain, Plan, Record, Release, Vacate
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import RESYNC
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight, fill
 
@@ -35,7 +35,7 @@ def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
     fill(sight.manager.placements, PLACE)
     fill(sight.members["east"].workloads, share)
     fill(sight.members["east"].pods, *pods)
-    return sight.facts.gangs.facts((NAMESPACE, WORK["metadata"]["name"]), at(5))
+    return sight.facts.gang_observer.facts((NAMESPACE, WORK["metadata"]["name"]), at(5))
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> No
 @pytest.mark.parametrize("placed", [0, 1])
 def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once(placed: int) -> None:
     """Also when the record says already that it was placed, and Kueue is yet to be told."""
-    place = placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
-    gang = replace(seen(EVICTED), workload=workload(make_workload()), placements=(place,))
+    place = parse_placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
+    gang = replace(seen(EVICTED), workload=parse_workload(make_workload()), placements=(place,))
     assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
 
 

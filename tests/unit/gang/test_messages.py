@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from adapter.gang import messages as explain
-from adapter.objects.placement import GroupShare, Placement, placement
+from adapter.objects.placement import GroupShare, Placement, parse_placement
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
 WORK = make_workload()
-ROUND1 = placement(make_placement(WORK))
-NO_ROOM = placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
+ROUND1 = parse_placement(make_placement(WORK))
+NO_ROOM = parse_placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
 PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": "cpu is short"}
 LATE = "Not admitted within 30s"
@@ -161,7 +161,7 @@ def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
 
 
 def test_several_shares_of_one_cluster_are_told_of_once() -> None:
-    single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single=True)
+    single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single_worker=True)
     place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
     status = explain.reserving(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
     assert (status["workers"], status["reason"]) == (
@@ -177,13 +177,13 @@ def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> No
         {"cluster": "east", "until": stamp(60), "reason": "did not admit in time: cpu is short"},
         {"cluster": "west", "until": stamp(60), "reason": "did not admit in time"},
     ]
-    read = placement({**make_placement(WORK), "status": status})
+    read = parse_placement({**make_placement(WORK), "status": status})
     assert read.withdrawing
     assert [(e.cluster, e.until) for e in read.blocked] == [("east", at(60)), ("west", at(60))]
 
 
 def told(status: explain.Status) -> Placement:
-    return placement({**make_placement(WORK), "status": status})
+    return parse_placement({**make_placement(WORK), "status": status})
 
 
 def transition(status: explain.Status) -> object:
@@ -211,10 +211,10 @@ def test_what_is_told_already_comes_out_the_same() -> None:
 def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:
     shares: dict[str, dict[str, int]] = {"east": {"workers": 2, "gpu": 1}, "west": {"workers": 1}}
     raw = make_placement(make_workload(groups={"workers": 3, "gpu": 1}), shares=shares)
-    assert explain.where(placement(raw)) == "3 east, 1 west"
+    assert explain.where(parse_placement(raw)) == "3 east, 1 west"
 
 
 def test_a_condition_of_somebody_elses_is_not_taken_for_ours() -> None:
     """Its time is not ours to continue."""
     raw = make_placement(WORK, conditions=[{"type": "Other", "status": "True", "lastTransitionTime": stamp()}])
-    assert transition(explain.placed(placement(raw), at(5))) == stamp(5)
+    assert transition(explain.placed(parse_placement(raw), at(5))) == stamp(5)

@@ -6,7 +6,7 @@ import pytest
 
 from adapter import names
 from adapter.gang import orphan_anchors
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import at, make_meta, make_placement, make_reservation, make_workload, stamp
 
@@ -44,7 +44,7 @@ def anchor(name: str = NAME, **more: Any) -> Raw:
     ],
 )
 def test_what_an_anchor_stands_for(found: Raw, cluster: str, share: Raw | None, places: list[Raw], want: bool) -> None:
-    assert orphan_anchors.stands(found, cluster, share, map(placement, places)) is want
+    assert orphan_anchors.stands(found, cluster, share, map(parse_placement, places)) is want
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from adapter.actions import Action, Plan, Record, Reserve, Say, SetCheck
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects.placement import ShareKey
-from adapter.objects.placement import placement as read_placement
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.placement import parse_placement as read_placement
+from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import at, make_reservation, stamp
 from tests.unit.gang.test_elastic import PLACED, chain_of, gang, kinds, only, slice_of
@@ -49,7 +49,7 @@ def facts(made: tuple[Raw, Raw], states: Mapping[int, Raw | None], **more: Any) 
     for entry in place["spec"]["shares"]:
         state = states.get(entry["round"], ADMITTED)
         if state is not None:
-            found.append(reservation(entry["cluster"], make_reservation(place, round=entry["round"], **state)))
+            found.append(parse_reservation(entry["cluster"], make_reservation(place, round=entry["round"], **state)))
     keys = frozenset((entry["cluster"], entry["round"]) for entry in place["spec"]["shares"])
     return replace(gang(work, place, **{"occupied": keys, "here": keys, **more}), reservations=tuple(found))
 
@@ -235,8 +235,8 @@ def test_an_older_placement_has_none_and_is_read_as_ever() -> None:
     for entry in place["spec"]["shares"]:
         entry.pop("single", None)
     found = read_placement(place)
-    assert not any(share.single for share in found.shares)
-    assert [found.is_new(share) for share in found.shares] == [False, False, True]
+    assert not any(share.single_worker for share in found.shares)
+    assert [found.is_from_last_plan(share) for share in found.shares] == [False, False, True]
 
 
 @given(

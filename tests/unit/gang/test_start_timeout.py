@@ -14,11 +14,11 @@ from adapter.gang.drain_order import Gathered
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import Exclusion, Placement, ShareKey, placement
-from adapter.objects.reservation import reservation
+from adapter.objects.placement import Exclusion, Placement, ShareKey, parse_placement
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot, slot_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import (
     CHECK,
     at,
@@ -44,7 +44,7 @@ def placed(**more: Any) -> Raw:
 
 
 def pod(name: str, slot: str, *, ready: bool = False, group: str = "workers", **more: Any) -> Raw:
-    place = placement(placed())
+    place = parse_placement(placed())
     made = make_pod(name, placement=place.name, slot=slot, dispatched=bool(slot), group=group, **more)
     made["status"]["conditions"].append(make_condition("Ready", ready))
     return made
@@ -71,7 +71,7 @@ def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None
     found = {one["metadata"]["name"]: copy_of(one, NO_NODE) for one in pods if slot_of(one)} | dict(copies or {})
     known = {facts.key_of(one): found[one["metadata"]["name"]] for one in pods if slot_of(one)}
     plain: Raw = {
-        "place": placement(placed()),
+        "place": parse_placement(placed()),
         "pods": pods,
         "copies": {key: copy for key, copy in known.items() if copy},
         "held": {slot for one in pods if (slot := slot_of(one))},
@@ -85,13 +85,13 @@ def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None
 def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gang:
     """A gang that runs, and all of whose shares are admitted."""
     raw = place or placed()
-    read = placement(raw)
+    read = parse_placement(raw)
     plain: Raw = {
-        "workload": workload(WORK),
+        "workload": parse_workload(WORK),
         "check": CHECK,
         "placements": (read,),
         "reservations": tuple(
-            replace(reservation(share.cluster, make_reservation(raw)), round=read.round_of(share))
+            replace(parse_reservation(share.cluster, make_reservation(raw)), round=read.round_of(share))
             for share in read.shares
         ),
         "silent": {},
@@ -184,7 +184,7 @@ REASON = f"workers did not start there within 100s: {WHY}"
 
 def plan(place: Placement, until: float | None, *excluded: Exclusion, without: int = 1, why: str = ONE_LATE) -> Plan:
     new = () if until is None else (Exclusion("east", at(until), REASON),)
-    return Plan(workload(WORK), place, (*excluded, *new), place.shares, why, 0, {"workers": without}, bool(new))
+    return Plan(parse_workload(WORK), place, (*excluded, *new), place.shares, why, 0, {"workers": without}, bool(new))
 
 
 def decided(found: Gang, seconds: float) -> list[Action]:
@@ -199,7 +199,7 @@ def test_nothing_is_done_before_it_is_late_and_it_is_looked_at_then() -> None:
 
 def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> None:
     found = gang(SPOT)
-    job = workload(WORK).job
+    job = parse_workload(WORK).job
     assert job
     assert decided(found, 100) == [Say(job, "NotStarted", ONE_LATE, True), plan(found.placements[0], 200)]
 
@@ -208,7 +208,7 @@ def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> N
 def test_a_cluster_is_closed_for_longer_each_time(times: int, seconds: float) -> None:
     raw = placed()
     raw["spec"]["unstarted"] = times
-    assert plan(placement(raw), 100 + seconds) in decided(gang(SPOT, raw), 100)
+    assert plan(parse_placement(raw), 100 + seconds) in decided(gang(SPOT, raw), 100)
 
 
 def excluding(raw: Raw, cluster: str = "east", until: float = 200) -> Raw:
@@ -234,9 +234,9 @@ def test_without_a_place_elsewhere_it_stays_and_the_placement_says_so() -> None:
 
 def test_it_is_planned_again_when_room_changes_and_its_cluster_stays_closed_for_longer() -> None:
     raw = without_room(unstarted=1)
-    (still,) = placement(raw).excluded
-    assert decided(gang(SPOT, raw, room_changed=True), 101) == [plan(placement(raw), None, still)]
-    assert plan(placement(raw), 401) in decided(gang(SPOT, raw), 201)
+    (still,) = parse_placement(raw).exclusions
+    assert decided(gang(SPOT, raw, room_changed=True), 101) == [plan(parse_placement(raw), None, still)]
+    assert plan(parse_placement(raw), 401) in decided(gang(SPOT, raw), 201)
 
 
 def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_place() -> None:
@@ -257,7 +257,9 @@ def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_plac
 def test_what_was_said_is_taken_back_when_all_have_started() -> None:
     raw = without_room(lost=ONE_LATE)
     assert decided(gang(None, raw), 150) == []
-    assert decided(gang(None, raw), 200) == [Plan(workload(WORK), placement(raw), (), placement(raw).shares)]
+    assert decided(gang(None, raw), 200) == [
+        Plan(parse_workload(WORK), parse_placement(raw), (), parse_placement(raw).shares)
+    ]
 
 
 def test_a_share_that_is_lost_meanwhile_is_planned_with_it() -> None:

@@ -12,10 +12,10 @@ from adapter.gang import requeue
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import answering, begun, excluded
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
-from adapter.shell.observe.transient_state import Memory
+from adapter.objects.workload import parse_workload
+from adapter.shell.observe.transient_state import TransientState
 from tests.unit.bounded import soon
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job
@@ -35,7 +35,7 @@ HOUR = 3600.0
     ],
 )
 def test_since_when_a_round_is_waited_for(planned: float, first_seen: datetime | None, now: float, want: float) -> None:
-    assert begun(placement(make_placement(WORK, planned=planned)), first_seen, at(now)) == at(want)
+    assert begun(parse_placement(make_placement(WORK, planned=planned)), first_seen, at(now)) == at(want)
 
 
 @pytest.mark.parametrize("latest", [0, 9_999])
@@ -48,13 +48,13 @@ def test_which_clusters_answer_is_read_in_one_pass_of_whatever_many_shares(lates
     waits: Raw = {"w": SimpleNamespace(cluster="west", admitted=False, reserved_at=at(5)), "n": None}
     gang = cast(Gang, SimpleNamespace(standing=lambda *_: {**shares, **waits}))
     with soon():
-        assert answering(gang, placement(make_placement(WORK))) == {"east": at(9_999)}
+        assert answering(gang, parse_placement(make_placement(WORK))) == {"east": at(9_999)}
 
 
 def test_a_round_whose_plan_says_no_time_is_waited_for_since_it_was_seen() -> None:
     raw = make_placement(WORK)
     del raw["spec"]["plannedAt"]
-    assert begun(placement(raw), at(3), at(5)) == at(3)
+    assert begun(parse_placement(raw), at(3), at(5)) == at(3)
 
 
 def test_a_round_that_a_clock_ahead_has_planned_is_withdrawn_in_time() -> None:
@@ -69,7 +69,7 @@ def test_a_round_that_a_clock_ahead_has_planned_is_withdrawn_in_time() -> None:
         fill(member.workloads, make_reservation(place, admitted=name == "west", message="preempting 1 workload"))
 
     def looked(seconds: float) -> bool:
-        seen = sight.facts.gangs.facts(("demo", "rayjob-train"), at(seconds))
+        seen = sight.facts.gang_observer.facts(("demo", "rayjob-train"), at(seconds))
         actions = decide(replace(seen, refusal=""), at(seconds))  # for its template, which says too little
         return any(isinstance(one, Record) and one.status.get("withdrawnRound") == 1 for one in actions)
 
@@ -77,26 +77,30 @@ def test_a_round_that_a_clock_ahead_has_planned_is_withdrawn_in_time() -> None:
 
 
 def test_when_a_round_was_seen_first_is_remembered_for_it_alone() -> None:
-    memory, first, second = Memory(), placement(make_placement(WORK)), placement(make_placement(WORK, round=2))
-    assert [memory.first_seen(one, at(n)) for n, one in enumerate((first, first, second, second))] == [
+    memory, first, second = (
+        TransientState(),
+        parse_placement(make_placement(WORK)),
+        parse_placement(make_placement(WORK, round=2)),
+    )
+    assert [memory.round_first_seen(one, at(n)) for n, one in enumerate((first, first, second, second))] == [
         at(0),
         at(0),
         at(2),
         at(2),
     ]
-    memory.keep([], [], [])
-    assert memory.first_seen(second, at(9)) == at(9), "a Placement that is gone is forgotten"
+    memory.keep_only([], [], [])
+    assert memory.round_first_seen(second, at(9)) == at(9), "a Placement that is gone is forgotten"
 
 
 def test_of_each_share_that_was_not_admitted_its_own_round_is_remembered() -> None:
     raw = make_placement(WORK, round=3, placedRound=1)
     for number, share in enumerate(raw["spec"]["shares"], 1):
         share["round"] = number
-    memory = Memory()
-    assert memory.seen_since(placement(raw), at(1)) == {2: at(1), 3: at(1)}
+    memory = TransientState()
+    assert memory.rounds_first_seen(parse_placement(raw), at(1)) == {2: at(1), 3: at(1)}
     raw["spec"]["round"] = 4
-    assert memory.seen_since(placement(raw), at(5)) == {2: at(1), 4: at(5)}
-    assert memory.first_seen(placement(raw), at(6)) == at(5)
+    assert memory.rounds_first_seen(parse_placement(raw), at(5)) == {2: at(1), 4: at(5)}
+    assert memory.round_first_seen(parse_placement(raw), at(6)) == at(5)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_of_each_share_that_was_not_admitted_its_own_round_is_remembered() -> No
 @pytest.mark.parametrize("what", ["excluded", "blocked"])
 def test_how_long_a_cluster_is_left_out(what: str, until: float, left_out: bool) -> None:
     given: Raw = {what: {"east": until}}
-    place = placement(make_placement(WORK, **given))
+    place = parse_placement(make_placement(WORK, **given))
     assert bool(excluded(place, at(5), timedelta(seconds=10))) is left_out
     assert excluded(place, at(5), timedelta(minutes=30)) or until < 5, "where workers may take so long to start"
 
@@ -125,5 +129,5 @@ def test_how_long_a_cluster_is_left_out(what: str, until: float, left_out: bool)
     ],
 )
 def test_who_stepped_aside_comes_back(yielded: float, want: Action | type) -> None:
-    work = workload(make_workload(active=False, yielded=yielded))
+    work = parse_workload(make_workload(active=False, yielded=yielded))
     assert requeue.rejoin(work, at(5)) == [Rejoin(work) if want is Rejoin else want]

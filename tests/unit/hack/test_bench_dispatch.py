@@ -15,8 +15,8 @@ from aiohttp import web
 
 from adapter import names
 from adapter.actions import CreatePod
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
 from adapter.rewrite.head_address import HeadAddress
 from adapter.worker import dispatch
@@ -236,18 +236,18 @@ def a_stage() -> Stage:
 
 
 def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
-    found = list(floor._orders(a_stage(), PODS[::-1], placement(PLACE)))
+    found = list(floor._orders(a_stage(), PODS[::-1], parse_placement(PLACE)))
     assert [(one["cluster"], one["pod"]["metadata"]["name"]) for one in found] == [
         ("east", "worker-0"), ("east", "worker-1"), ("west", "worker-2"), ("west", "worker-3"),
     ]  # fmt: skip
-    place = placement(PLACE)
+    place = parse_placement(PLACE)
     for order in found:
         slot = order["body"]["metadata"]["annotations"][names.SLOT_ANNOTATION]
         target = floor._target(a_stage(), order["cluster"], SHARE, place)
         assert (target.workload, target.workload_uid, target.manager) == ("rayjob-train", "uid-of-rayjob-train", "mgr")
         pod = json.loads(json.dumps(order["pod"]))
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
-        found_there = reservation(order["cluster"], SHARE)
+        found_there = parse_reservation(order["cluster"], SHARE)
         standing = {found_there.key: found_there}
         worker = Worker(
             pod,
@@ -255,7 +255,7 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
             place,
             None,
             True,
-            HeadAddress.of(pod, "10.12.0.5"),
+            HeadAddress.from_pod(pod, "10.12.0.5"),
             standing,
             {order["cluster"]: target},
             frozenset(),

@@ -37,7 +37,7 @@ class Stand:
     def idle(self) -> bool:
         """Whether no worker is to be looked at."""
         queue = self._engine._queue
-        return not any(what == POD for what, *_ in (*queue._due, *queue._running))
+        return not any(what == POD for what, *_ in (*queue._due_times, *queue._running))
 
     async def spent(self, gang: Gang) -> dict[str, float]:
         """What it spends until the gang's workers, which are made now, all run; for each of them, and of what it writes their own."""

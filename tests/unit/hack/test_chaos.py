@@ -9,7 +9,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from hack.lab.base.lab import MANAGER
 from hack.trials.chaos import draw, faults, invariants, outcome, settling, snapshot
 from hack.trials.chaos.draw import Fault
@@ -138,7 +138,7 @@ def manager_workload() -> Raw:
 def placement(work: Raw) -> Raw:
     shares = [{"cluster": one, "groups": [{"name": "w", "role": "r", "count": 1}]} for one in ("east", "west")]
     reference = {"name": WORK, "uid": f"uid-{WORK}"}
-    attempt = workload(work).attempt
+    attempt = parse_workload(work).attempt
     return {
         "metadata": {"name": PLACE},
         "spec": {"workload": reference, "attempt": attempt, "round": 1, "shares": shares},

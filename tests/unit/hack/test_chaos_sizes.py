@@ -135,7 +135,7 @@ def test_the_elastic_ones_are_submitted_as_kueue_and_rayspan_take_them() -> None
         assert sized == ((wanted, stood.load.least[name], MOST) if elastic else (wanted, wanted, wanted))
         assert made["metadata"].get("annotations") == ({names.ELASTIC_ANNOTATION: "true"} if elastic else None)
         assert made["spec"].get("enableInTreeAutoscaling", False) is elastic
-        assert job_validation.of_job(read_ray_cluster(made)) == ""
+        assert job_validation.job_problem(read_ray_cluster(made)) == ""
     (made,) = (made for made in stood.applied if made["metadata"]["name"] == stood.elastic)
     asked = made["spec"]["autoscalerOptions"]["resources"]["requests"]
     assert set(asked) == {"cpu"}, "no queue of a stage covers memory"

@@ -82,7 +82,7 @@ def _first_pages() -> Iterator[Answer]:
 def test_a_specimen_is_an_object() -> None:
     """Else whatever is bent of it would be left out at the door."""
     made = specimen(LIST, "a", 5)
-    assert well_formed.odd(made) == "" and made["metadata"]["labels"] == {"rayspan.dev/manager": "me"}
+    assert well_formed.malformed_reason(made) == "" and made["metadata"]["labels"] == {"rayspan.dev/manager": "me"}
 
 
 def test_what_is_bent_is_odd_in_some_place_and_the_rest_is_left() -> None:
@@ -90,7 +90,7 @@ def test_what_is_bent_is_odd_in_some_place_and_the_rest_is_left() -> None:
     some = [bent(random.Random(number), made) for number in range(200)]
     assert made == specimen(LIST, "a", 5)
     assert sum(one == made for one in some) < 10
-    refused = [well_formed.odd(one) for one in some]
+    refused = [well_formed.malformed_reason(one) for one in some]
     assert "" in refused and len(set(refused)) > 5, "some come in, and some do not"
 
 
@@ -117,7 +117,7 @@ def test_what_is_made_is_there_until_it_is_deleted() -> None:
     world, one = World(), "/api/v1/namespaces/demo/pods/a"
     collection = Asked("POST", "/api/v1/namespaces/demo/pods")
     status, made = world.answer(collection, {"metadata": {"name": "a", "labels": {"x": "y"}}})
-    assert status == 201 and well_formed.odd(made) == ""
+    assert status == 201 and well_formed.malformed_reason(made) == ""
     assert world.answer(collection, {"metadata": {"name": "a"}})[0] == 409
     assert world.answer(Asked("GET", one), None) == (200, made)
     listed = world.answer(Asked("GET", "/api/v1/pods", {"labelSelector": "x=y"}), None)[1]

@@ -55,7 +55,8 @@ def test_what_is_drawn_is_what_kueue_accepts() -> None:
             for row in rows([one]):
                 assert not (alone and {"borrowingLimit", "lendingLimit"} & set(row))
                 own, lent = (
-                    pod_requests.quantity(row.get(key, "0"), row["name"]) for key in ("nominalQuota", "lendingLimit")
+                    pod_requests.parse_quantity(row.get(key, "0"), row["name"])
+                    for key in ("nominalQuota", "lendingLimit")
                 )
                 assert one["kind"] == "Cohort" or lent <= own
 
@@ -129,7 +130,7 @@ def seen(tree: Tree, before: Seen | None = None) -> Seen:
 def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
     """Of what was in use only what the queue still covers, as Kueue shows it."""
     key = ("ClusterQueue", queue["metadata"]["name"])
-    used = before.tree.forest.usage(key) if before and key in before.tree.forest.seen else {}
+    used = before.tree.forest.usage(key) if before and key in before.tree.forest.observed_usage else {}
     return [
         {"name": flavor["name"], "resources": [{"name": row["name"], "total": total(used, flavor, row)}]}
         for group in groups([queue])

@@ -10,7 +10,7 @@ from adapter.objects.admissioncheck import read_check
 from adapter.objects.queues import read_cluster_queue
 from adapter.objects.rayjob import read_ray_job
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import PodSet, workload
+from adapter.objects.workload import PodSet, parse_workload
 from tests.unit.builders import CHECK, make_check, make_cluster_queue, make_workload
 from tests.unit.stores import make_ray_job
 
@@ -58,7 +58,7 @@ def test_which_checks_are_ours() -> None:
 )
 def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
     """Those on some flavors come after the reservation, one by one with what stands there before it."""
-    work = workload(make_workload(groups={"a": 1}))
+    work = parse_workload(make_workload(groups={"a": 1}))
     podsets = (PodSet("a", 1, {}, frozenset({"remote"})), PodSet("b", 1, {}, frozenset()))
     assert admissioncheck.expected_checks(replace(work, podsets=podsets), read_cluster_queue(queue(entry))) == want
 
@@ -75,7 +75,7 @@ def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
 )
 def test_which_worker_groups_a_check_covers(on_flavors: list[str] | None, want: list[str]) -> None:
     """Neither the head nor the submitter, whatever flavor they have; a group without workers may get some."""
-    work = workload(make_workload(groups={"a": 1, "b": 2, "c": 1, "empty": 0, names.SUBMITTER: 1}))
+    work = parse_workload(make_workload(groups={"a": 1, "b": 2, "c": 1, "empty": 0, names.SUBMITTER: 1}))
     given = {"a": {"local"}, "c": {"remote", "disk"}}
     podsets = tuple(PodSet(p.name, p.count, {}, frozenset(given.get(p.name, {"remote"}))) for p in work.podsets)
     entry = {"name": CHECK} if on_flavors is None else {"name": CHECK, "onFlavors": on_flavors}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.pending_workload import TRIED_IN, UNTRIED, waits_from
-from adapter.objects.unstructured import timestamp
+from adapter.objects.pending_workload import TRIED_WITHIN, UNTRIED_COUNTS_AFTER, counts_as_waiting_from
+from adapter.objects.unstructured import format_time
 from tests.unit.builders import START
 
 CAME = START
@@ -36,14 +36,14 @@ def _pending(
         "status": "False",
         "reason": reason,
         "message": message,
-        "lastTransitionTime": timestamp(at),
+        "lastTransitionTime": format_time(at),
     }
     conditions = [*([said] if message else []), *more.get("conditions", ())]
     return {
         "metadata": {
             "name": "w",
             "namespace": "n",
-            "creationTimestamp": timestamp(created),
+            "creationTimestamp": format_time(created),
             **more.get("metadata", {}),
         },
         "spec": {"queueName": "q", **more.get("spec", {})},
@@ -52,7 +52,7 @@ def _pending(
 
 
 def _true(kind: str, at: datetime) -> dict[str, str]:
-    return {"type": kind, "status": "True", "lastTransitionTime": timestamp(at)}
+    return {"type": kind, "status": "True", "lastTransitionTime": format_time(at)}
 
 
 @pytest.mark.parametrize(
@@ -70,31 +70,33 @@ def _true(kind: str, at: datetime) -> dict[str, str]:
         pytest.param(_pending(TOO_MUCH), None, id="the queue can never give so much"),
         pytest.param(_pending("Job is on hold", "OnHold"), None, id="it is held back"),
         pytest.param(_pending("LocalQueue q doesn't exist", "Inadmissible"), None, id="it is in no queue"),
-        pytest.param(_pending(), NOW + TRIED_IN, id="Kueue has not tried it yet, and may never"),
-        pytest.param(_pending(created=LONG_AGO), LONG_AGO + UNTRIED, id="Kueue has said nothing for minutes"),
-        pytest.param(_pending("Workload no longer fits"), NOW + TRIED_IN, id="Kueue says something else"),
+        pytest.param(_pending(), NOW + TRIED_WITHIN, id="Kueue has not tried it yet, and may never"),
+        pytest.param(
+            _pending(created=LONG_AGO), LONG_AGO + UNTRIED_COUNTS_AFTER, id="Kueue has said nothing for minutes"
+        ),
+        pytest.param(_pending("Workload no longer fits"), NOW + TRIED_WITHIN, id="Kueue says something else"),
         pytest.param(
             _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
-            NOW + TRIED_IN,
+            NOW + TRIED_WITHIN,
             id="it came back after it had given way",
         ),
         pytest.param(_pending(TAKEN, spec={"active": False}), None, id="it is out of the queue"),
-        pytest.param(_pending(TAKEN, metadata={"deletionTimestamp": timestamp(LATER)}), None, id="it goes"),
+        pytest.param(_pending(TAKEN, metadata={"deletionTimestamp": format_time(LATER)}), None, id="it goes"),
         pytest.param(_pending(conditions=[_true(names.QUOTA_RESERVED, LATER)]), None, id="it has quota"),
         pytest.param(_pending(TAKEN, conditions=[_true(names.FINISHED, LATER)]), None, id="it is finished"),
     ],
 )
 def test_waits_from(raw: dict[str, Any], expected: datetime | None) -> None:
-    assert waits_from(raw, strict=False, now=NOW) == expected
+    assert counts_as_waiting_from(raw, strict=False, now=NOW) == expected
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        pytest.param(_pending(), CAME + TRIED_IN, id="it may stand behind another"),
+        pytest.param(_pending(), CAME + TRIED_WITHIN, id="it may stand behind another"),
         pytest.param(
             _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
-            LATER + TRIED_IN,
+            LATER + TRIED_WITHIN,
             id="it came back after it had given way",
         ),
         pytest.param(_pending(TAKEN), CAME, id="others hold its quota"),
@@ -103,4 +105,4 @@ def test_waits_from(raw: dict[str, Any], expected: datetime | None) -> None:
 def test_in_a_queue_of_strict_order_nobody_is_tried_behind_the_first(
     raw: dict[str, Any], expected: datetime | None
 ) -> None:
-    assert waits_from(raw, strict=True, now=NOW) == expected
+    assert counts_as_waiting_from(raw, strict=True, now=NOW) == expected

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects.placement import (
-    MOST_CLUSTERS,
-    MOST_SHARES,
+    MAX_CONSIDERED_CLUSTERS,
+    MAX_SHARES,
     Exclusion,
     GroupShare,
     Placement,
     Share,
     Verdict,
-    manifest,
-    placement,
+    parse_placement,
+    placement_manifest,
     placement_name,
 )
-from adapter.objects.unstructured import LONGEST, LONGEST_OF_ONE
-from adapter.objects.workload import Job, workload
+from adapter.objects.unstructured import MAX_ITEM_LENGTH, MAX_TEXT_LENGTH
+from adapter.objects.workload import Job, parse_workload
 from tests.unit import builders as make
 
 
@@ -39,27 +39,32 @@ def test_a_placement_is_read_whole() -> None:
         withdrawn=1,
         state="Waiting",
     )
-    place = placement(raw)
+    place = parse_placement(raw)
     assert (place.workload, place.workload_uid) == ("rayjob-train", "uid-of-rayjob-train")
-    assert (place.attempt, place.round, place.wanted, place.planned_at) == (workload(work).attempt, 2, 4, make.at(5))
+    assert (place.attempt, place.round, place.wanted_workers, place.planned_at) == (
+        parse_workload(work).attempt,
+        2,
+        4,
+        make.at(5),
+    )
     assert [(s.cluster, s.workers) for s in place.shares] == [("east", 2), ("west", 2)]
     assert place.shares[0].groups[1] == GroupShare("gpu", "role-gpu", 1)
-    assert place.excluded == (Exclusion("north", make.at(60), "did not admit in time"),)
+    assert place.exclusions == (Exclusion("north", make.at(60), "did not admit in time"),)
     assert place.blocked == (Exclusion("east", make.at(90), "did not admit in time"),)
     assert (place.withdrawing, place.status["state"]) == (False, "Waiting")
 
 
 def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
     for raw in ({}, {"spec": None, "status": None}, {"spec": {"shares": None, "excluded": None, "workload": None}}):
-        place = placement(raw)
-        assert (place.attempt, place.round, place.shares, place.excluded, place.blocked) == ("", 0, (), (), ())
+        place = parse_placement(raw)
+        assert (place.attempt, place.round, place.shares, place.exclusions, place.blocked) == ("", 0, (), (), ())
         assert not place.withdrawing  # NB: round 0 is no round; a withdrawal of it would plan for ever
         assert place.status == {}
 
 
 def test_an_exclusion_that_names_no_time_has_ended() -> None:
     raw = {"spec": {"excluded": [{"cluster": "east"}, {"cluster": "west", "until": "soon"}]}}
-    assert placement(raw).excluded == ()
+    assert parse_placement(raw).exclusions == ()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_an_exclusion_that_names_no_time_has_ended() -> None:
 )
 def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
     raw = make.make_placement(make.make_workload(), round=round_, withdrawn=withdrawn)
-    assert placement(raw).withdrawing is want
+    assert parse_placement(raw).withdrawing is want
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,7 @@ def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
     ],
 )
 def test_which_workload_it_stands_for(work: dict[str, Any], want: bool) -> None:
-    assert placement(make.make_placement(make.make_workload())).stands_for(workload(work)) is want
+    assert parse_placement(make.make_placement(make.make_workload())).belongs_to(parse_workload(work)) is want
 
 
 # --- written and read back -------------------------------------------------------------------------------------------
@@ -134,14 +139,14 @@ VERDICTS = st.lists(st.builds(Verdict, TEXT, COUNT, COUNT, COUNT, COUNT, TEXT), 
 
 @given(PLACEMENTS, st.sampled_from([JOB, None]), VERDICTS)
 def test_what_is_written_is_read_back_the_same(place: Placement, job: Job | None, considered: list[Verdict]) -> None:
-    assert placement(manifest(place, job, "check", considered)) == place
+    assert parse_placement(placement_manifest(place, job, "check", considered)) == place
 
 
 def test_what_no_reader_of_ours_needs_is_written_for_people() -> None:
     raw = make.make_workload(groups={"workers": 3})
-    work = workload(raw)
-    place = placement(make.make_placement(raw, shares={"east": {"workers": 3}}))
-    found = manifest(place, work.job, "check", [Verdict("east", 2, 1, 4, 3, "cpu is short")])
+    work = parse_workload(raw)
+    place = parse_placement(make.make_placement(raw, shares={"east": {"workers": 3}}))
+    found = placement_manifest(place, work.job, "check", [Verdict("east", 2, 1, 4, 3, "cpu is short")])
     assert found["spec"]["job"] == {"kind": "RayJob", "name": "train"} and found["spec"]["check"] == "check"
     assert found["spec"]["considered"] == [
         {"cluster": "east", "nominal": 2, "borrow": 1, "ever": 4, "chosen": 3, "reason": "cpu is short"}
@@ -152,11 +157,11 @@ def test_what_no_reader_of_ours_needs_is_written_for_people() -> None:
 
 
 def test_no_more_is_written_than_the_schema_allows() -> None:
-    long, many = "x" * (LONGEST + 1), MOST_SHARES + 1
-    place = placement(make.make_placement(make.make_workload()))
+    long, many = "x" * (MAX_TEXT_LENGTH + 1), MAX_SHARES + 1
+    place = parse_placement(make.make_placement(make.make_workload()))
     share, exclusion = Share("east", ()), Exclusion("east", make.START, long)
-    place = replace(place, shares=(share,) * many, excluded=(exclusion,), explanation=long, lost=long)
-    spec = manifest(place, None, "check", [Verdict("east", 0, 0, 0, 0, long)] * many)["spec"]
-    assert (len(spec["shares"]), len(spec["considered"])) == (MOST_SHARES, MOST_CLUSTERS)
-    assert len(spec["explanation"]) == len(spec["lost"]) == LONGEST
-    assert len(spec["excluded"][0]["reason"]) == len(spec["considered"][0]["reason"]) == LONGEST_OF_ONE
+    place = replace(place, shares=(share,) * many, exclusions=(exclusion,), explanation=long, lost_reason=long)
+    spec = placement_manifest(place, None, "check", [Verdict("east", 0, 0, 0, 0, long)] * many)["spec"]
+    assert (len(spec["shares"]), len(spec["considered"])) == (MAX_SHARES, MAX_CONSIDERED_CLUSTERS)
+    assert len(spec["explanation"]) == len(spec["lost"]) == MAX_TEXT_LENGTH
+    assert len(spec["excluded"][0]["reason"]) == len(spec["considered"][0]["reason"]) == MAX_ITEM_LENGTH

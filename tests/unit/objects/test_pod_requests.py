@@ -45,7 +45,7 @@ READ = [
 
 @pytest.mark.parametrize(("text", "resource", "amount", "why"), READ)
 def test_a_quantity_reads_as_kueue_counts_it(text: object, resource: str, amount: int, why: str) -> None:
-    assert pod_requests.quantity(text, resource) == amount, why
+    assert pod_requests.parse_quantity(text, resource) == amount, why
 
 
 NO_TEXTS = [
@@ -69,7 +69,7 @@ NO_TEXTS = [
 @pytest.mark.parametrize("text", [*NO_TEXTS, None, True, [], {}], ids=repr)
 def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
     with pytest.raises(ValueError, match="is not a quantity such as"):
-        pod_requests.quantity(text, "cpu")
+        pod_requests.parse_quantity(text, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
     ],
 )
 def test_an_amount_is_written_as_people_write_it(amount: int, resource: str, text: str) -> None:
-    assert pod_requests.as_text(amount, resource) == text
+    assert pod_requests.format_quantity(amount, resource) == text
 
 
 @given(
     st.integers(0, 2**62), st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"])
 )
 def test_what_is_written_reads_back_the_same(amount: int, resource: str) -> None:
-    assert pod_requests.quantity(pod_requests.as_text(amount, resource), resource) == amount
+    assert pod_requests.parse_quantity(pod_requests.format_quantity(amount, resource), resource) == amount
 
 
 @given(st.integers(0, 10**9), st.integers(0, 9), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi"]))
@@ -102,8 +102,8 @@ def test_reading_rounds_up_to_the_unit_and_no_further(digits: int, places: int, 
     exact = Fraction(digits, 10**places) * Fraction(worth[suffix]).limit_denominator(10**9)
     written = f"{digits:0{places + 1}d}"
     text = f"{written[: len(written) - places]}.{written[len(written) - places :]}{suffix}"
-    assert pod_requests.quantity(text, "memory") == ceil(exact)
-    assert pod_requests.quantity(text, "cpu") == ceil(exact * 1000)
+    assert pod_requests.parse_quantity(text, "memory") == ceil(exact)
+    assert pod_requests.parse_quantity(text, "cpu") == ceil(exact * 1000)
 
 
 def container(
@@ -224,11 +224,13 @@ specs = st.fixed_dictionaries(
 @given(specs)
 def test_a_pod_never_needs_more_at_any_moment_than_it_asks(spec: dict[str, Any]) -> None:
     """Play the pod's start: every init step runs with the sidecars started before it, then all containers run."""
-    amounts = [(pod_requests.quantity(c["resources"]["requests"]["cpu"], "cpu"), c) for c in spec["initContainers"]]
+    amounts = [
+        (pod_requests.parse_quantity(c["resources"]["requests"]["cpu"], "cpu"), c) for c in spec["initContainers"]
+    ]
     moments, sidecars = [0], 0
     for amount, one in amounts:
         moments.append(sidecars + amount)
         sidecars += amount if one.get("restartPolicy") else 0
-    containers = [pod_requests.quantity(c["resources"]["requests"]["cpu"], "cpu") for c in spec["containers"]]
+    containers = [pod_requests.parse_quantity(c["resources"]["requests"]["cpu"], "cpu") for c in spec["containers"]]
     moments.append(sidecars + sum(containers))
     assert pod_requests.pod_requests(spec).get("cpu", 0) == max(moments)

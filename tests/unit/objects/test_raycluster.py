@@ -5,12 +5,12 @@ import pytest
 from adapter.objects import raycluster
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import Job, workload
+from adapter.objects.workload import Job, parse_workload
 from tests.unit.builders import make_meta, make_pod, make_ray_cluster, make_workload
 
 POD = make_pod()
 ORPHAN: Raw = {**POD, "metadata": {**POD["metadata"], "ownerReferences": []}}
-JOB = workload(make_workload()).job
+JOB = parse_workload(make_workload()).job
 RAY_CLUSTER = make_ray_cluster()
 ITSELF = Job("ray.io/v1", "RayCluster", "demo", "train-abc", "uid-of-train-abc")
 
@@ -35,7 +35,7 @@ def head(name: str, *, owner: str = "uid-of-train-abc", address: str = "10.0.0.1
     ],
 )
 def test_which_pod_is_the_head(heads: list[Raw], want: str | None) -> None:
-    found = raycluster.head(POD, heads)
+    found = raycluster.find_head(POD, heads)
     assert (found and found["metadata"]["name"]) == want
 
 
@@ -53,7 +53,7 @@ def test_which_pod_is_the_head(heads: list[Raw], want: str | None) -> None:
     ],
 )
 def test_whether_a_pod_is_the_jobs(pod: Raw, ray_cluster: Raw | None, job: Job | None, want: bool | None) -> None:
-    assert raycluster.belongs(pod, ray_cluster, job) is want
+    assert raycluster.belongs_to_job(pod, ray_cluster, job) is want
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_one_of_which_nothing_is_known_is_to_have_none(raw: Raw) -> None:
 )
 def test_which_service_it_is_of(owner: Raw | None, want: str) -> None:
     owners = [{"apiVersion": "ray.io/v1", "name": "chat", "uid": "u", **owner}] if owner else []
-    found = raycluster.service({"metadata": make_meta("chat-abc", ownerReferences=owners)})
+    found = raycluster.owning_service({"metadata": make_meta("chat-abc", ownerReferences=owners)})
     assert found == (Job("ray.io/v1", "RayService", "demo", "chat", "u") if want else None)
 
 
@@ -108,4 +108,4 @@ def test_which_service_it_is_of(owner: Raw | None, want: str) -> None:
 )
 def test_an_owner_that_somebody_made_up_is_none(forged: Raw) -> None:
     owner = {"apiVersion": "ray.io/v1", "kind": "RayService", "name": "chat", "uid": "u", "controller": True, **forged}
-    assert raycluster.service({"metadata": make_meta("chat-abc", ownerReferences=[owner])}) is None
+    assert raycluster.owning_service({"metadata": make_meta("chat-abc", ownerReferences=[owner])}) is None

@@ -4,15 +4,15 @@ import pytest
 
 from adapter import names
 from adapter.objects import rayjob
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit.builders import NAMESPACE, make_workload
 from tests.unit.stores import make_group, make_ray_job, make_template
 
 
 def counts(raw: Raw) -> dict[str, int]:
-    return {podset.name: podset.count for podset in rayjob.read(raw, NAMESPACE).podsets}
+    return {podset.name: podset.count for podset in rayjob.parse(raw, NAMESPACE).podsets}
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,16 @@ def test_which_podsets_are_worker_groups(kind: str, mode: str | None, podsets: s
     raw["spec"]["podSets"] = [{"name": name, "count": 1} for name in podsets.split()]
     job: Raw = {} if mode is None else {"spec": {"submissionMode": mode} if mode else {}}
     # What stands there is never empty, whatever its spec says.
-    found = rayjob.worker_groups(workload(raw), rayjob.read_job(kind, job if mode is None else {"kind": kind, **job}))
+    found = rayjob.worker_podsets(
+        parse_workload(raw), rayjob.read_job(kind, job if mode is None else {"kind": kind, **job})
+    )
     assert " ".join(podset.name for podset in found) == want
 
 
 def test_the_queue_and_the_priority_are_in_the_labels() -> None:
     raw = make_ray_job(queue="gold")
     raw["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
-    asked = rayjob.read(raw, NAMESPACE)
+    asked = rayjob.parse(raw, NAMESPACE)
     assert (asked.queue, asked.priority_class, asked.namespace, str(asked)) == (
         "gold",
         "urgent",
@@ -88,7 +90,7 @@ def test_the_queue_and_the_priority_are_in_the_labels() -> None:
 
 
 def test_the_templates_are_as_they_were_written() -> None:
-    (_, worker) = rayjob.read(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
+    (_, worker) = rayjob.parse(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
     assert worker.template == make_template("3")
 
 
@@ -204,10 +206,10 @@ ADD = (
 )
 def test_what_is_no_job_gets_a_sentence(raw: object, sentence: str | None) -> None:
     if sentence is None:
-        rayjob.read(raw, NAMESPACE)
+        rayjob.parse(raw, NAMESPACE)
         return
-    with pytest.raises(Unusable) as refusal:
-        rayjob.read(raw, NAMESPACE)
+    with pytest.raises(InvalidJob) as refusal:
+        rayjob.parse(raw, NAMESPACE)
     assert str(refusal.value) == sentence
 
 
@@ -216,8 +218,8 @@ def test_a_priority_class_is_worth_what_another_job_got_for_it() -> None:
         return {"spec": {"priority": priority, "priorityClassRef": {"kind": kind, "name": name}}}
 
     known = [{"spec": {}}, given("low", 1), given("high", 5, kind="PriorityClass"), given("high", 9)]
-    assert rayjob.known_priority("high", known) == 9
-    assert rayjob.known_priority("unknown", known) is None
+    assert rayjob.observed_priority("high", known) == 9
+    assert rayjob.observed_priority("unknown", known) is None
 
 
 MALFORMED: Raw = {

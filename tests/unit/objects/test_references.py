@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.references import Reference, renamed, wanted
+from adapter.objects.references import Reference, find_in_spec, rename_in_spec
 
 Spec = dict[str, Any]
 POINTER = {"name": "it", "key": "k"}
@@ -60,16 +60,16 @@ NOWHERE: list[Spec] = [
 @pytest.mark.parametrize(("spec", "kind", "field"), PLACES, ids=[field for _, _, field in PLACES])
 def test_a_reference_is_found_and_renamed_where_it_stands(spec: Spec, kind: str, field: str) -> None:
     before = copy.deepcopy(spec)
-    assert wanted(spec) == {Reference(kind, "it"): field}
-    there = renamed(spec, lambda one: f"copy-of-{one.name}")
-    assert wanted(there) == {Reference(kind, "copy-of-it"): field}
-    assert renamed(there, lambda one: one.name.removeprefix("copy-of-")) == spec == before
+    assert find_in_spec(spec) == {Reference(kind, "it"): field}
+    there = rename_in_spec(spec, lambda one: f"copy-of-{one.name}")
+    assert find_in_spec(there) == {Reference(kind, "copy-of-it"): field}
+    assert rename_in_spec(there, lambda one: one.name.removeprefix("copy-of-")) == spec == before
 
 
 @pytest.mark.parametrize("spec", NOWHERE, ids=str)
 def test_what_refers_to_nothing_stays_as_it_is(spec: Spec) -> None:
-    assert wanted(spec) == {}
-    assert renamed(spec, lambda one: "other") == spec
+    assert find_in_spec(spec) == {}
+    assert rename_in_spec(spec, lambda one: "other") == spec
 
 
 @pytest.mark.parametrize(
@@ -83,20 +83,20 @@ def test_what_refers_to_nothing_stays_as_it_is(spec: Spec) -> None:
     ids=str,
 )
 def test_a_pod_can_do_without_what_is_optional(spec: Spec) -> None:
-    assert wanted(spec) == {Reference("Secret", "it"): ""}
+    assert find_in_spec(spec) == {Reference("Secret", "it"): ""}
 
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_what_is_optional_in_one_place_may_be_needed_in_another(turn: int) -> None:
     optional, needed = {"secretRef": {"name": "it", "optional": True}}, {"secretRef": {"name": "it"}}
     spec = container(envFrom=[optional, needed][::turn])
-    assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].envFrom.secretRef"}
+    assert find_in_spec(spec) == {Reference("Secret", "it"): "spec.containers[c].envFrom.secretRef"}
 
 
 def test_the_field_that_is_named_is_one_that_the_user_wrote() -> None:
     """KubeRay gives its own init container the env of the Ray container."""
     spec = container("initContainers", env=env(secretKeyRef=POINTER)) | container(env=env(secretKeyRef=POINTER))
-    assert wanted(spec) == {Reference("Secret", "it"): "spec.containers[c].env[E].secretKeyRef"}
+    assert find_in_spec(spec) == {Reference("Secret", "it"): "spec.containers[c].env[E].secretKeyRef"}
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -146,18 +146,18 @@ SPECS = st.fixed_dictionaries(
 @given(SPECS)
 def test_every_reference_is_renamed_and_nothing_else_is_touched(spec: Spec) -> None:
     """What is found under the new names is what was found before; with the old names back, the spec is as it was."""
-    there = renamed(spec, lambda one: f"{one.kind}/{one.name}")
-    assert {one.name: field for one, field in wanted(there).items()} == {
-        f"{one.kind}/{one.name}": field for one, field in wanted(spec).items()
+    there = rename_in_spec(spec, lambda one: f"{one.kind}/{one.name}")
+    assert {one.name: field for one, field in find_in_spec(there).items()} == {
+        f"{one.kind}/{one.name}": field for one, field in find_in_spec(spec).items()
     }
-    assert renamed(there, lambda one: one.name.partition("/")[2]) == spec
+    assert rename_in_spec(there, lambda one: one.name.partition("/")[2]) == spec
 
 
 def test_a_field_is_named_so_that_a_sentence_stays_one() -> None:
     """Nobody checks the names in a template before it is a pod."""
     long, cut = "x" * 100_000, "x" * 64 + "…"
     container = {"name": long, "env": [{"name": "a\nb", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
-    found = wanted({"containers": [container], "volumes": [{"name": long, "configMap": {"name": "c"}}]})
+    found = find_in_spec({"containers": [container], "volumes": [{"name": long, "configMap": {"name": "c"}}]})
     assert sorted(found.values()) == [
         f"spec.containers[{cut}].env[a\N{REPLACEMENT CHARACTER}b].secretKeyRef", f"spec.volumes[{cut}].configMap",
     ]  # fmt: skip

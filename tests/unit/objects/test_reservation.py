@@ -3,26 +3,26 @@
 import pytest
 
 from adapter import names
-from adapter.objects.reservation import reservation
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit import builders as make
 
 
 def test_a_reservation_is_read_whole() -> None:
     raw = make.make_reservation(make.make_placement(make.make_workload(), round=3), message="Quota reserved")
-    found = reservation("east", raw)
-    place = f"train-{workload(make.make_workload()).attempt}"
+    found = parse_reservation("east", raw)
+    place = f"train-{parse_workload(make.make_workload()).attempt}"
     assert (found.cluster, found.name, found.placement, found.round) == ("east", f"{place}-3", place, 3)
     assert (found.anchor_uid, found.uid) == (f"anchor-of-{place}-3", f"uid-of-{place}-3")
-    assert (found.admitted, found.deleting, found.over, found.reserved_at) == (True, False, False, make.START)
+    assert (found.admitted, found.deleting, found.ended, found.reserved_at) == (True, False, False, make.START)
     assert found.message == "Quota reserved"
 
 
 def test_an_evicted_reservation_is_not_admitted() -> None:
     """Kueue takes Admitted back only in a second write."""
     raw = make.make_reservation(make.make_placement(make.make_workload()), conditions=[names.EVICTED])
-    assert not reservation("east", raw).admitted
+    assert not parse_reservation("east", raw).admitted
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_an_evicted_reservation_is_not_admitted() -> None:
     ],
 )
 def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) -> None:
-    found = reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
-    assert found.over is over
+    found = parse_reservation("east", make.make_reservation(make.make_placement(make.make_workload()), **given))
+    assert found.ended is over
     assert found.admitted is (
         given.get("admitted", True) and not over and names.EVICTED not in given.get("conditions", ())
     )
@@ -48,16 +48,16 @@ def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) ->
 @pytest.mark.parametrize("spec", [None, {}, {"active": None}, {"active": True}])
 def test_a_reservation_is_active_by_default(spec: Raw | None) -> None:
     raw = make.make_reservation(make.make_placement(make.make_workload())) | {"spec": spec}
-    found = reservation("east", raw)
-    assert (found.over, found.admitted) == (False, True)
+    found = parse_reservation("east", raw)
+    assert (found.ended, found.admitted) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "1.5"])
 def test_a_round_that_cannot_be_read_is_none_of_ours(text: str) -> None:
     raw = {"metadata": {"annotations": {names.ROUND_ANNOTATION: text}}}
-    assert reservation("east", raw).round == 0
+    assert parse_reservation("east", raw).round == 0
 
 
 def test_a_reservation_of_which_nothing_is_known_is_empty() -> None:
-    found = reservation("east", {})
-    assert (found.admitted, found.deleting, found.over, found.round, found.anchor_uid) == (False, False, False, 0, "")
+    found = parse_reservation("east", {})
+    assert (found.admitted, found.deleting, found.ended, found.round, found.anchor_uid) == (False, False, False, 0, "")

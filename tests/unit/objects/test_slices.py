@@ -3,9 +3,9 @@
 import pytest
 
 from adapter import names
-from adapter.objects.placement import Placement, gang_of, manifest, placement, placement_name
+from adapter.objects.placement import Placement, gang_name_of, parse_placement, placement_manifest, placement_name
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import active_slice, gang_key, is_chain, workload
+from adapter.objects.workload import active_slice, gang_key, is_elastic_gang, parse_workload
 from tests.unit.builders import make_placement, make_workload, stamp
 
 
@@ -59,23 +59,23 @@ def test_of_two_of_one_second_the_uid_tells_as_kueue_has_it() -> None:
 
 def test_one_gang_and_one_name_for_all_slices_and_attempts() -> None:
     first, later, again = made(1), made(2), made(1, reserved=60)
-    read = [workload(raw) for raw in (first, later, again)]
+    read = [parse_workload(raw) for raw in (first, later, again)]
     assert len({one.attempt for one in read}) == 3
-    assert len({(one.gang, placement_name(one), one.gang_uid) for one in read}) == 1
-    assert is_chain(read[0].gang) and gang_key(first) == read[0].gang_key
+    assert len({(one.gang_name, placement_name(one), one.gang_uid) for one in read}) == 1
+    assert is_elastic_gang(read[0].gang_name) and gang_key(first) == read[0].gang_key
 
 
 def test_another_job_keeps_a_gang_for_each_workload_and_a_name_for_each_attempt() -> None:
     first, again = made(1, elastic=False), made(1, elastic=False, reserved=60)
-    assert workload(first).gang == "train-1" and gang_key(first) == ("demo", "train-1")
-    assert placement_name(workload(first)) != placement_name(workload(again))
+    assert parse_workload(first).gang_name == "train-1" and gang_key(first) == ("demo", "train-1")
+    assert placement_name(parse_workload(first)) != placement_name(parse_workload(again))
 
 
 @pytest.mark.parametrize(("state", "finished", "replaced"), [("replaced", False, True), ("finished", True, False)])
 def test_one_that_has_a_successor_is_not_over(state: str, finished: bool, replaced: bool) -> None:
-    read = workload(made(1, state=state))
+    read = parse_workload(made(1, state=state))
     assert (read.finished, read.replaced) == (finished, replaced)
-    plain = workload(made(1, state=state, elastic=False))
+    plain = parse_workload(made(1, state=state, elastic=False))
     assert (plain.finished, plain.replaced) == (True, False)
 
 
@@ -83,15 +83,15 @@ def test_who_calls_a_service_elastic_has_no_chain() -> None:
     """Kueue has slices of it, too, and we do not serve it."""
     raw = made(1)
     raw["metadata"]["ownerReferences"][0]["kind"] = "RayService"
-    assert not workload(raw).elastic and gang_key(raw) == ("demo", "train-1")
+    assert not parse_workload(raw).elastic and gang_key(raw) == ("demo", "train-1")
 
 
 def placed(raw: Raw, *, elastic: bool = True) -> Placement:
-    work = workload(raw)
+    work = parse_workload(raw)
     body = make_placement(raw)
     if elastic and work.job:
         body["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": work.job.uid, "apiVersion": "ray.io/v1"}
-    return placement(body)
+    return parse_placement(body)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def placed(raw: Raw, *, elastic: bool = True) -> Placement:
     ],
 )
 def test_the_placement_of_an_elastic_job_stands_for_its_next_slice(of: Raw, now: Raw, want: bool) -> None:
-    assert placed(of).stands_for(workload(now)) is want
-    assert placed(of, elastic=False).stands_for(workload(now)) is (want and of["metadata"] == now["metadata"])
+    assert placed(of).belongs_to(parse_workload(now)) is want
+    assert placed(of, elastic=False).belongs_to(parse_workload(now)) is (want and of["metadata"] == now["metadata"])
 
 
 def test_it_is_owned_by_the_job_and_read_back_as_written() -> None:
     place = placed(made(1))
-    work = workload(made(1))
-    body = manifest(place, work.job, "rayspan", ())
+    work = parse_workload(made(1))
+    body = placement_manifest(place, work.job, "rayspan", ())
     (owner,) = body["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("RayCluster", work.gang_uid, False)
-    assert placement(body).job == place.job and gang_of(body) == place.gang == work.gang
-    plain = manifest(placed(made(1), elastic=False), work.job, "rayspan", ())
-    assert plain["metadata"]["ownerReferences"][0]["kind"] == "Workload" and gang_of(plain) == "train-1"
+    assert parse_placement(body).job == place.job and gang_name_of(body) == place.gang_name == work.gang_name
+    plain = placement_manifest(placed(made(1), elastic=False), work.job, "rayspan", ())
+    assert plain["metadata"]["ownerReferences"][0]["kind"] == "Workload" and gang_name_of(plain) == "train-1"
     assert plain["spec"]["job"] == {"kind": "RayCluster", "name": "train"}

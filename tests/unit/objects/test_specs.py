@@ -37,20 +37,20 @@ def test_a_duration_beyond_all_calendars_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["10.1.0.0/16", "fd00:1::/48", "10.1.0.1/32"])
 def test_a_range_of_addresses_is_read(text: str) -> None:
-    spec = specs.worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
+    spec = specs.parse_worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
     assert [str(one) for one in spec.pod_cidrs] == [text]
 
 
 @pytest.mark.parametrize("text", ["", "x", "10.1.0.1/16", "10.1.0.0/33", None, []])
 def test_what_is_no_range_of_addresses_is_told_how_one_looks(text: object) -> None:
     with pytest.raises(
-        specs.Invalid, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"
+        specs.InvalidSpec, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"
     ):
-        specs.worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
+        specs.parse_worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
 
 
 def test_the_smallest_worker_cluster_has_defaults() -> None:
-    spec = specs.worker_cluster(make.make_worker_cluster())
+    spec = specs.parse_worker_cluster(make.make_worker_cluster())
     assert spec.source.kube_config
     assert spec.source.kube_config.secret_ref.name == "east"
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("", "", {}, {})
@@ -68,7 +68,9 @@ def test_the_smallest_worker_cluster_has_defaults() -> None:
 def test_a_clusterprofile_is_in_our_namespace_unless_said_otherwise(
     ref: Raw, place: tuple[str, str, str | None]
 ) -> None:
-    found = specs.worker_cluster(make.make_worker_cluster(source={"clusterProfileRef": ref})).source.cluster_profile_ref
+    found = specs.parse_worker_cluster(
+        make.make_worker_cluster(source={"clusterProfileRef": ref})
+    ).source.cluster_profile_ref
     assert found
     assert (found.name, found.namespace, found.token_secret_ref and found.token_secret_ref.name) == place
 
@@ -84,7 +86,7 @@ def test_a_whole_worker_cluster_is_read() -> None:
         maxUnavailable=3,
         maxPriority=-1,
     )
-    spec = specs.worker_cluster(raw)
+    spec = specs.parse_worker_cluster(raw)
     assert (spec.zone, spec.region, spec.labels, spec.resources) == ("us-east-1a", "us-east-1", {"a": "b"}, {"link": 1})
     assert (spec.cordoned, spec.draining, spec.max_unavailable, spec.max_priority) == (True, True, 3, -1)
 
@@ -105,8 +107,8 @@ def test_a_whole_worker_cluster_is_read() -> None:
     ],
 )
 def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
-    with pytest.raises(specs.Invalid, match=rf"^WorkerCluster east: .*{said}"):
-        specs.worker_cluster(make.make_worker_cluster(head=head))
+    with pytest.raises(specs.InvalidSpec, match=rf"^WorkerCluster east: .*{said}"):
+        specs.parse_worker_cluster(make.make_worker_cluster(head=head))
 
 
 @pytest.mark.parametrize(
@@ -120,29 +122,33 @@ def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
     ],
 )
 def test_a_head_is_found_in_one_of_these_ways(head: Raw) -> None:
-    assert specs.worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
+    assert specs.parse_worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
 
 
 def test_a_drain_that_moves_nothing_is_told() -> None:
-    with pytest.raises(specs.Invalid, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"):
-        specs.worker_cluster(make.make_worker_cluster(maxUnavailable=0))
+    with pytest.raises(
+        specs.InvalidSpec, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"
+    ):
+        specs.parse_worker_cluster(make.make_worker_cluster(maxUnavailable=0))
 
 
 def test_the_smallest_policy_has_defaults() -> None:
-    spec = specs.dispatch_policy(make.make_policy())
+    spec = specs.parse_dispatch_policy(make.make_policy())
     assert spec.clusters.names == ("east", "west")
     assert (spec.strategy, spec.gang) == ("FillInOrder", "AllOrNothing")
     assert spec.reservation_timeout == timedelta(seconds=30)
 
 
 def test_a_policy_names_its_timeout() -> None:
-    assert specs.dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(minutes=2)
+    assert specs.parse_dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(
+        minutes=2
+    )
 
 
 def test_a_field_of_another_version_is_passed_over() -> None:
     """Objects may be written under an older or newer schema than this reader's."""
-    assert specs.dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
-    assert specs.worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
+    assert specs.parse_dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
+    assert specs.parse_worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
 
 
 @pytest.mark.parametrize(
@@ -196,8 +202,8 @@ def test_a_field_of_another_version_is_passed_over() -> None:
     ],
 )
 def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        specs.dispatch_policy(raw)
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_dispatch_policy(raw)
     _reads(str(error.value), parts)
 
 
@@ -231,15 +237,15 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
     ],
 )
 def test_a_worker_cluster_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        specs.worker_cluster(raw)
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_worker_cluster(raw)
     _reads(str(error.value), parts)
 
 
 def test_a_sentence_names_one_thing_at_a_time() -> None:
     """Of two mistakes the text has the first: a condition's message is one line."""
-    with pytest.raises(specs.Invalid) as error:
-        specs.dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
     assert str(error.value).count("spec.") == 1
     assert "\n" not in str(error.value)
 
@@ -261,20 +267,20 @@ NO_STRATEGY = "spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity'
     ],
 )  # fmt: skip
 def test_all_faults_of_a_policy_are_kept(spec: Raw, want: list[str]) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        specs.dispatch_policy(make.make_policy(**spec))
-    assert error.value.every == tuple(f"DispatchPolicy default: {one}" for one in want)
-    assert str(error.value) == error.value.every[0]
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_dispatch_policy(make.make_policy(**spec))
+    assert error.value.messages == tuple(f"DispatchPolicy default: {one}" for one in want)
+    assert str(error.value) == error.value.messages[0]
 
 
 def test_all_faults_of_a_worker_cluster_are_kept() -> None:
-    with pytest.raises(specs.Invalid) as error:
-        specs.worker_cluster(
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_worker_cluster(
             make.make_worker_cluster(
                 source={}, head={"address": "Static", "template": "ray:65536"}, maxUnavailable=0, podCIDRs=["x"]
             )
         )
-    found = [one.removeprefix("WorkerCluster east: ").partition(", found ")[0] for one in error.value.every]
+    found = [one.removeprefix("WorkerCluster east: ").partition(", found ")[0] for one in error.value.messages]
     assert found == [
         "spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef",
         "spec.head: template 'ray:65536' has a port above 65535, and neither {service} nor {cluster}: every head would have the same name",
@@ -284,13 +290,13 @@ def test_all_faults_of_a_worker_cluster_are_kept() -> None:
 
 
 def test_faults_beyond_count_are_not_all_kept() -> None:
-    with pytest.raises(specs.Invalid) as error:
-        specs.dispatch_policy(make.make_policy(clusters=range(5_000)))
-    assert len(error.value.every) == 100
+    with pytest.raises(specs.InvalidSpec) as error:
+        specs.parse_dispatch_policy(make.make_policy(clusters=range(5_000)))
+    assert len(error.value.messages) == 100
 
 
 def test_specs_cannot_be_changed_in_place() -> None:
-    spec = specs.dispatch_policy(make.make_policy())
+    spec = specs.parse_dispatch_policy(make.make_policy())
     with pytest.raises(ValueError, match="frozen"):
         spec.min_workers = 1
 

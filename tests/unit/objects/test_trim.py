@@ -15,17 +15,17 @@ from adapter.objects import pod_requests, rayjob, trim, worker_pod
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import read_job
 from adapter.objects.references import Reference
-from adapter.objects.reservation import anchor_uid, anchors, reservation
-from adapter.objects.unstructured import controller_uid, is_true, key_of, uid_of
-from adapter.objects.well_formed import odd
+from adapter.objects.reservation import anchor_references, anchor_uid, parse_reservation
+from adapter.objects.unstructured import controller_uid, is_condition_true, key_of, uid_of
+from adapter.objects.well_formed import malformed_reason
 from adapter.objects.worker_pod import Slot
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.quota import node_capacity, preemption
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.clusters import indexes
 from adapter.shell.controller import predicates
-from adapter.shell.observe.reservations import _workers
+from adapter.shell.observe.reservations import _worker_count
 from adapter.worker import report, service_endpoints, status_mirror
 from hack.corpus import golden
 from hack.lab.base.paths import REPO
@@ -49,7 +49,7 @@ def test_a_job_without_its_templates_is_judged_the_same(job: dict[str, Any]) -> 
     kind = job["kind"]
     trimmed = read_job(kind, (trim.ray_job if kind == "RayJob" else trim.ray_cluster)(job))
     whole = read_job(kind, job)
-    assert job_validation.of_job(trimmed) == job_validation.of_job(whole)
+    assert job_validation.job_problem(trimmed) == job_validation.job_problem(whole)
     assert job_validation.waits_for_all(trimmed) == job_validation.waits_for_all(whole)
     groups = {"workers", "small", "large"}
     assert trimmed.cluster.desired_workers(groups) == whole.cluster.desired_workers(groups)
@@ -85,8 +85,8 @@ NODE = {
 
 def test_a_node_without_its_images_is_read_the_same() -> None:
     left = trim.node(NODE)
-    kept, whole = node_capacity.read([left]), node_capacity.read([NODE])
-    assert (kept.labels, kept.taints, kept.machines) == (whole.labels, whole.taints, whole.machines)
+    kept, whole = node_capacity.parse_nodes([left]), node_capacity.parse_nodes([NODE])
+    assert (kept.by_label, kept.by_taint, kept.by_allocatable) == (whole.by_label, whole.by_taint, whole.by_allocatable)
     assert kept.count == whole.count == 1
     assert "images" not in left["status"] and "annotations" not in left["metadata"]
     assert left["metadata"]["uid"] == "u"
@@ -94,13 +94,15 @@ def test_a_node_without_its_images_is_read_the_same() -> None:
 
 def test_what_kubectl_notes_down_is_not_kept() -> None:
     noted = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "ours": "kept"}
-    assert trim.bare({"metadata": {"name": "a", "annotations": noted}})["metadata"]["annotations"] == {"ours": "kept"}
+    assert trim.without_managed_fields({"metadata": {"name": "a", "annotations": noted}})["metadata"][
+        "annotations"
+    ] == {"ours": "kept"}
     plain = {"metadata": {"name": "a", "annotations": {"ours": "kept"}}}
-    assert trim.bare(plain) is plain
+    assert trim.without_managed_fields(plain) is plain
 
 
 def test_a_namespace_keeps_its_labels() -> None:
-    left = trim.namespace({"metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"long": "x"}}})
+    left = trim.without_annotations({"metadata": {"name": "a", "labels": {"x": "y"}, "annotations": {"long": "x"}}})
     assert left["metadata"] == {"name": "a", "labels": {"x": "y"}}
 
 
@@ -152,8 +154,8 @@ WORKLOADS = {
     "over": builders.make_workload(conditions=[names.FINISHED], deleting=True),
 }
 OF_WORKLOADS: list[Callable[[Any], object]] = [
-    key_of, uid_of, controller_uid, odd, workload, predicates.turn, lambda raw: rayjob.known_priority("high", [raw]),
-    lambda raw: (raw.get("status") or {}).get("admissionChecks"), lambda raw: is_true(raw, names.QUOTA_RESERVED),
+    key_of, uid_of, controller_uid, malformed_reason, parse_workload, predicates.planning_position, lambda raw: rayjob.observed_priority("high", [raw]),
+    lambda raw: (raw.get("status") or {}).get("admissionChecks"), lambda raw: is_condition_true(raw, names.QUOTA_RESERVED),
 ]  # fmt: skip
 
 
@@ -161,11 +163,11 @@ OF_WORKLOADS: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_workload_is_read_the_same(name: str, read: int) -> None:
     whole = _workload(WORKLOADS[name], {"cpu": "remote"})
-    assert OF_WORKLOADS[read](trim.workload(whole)) == OF_WORKLOADS[read](whole)
+    assert OF_WORKLOADS[read](trim.manager_workload(whole)) == OF_WORKLOADS[read](whole)
 
 
 def test_what_kueue_reckons_for_itself_is_not_kept() -> None:
-    left = trim.workload(_workload(builders.make_workload(), {"cpu": "remote"}))
+    left = trim.manager_workload(_workload(builders.make_workload(), {"cpu": "remote"}))
     assert set(left["status"]) == {"conditions", "admission", "admissionChecks"}
     assert "node-" not in str(left) and "managedFields" not in left["metadata"]
 
@@ -180,9 +182,9 @@ SHARES = {
 QUEUE = builders.make_cluster_queue(8, preemption={"withinClusterQueue": "LowerPriority"})
 QUEUE["status"] = {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": "8"}]}]}
 OF_SHARES: list[Callable[[Any], object]] = [
-    key_of, uid_of, odd, lambda raw: reservation("east", raw), anchors, anchor_uid, _workers, indexes.by_reserved_workload,
-    lambda raw: predicates.share("east", raw), lambda raw: predicates.standing("east", raw),
-    lambda raw: preemption.relieved([QUEUE], [raw], 9), lambda raw: preemption.relieved([QUEUE], [raw], 7),
+    key_of, uid_of, malformed_reason, lambda raw: parse_reservation("east", raw), anchor_references, anchor_uid, _worker_count, indexes.by_reserved_workload,
+    lambda raw: predicates.share_for_pods("east", raw), lambda raw: predicates.share_for_gang("east", raw),
+    lambda raw: preemption.simulate_removal([QUEUE], [raw], 9), lambda raw: preemption.simulate_removal([QUEUE], [raw], 7),
 ]  # fmt: skip
 
 
@@ -190,13 +192,13 @@ OF_SHARES: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("name", SHARES)
 def test_a_share_is_read_the_same(name: str, read: int) -> None:
     whole = _workload(SHARES[name], {"cpu": "any"}, OWNER)
-    assert OF_SHARES[read](trim.share(whole)) == OF_SHARES[read](whole)
+    assert OF_SHARES[read](trim.group_workload(whole)) == OF_SHARES[read](whole)
 
 
 def test_a_shares_pods_are_not_kept_as_its_owners() -> None:
     """Kueue makes each of them one, and writes the whole list anew as each comes."""
     whole = _workload(builders.make_reservation(PLACE), {}, *({**OWNER, "uid": str(n)} for n in range(5000)))
-    left = trim.share(whole)
+    left = trim.group_workload(whole)
     assert [one["kind"] for one in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
     assert len(whole["metadata"]["ownerReferences"]) == 5001 and "node-" not in str(left)
 
@@ -226,18 +228,18 @@ STATUSES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 LATER = START + timedelta(hours=1)
-HEAD, MOVED = HeadAddress.of(LOCAL, "10.9.9.9"), Reference("Secret", "s")
-HELD = reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets": [
+HEAD, MOVED = HeadAddress.from_pod(LOCAL, "10.9.9.9"), Reference("Secret", "s")
+HELD = parse_reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets": [
     {"name": "workers", "count": 1, "template": stores.make_template("10m")},
 ]}})  # fmt: skip
 OF_COPIES: list[Callable[[Any], object]] = [
-    key_of, uid_of, odd, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended, lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
-    indexes.by_placement, predicates.stand, start_timeout.started, start_timeout._stuck_at, lambda raw: start_timeout._since(raw, START),
+    key_of, uid_of, malformed_reason, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended, lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
+    indexes.by_placement, predicates.worker_pod_state, start_timeout.started, start_timeout._stuck_at, lambda raw: start_timeout._since(raw, START),
     lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble(raw, "east"),
     lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirrored(None, LOCAL, raw, "east", START),
     lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
-    lambda raw: HEAD.moved_from(raw, mirrored=True), lambda raw: HEAD.moved_from(raw, mirrored=False),
-    lambda raw: copied_objects.copy(MOVED, {"data": {}}, raw),
+    lambda raw: HEAD.stale_address(raw, mirrored=True), lambda raw: HEAD.stale_address(raw, mirrored=False),
+    lambda raw: copied_objects.build_copy(MOVED, {"data": {}}, raw),
     lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
 ]  # fmt: skip
 COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
@@ -258,13 +260,13 @@ def test_a_copy_is_read_the_same(status: str, read: int) -> None:
         whole["spec"]["nodeName"], whole["status"] = "node-1", STATUSES[status]
         if status == "failed":
             whole["metadata"]["deletionTimestamp"] = builders.stamp(9)
-        assert OF_COPIES[read](trim.copy(whole)) == OF_COPIES[read](whole), path
+        assert OF_COPIES[read](trim.remote_pod(whole)) == OF_COPIES[read](whole), path
 
 
 def test_what_we_made_ourselves_of_a_copy_is_not_kept() -> None:
     whole = yaml.safe_load(COPIES[0].read_text())
     whole["metadata"]["annotations"]["tools.example.com/trace"] = "x" * 1000
-    left = trim.copy(whole)
+    left = trim.remote_pod(whole)
     assert not {"command", "env", "image", "volumes"} & _fields(left["spec"])
     assert not any(key.startswith("tools") for key in left["metadata"]["annotations"])
     assert left["metadata"]["annotations"][names.SLOT_ANNOTATION]
@@ -280,7 +282,7 @@ def test_a_copy_that_asks_for_more_than_is_held_still_shows_it() -> None:
     """A sidecar, an init container that stays, and the overhead of a runtime class."""
     cpu = {"resources": {"requests": {"cpu": "1"}}}
     spec = {"containers": [cpu, cpu], "initContainers": [{**cpu, "restartPolicy": "Always"}], "overhead": {"cpu": "1"}}
-    left = trim.copy({"metadata": {"name": "a"}, "spec": spec})
+    left = trim.remote_pod({"metadata": {"name": "a"}, "spec": spec})
     assert pod_requests.pod_requests(left["spec"])["cpu"] == 4000
 
 
@@ -290,11 +292,11 @@ RUNS = STATUSES["runs"]
 TOLD = make_condition(names.DISPATCHED_CONDITION)
 SERVE = builders.make_service("serve")
 OF_WORKERS: list[Callable[[Any], object]] = [
-    key_of, uid_of, controller_uid, odd, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of, worker_pod.group_of,
+    key_of, uid_of, controller_uid, malformed_reason, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of, worker_pod.worker_group_of,
     worker_pod.is_deleting, worker_pod.has_ended, worker_pod.is_dispatched, worker_pod.has_working_ray_node, worker_pod.unlocked_reason, worker_pod.waits_for_quota,
-    predicates.stand, predicates.endpoint, predicates.backend, predicates.head,
-    lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.of(raw, "10.9.9.9"), lambda raw: HeadAddress.of(raw, "").service,
-    rewriter.referred, lambda raw: service_endpoints._target({"targetPort": "metrics"}, "TCP", raw),
+    predicates.worker_pod_state, predicates.endpoint_state, predicates.backend_state, predicates.head_address,
+    lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.from_pod(raw, "10.9.9.9"), lambda raw: HeadAddress.from_pod(raw, "").service_key,
+    rewriter.referenced_objects, lambda raw: service_endpoints._target({"targetPort": "metrics"}, "TCP", raw),
     lambda raw: status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
     lambda raw: status_mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),
     lambda raw: [status_mirror.status_patch(raw, {"metadata": {}, "status": status}, "east") for status in STATUSES.values()],
@@ -310,14 +312,14 @@ def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -
     said = STATUSES[status]
     for path in WORKERS:
         whole = golden.read(path) | {"status": {**said, "conditions": [*said.get("conditions", ()), TOLD]}}
-        assert OF_WORKERS[read](trim.worker(whole)) == OF_WORKERS[read](whole), path
+        assert OF_WORKERS[read](trim.manager_pod(whole)) == OF_WORKERS[read](whole), path
 
 
 def test_of_a_worker_whose_copy_was_seen_is_not_kept_what_a_copy_is_made_of() -> None:
     whole = golden.read(WORKERS[0])
-    assert trim.worker(whole)["spec"] == whole["spec"], "it is yet to be made"
+    assert trim.manager_pod(whole)["spec"] == whole["spec"], "it is yet to be made"
     whole["status"]["conditions"].append(TOLD)
-    assert not {"command", "args", "image", "livenessProbe", "affinity"} & _fields(trim.worker(whole)["spec"])
+    assert not {"command", "args", "image", "livenessProbe", "affinity"} & _fields(trim.manager_pod(whole)["spec"])
 
 
 ANCHOR = {
@@ -332,14 +334,14 @@ ANCHOR = {
 
 
 def test_of_an_anchor_its_frame_is_enough() -> None:
-    left = trim.frame(ANCHOR)
+    left = trim.metadata_only(ANCHOR)
     assert "data" not in left
     for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: settled(raw, LATER)):
         assert read(left) == read(ANCHOR)
-    assert trim.frame(5) == 5 and trim.frame({}) == {"metadata": {}}
+    assert trim.metadata_only(5) == 5 and trim.metadata_only({}) == {"metadata": {}}
 
 
-@pytest.mark.parametrize("slims", [trim.workload, trim.share, trim.copy, trim.worker])
+@pytest.mark.parametrize("slims", [trim.manager_workload, trim.group_workload, trim.remote_pod, trim.manager_pod])
 @pytest.mark.parametrize(
     "part",
     [
@@ -352,8 +354,8 @@ def test_of_an_anchor_its_frame_is_enough() -> None:
 def test_what_is_odd_stays_odd_and_breaks_nothing(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
     whole = {"metadata": {"name": "a", "ownerReferences": None, "annotations": None}, **part}
     left = slims(whole)
-    for read in (workload, lambda raw: reservation("east", raw)):
-        assert slims is trim.copy or _outcome(read, left) == _outcome(read, whole)
+    for read in (parse_workload, lambda raw: parse_reservation("east", raw)):
+        assert slims is trim.remote_pod or _outcome(read, left) == _outcome(read, whole)
 
 
 def _outcome(read: Callable[[Any], object], raw: Any) -> object:

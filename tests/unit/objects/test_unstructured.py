@@ -24,7 +24,7 @@ def test_an_object_without_anything_reads_as_nothing() -> None:
         assert facts.uid_of(raw) == facts.controller_uid(raw) == ""
         assert facts.label(raw, "a") == facts.annotation(raw, "a") == ""
         assert facts.condition(raw, "Ready") == {}
-        assert not facts.is_true(raw, "Ready")
+        assert not facts.is_condition_true(raw, "Ready")
 
 
 JSON = st.recursive(
@@ -66,7 +66,7 @@ def test_labels_and_annotations_are_read_by_their_name() -> None:
 @pytest.mark.parametrize("status", ["False", "Unknown", True, None, "true"])
 def test_only_the_word_true_is_true(status: object) -> None:
     """An API server writes the string; everything else is somebody's mistake and must not admit a gang."""
-    assert not facts.is_true({"status": {"conditions": [{"type": "Ready", "status": status}]}}, "Ready")
+    assert not facts.is_condition_true({"status": {"conditions": [{"type": "Ready", "status": status}]}}, "Ready")
 
 
 def test_a_controller_is_found_among_the_owners() -> None:
@@ -86,7 +86,7 @@ def test_a_controller_is_found_among_the_owners() -> None:
 )
 def test_a_condition_keeps_its_time_while_its_status_is_the_same(before: dict[str, Any], since: str) -> None:
     wanted = {"type": "Ready", "status": "True", "message": "other words"}
-    assert facts.turned({"message": "words", **before}, wanted, make.stamp(9)) == {
+    assert facts.updated_condition({"message": "words", **before}, wanted, make.stamp(9)) == {
         **wanted,
         "lastTransitionTime": since,
     }
@@ -107,7 +107,7 @@ def test_a_condition_keeps_its_time_while_its_status_is_the_same(before: dict[st
     ],
 )
 def test_moment(text: object, want: datetime | None) -> None:
-    assert facts.moment(text) == want
+    assert facts.parse_time(text) == want
 
 
 @pytest.mark.parametrize(
@@ -126,18 +126,18 @@ def test_moment(text: object, want: datetime | None) -> None:
     ],
 )  # fmt: skip
 def test_what_others_wrote_is_quoted_so_that_a_sentence_stays_one(found: object, want: str) -> None:
-    assert facts.quoted(found) == want
+    assert facts.printable(found) == want
 
 
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2999, 1, 1)), st.integers(-14, 14))
 def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> None:
     aware = when.replace(microsecond=0, tzinfo=timezone(timedelta(hours=hours)))
-    assert facts.moment(facts.timestamp(aware)) == aware
-    assert facts.timestamp(aware + timedelta(microseconds=999_999)) == facts.timestamp(aware)
+    assert facts.parse_time(facts.format_time(aware)) == aware
+    assert facts.format_time(aware + timedelta(microseconds=999_999)) == facts.format_time(aware)
 
 
 def test_times_are_told_in_utc() -> None:
-    assert facts.timestamp(datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))) == make.stamp()
+    assert facts.format_time(datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))) == make.stamp()
     assert make.START.tzinfo is UTC
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects import unstructured as objects
-from adapter.objects.well_formed import odd
+from adapter.objects.well_formed import malformed_reason
 
 WHOLE: dict[str, Any] = {
     "metadata": {
@@ -27,7 +27,7 @@ WHOLE: dict[str, Any] = {
 
 @pytest.mark.parametrize("whole", [WHOLE, {"metadata": {"name": "a"}}, {"metadata": {"name": "a", "labels": None}}])
 def test_an_object_is_one(whole: object) -> None:
-    assert odd(whole) == ""
+    assert malformed_reason(whole) == ""
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_object_is_one(whole: object) -> None:
     ],
 )
 def test_a_field_of_a_wrong_type_is_named(metadata: dict[str, Any], why: str) -> None:
-    assert odd({**WHOLE, "metadata": WHOLE["metadata"] | metadata}) == why
+    assert malformed_reason({**WHOLE, "metadata": WHOLE["metadata"] | metadata}) == why
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_field_of_a_wrong_type_is_named(metadata: dict[str, Any], why: str) ->
     ],
 )
 def test_a_part_of_a_wrong_type_is_named(found: object, why: str) -> None:
-    assert odd(found) == why
+    assert malformed_reason(found) == why
 
 
 ANYTHING = st.recursive(
@@ -91,9 +91,9 @@ FIELDS = [
 )
 def test_whatever_is_an_object_can_be_read(metadata: dict[str, Any], rest: dict[str, Any]) -> None:
     found = {"metadata": {"name": "a"} | metadata, **rest}
-    if odd(found):
+    if malformed_reason(found):
         return
     assert all(isinstance(one, str) for one in (*objects.key_of(found), objects.uid_of(found)))
     assert isinstance(objects.label(found, "a") + objects.annotation(found, "a") + objects.controller_uid(found), str)
-    objects.is_true(found, "Ready")
-    objects.true_since(found, "Ready")
+    objects.is_condition_true(found, "Ready")
+    objects.condition_true_since(found, "Ready")

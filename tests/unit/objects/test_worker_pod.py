@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import Raw
 from adapter.objects.worker_pod import (
     Slot,
+    has_template_slot,
     has_working_ray_node,
     is_planned_slot,
-    is_preassigned,
     list_slots,
     planned_slots,
     pull_secrets,
     slot_of,
     without_template_slots,
 )
-from adapter.objects.workload import PodSet, workload
+from adapter.objects.workload import PodSet, parse_workload
 from tests.unit.builders import make_condition, make_placement, make_pod, make_workload
 
 OURS, THEIRS = {"name": "ours"}, {"name": "theirs"}
@@ -42,7 +42,7 @@ def podset(name: str, *secrets: Raw) -> PodSet:
 def test_which_pull_secrets_a_template_names(podsets: list[PodSet], want: tuple[Raw, ...]) -> None:
     pod = make_pod(group="Workers")
     pod["spec"]["imagePullSecrets"] = [{"name": "of-its-account"}]
-    assert pull_secrets(pod, replace(workload(make_workload()), podsets=tuple(podsets))) == want
+    assert pull_secrets(pod, replace(parse_workload(make_workload()), podsets=tuple(podsets))) == want
 
 
 RUNS: Raw = {"running": {}}
@@ -81,7 +81,7 @@ SPREAD = st.dictionaries(
 def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
     spread: dict[str, dict[str, int]], group: str
 ) -> None:
-    place = placement(make_placement(make_workload(), shares=spread))
+    place = parse_placement(make_placement(make_workload(), shares=spread))
     wanted = list(planned_slots(place, make_pod(group=group)))
     pods = [
         make_pod(group=group, index=str(index), listed=list_slots(place, group)) for index in range(len(wanted) + 1)
@@ -110,7 +110,7 @@ def test_the_pods_of_a_group_come_with_the_slots_of_the_plan_in_its_order(
 )  # fmt: skip
 def test_which_slot_a_pod_came_with(pod: Raw, want: str) -> None:
     assert str(slot_of(make_pod(**pod)) or "") == want
-    assert is_preassigned(make_pod(**pod)) is (bool(want) and "slot" not in pod)
+    assert has_template_slot(make_pod(**pod)) is (bool(want) and "slot" not in pod)
 
 
 def test_a_pod_without_its_slot_is_the_same_pod() -> None:
@@ -122,7 +122,7 @@ def test_a_pod_without_its_slot_is_the_same_pod() -> None:
 @given(st.text(max_size=30), st.text("east/1rolwks-0 9", max_size=60))
 def test_what_is_written_by_hand_breaks_nothing_and_makes_no_slot(index: str, forged: str) -> None:
     """Whoever edits a template may list what he likes: it is a slot of the plan or none."""
-    place = placement(make_placement(make_workload()))
+    place = parse_placement(make_placement(make_workload()))
     pod = make_pod(index=index, listed=forged)
     assert is_planned_slot(place, pod, slot_of(pod)) is (slot_of(pod) in list(planned_slots(place, pod)))
 
@@ -155,11 +155,13 @@ def test_what_is_read_as_a_slot_is_what_one_is_written_as(text: str) -> None:
 @pytest.mark.parametrize(("shares", "lists"), [(20, True), (21, False)])
 def test_a_gang_in_many_pieces_has_its_slots_written_one_by_one(shares: int, lists: bool) -> None:
     """What a template lists stands in each of its pods."""
-    place = placement(make_placement(make_workload(), shares={f"c{n}": {"workers": 1} for n in range(shares)}))
+    place = parse_placement(make_placement(make_workload(), shares={f"c{n}": {"workers": 1} for n in range(shares)}))
     assert bool(list_slots(place, "workers")) is lists
     assert not list_slots(place, "gpu")
 
 
 def test_nor_does_one_with_names_of_any_length() -> None:
-    place = placement(make_placement(make_workload(), shares={f"{n}{'c' * 250}": {"workers": 1} for n in range(18)}))
+    place = parse_placement(
+        make_placement(make_workload(), shares={f"{n}{'c' * 250}": {"workers": 1} for n in range(18)})
+    )
     assert not list_slots(place, "workers")

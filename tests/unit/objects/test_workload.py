@@ -8,7 +8,7 @@ import pytest
 from adapter import names
 from adapter.objects.rayjob import job_presence, read_job
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import Check, Job, active_slice, workload
+from adapter.objects.workload import AdmissionCheckState, Job, active_slice, parse_workload
 from tests.unit import builders as make
 
 
@@ -16,11 +16,11 @@ def test_a_workload_is_read_whole() -> None:
     raw = make.make_workload(groups={"workers": 4, "gpu": 1}, check="Pending", message="m", version=7)
     raw["spec"] |= {"priority": 0}
     raw["status"]["admissionChecks"][0]["podSetUpdates"] = [{"name": "workers"}]
-    work = workload(raw)
+    work = parse_workload(raw)
     assert work.key == ("demo", "rayjob-train")
     assert (work.uid, work.resource_version, work.queue) == ("uid-of-rayjob-train", "7", "team-a")
     assert work.priority == 0, "zero is a priority, absent is none"
-    assert (work.deleted, work.finished, work.holds_quota) == (False, False, True)
+    assert (work.deleting, work.finished, work.holds_quota) == (False, False, True)
     assert work.reserved_at == make.START
     assert [(p.name, p.count, sorted(p.flavors)) for p in work.podsets] == [
         ("head", 1, []),
@@ -28,7 +28,7 @@ def test_a_workload_is_read_whole() -> None:
         ("gpu", 1, ["remote"]),
     ]
     assert work.job == Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-job")
-    assert work.checks == {make.CHECK: Check("Pending", "m", ({"name": "workers"},))}
+    assert work.checks == {make.CHECK: AdmissionCheckState("Pending", "m", ({"name": "workers"},))}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_workload_is_read_whole() -> None:
     ],
 )
 def test_a_workload_of_which_nothing_is_known_holds_nothing(raw: Raw) -> None:
-    work = workload(raw)
+    work = parse_workload(raw)
     assert (work.holds_quota, work.attempt, work.podsets, work.job, work.checks) == (False, "", (), None, {})
     assert work.reserved_at is None
 
@@ -52,7 +52,7 @@ def test_odd_podsets_and_flavors_are_survived() -> None:
     raw = make.make_workload()
     raw["spec"]["podSets"] = [{}, {"name": "workers", "count": None, "template": None}]
     raw["status"]["admission"]["podSetAssignments"] = [{"name": "workers", "flavors": None}]
-    assert [(p.name, p.count, p.template, p.flavors) for p in workload(raw).podsets] == [
+    assert [(p.name, p.count, p.template, p.flavors) for p in parse_workload(raw).podsets] == [
         ("main", 0, {}, frozenset()),
         ("workers", 0, {}, frozenset()),
     ]
@@ -69,20 +69,20 @@ HOLDS = [
 
 @pytest.mark.parametrize(("given", "want"), HOLDS)
 def test_quota_is_held_only_while_we_may_act(given: Raw, want: bool) -> None:
-    assert workload(make.make_workload(**given)).holds_quota is want
+    assert parse_workload(make.make_workload(**given)).holds_quota is want
 
 
 def test_active_is_the_default() -> None:
     raw = make.make_workload()
     del raw["spec"]["active"]
-    assert workload(raw).holds_quota
+    assert parse_workload(raw).holds_quota
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
 
 
 def attempt(raw: Raw) -> str:
-    return workload(raw).attempt
+    return parse_workload(raw).attempt
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_new_reservation_is_another_attempt() -> None:
 
 def test_without_a_reservation_there_is_no_attempt() -> None:
     assert attempt(make.make_workload(reserved=None)) == ""
-    assert workload(make.make_workload(reserved=None)).reserved_at is None
+    assert parse_workload(make.make_workload(reserved=None)).reserved_at is None
 
 
 def test_an_attempt_can_stand_in_a_label() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from adapter.objects.placement import GroupShare, Share, placement
-from adapter.objects.specs import worker_cluster
+from adapter.objects.placement import GroupShare, Share, parse_placement
+from adapter.objects.specs import parse_worker_cluster
 from adapter.planning import capacity
 from adapter.planning.capacity import STATUS_LAG, Held
 from adapter.planning.offers import Offers
@@ -43,7 +43,7 @@ DEAF = "heads cannot be mirrored there"
     ],
 )
 def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
-    found = None if spec is None else worker_cluster(make_worker_cluster(**spec))
+    found = None if spec is None else parse_worker_cluster(make_worker_cluster(**spec))
     assert capacity.problem("east", silent, found, unmirrored) == want
 
 
@@ -79,7 +79,7 @@ def test_settles(shares: Sequence[Held | None], want: datetime | None) -> None:
     assert capacity.settles(shares, at(1)) == want
 
 
-PLACE = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
+PLACE = parse_placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
 
 
 def test_a_round_that_is_withdrawn_promises_nothing() -> None:
@@ -89,7 +89,7 @@ def test_a_round_that_is_withdrawn_promises_nothing() -> None:
 
 def test_what_earlier_rounds_left_in_place_stays_promised_while_a_round_is_withdrawn() -> None:
     """A single worker's share of a plan before may be on its way still, and others would be promised its room."""
-    coming = replace(PLACE.shares[0], round=1, single=True)
+    coming = replace(PLACE.shares[0], round=1, single_worker=True)
     place = replace(PLACE, shares=(coming, *PLACE.shares), withdrawn_round=2)
     assert capacity.promised(place) == (coming,)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.pod_requests import alike
+from adapter.objects.pod_requests import scheduling_hash
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
 from adapter.planning import offers, planner
@@ -16,8 +16,8 @@ from adapter.planning.offers import Offers
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.quota import node_capacity, tree
 from adapter.quota.node_capacity import Node
-from adapter.quota.tree import Demand, Line, Survey, build
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.quota.tree import Demand, FlavorCapacity, QuotaPath, build
+from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 TOLERANT: Raw = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
@@ -38,7 +38,7 @@ def cluster(name: str, *cores: int, **queue: Any) -> Candidate:
 
 def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> Group:
     asked = {"cpu": cores * 1000, "pods": 1}
-    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=alike(spec or {}, asked))
+    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=scheduling_hash(spec or {}, asked))
 
 
 def gang(*groups: Group, **policy: Any) -> Request:
@@ -51,11 +51,11 @@ def unlike(request: Request) -> Request:
 
 
 @pytest.fixture
-def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[QuotaPath]:
     """The lines that were surveyed, one after the other."""
-    found, survey = list[Line](), tree.survey
+    found, survey = list[QuotaPath](), tree.flavor_capacity
 
-    def noted(demand: Demand, line: Line) -> Survey:
+    def noted(demand: Demand, line: QuotaPath) -> FlavorCapacity:
         found.append(line)
         return survey(demand, line)
 
@@ -63,7 +63,7 @@ def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
     return found
 
 
-def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[Line]) -> None:
+def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[QuotaPath]) -> None:
     fleet = [cluster("east", 3), cluster("west", 2)]
     first = planner.plan(gang(group(9), minimum=1), fleet)
     asked = len(surveyed)
@@ -73,10 +73,14 @@ def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[Line]) -> N
     assert planner.plan(unlike(gang(group(9))), fleet) == first and len(surveyed) > asked
 
 
-REFUSED = {"east": Tried(refused="no")}
+REFUSED = {"east": DryRunResult(denied_reason="no")}
 LARGER = {"cpu": 3000, "pods": 1}
-HELD = {"east": Tried(held={"spec": TOLERANT}, request=LARGER, alike=alike(TOLERANT, LARGER))}
-SMALL = node_capacity.indexed([Node({}, (), {"cpu": 2000, "pods": 9})])
+HELD = {
+    "east": DryRunResult(
+        reserved_template={"spec": TOLERANT}, request=LARGER, scheduling_hash=scheduling_hash(TOLERANT, LARGER)
+    )
+}
+SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,11 @@ def test_another_size_is_another_question(east: Candidate) -> None:
 
 @pytest.mark.parametrize("field", ["nodeSelector", "affinity", "tolerations"])
 def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
-    assert alike({field: [1], "containers": []}, CPU) == alike({field: [1]}, dict(CPU)) != alike({}, CPU)
+    assert (
+        scheduling_hash({field: [1], "containers": []}, CPU)
+        == scheduling_hash({field: [1]}, dict(CPU))
+        != scheduling_hash({}, CPU)
+    )
 
 
 def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +151,7 @@ def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
-    monkeypatch: pytest.MonkeyPatch, surveyed: list[Line]
+    monkeypatch: pytest.MonkeyPatch, surveyed: list[QuotaPath]
 ) -> None:
     monkeypatch.setattr(offers, "MOST_ANSWERS", 20)
     fleet = [cluster("east", 4)]
@@ -166,7 +174,7 @@ def test_one_kind_of_many_sizes_does_not_keep_others_out_for_ever(monkeypatch: p
     assert {1, 2} == set(kinds[1:])
 
 
-def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: list[Line]) -> None:
+def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: list[QuotaPath]) -> None:
     east, asked = cluster("east", 4), gang(group(1))
     planner.plan(asked, [east])
     before = len(surveyed)
@@ -179,7 +187,7 @@ def test_what_a_cluster_makes_of_pods_is_no_word_for_pods_as_they_are() -> None:
     """Its mapping is for those as they are: what it has made of others it has mapped already."""
     mapped = PodMapping(node_selector={"pool": "none"})
     east = replace(cluster("east", 4), pods=mapped, nodes=SMALL)
-    held = Tried(held={"spec": {}}, request=CPU, alike=alike({}, CPU))
+    held = DryRunResult(reserved_template={"spec": {}}, request=CPU, scheduling_hash=scheduling_hash({}, CPU))
     tried = gang(replace(group(2), tried={"east": held}))
     assert planner.plan(tried, [east]).shares and not planner.plan(gang(group(2)), [east]).shares
 
@@ -188,13 +196,13 @@ def test_of_quota_that_others_were_promised_nothing_is_kept() -> None:
     """There are as many states of it as gangs."""
     east, asked = cluster("east", 4), gang(group(1))
     (left,) = planner.charged(asked, [east], planner.plan(asked, [east]).shares)
-    assert left.tree is not east.tree and left.tree.found is None
+    assert left.tree is not east.tree and left.tree.offer_cache is None
     assert planner.plan(asked, [left]) == planner.plan(unlike(asked), [left])
 
 
 def kept(one: Candidate) -> dict[Any, Any]:
-    assert one.tree.found is not None
-    return one.tree.found
+    assert one.tree.offer_cache is not None
+    return one.tree.offer_cache
 
 
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1, max_size=3)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.gang.timeouts import DOUBLINGS, YIELD_AFTER
-from adapter.objects.placement import MOST_SHARES, Placement, placement
+from adapter.objects.placement import MAX_SHARES, Placement, parse_placement
 from adapter.objects.rayjob import read_ray_cluster
-from adapter.objects.workload import PodSet, Workload, workload
+from adapter.objects.workload import PodSet, Workload, parse_workload
 from adapter.planning import ordering
 from tests.unit.builders import CHECK, at, make_placement, make_workload, stamp
 
@@ -23,7 +23,7 @@ def gang(name: str, *, created: float = 0, priority: int | None = None, workers:
     made = make_workload(name=name, groups={"workers": workers})
     for podset in made["spec"]["podSets"]:
         podset["template"] = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
-    return replace(workload(made), created=at(created), priority=priority)
+    return replace(parse_workload(made), created_at=at(created), priority=priority)
 
 
 def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
@@ -68,13 +68,15 @@ PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
     ],
 )  # fmt: skip
 def test_waits(work: dict[str, Any], check: str, place: dict[str, Any] | None, want: bool) -> None:
-    assert ordering.waits(workload(make_workload(**work)), check, placement(place) if place else None) is want
+    assert (
+        ordering.waits(parse_workload(make_workload(**work)), check, parse_placement(place) if place else None) is want
+    )
 
 
 def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any) -> Workload:
     raw = make_workload(owner="RayCluster", check=state, **more)
     raw["metadata"]["annotations"] |= {names.ELASTIC_ANNOTATION: "true"} if elastic else {}
-    return workload(raw)
+    return parse_workload(raw)
 
 
 @pytest.mark.parametrize(
@@ -89,26 +91,30 @@ def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any
 )  # fmt: skip
 def test_how_old_it_is(work: Workload, job: dict[str, Any], want: datetime) -> None:
     job_object = read_ray_cluster({"metadata": job} if job else {})
-    assert ordering.aged(replace(work, created=at(0)), job_object).created == want
+    assert ordering.aged(replace(work, created_at=at(0)), job_object).created_at == want
 
 
-HALF = placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))
+HALF = parse_placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))
 
 
 @pytest.mark.parametrize(
     ("work", "check", "place", "want"),
     [
         pytest.param(growing(), CHECK, HALF, True, id="it wants two more"),
-        pytest.param(growing(), CHECK, placement(make_placement(make_workload())), False, id="it has all"),
+        pytest.param(growing(), CHECK, parse_placement(make_placement(make_workload())), False, id="it has all"),
         pytest.param(
             growing(),
             CHECK,
-            replace(HALF, shares=HALF.shares * (MOST_SHARES - 1), wanted=999),
+            replace(HALF, shares=HALF.shares * (MAX_SHARES - 1), wanted_workers=999),
             True,
             id="it may have one more share",
         ),
         pytest.param(
-            growing(), CHECK, replace(HALF, shares=HALF.shares * MOST_SHARES, wanted=999), False, id="it may have none"
+            growing(),
+            CHECK,
+            replace(HALF, shares=HALF.shares * MAX_SHARES, wanted_workers=999),
+            False,
+            id="it may have none",
         ),
         pytest.param(growing(), CHECK, None, False, id="it has no Placement"),
         pytest.param(growing(), "", HALF, False, id="no check of ours is on it"),
@@ -133,7 +139,7 @@ AWAY = replace(OLD, holds_quota=False)
         pytest.param(OLD, CHECK, 1, False, id="it is back: a gang like any other"),
         pytest.param(OLD, "", 1, True, id="it has its quota, and Kueue has yet to list our check"),
         pytest.param(replace(AWAY, uid="another"), CHECK, 1, False, id="it is another job's by now"),
-        pytest.param(replace(AWAY, deleted=True), CHECK, 1, False, id="it is deleted"),
+        pytest.param(replace(AWAY, deleting=True), CHECK, 1, False, id="it is deleted"),
         pytest.param(None, CHECK, 1, False, id="it is gone"),
     ],
 )
@@ -167,7 +173,7 @@ HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)  # a pause, to whom pauses in every p
 
 
 def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
-    return waiting(replace(gang("a"), created=since), looked=looked)
+    return waiting(replace(gang("a"), created_at=since), looked=looked)
 
 
 @pytest.mark.parametrize(

@@ -201,14 +201,14 @@ def test_a_share_names_the_role_of_its_group() -> None:
 
 def test_verdicts_tell_of_every_cluster_what_fits_and_what_was_taken() -> None:
     made = plan(request(group(3)), [cluster("east", 9, used=7), cluster("west", 4), cluster("north", 1, problem="off")])
-    found = [(v.cluster, v.fits, v.ever, v.chosen) for v in made.verdicts]
+    found = [(v.cluster, v.fitting_workers, v.potential, v.chosen) for v in made.verdicts]
     assert found == [("east", 2, 3, 2), ("west", 3, 3, 1), ("north", 0, 0, 0)]
     assert made.verdicts[2].reason == "off"
 
 
 def test_where_nothing_is_placed_no_verdict_says_chosen() -> None:
     made = plan(request(group(9)), [cluster("east", 4), cluster("west", 4)])
-    assert [(v.fits, v.chosen) for v in made.verdicts] == [(4, 0), (4, 0)]
+    assert [(v.fitting_workers, v.chosen) for v in made.verdicts] == [(4, 0), (4, 0)]
 
 
 def test_a_shortfall_names_the_resource_that_is_short() -> None:
@@ -306,7 +306,7 @@ def test_a_later_cluster_is_asked_only_for_what_the_earlier_ones_cannot_take(
 ) -> None:
     made = plan(gang(groups[:1]), clusters(rooms))
     for share, verdict in zip(made.shares[:-1], [v for v in made.verdicts if v.chosen], strict=False):
-        assert share.workers == verdict.fits, f"{share.cluster} had room left"
+        assert share.workers == verdict.fitting_workers, f"{share.cluster} had room left"
 
 
 @given(ROOMS, GROUPS)

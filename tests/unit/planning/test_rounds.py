@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from adapter import actions, names
-from adapter.admission.policy import Chosen
-from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, placement, placement_name
-from adapter.objects.specs import dispatch_policy
-from adapter.objects.workload import workload
+from adapter.admission.policy import ResolvedPolicy
+from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, parse_placement, placement_name
+from adapter.objects.specs import parse_dispatch_policy
+from adapter.objects.workload import parse_workload
 from adapter.planning import ordering, rounds
 from adapter.planning.ordering import Waiting
 from adapter.planning.plan_request import Candidate, Group, Request, growth, near, rest
 from adapter.planning.planner import Plan
 from adapter.planning.rounds import Asking, Hold, Left, Made
 from adapter.quota import tree
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import (
     NAMESPACE,
     QUEUE,
@@ -47,7 +47,7 @@ def asking(workers: int, *clusters: str, **more: Any) -> Asking:
 
 
 def waiting(name: str = "first", *, looked: bool = False, created: float = -9) -> Waiting:
-    return Waiting(replace(workload(make_workload(name=name)), created=at(created)), looked)
+    return Waiting(replace(parse_workload(make_workload(name=name)), created_at=at(created)), looked)
 
 
 def taken(made: Made) -> Mapping[str, int]:
@@ -157,7 +157,7 @@ def test_when_it_is_planned_again(holds: Sequence[Hold], shares: tuple[Share, ..
 
 # --- who is planned at all -------------------------------------------------------------------------------------------
 
-CHOSEN = Chosen(dispatch_policy(make_policy()), ("east",))
+CHOSEN = ResolvedPolicy(parse_dispatch_policy(make_policy()), ("east",))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ CHOSEN = Chosen(dispatch_policy(make_policy()), ("east",))
         pytest.param(CHOSEN, ["", "a rival"], None, id="a reason"),
     ],
 )
-def test_usable(chosen: Chosen | None, obstacles: Sequence[str], want: Chosen | None) -> None:
+def test_usable(chosen: ResolvedPolicy | None, obstacles: Sequence[str], want: ResolvedPolicy | None) -> None:
     assert rounds.usable(chosen, obstacles) is want
 
 
@@ -185,7 +185,7 @@ def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
 # --- the next round --------------------------------------------------------------------------------------------------
 
 RAW = make_workload(groups={"workers": 4})
-WORK = workload(RAW)
+WORK = parse_workload(RAW)
 EAST = Share("east", (GroupShare("workers", "role-workers", 3),))
 WEST = Share("west", (GroupShare("workers", "role-workers", 1),))
 FULL = Made(Request(NAMESPACE, QUEUE, ()), (), Plan((EAST,), (), "3 of 3 to east."))
@@ -193,7 +193,7 @@ REST = replace(FULL, request=asking(1).request, plan=Plan((WEST,), (), "1 of 1 w
 
 
 def before(**changes: Any) -> Placement:
-    return replace(placement(make_placement(RAW, shares={"east": {"workers": 3}}, round=2)), **changes)
+    return replace(parse_placement(make_placement(RAW, shares={"east": {"workers": 3}}, round=2)), **changes)
 
 
 def test_the_first_round() -> None:
@@ -202,8 +202,8 @@ def test_the_first_round() -> None:
     assert (made.namespace, made.workload, made.workload_uid, made.attempt) == (
         WORK.namespace, WORK.name, WORK.uid, WORK.attempt,
     )  # fmt: skip
-    assert (made.round, made.given_up, made.planned_at, made.wanted) == (1, 0, at(7), 4)
-    assert (made.shares, made.excluded, made.explanation) == ((WEST,), (CORDONED,), "1 of 1 worker to west.")
+    assert (made.round, made.failed_rounds, made.planned_at, made.wanted_workers) == (1, 0, at(7), 4)
+    assert (made.shares, made.exclusions, made.explanation) == ((WEST,), (CORDONED,), "1 of 1 worker to west.")
     assert not made.withdrawing
 
 
@@ -223,20 +223,20 @@ def test_a_later_round(
     last: Placement, action: Mapping[str, Any], given_up: int, lost: str, shares: tuple[Share, ...]
 ) -> None:
     made = rounds.next_round(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
-    assert (made.round, made.given_up, made.lost, made.shares) == (3, given_up, lost, shares)
+    assert (made.round, made.failed_rounds, made.lost_reason, made.shares) == (3, given_up, lost, shares)
     assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
 
 
 def test_how_often_workers_did_not_start_is_counted() -> None:
     for closed in (False, True):
         action = actions.Plan(WORK, before(unstarted=2), (), unstarted=closed)
-        assert rounds.next_round(action, REST, 4, at(7)).unstarted == 2 + closed
+        assert rounds.next_round(action, REST, 4, at(7)).start_timeouts == 2 + closed
 
 
 def test_once_all_have_a_place_nothing_is_lost() -> None:
     made = rounds.complete(FULL.request, [EAST, WEST, EAST])
     assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
-    assert rounds.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost == ""
+    assert rounds.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost_reason == ""
 
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
@@ -273,7 +273,7 @@ def test_one_that_must_be_in_one_cluster_grows_there() -> None:
     assert rounds.beside(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
 
 
-ALONE = Share("west", (GroupShare("workers", "role-workers", 1),), single=True)
+ALONE = Share("west", (GroupShare("workers", "role-workers", 1),), single_worker=True)
 
 
 @pytest.mark.parametrize(
@@ -294,11 +294,11 @@ def test_the_shares_of_an_elastic_job(
     made = replace(REST, request=replace(REST.request, gang=gang), plan=plan)
     action = actions.Plan(work, before(job=work.job, attempt=work.attempt), (), kept)
     place = rounds.next_round(action, made, 6, at(7), least)
-    assert (place.shares, place.since) == (shares, since)
+    assert (place.shares, place.first_round_of_plan) == (shares, since)
     assert place.round == max(share.round for share in (*place.shares, replace(EAST, round=3))) + bool(
         since and kept is None and least
     )
-    assert [place.is_new(share) for share in place.shares] == [share.round != 2 for share in place.shares]
+    assert [place.is_from_last_plan(share) for share in place.shares] == [share.round != 2 for share in place.shares]
     fixed = rounds.next_round(replace(action, workload=WORK), made, 6, at(7), least)
     assert fixed.shares == (*([replace(EAST, round=2)] if kept else []), *plan.shares), "no other job is divided"
 
@@ -323,12 +323,16 @@ def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
 @pytest.mark.parametrize(
     ("tried", "want"),
     [
-        pytest.param(Tried(refused="no", until=at(7)), at(7), id="it refuses them"),
-        pytest.param(Tried(held={"spec": {}}, request={"cpu": 2000}, until=at(7)), at(7), id="it adds to them"),
-        pytest.param(Tried(unknown="no answer", until=at(7)), None, id="it said nothing"),
+        pytest.param(DryRunResult(denied_reason="no", valid_until=at(7)), at(7), id="it refuses them"),
+        pytest.param(
+            DryRunResult(reserved_template={"spec": {}}, request={"cpu": 2000}, valid_until=at(7)),
+            at(7),
+            id="it adds to them",
+        ),
+        pytest.param(DryRunResult(unknown_reason="no answer", valid_until=at(7)), None, id="it said nothing"),
     ],
 )
-def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(tried: Tried, want: object) -> None:
+def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(tried: DryRunResult, want: object) -> None:
     """It may say something else by then, and nobody is told of that."""
     (group,) = asking(2).request.groups
     request = replace(asking(2).request, groups=(replace(group, tried={"east": tried}),))
@@ -339,25 +343,25 @@ def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(trie
 def chain(number: int, **more: Any) -> Any:
     raw = make_workload(name=f"train-{number}", owner="RayCluster", **more)
     raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
-    return workload(raw)
+    return parse_workload(raw)
 
 
 def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else_does() -> None:
     work = chain(1)
     last = before(job=work.job, given_up=3, unstarted=2, lost="old", attempt="00000000")
     made = rounds.next_round(actions.Plan(work, last, ()), REST, 4, at(7))
-    assert (made.round, made.given_up, made.unstarted, made.lost) == (3, 0, 0, "")
+    assert (made.round, made.failed_rounds, made.start_timeouts, made.lost_reason) == (3, 0, 0, "")
     assert (made.job, made.attempt, made.name) == (work.job, work.attempt, placement_name(work))
     grown = rounds.next_round(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
-    assert (grown.given_up, grown.unstarted, grown.lost) == (3, 2, "old")
+    assert (grown.failed_rounds, grown.start_timeouts, grown.lost_reason) == (3, 2, "old")
     placed = replace(last, attempt=work.attempt, placed_round=last.round)
-    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).given_up == 0, (
+    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).failed_rounds == 0, (
         "it succeeded since"
     )
 
 
 def test_a_plan_for_another_attempt_says_something_new() -> None:
-    place = placement(STANDS)
+    place = parse_placement(STANDS)
     action = actions.Plan(chain(1), place, (), BOTH)
     assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
 
@@ -369,7 +373,7 @@ def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> N
 
 
 STANDS = make_placement(make_workload(), explanation="2 in east, 2 in west.")
-BOTH = placement(STANDS).shares
+BOTH = parse_placement(STANDS).shares
 
 
 @pytest.mark.parametrize(
@@ -394,8 +398,8 @@ BOTH = placement(STANDS).shares
 def test_a_plan_that_says_nothing_new(
     before: Mapping[str, Any], excluded: tuple[Exclusion, ...], kept: Any, shares: int, sentence: str, want: bool
 ) -> None:
-    place = placement(before)
-    action = actions.Plan(workload(make_workload()), place, excluded, kept)
+    place = parse_placement(before)
+    action = actions.Plan(parse_workload(make_workload()), place, excluded, kept)
     spec = {"shares": [{}] * shares, "wanted": 4, "explanation": sentence}
     assert rounds.unchanged(action, place, spec) is want
     assert not rounds.unchanged(action, place, {**spec, "wanted": 3})

@@ -16,7 +16,7 @@ def share(cluster: str, *, preempts: bool = False, **counts: int) -> Share:
 
 
 def alone(cluster: str, group: str, *, preempts: bool = False) -> Share:
-    return Share(cluster, (GroupShare(group, f"role-{group}", 1),), preempts, single=True)
+    return Share(cluster, (GroupShare(group, f"role-{group}", 1),), preempts, single_worker=True)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,17 @@ def test_nobody_moves_and_nobody_is_forgotten(
     ]
     made = apart(shares, together, most=most, starts=starts)
     assert _workers(made) == _workers(shares)
-    assert all(one.workers == 1 for one in made if one.single) and all(one.workers for one in made)
-    whole = Counter(one.cluster for one in made if not one.single)
+    assert all(one.workers == 1 for one in made if one.single_worker) and all(one.workers for one in made)
+    whole = Counter(one.cluster for one in made if not one.single_worker)
     assert max(whole.values(), default=0) <= 1, "those who stay together in a cluster have one share there"
     assert len(made) <= max(most, len(shares)), "no more than there may be"
     unbounded = apart(shares, together, most=99, starts=starts)
     if together is not None and len(unbounded) > most >= 2 * len(shares):
         assert most - len(made) < len(shares), "as many are alone as may be"
     if together is not None and len(unbounded) <= most and not (starts and any(one.preempts for one in shares)):
-        kept = sum((Counter({g.name: g.count for g in one.groups}) for one in made if not one.single), Counter[str]())
+        kept = sum(
+            (Counter({g.name: g.count for g in one.groups}) for one in made if not one.single_worker), Counter[str]()
+        )
         assert all(kept[name] <= count for name, count in together.items())
 
 
@@ -138,7 +140,7 @@ def test_each_share_has_a_number_that_no_other_one_of_its_cluster_has(
     keys = [(one.cluster, one.round or last) for one in made]
     assert len(set(keys)) == len(keys)
     assert all(before < number <= last for _, number in keys) and last > before
-    assert all(not one.round for one in made if not one.single), "those of a whole round are of the last one"
+    assert all(not one.round for one in made if not one.single_worker), "those of a whole round are of the last one"
 
 
 def _workers(shares: Iterable[Share]) -> Counter[tuple[str, str]]:

@@ -16,7 +16,7 @@ from adapter.objects.unstructured import Raw
 from adapter.planning import planner
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import Plan, plan
-from adapter.quota.node_capacity import Node, indexed
+from adapter.quota.node_capacity import Node, index_nodes
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -29,7 +29,7 @@ def cluster(
     if lent:
         queues.append(make_cluster_queue(lent, cohortName="all", name="lender"))
     tree = build(queues, [], [make_flavor()])
-    there = None if nodes is None else indexed(Node({}, (), {"cpu": 4000, "pods": 110}) for _ in range(nodes))
+    there = None if nodes is None else index_nodes(Node({}, (), {"cpu": 4000, "pods": 110}) for _ in range(nodes))
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
 
 
@@ -188,7 +188,7 @@ def test_what_was_not_needed_is_told_in_the_verdict_and_not_in_the_sentence() ->
 def test_verdicts_tell_nominal_borrowed_and_ever() -> None:
     made = plan(Request(NAMESPACE, QUEUE, (group(9),)), [cluster("a", 3, used=1, lent=2)])
     (found,) = made.verdicts
-    assert (found.nominal, found.borrow, found.ever, found.chosen) == (2, 2, 5, 0)
+    assert (found.nominal, found.borrow, found.potential, found.chosen) == (2, 2, 5, 0)
 
 
 # --- whose turn --------------------------------------------------------------------------------------------------------

@@ -8,47 +8,47 @@ import pytest
 from adapter.cli.preflight import table
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.preflight import evaluation, reachability
-from adapter.preflight.preflight_facts import MANAGER, Asked, Finding, Side
-from adapter.preflight.probe import Trip
+from adapter.preflight.preflight_facts import MANAGER, ClusterFacts, Finding, PreflightOptions
+from adapter.preflight.probe import PathResult
 from tests.unit.builders import at, make_condition, make_worker_cluster, stamp
 
-ASKED = Asked("demo", ["ray"], "rayspan/rayspan:dev")
-WELL = Trip("", 0.3, 9400.0, -0.001)
+ASKED = PreflightOptions("demo", ["ray"], "rayspan/rayspan:dev")
+WELL = PathResult("", 0.3, 9400.0, -0.001)
 HERE = "10.0.0.5"
 
 
-def side(name: str, *others: str, **more: Any) -> Side:
+def side(name: str, *others: str, **more: Any) -> ClusterFacts:
     """A cluster in which all is well, and from which these were reached."""
     queues = {} if name == MANAGER else {"ray": ""}
     address = {MANAGER: HERE, "east": "10.1.0.5", "west": "10.2.0.5"}[name]
     known: Raw = {"queues": queues, "address": address, "name_error": "", "trips": dict.fromkeys(others, WELL)}
-    return Side(name, **{**known, **more})
+    return ClusterFacts(name, **{**known, **more})
 
 
-def fleet(**more: dict[str, Any]) -> list[Side]:
+def fleet(**more: dict[str, Any]) -> list[ClusterFacts]:
     """The manager, east and west, which reach each other; `more` differs."""
     names = (MANAGER, "east", "west")
     made = {name: side(name, *(other for other in names if other != name)) for name in names}
     return [replace(made[name], **more.get(name.removeprefix("the "), {})) for name in names]
 
 
-def trips(**found: Trip | None) -> Raw:
+def trips(**found: PathResult | None) -> Raw:
     """What a cluster found on its way to the others; None: not tried."""
     named = {MANAGER if name == "manager" else name: trip for name, trip in found.items()}
     return {"trips": {name: trip for name, trip in named.items() if trip}}
 
 
-def trouble(sides: list[Side], asked: Asked = ASKED) -> list[tuple[str, str, str, str]]:
+def trouble(sides: list[ClusterFacts], asked: PreflightOptions = ASKED) -> list[tuple[str, str, str, str]]:
     return [
         (" ".join(one.clusters), one.check, one.outcome, one.message)
-        for one in evaluation.judge(sides, asked)
+        for one in evaluation.evaluate_clusters(sides, asked)
         if one.outcome != "ok"
     ]
 
 
 def test_all_is_well() -> None:
-    findings = evaluation.judge(fleet(), ASKED)
-    assert evaluation.ready(findings) and {one.outcome for one in findings} == {"ok"}
+    findings = evaluation.evaluate_clusters(fleet(), ASKED)
+    assert evaluation.is_ready(findings) and {one.outcome for one in findings} == {"ok"}
     looked = {(" ".join(one.clusters), one.check) for one in findings}
     assert {("east", check) for check in ("API", "Rights", "Namespace", "Queue", "Image", "DNS")} <= looked
     ways = {one.clusters for one in findings if one.check == "Path"}
@@ -162,7 +162,7 @@ def test_what_is_wrong_with_a_cluster_is_told_once(more: Raw, want: tuple[str, s
     west = trips(east=None, manager=WELL) if more.get("trips") == {} else {}
     sides = fleet(east=more, west=west, manager=manager)
     assert trouble(sides) == [want]
-    assert evaluation.ready(evaluation.judge(sides, ASKED)) is (want[2] != "failure")
+    assert evaluation.is_ready(evaluation.evaluate_clusters(sides, ASKED)) is (want[2] != "failure")
 
 
 def test_a_manager_without_names_is_no_place_for_ray_jobs() -> None:
@@ -176,26 +176,42 @@ def test_that_no_queue_was_looked_for_is_told() -> None:
 
 
 PATHS = [
-    (Trip("timeout"), "NoRoute", "no answer in 5 s; see routes, firewalls and NetworkPolicies, and open all ports"),
-    (Trip("unreachable"), "NoRoute", "there is no route; make the pod networks of both clusters route to each other."),
-    (Trip("refused"), "Refused", "the connection is refused; see firewalls and NetworkPolicies, and open all ports"),
-    (Trip("stranger"), "AddressesOverlap", "something else answers there; see whether both clusters use the same"),
-    (Trip("broken"), "Broken", "the connection broke; see what sits between the clusters."),
-    (Trip("[Errno 22] Invalid argument"), "Broken", "[Errno 22] Invalid argument."),
+    (
+        PathResult("timeout"),
+        "NoRoute",
+        "no answer in 5 s; see routes, firewalls and NetworkPolicies, and open all ports",
+    ),
+    (
+        PathResult("unreachable"),
+        "NoRoute",
+        "there is no route; make the pod networks of both clusters route to each other.",
+    ),
+    (
+        PathResult("refused"),
+        "Refused",
+        "the connection is refused; see firewalls and NetworkPolicies, and open all ports",
+    ),
+    (
+        PathResult("stranger"),
+        "AddressesOverlap",
+        "something else answers there; see whether both clusters use the same",
+    ),
+    (PathResult("broken"), "Broken", "the connection broke; see what sits between the clusters."),
+    (PathResult("[Errno 22] Invalid argument"), "Broken", "[Errno 22] Invalid argument."),
 ]
 
 
 @pytest.mark.parametrize(("trip", "reason", "words"), PATHS, ids=[trip.error for trip, _, _ in PATHS])
-def test_a_way_that_does_not_work_is_told_with_both_ends(trip: Trip, reason: str, words: str) -> None:
+def test_a_way_that_does_not_work_is_told_with_both_ends(trip: PathResult, reason: str, words: str) -> None:
     sides = fleet(manager=trips(east=trip, west=WELL))
     ((subject, check, outcome, message),) = trouble(sides)
     assert (subject, check, outcome) == ("the manager east", "Path", "failure")
     assert message.startswith(f"A pod in the manager cannot reach one in east at 10.1.0.5 port 18273: {words}")
-    assert [one.reason for one in evaluation.judge(sides, ASKED) if one.reason] == [reason]
+    assert [one.reason for one in evaluation.evaluate_clusters(sides, ASKED) if one.reason] == [reason]
 
 
 def test_packets_that_are_too_large_are_told_as_such() -> None:
-    ((_, _, _, message),) = trouble(fleet(east=trips(manager=WELL, west=Trip("stalled", 0.3))))
+    ((_, _, _, message),) = trouble(fleet(east=trips(manager=WELL, west=PathResult("stalled", 0.3))))
     assert message == (
         "From a pod in east to one in west, small packets arrive and large ones do not; lower the MTU of the pod network, or let "
         "ICMP pass."
@@ -206,30 +222,30 @@ def test_packets_that_are_too_large_are_told_as_such() -> None:
     ("trip", "message"),
     [
         (
-            Trip("", 180.4, 900.0, 0.0),
+            PathResult("", 180.4, 900.0, 0.0),
             "It takes 180 ms from east to west and back; keep jobs whose tasks talk much in one cluster (gang SameCluster).",
         ),
         (
-            Trip("", 0.3, 12.4, 0.0),
+            PathResult("", 0.3, 12.4, 0.0),
             "Only 12 Mbit/s go from east to west; objects and results of tasks travel that way.",
         ),
         (
-            Trip("", 0.3, 900.0, -3.24),
+            PathResult("", 0.3, 900.0, -3.24),
             "The clock in west is 3.2 s behind the one in east; let both follow the same time servers.",
         ),
         (
-            Trip("", 0.3, 900.0, 3.24),
+            PathResult("", 0.3, 900.0, 3.24),
             "The clock in west is 3.2 s ahead of the one in east; let both follow the same time servers.",
         ),
     ],
 )
-def test_what_a_job_may_live_with_is_a_warning(trip: Trip, message: str) -> None:
+def test_what_a_job_may_live_with_is_a_warning(trip: PathResult, message: str) -> None:
     ((subject, _, outcome, found),) = trouble(fleet(east=trips(manager=WELL, west=trip)))
     assert (subject, outcome, found) == ("east west", "warning", message)
 
 
 def test_a_clock_is_told_once_for_both_ways() -> None:
-    back, forth = Trip("", 0.3, 900.0, -3.0), Trip("", 0.3, 900.0, 3.0)
+    back, forth = PathResult("", 0.3, 900.0, -3.0), PathResult("", 0.3, 900.0, 3.0)
     found = trouble(fleet(east=trips(manager=WELL, west=forth), west=trips(manager=WELL, east=back)))
     assert [one[0] for one in found] == ["east west"]
 
@@ -273,7 +289,7 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
     def check(name: str, controller: str) -> Raw:
         return {"metadata": {"name": name}, "spec": {"controllerName": controller}}
 
-    found = evaluation.dispatching(
+    found = evaluation.dispatching_queues(
         [local("ray", "all"), local("other", "plain"), local("lost", "gone"), local("multi", "kueue")],
         [queue("all", "ours", "theirs"), queue("plain"), queue("kueue", "theirs")],
         [check("ours", "rayspan.dev/dispatch"), check("theirs", "kueue.x-k8s.io/multikueue")],
@@ -284,20 +300,22 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
 # --- how it looks ----------------------------------------------------------------------------------------------------
 
 
-def shown(sides: list[Side]) -> str:
-    findings = evaluation.judge(sides, ASKED)
+def shown(sides: list[ClusterFacts]) -> str:
+    findings = evaluation.evaluate_clusters(sides, ASKED)
     return table.render(sides, ASKED, findings, verdicts(sides, findings))
 
 
-def verdicts(sides: list[Side], findings: list[Finding]) -> dict[str, reachability.Reachability]:
+def verdicts(sides: list[ClusterFacts], findings: list[Finding]) -> dict[str, reachability.Reachability]:
     by_name = {one.name: one for one in sides}
-    found = {one.name: reachability.reachable(one.name, by_name, findings) for one in sides if not one.is_manager}
+    found = {
+        one.name: reachability.cluster_reachability(one.name, by_name, findings) for one in sides if not one.is_manager
+    }
     return {name: one for name, one in found.items() if one}
 
 
 def test_the_table() -> None:
-    cut = trips(manager=Trip("timeout"), west=WELL)
-    sides = fleet(east=cut | {"queues": {"ray": None}}, west=trips(manager=Trip("", 120.0, 80.0, 2.0), east=None))
+    cut = trips(manager=PathResult("timeout"), west=WELL)
+    sides = fleet(east=cut | {"queues": {"ray": None}}, west=trips(manager=PathResult("", 120.0, 80.0, 2.0), east=None))
     assert shown(sides) == (
         """\
 Namespace demo, LocalQueue ray, image rayspan/rayspan:dev
@@ -332,9 +350,9 @@ def test_when_all_is_well_the_table_says_so() -> None:
 
 
 def test_the_document() -> None:
-    sides = fleet(east=trips(manager=Trip("timeout"), west=None))
-    findings = evaluation.judge(sides, ASKED)
-    found = table.document(sides, ASKED, findings, verdicts(sides, findings))
+    sides = fleet(east=trips(manager=PathResult("timeout"), west=None))
+    findings = evaluation.evaluate_clusters(sides, ASKED)
+    found = table.build_document(sides, ASKED, findings, verdicts(sides, findings))
     assert (found["ready"], found["namespace"], found["queues"]) == (False, "demo", ["ray"])
     assert [(one["name"], one["manager"], one["reachable"]) for one in found["clusters"]] == [
         (MANAGER, True, None),
@@ -359,12 +377,12 @@ def test_the_document() -> None:
 # --- the condition ---------------------------------------------------------------------------------------------------
 
 
-def reached(sides: list[Side]) -> dict[str, tuple[bool, str]]:
-    found = verdicts(sides, evaluation.judge(sides, ASKED))
+def reached(sides: list[ClusterFacts]) -> dict[str, tuple[bool, str]]:
+    found = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))
     return {name: (one.reached, one.reason) for name, one in found.items()}
 
 
-CUT = Trip("timeout")
+CUT = PathResult("timeout")
 YES, NO = (True, "Reached"), (False, "NoRoute")
 
 
@@ -401,12 +419,12 @@ def test_which_clusters_are_reachable(more: dict[str, Raw], want: dict[str, tupl
 
 def test_the_condition_says_what_was_found() -> None:
     sides = fleet()
-    found = verdicts(sides, evaluation.judge(sides, ASKED))
+    found = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))
     assert found["east"].message == (
         "Pods there and in the manager reach each other (0.3 ms there and back, 9400.0 Mbit/s), and so do those of west."
     )
     sides = fleet(manager=trips(east=CUT, west=WELL), east=trips(manager=CUT, west=CUT))
-    told = verdicts(sides, evaluation.judge(sides, ASKED))["east"].message
+    told = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))["east"].message
     assert told.count("cannot reach one in") == 3 and "A pod in east cannot reach one in west" in told
 
 
@@ -414,7 +432,7 @@ FOUND = reachability.Reachability(True, "Reached", "It is.")
 
 
 def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
-    patch = reachability.status(make_worker_cluster(conditions=[make_condition("Connected")]), FOUND, at(9))
+    patch = reachability.status_patch(make_worker_cluster(conditions=[make_condition("Connected")]), FOUND, at(9))
     assert patch["metadata"] == {"name": "east", "uid": "uid-of-east"}
     assert patch["status"]["conditions"] == [
         {
@@ -437,22 +455,22 @@ BY_PROFILE = {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}
 def test_what_was_found_of_another_cluster_counts_no_more(source: Raw) -> None:
     """Another source is another cluster, for all that is known. A cordon changes nothing of what was tried."""
     before = make_worker_cluster()
-    told = reachability.status(before, FOUND, at(9))["status"]
-    assert reachability.unproven({**before, "status": told}) == ""
-    assert reachability.unproven({**make_worker_cluster(cordoned=True), "status": told}) == ""
-    assert reachability.unproven({**make_worker_cluster(source=source), "status": told}) == (
+    told = reachability.status_patch(before, FOUND, at(9))["status"]
+    assert reachability.unproven_reason({**before, "status": told}) == ""
+    assert reachability.unproven_reason({**make_worker_cluster(cordoned=True), "status": told}) == ""
+    assert reachability.unproven_reason({**make_worker_cluster(source=source), "status": told}) == (
         "its spec.source has changed since the last preflight, which tried Secret east: run `kubectl rayspan preflight`"
     )
-    assert reachability.unproven({**before, "status": {"conditions": told["conditions"]}})
-    assert reachability.status(make_worker_cluster(source=BY_MULTIKUEUE), FOUND, at(9))["status"]["triedSource"] == (
-        "MultiKueueCluster east"
-    )
+    assert reachability.unproven_reason({**before, "status": {"conditions": told["conditions"]}})
+    assert reachability.status_patch(make_worker_cluster(source=BY_MULTIKUEUE), FOUND, at(9))["status"][
+        "triedSource"
+    ] == ("MultiKueueCluster east")
 
 
 @pytest.mark.parametrize(("status", "want"), [("True", stamp(2)), ("False", stamp(9))])
 def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
     before = {"type": "Reachable", "status": status, "lastTransitionTime": stamp(2)}
-    patch = reachability.status(make_worker_cluster(conditions=[before]), FOUND, at(9))
+    patch = reachability.status_patch(make_worker_cluster(conditions=[before]), FOUND, at(9))
     assert patch["status"]["conditions"][0]["lastTransitionTime"] == want
 
 
@@ -468,7 +486,7 @@ def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
     ],
 )
 def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) -> None:
-    assert reachability.unproven(make_worker_cluster(conditions=conditions)) == want
+    assert reachability.unproven_reason(make_worker_cluster(conditions=conditions)) == want
 
 
 @pytest.mark.parametrize(
@@ -484,12 +502,14 @@ def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) ->
 def test_what_a_preflight_found_counts_for_the_cluster_that_it_tried(status: str, spec: Raw, want: str) -> None:
     entry = {"type": "Reachable", "status": status, "reason": "NoRoute", "message": "No way."}
     cluster = make_worker_cluster(conditions=[entry], **spec)
-    assert reachability.cut_off(cluster) == want
-    assert reachability.cut_off({**cluster, "status": {"conditions": [entry]}}) == "", "who tried did not say what"
+    assert reachability.cut_off_reason(cluster) == want
+    assert reachability.cut_off_reason({**cluster, "status": {"conditions": [entry]}}) == "", (
+        "who tried did not say what"
+    )
 
 
 def test_nobody_has_tried() -> None:
-    assert reachability.cut_off(make_worker_cluster()) == ""
+    assert reachability.cut_off_reason(make_worker_cluster()) == ""
 
 
 OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]

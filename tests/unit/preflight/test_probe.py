@@ -15,10 +15,10 @@ import pytest
 from adapter import programs
 from adapter.objects.unstructured import Raw
 from adapter.preflight import probe
-from adapter.preflight.probe import Peer, Run, State, Trip
+from adapter.preflight.probe import PathResult, Peer, ProbeRun, ProbeState
 from tests.unit.builders import START, at, stamp
 
-RUN = Run("0a1b2c3d", "demo", "rayspan/rayspan:dev", at(180) - START)
+RUN = ProbeRun("0a1b2c3d", "demo", "rayspan/rayspan:dev", at(180) - START)
 WORD = "swordfish"
 
 
@@ -135,7 +135,7 @@ def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
 # --- the pods --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pod", [probe.server(RUN, WORD), probe.client(RUN, [Peer("east", "10.1.0.5", WORD)])])
+@pytest.mark.parametrize("pod", [probe.server_pod(RUN, WORD), probe.client_pod(RUN, [Peer("east", "10.1.0.5", WORD)])])
 def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
     assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
@@ -146,7 +146,7 @@ def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
     assert spec["automountServiceAccountToken"] is False and "volumes" not in spec
 
 
-@pytest.mark.parametrize("pod", [probe.server(RUN, WORD), probe.client(RUN, [])])
+@pytest.mark.parametrize("pod", [probe.server_pod(RUN, WORD), probe.client_pod(RUN, [])])
 def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
     assert pod["metadata"]["labels"] == {"rayspan.dev/probe": "0a1b2c3d"}, "and none by which a queue would hold it"
     assert (pod["spec"]["activeDeadlineSeconds"], pod["spec"]["restartPolicy"]) == (180, "Never")
@@ -154,7 +154,7 @@ def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
 
 
 def test_what_a_pod_runs_is_what_was_tried_above() -> None:
-    (container,) = probe.client(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
+    (container,) = probe.client_pod(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
     *python, script, asked, file = container["command"]
     assert (python, script, file) == (["python3", "-c"], programs.PROBE_CLIENT, container["terminationMessagePath"])
     assert json.loads(asked) == {
@@ -176,56 +176,56 @@ FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "m
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param({}, State(trouble="it was not started in time"), id="new"),
-        pytest.param(pod(conditions=[FULL]), State(trouble="no node takes it: 0/1 nodes are available."), id="full"),
+        pytest.param({}, ProbeState(error="it was not started in time"), id="new"),
+        pytest.param(pod(conditions=[FULL]), ProbeState(error="no node takes it: 0/1 nodes are available."), id="full"),
         pytest.param(
             {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, **pod(conditions=[FULL])},
-            State(trouble="it is held by the scheduling gate kueue.x-k8s.io/admission"),
+            ProbeState(error="it is held by the scheduling gate kueue.x-k8s.io/admission"),
             id="held by a Kueue that manages all pods",
         ),
         pytest.param(
-            pod({"waiting": {"reason": "ContainerCreating"}}), State(trouble="it was not started in time"), id="soon"
+            pod({"waiting": {"reason": "ContainerCreating"}}), ProbeState(error="it was not started in time"), id="soon"
         ),
         pytest.param(
             pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}}),
-            State(trouble="ErrImagePull: not found", no_image=True, hopeless=True),
+            ProbeState(error="ErrImagePull: not found", image_missing=True, is_permanent=True),
             id="no image",
         ),
         pytest.param(
             pod({"waiting": {"reason": "CreateContainerConfigError", "message": "no"}}),
-            State(trouble="CreateContainerConfigError: no", hopeless=True),
+            ProbeState(error="CreateContainerConfigError: no", is_permanent=True),
             id="an image that insists on root",
         ),
         pytest.param(
             pod({"terminated": {"reason": "StartError", "exitCode": 128, "message": "python3: not found"}}),
-            State(ended=True, trouble="StartError: python3: not found", hopeless=True),
+            ProbeState(ended=True, error="StartError: python3: not found", is_permanent=True),
             id="no Python in it",
         ),
         pytest.param(
-            pod({"running": {}}, phase="Running", address="10.1.0.5"), State(address="10.1.0.5"), id="running"
+            pod({"running": {}}, phase="Running", address="10.1.0.5"), ProbeState(address="10.1.0.5"), id="running"
         ),
         pytest.param(
-            pod({"running": {}}, phase="Running"), State(trouble="it was not started in time"), id="no address yet"
+            pod({"running": {}}, phase="Running"), ProbeState(error="it was not started in time"), id="no address yet"
         ),
         pytest.param(
             pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Succeeded"),
-            State(ended=True, message="{}"),
+            ProbeState(ended=True, message="{}"),
             id="done",
         ),
         pytest.param(
             pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Running"),
-            State(ended=True, message="{}"),
+            ProbeState(ended=True, message="{}"),
             id="done, and its phase is late",
         ),
         pytest.param(
             pod(phase="Failed", reason="DeadlineExceeded", message="too long"),
-            State(ended=True, trouble="DeadlineExceeded: too long", hopeless=True),
+            ProbeState(ended=True, error="DeadlineExceeded: too long", is_permanent=True),
             id="too late",
         ),
     ],
 )
-def test_how_far_a_probe_is(found: Raw, want: State) -> None:
-    assert probe.state(found) == want
+def test_how_far_a_probe_is(found: Raw, want: ProbeState) -> None:
+    assert probe.parse_state(found) == want
 
 
 EAST, WEST = Peer("east", "10.1.0.5", WORD), Peer("west", "10.2.0.5", WORD)
@@ -233,8 +233,8 @@ EAST, WEST = Peer("east", "10.1.0.5", WORD), Peer("west", "10.2.0.5", WORD)
 
 def test_an_answer_is_read() -> None:
     peers = [{"ms": 0.3, "mbit": 900.5, "ahead": -0.01}, {"error": "timeout"}]
-    found = probe.report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
-    assert found == probe.Report({"east": Trip("", 0.3, 900.5, -0.01), "west": Trip("timeout")}, "")
+    found = probe.parse_report(json.dumps({"peers": peers, "dns": {"address": "10.96.0.1"}}), [EAST, WEST])
+    assert found == probe.ProbeReport({"east": PathResult("", 0.3, 900.5, -0.01), "west": PathResult("timeout")}, "")
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,11 @@ def test_an_answer_is_read() -> None:
     ],
 )
 def test_what_is_no_answer_is_none(message: str) -> None:
-    assert probe.report(message, [EAST, WEST]) is None
+    assert probe.parse_report(message, [EAST, WEST]) is None
 
 
 @pytest.mark.parametrize(("seconds", "want"), [(179, False), (181, True)])
 def test_a_probe_is_left_behind_once_its_run_must_be_over(seconds: float, want: bool) -> None:
     """A run that goes on beside this one keeps its own."""
-    made = {**probe.server(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
-    assert probe.expired(made, at(seconds)) is want
+    made = {**probe.server_pod(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
+    assert probe.is_expired(made, at(seconds)) is want

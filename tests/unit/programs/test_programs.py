@@ -11,7 +11,7 @@ from hack.lab.base.paths import REPO
 
 FOLDER = REPO / "adapter" / "programs"
 SENT = {
-    "drain_hook": programs.DRAIN,
+    "drain_hook": programs.DRAIN_HOOK,
     "probe_server": programs.PROBE_SERVER,
     "probe_client": programs.PROBE_CLIENT,
 }

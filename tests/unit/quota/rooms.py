@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from adapter.objects.pod_requests import Resources
 from adapter.objects.selectors import Labels
 from adapter.objects.unstructured import Raw
-from adapter.quota.tree import Shortfall, Tree, ask, line, reserve, settle, survey
+from adapter.quota.tree import (
+    QuotaTree,
+    Shortfall,
+    demand_for_pods,
+    flavor_capacity,
+    queue_path,
+    reserve_pods,
+    with_usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +30,21 @@ class Room:
 
 
 def admits(
-    tree: Tree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
+    tree: QuotaTree, queue: str, request: Resources, pod_spec: Raw, *, wanted: int = 1, namespace: Labels | None = None
 ) -> Room:
     """How many more such pods the ClusterQueue admits now as one podset."""
-    found = survey(ask(tree, queue, request, pod_spec, namespace), line(tree, queue))
+    found = flavor_capacity(demand_for_pods(tree, queue, request, pod_spec, namespace), queue_path(tree, queue))
     fit = found.fit(wanted)
-    return Room(fit.flavors, fit.nominal, fit.borrow, found.ever(), found.tight(wanted), found.reason(wanted))
+    return Room(
+        fit.flavors,
+        fit.nominal,
+        fit.borrow,
+        found.potential_pods(),
+        found.shortfall(wanted),
+        found.shortage_reason(wanted),
+    )
 
 
-def charge(tree: Tree, queue: str, flavors: Mapping[str, str], request: Resources, count: int) -> Tree:
+def charge(tree: QuotaTree, queue: str, flavors: Mapping[str, str], request: Resources, count: int) -> QuotaTree:
     """The tree with so many such pods reserved in these flavors."""
-    return settle(tree, queue, reserve(line(tree, queue), flavors, request, count))
+    return with_usage(tree, queue, reserve_pods(queue_path(tree, queue), flavors, request, count))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.pod_requests import UNLIMITED, quantity
+from adapter.objects.pod_requests import UNLIMITED, parse_quantity
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.quota import aggregate
-from adapter.quota.aggregate import Worker
+from adapter.quota.aggregate import WorkerQueues
 
 CHECK = "rayspan"
 KEY = ("team-a", "ray")
@@ -36,21 +36,21 @@ def queue(
     }
 
 
-def worker(leads: dict[tuple[str, str], str] | None = None, **queues: Raw) -> Worker:
+def worker(leads: dict[tuple[str, str], str] | None = None, **queues: Raw) -> WorkerQueues:
     """A worker cluster; `queues` is ClusterQueue -> flavor -> resource -> nominal quota."""
     leads = {KEY: next(iter(queues), "gone")} if leads is None else leads
     found = [
         {"metadata": {"namespace": n, "name": name}, "spec": {"clusterQueue": target}}
         for (n, name), target in leads.items()
     ]
-    return Worker(found, {name: queue(name, **flavors) for name, flavors in queues.items()})
+    return WorkerQueues(found, {name: queue(name, **flavors) for name, flavors in queues.items()})
 
 
-def small(cpu: object = "4", **more: object) -> Worker:
+def small(cpu: object = "4", **more: object) -> WorkerQueues:
     return worker(ray={"any": {"cpu": cpu, **more}})
 
 
-def after(found: list[aggregate.Change]) -> dict[str, str]:
+def after(found: list[aggregate.QuotaChange]) -> dict[str, str]:
     return {change.resource: change.after for change in found}
 
 
@@ -59,20 +59,20 @@ def after(found: list[aggregate.Change]) -> dict[str, str]:
 
 @pytest.mark.parametrize(("said", "want"), [("true", True), ("false", False), ("", False)])
 def test_only_who_asked_gets_it(said: str, want: bool) -> None:
-    assert aggregate.wanted(queue(said=said)) is want
-    assert not aggregate.wanted({"metadata": {"name": "ray"}})
+    assert aggregate.is_opted_in(queue(said=said)) is want
+    assert not aggregate.is_opted_in({"metadata": {"name": "ray"}})
 
 
 def test_another_word_is_told() -> None:
-    with pytest.raises(specs.Invalid) as error:
-        aggregate.wanted(queue(said="yes"))
+    with pytest.raises(specs.InvalidSpec) as error:
+        aggregate.is_opted_in(queue(said="yes"))
     assert str(error.value) == (
         'ClusterQueue ray: annotation rayspan.dev/quota-from-workers is "yes"; make it "true" or "false".'
     )
 
 
 def test_the_check_and_its_flavor_are_found() -> None:
-    assert aggregate.covered(queue(), {CHECK, "elsewhere"}) == (CHECK, "remote")
+    assert aggregate.check_and_flavor(queue(), {CHECK, "elsewhere"}) == (CHECK, "remote")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_the_check_and_its_flavor_are_found() -> None:
     ],
 )  # fmt: skip
 def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentence: str) -> None:
-    with pytest.raises(specs.Invalid) as error:
-        aggregate.covered(raw, ours)
+    with pytest.raises(specs.InvalidSpec) as error:
+        aggregate.check_and_flavor(raw, ours)
     assert str(error.value).startswith("ClusterQueue ray: annotation rayspan.dev/quota-from-workers needs ")
     assert sentence in str(error.value)
 
@@ -130,33 +130,35 @@ def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentenc
         ),
     ],
 )  # fmt: skip
-def test_the_quota_that_it_gets(have: Raw, workers: dict[str, Worker | None], want: dict[str, str]) -> None:
-    assert after(aggregate.changes(queue(remote=have), "remote", [KEY], workers)) == want
+def test_the_quota_that_it_gets(have: Raw, workers: dict[str, WorkerQueues | None], want: dict[str, str]) -> None:
+    assert after(aggregate.quota_changes(queue(remote=have), "remote", [KEY], workers)) == want
 
 
 def test_two_local_queues_of_one_worker_queue_count_once() -> None:
     keys = [KEY, ("team-b", "ray")]
     both = worker(dict.fromkeys(keys, "ray"), ray={"any": {"cpu": "4"}})
     apart = worker(dict(zip(keys, ("one", "two"), strict=True)), one={"any": {"cpu": "4"}}, two={"any": {"cpu": "3"}})
-    found = aggregate.changes(queue(remote={"cpu": "1"}), "remote", keys, {"east": both, "west": apart})
+    found = aggregate.quota_changes(queue(remote={"cpu": "1"}), "remote", keys, {"east": both, "west": apart})
     assert after(found) == {"cpu": "11"}
     assert str(found[0]) == "cpu in flavor remote from 1 to 11 (east 4, west 7)"
 
 
 def test_a_queue_without_a_local_queue_is_left_alone() -> None:
     """Nobody can submit to it; its admin may be about to write one."""
-    assert aggregate.changes(queue(remote={"cpu": "5"}), "remote", [], {"east": small("4")}) == []
+    assert aggregate.quota_changes(queue(remote={"cpu": "5"}), "remote", [], {"east": small("4")}) == []
 
 
 def test_other_flavors_are_left_alone() -> None:
-    found = aggregate.changes(queue(local={"cpu": "1"}, remote={"cpu": "1"}), "remote", [KEY], {"east": small("4")})
-    assert [change.at for change in found] == [(1, 0, 0)]
+    found = aggregate.quota_changes(
+        queue(local={"cpu": "1"}, remote={"cpu": "1"}), "remote", [KEY], {"east": small("4")}
+    )
+    assert [change.indexes for change in found] == [(1, 0, 0)]
 
 
 # --- the write -------------------------------------------------------------------------------------------------------
 
 
-def patched(raw: Raw, operations: list[aggregate.Operation]) -> Raw:
+def patched(raw: Raw, operations: list[aggregate.PatchOperation]) -> Raw:
     """What a JSON patch of tests and replacements makes of an object; AssertionError where a test fails."""
     result: Raw = copy.deepcopy(raw)
     for one in operations:
@@ -173,11 +175,11 @@ def patched(raw: Raw, operations: list[aggregate.Operation]) -> Raw:
 
 
 BEFORE = queue(local={"cpu": "7"}, remote={"cpu": "1", "memory": "2Gi"})
-CHANGES = aggregate.changes(BEFORE, "remote", [KEY], {"east": small("4", memory="2Gi")})
+CHANGES = aggregate.quota_changes(BEFORE, "remote", [KEY], {"east": small("4", memory="2Gi")})
 
 
 def test_the_write_changes_that_number_and_nothing_else() -> None:
-    made = patched(BEFORE, aggregate.operations(BEFORE, CHANGES))
+    made = patched(BEFORE, aggregate.patch_operations(BEFORE, CHANGES))
     assert made == queue(local={"cpu": "7"}, remote={"cpu": "4", "memory": "2Gi"})
 
 
@@ -193,7 +195,7 @@ def test_the_write_changes_that_number_and_nothing_else() -> None:
 )
 def test_the_write_fails_where_something_else_is_true_by_now(now: Raw) -> None:
     with pytest.raises(AssertionError):
-        patched(now, aggregate.operations(BEFORE, CHANGES))
+        patched(now, aggregate.patch_operations(BEFORE, CHANGES))
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -205,14 +207,14 @@ FLEETS = st.dictionaries(
 
 
 @given(AMOUNTS, FLEETS)
-def test_once_it_is_written_there_is_nothing_more_to_write(have: object, fleet: dict[str, Worker | None]) -> None:
+def test_once_it_is_written_there_is_nothing_more_to_write(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
     raw = queue(remote={"cpu": have})
-    found = aggregate.changes(raw, "remote", [KEY], fleet)
-    made = patched(raw, aggregate.operations(raw, found))
-    assert aggregate.changes(made, "remote", [KEY], fleet) == []
+    found = aggregate.quota_changes(raw, "remote", [KEY], fleet)
+    made = patched(raw, aggregate.patch_operations(raw, found))
+    assert aggregate.quota_changes(made, "remote", [KEY], fleet) == []
 
 
 @given(AMOUNTS, FLEETS)
-def test_what_cannot_be_seen_never_shrinks_it(have: object, fleet: dict[str, Worker | None]) -> None:
-    found = aggregate.changes(queue(remote={"cpu": have}), "remote", [KEY], {**fleet, "hidden": None})
-    assert all(quantity(change.after, "cpu") > quantity(have, "cpu") for change in found)
+def test_what_cannot_be_seen_never_shrinks_it(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
+    found = aggregate.quota_changes(queue(remote={"cpu": have}), "remote", [KEY], {**fleet, "hidden": None})
+    assert all(parse_quantity(change.after, "cpu") > parse_quantity(have, "cpu") for change in found)

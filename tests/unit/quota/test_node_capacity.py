@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.objects.selectors import meets_all
+from adapter.objects.selectors import matches_expressions
 from adapter.objects.unstructured import Raw
 from adapter.quota import node_capacity
 from adapter.quota.resource_flavor import Flavor
@@ -71,11 +71,11 @@ def required(of: list[list[Raw]]) -> Raw:
     ],
 )  # fmt: skip
 def test_hold(objects: list[Raw], spec: Raw, flavors: list[Flavor], want: int, why: str) -> None:
-    assert node_capacity.hold(node_capacity.read(objects), spec, GPU, flavors, 9) == (want, why)
+    assert node_capacity.pods_that_fit(node_capacity.parse_nodes(objects), spec, GPU, flavors, 9) == (want, why)
 
 
 def test_more_may_fit_than_are_wanted() -> None:
-    assert node_capacity.hold(node_capacity.read([node(), node(), node()]), {}, GPU, [], 3) == (6, "")
+    assert node_capacity.pods_that_fit(node_capacity.parse_nodes([node(), node(), node()]), {}, GPU, [], 3) == (6, "")
 
 
 @pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like", None])
@@ -96,29 +96,29 @@ def test_a_requirement_is_met_by_the_nodes_whose_labels_meet_it(operator: str | 
         one: Raw = {"key": key, "operator": operator, "values": list(values)}
         for terms in list[list[Raw]](([one], [one, {"key": "k", "operator": "Exists"}])):
             spec = required([terms])
-            want = sum(meets_all(terms, labels) for labels in found)
+            want = sum(matches_expressions(terms, labels) for labels in found)
             assert (
-                node_capacity.hold(node_capacity.read(node(**labels) for labels in found), spec, {"pods": 110}, [], 0)[
-                    0
-                ]
+                node_capacity.pods_that_fit(
+                    node_capacity.parse_nodes(node(**labels) for labels in found), spec, {"pods": 110}, [], 0
+                )[0]
                 == want
             )
 
 
 def test_one_of_several_terms_is_enough() -> None:
-    found = node_capacity.read([node(zone="a", disk="ssd"), node(zone="b"), node(zone="b", disk="ssd"), node()])
+    found = node_capacity.parse_nodes([node(zone="a", disk="ssd"), node(zone="b"), node(zone="b", disk="ssd"), node()])
     zone, disk = ({"key": key, "operator": "In", "values": [value]} for key, value in (("zone", "a"), ("disk", "ssd")))
-    assert node_capacity.hold(found, required([[zone], [disk]]), {"pods": 110}, [], 9)[0] == 2
-    assert node_capacity.hold(found, required([[zone, disk], []]), {"pods": 110}, [], 9)[0] == 4, (
+    assert node_capacity.pods_that_fit(found, required([[zone], [disk]]), {"pods": 110}, [], 9)[0] == 2
+    assert node_capacity.pods_that_fit(found, required([[zone, disk], []]), {"pods": 110}, [], 9)[0] == 4, (
         "an empty one asks for nothing"
     )
 
 
 def test_machines_of_several_kinds_are_counted_each_by_its_own() -> None:
-    found = node_capacity.read(
+    found = node_capacity.parse_nodes(
         [node(gpus="2", pool="x"), node(gpus="8", pool="x"), node(gpus="8", pool="x"), node(gpus="8")]
     )
-    assert node_capacity.hold(found, {"nodeSelector": {"pool": "x"}}, {"nvidia.com/gpu": 3}, [], 9) == (
+    assert node_capacity.pods_that_fit(found, {"nodeSelector": {"pool": "x"}}, {"nvidia.com/gpu": 3}, [], 9) == (
         4,
         "its nodes can hold 4",
     )
@@ -139,11 +139,11 @@ def test_machines_of_several_kinds_are_counted_each_by_its_own() -> None:
     ],
 )
 def test_a_node_with_wrong_types_is_left_out(odd: Raw) -> None:
-    found = node_capacity.read([{**node(), **odd}, node()])
-    assert node_capacity.hold(found, {"nodeSelector": {"a": "b"}}, GPU, [], 2)[0] == 0
-    assert node_capacity.hold(found, {}, GPU, [], 2) == (2, "")
+    found = node_capacity.parse_nodes([{**node(), **odd}, node()])
+    assert node_capacity.pods_that_fit(found, {"nodeSelector": {"a": "b"}}, GPU, [], 2)[0] == 0
+    assert node_capacity.pods_that_fit(found, {}, GPU, [], 2) == (2, "")
 
 
 def test_a_machine_that_is_too_small_is_named_by_what_it_lacks() -> None:
-    held = node_capacity.hold(node_capacity.read([node()]), {}, {"cpu": 8000}, [], 1)
+    held = node_capacity.pods_that_fit(node_capacity.parse_nodes([node()]), {}, {"cpu": 8000}, [], 1)
     assert held == (0, "no node there is large enough: cpu 4 at most, one worker needs 8")

@@ -9,7 +9,7 @@ import pytest
 from adapter import names
 from adapter.actions import Plan
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import outranking
 from adapter.quota import preemption
@@ -67,12 +67,12 @@ def used(found: Sequence[Mapping[str, Any]] | None) -> str | None:
     ],
 )  # fmt: skip
 def test_relieved(spec: Raw, shares: list[Raw], want: str | None) -> None:
-    assert used(preemption.relieved([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
+    assert used(preemption.simulate_removal([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
 
 
 def test_what_was_read_is_left_as_it_was() -> None:
     queue = make_cluster_queue(4, used=4, **PREEMPTS)
-    preemption.relieved([queue], [share(1, 2)], 5)
+    preemption.simulate_removal([queue], [share(1, 2)], 5)
     assert used([queue]) == "4"
 
 
@@ -110,7 +110,7 @@ def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bo
     raw = make_workload(groups={"workers": 2})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["spec"]["priority"] = 5
-    body, _, _, _ = asyncio.run(sight.planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     assert bool(body["spec"]["shares"]) is preempts
 
 
@@ -137,6 +137,6 @@ def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: in
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     raw["spec"]["priority"] = priority
     planning = sight.planning
-    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     assert body["spec"]["explanation"].startswith(said)
     assert [one.get("preempts") for one in body["spec"]["shares"]] == ([True] if "preempting" in said else [])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from adapter.objects import pod_requests
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.quota.tree import Shortfall, Tree, build, leads_to
+from adapter.quota.tree import QuotaTree, Shortfall, build, local_queue_target
 from tests.unit.quota.rooms import Room, admits, charge
 
 Limits = tuple[int, int | None, int | None]  # nominal, borrowing limit, lending limit; whole cores or devices
@@ -470,7 +470,7 @@ def test_the_flavor_depends_on_how_many_are_wanted(
     ],
 )  # fmt: skip
 def test_a_local_queue_leads_to_a_cluster_queue(spec: Raw, status: Raw, answer: tuple[str, str]) -> None:
-    assert leads_to({"metadata": {"name": "lq"}, "spec": spec, "status": status}) == answer
+    assert local_queue_target({"metadata": {"name": "lq"}, "spec": spec, "status": status}) == answer
 
 
 def test_nothing_asked_and_nothing_counted_is_no_limit() -> None:
@@ -509,7 +509,7 @@ def worlds(draw: st.DrawFn, loops: bool = False) -> World:
     return queues, cohorts
 
 
-def rooms(tree: Tree, names: list[str], request: Mapping[str, int], wanted: int = 1) -> list[Room]:
+def rooms(tree: QuotaTree, names: list[str], request: Mapping[str, int], wanted: int = 1) -> list[Room]:
     return [admits(tree, name, request, {}, wanted=wanted) for name in names]
 
 
@@ -537,7 +537,7 @@ def test_a_tree_built_upon_another_is_the_same(old: World, new: World, request: 
     flavors = FLAVORS[1:] if other_flavors else FLAVORS
     mixed = ([*new[0][:1], *old[0][1:]], new[1])
     fresh = build(*mixed, flavors)
-    upon = build(*mixed, flavors, before=build(*old, FLAVORS))
+    upon = build(*mixed, flavors, previous=build(*old, FLAVORS))
     for name in names_of(mixed):
         assert admits(upon, name, request, {}) == admits(fresh, name, request, {})
 
@@ -578,7 +578,7 @@ def test_charging_n_pods_takes_exactly_n_from_the_chosen_flavor(world: World, re
         assert here.ever == before.ever
 
 
-def pin(tree: Tree) -> Tree:
+def pin(tree: QuotaTree) -> QuotaTree:
     """The same tree, its flavors labelled so that a pod can insist on one."""
     return replace(tree, flavors=build([], [], [flavor(f, nodeLabels={"flavor": f}) for f in "ab"]).flavors)
 
@@ -591,7 +591,7 @@ def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: R
     charged = charge(tree, name, room.flavors, request, count)
     raw = next(one for one in world[0] if one["metadata"]["name"] == name)
     for resource, of in room.flavors.items():
-        total = pod_requests.as_text(
+        total = pod_requests.format_quantity(
             request.get(resource, 0) * count + Oracle(world).usage(("q", name), (of, resource)), resource
         )
         listed = [
@@ -676,7 +676,7 @@ def test_malformed_objects_never_raise(one: Any, above: Any, of: Any, pod: Any) 
         room = admits(tree, name, {"cpu": 1}, pod if isinstance(pod, dict) else {}, namespace={"x": "y"})
         charge(tree, name, room.flavors, {"cpu": 1}, 1)
         assert room.reason or room.nominal + room.borrow
-    leads_to(one)
+    local_queue_target(one)
 
 
 class Oracle:
@@ -720,7 +720,7 @@ class Oracle:
             return sum(max(0, self.usage(child, cell) - self.local(child, cell)) for child in self.children(node))
         listed = self.raw[node]["status"]["flavorsReservation"]
         texts = [r["total"] for of in listed for r in of["resources"] if (of["name"], r["name"]) == cell]
-        return sum(pod_requests.quantity(text, cell[1]) for text in texts)
+        return sum(pod_requests.parse_quantity(text, cell[1]) for text in texts)
 
     def subtree(self, node: tuple[str, str], cell: tuple[str, str]) -> int:
         lent = sum(self.subtree(child, cell) - self.local(child, cell) for child in self.children(node))

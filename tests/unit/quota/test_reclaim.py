@@ -10,14 +10,14 @@ from adapter.actions import Record, Reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.reserve import ASKED_LAST
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.planning.plan_request import Candidate, Group, Request
 from adapter.planning.planner import plan
-from adapter.quota.node_capacity import Node, indexed
-from adapter.quota.tree import Tree, ask, build, line, survey
+from adapter.quota.node_capacity import Node, index_nodes
+from adapter.quota.tree import QuotaTree, build, demand_for_pods, flavor_capacity, queue_path
 from tests.unit.builders import (
     CHECK,
     NAMESPACE,
@@ -35,7 +35,7 @@ RECLAIM: Raw = {"preemption": {"reclaimWithinCohort": "Any"}}
 CPU = {"cpu": 1000, "pods": 1}
 
 
-def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: Any) -> Tree:
+def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: Any) -> QuotaTree:
     """Team a's queue, in one cohort with team b's, which has `others` cores of its own and uses `lent` beyond them."""
     mine = make_cluster_queue(cores, used=used, cohortName="all", **spec)
     theirs = make_cluster_queue(others, used=others + lent, cohortName="all", name="team-b")
@@ -55,14 +55,16 @@ def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: A
         pytest.param(tree(4, lent=4, stopPolicy="Hold", **RECLAIM), 0, id="a stopped queue"),
     ],
 )  # fmt: skip
-def test_reclaimable(given: Tree, want: int) -> None:
-    found = survey(ask(given, "team-a", CPU, {}, None), line(given, "team-a")).reclaimable(9)
+def test_reclaimable(given: QuotaTree, want: int) -> None:
+    found = flavor_capacity(
+        demand_for_pods(given, "team-a", CPU, {}, None), queue_path(given, "team-a")
+    ).reclaimable_fit(9)
     assert (found.nominal, dict(found.flavors)) == (want, {"cpu": "any"} if want else {})
 
 
-def cluster(name: str, given: Tree, *, nodes: int | None = None) -> Candidate:
+def cluster(name: str, given: QuotaTree, *, nodes: int | None = None) -> Candidate:
     """`nodes`: so many of one core."""
-    there = None if nodes is None else indexed(Node({}, (), {"cpu": 1000, "pods": 110}) for _ in range(nodes))
+    there = None if nodes is None else index_nodes(Node({}, (), {"cpu": 1000, "pods": 110}) for _ in range(nodes))
     return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 
@@ -118,11 +120,11 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
     """A round whose east share preempts and whose west share does not."""
     raw = make_placement(WORK)
     raw["spec"]["shares"][0]["preempts"] = True
-    held = tuple(reservation(c, make_reservation(raw, admitted=c in admitted)) for c in standing)
+    held = tuple(parse_reservation(c, make_reservation(raw, admitted=c in admitted)) for c in standing)
     return Gang(
-        workload=workload(WORK),
+        workload=parse_workload(WORK),
         check=CHECK,
-        placements=(placement(raw),),
+        placements=(parse_placement(raw),),
         reservations=held,
         silent={},
         refused={},

@@ -44,7 +44,7 @@ def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.Fixture
             return f"```yaml\n{sample[0]}{content}```"
         if command := _COMMAND.match(found[2]):
             (job,) = yaml.safe_load_all((SAMPLES / command[1]).read_text())
-            answer = asyncio.run(_sight(*policy).preview.answer(job, NAMESPACE, START))
+            answer = asyncio.run(_sight(*policy).preview.preview_plan(job, NAMESPACE, START))
             return f"```text\n{command[0]}{plan_table.render(answer)}```"
         return found[0]
 
@@ -84,7 +84,7 @@ def _sight(policy: Raw, *configs: Raw) -> Sight:
     fill(home.checks, builders.make_check(policy=policy["metadata"]["name"]))
     for name, (cores, used, lent, nodes) in rows.items():
         member = sight.members[name]
-        member.spec = specs.worker_cluster(clusters[name])
+        member.spec = specs.parse_worker_cluster(clusters[name])
         queues = [_cluster_queue(QUEUE, cores, used), _cluster_queue("lender", lent, 0)]
         fill(member.cluster_queues, *queues)
         fill(member.flavors, builders.make_flavor("default"))

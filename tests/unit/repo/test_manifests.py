@@ -482,11 +482,11 @@ def test_defaults_of_a_policy_are_those_of_the_code() -> None:
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
     stored = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}, **defaults}}
     smallest = {"metadata": {"name": "p"}, "spec": {"clusters": {"names": ["east"]}}}
-    assert specs.dispatch_policy(stored) == specs.dispatch_policy(smallest)
+    assert specs.parse_dispatch_policy(stored) == specs.parse_dispatch_policy(smallest)
 
 
 def test_the_cap_of_priorities_is_that_of_the_code() -> None:
-    spec = specs.worker_cluster(
+    spec = specs.parse_worker_cluster(
         {"metadata": {"name": "c"}, "spec": {"source": {"kubeConfig": {"secretRef": {"name": "s"}}}}}
     )
     assert _schema(names.WORKER_CLUSTER_KIND, "spec", "maxPriority")["default"] == spec.max_priority
@@ -496,9 +496,11 @@ def test_demo_fleet_is_read_by_the_code() -> None:
     fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
     clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
     (policy,) = (document for document in fleet if document["kind"] == names.DISPATCH_POLICY_KIND)
-    assert [document["metadata"]["name"] for document in clusters] == list(specs.dispatch_policy(policy).clusters.names)
+    assert [document["metadata"]["name"] for document in clusters] == list(
+        specs.parse_dispatch_policy(policy).clusters.names
+    )
     for document in clusters:
-        assert specs.worker_cluster(document).zone == document["metadata"]["name"]
+        assert specs.parse_worker_cluster(document).zone == document["metadata"]["name"]
     assert policy["metadata"]["name"] == _find(_QUEUES, "AdmissionCheck")["spec"]["parameters"]["name"]
     assert all(document["apiVersion"] == names.API_VERSION for document in fleet)
 

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 
 from adapter import membership, names
 from adapter.admission import condition_patches
-from adapter.cli.commands.parser import parser
+from adapter.cli.commands.parser import build_parser
 from adapter.shell import metrics
 from adapter.shell.certificate import Certificate
 from adapter.shell.kube.client import ApiError
@@ -138,7 +138,7 @@ def test_only_what_counts_is_asked_for_its_increase() -> None:
 def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> None:
     """The controller asks for these kinds again and again, so that the right counts as soon as it is given."""
     refusal = ApiError(403, "Forbidden", "")
-    without = {row.resource.plural for row in stores.Sight({}).manager._rows if row.spared(refusal)}
+    without = {row.resource.plural for row in stores.Sight({}).manager._watched_kinds if row.optional_if(refusal)}
     roles = [each for each in overlays.objects(overlays.MANAGER, "image") if each["kind"] == "ClusterRole"]
     given = {kind for role in roles for rule in role["rules"] if "list" in rule["verbs"] for kind in rule["resources"]}
     left_out = f'unless rate(rayspan_api_requests_total{{cluster="",kind=~"{"|".join(sorted(without - given))}",code="403"}}[5m])'
@@ -223,7 +223,7 @@ def _secret_over_tls() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_over_tls_the_controller_is_told_where_its_certificate_is_and_prometheus_whom_to_trust() -> None:
     pod = _one("Deployment", "", overlays.MANAGER_METRICS_TLS)["spec"]["template"]["spec"]
     (container,), (mounted, endpoint) = pod["containers"], _secret_over_tls()
-    given = parser(["rayspan", *container["args"]]).parse_args(container["args"])
+    given = build_parser(["rayspan", *container["args"]]).parse_args(container["args"])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"] if one.get("readOnly")}
     assert ports[endpoint["port"]] == given.metrics_port

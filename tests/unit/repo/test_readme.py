@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.objects.pod_requests import quantity
+from adapter.objects.pod_requests import parse_quantity
 from hack.lab.base.paths import REPO
 
 README = (REPO / "README.md").read_text()
@@ -39,7 +39,7 @@ def test_the_job_that_is_shown_fits_the_small_queues(resource: str) -> None:
     (job,) = map(yaml.safe_load, _FENCE.findall((REPO / "docs/use.md").read_text()))
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
-    each = quantity(container["resources"]["requests"][resource], resource)
+    each = parse_quantity(container["resources"]["requests"][resource], resource)
     assert group["replicas"] <= _WORKER_CLUSTERS * (_quota(resource) // each)
 
 
@@ -50,4 +50,4 @@ def _quota(resource: str) -> int:
     (group,) = queue["spec"]["resourceGroups"]
     (flavor,) = group["flavors"]
     (found,) = (one["nominalQuota"] for one in flavor["resources"] if one["name"] == resource)
-    return quantity(found, resource)
+    return parse_quantity(found, resource)

@@ -109,7 +109,7 @@ class _Own:
     def _text(self, value: Any) -> str:
         text = value if isinstance(value, str) else json.dumps(value)
         found = self.words.get(text, text).replace(self.service, "{cluster}-head-svc")
-        return found.replace(programs.DRAIN, "the program drain.py")
+        return found.replace(programs.DRAIN_HOOK, "the program drain.py")
 
 
 def _changed(before: str, after: str) -> str:

@@ -66,12 +66,12 @@ NODES = [
 @pytest.mark.parametrize("case", NODES, ids=lambda case: case.id)
 def test_nodes(case: Case) -> None:
     spec: Raw = {"affinity": case.given} if case.given else {}
-    assert stripping.spec(spec, TARGET).get("affinity") == case.want, case.why
+    assert stripping.portable_spec(spec, TARGET).get("affinity") == case.want, case.why
 
 
 def test_a_field_of_affinity_that_nobody_knows_travels() -> None:
     spec = {"affinity": {"planetAffinity": {"near": "mars"}}}
-    assert stripping.spec(spec, TARGET)["affinity"] == spec["affinity"]
+    assert stripping.portable_spec(spec, TARGET)["affinity"] == spec["affinity"]
 
 
 def term(**selector: Any) -> Raw:
@@ -86,7 +86,7 @@ RENAMED = {"matchLabels": {"rayspan.dev/ray-cluster": "c", "app": "x"}}
 def test_other_pods_are_selected_by_the_names_that_labels_have_there(kind: str) -> None:
     rules = {REQUIRED: [term(**LABELS)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**LABELS)}]}
     want = {REQUIRED: [term(**RENAMED)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**RENAMED)}]}
-    assert stripping.spec({"affinity": {kind: rules}}, TARGET)["affinity"] == {kind: want}
+    assert stripping.portable_spec({"affinity": {kind: rules}}, TARGET)["affinity"] == {kind: want}
 
 
 def test_what_is_selected_by_a_renamed_label_is_on_the_copy() -> None:
@@ -98,7 +98,7 @@ def test_what_is_selected_by_a_renamed_label_is_on_the_copy() -> None:
         "spec": {"topologySpreadConstraints": [{"labelSelector": selector}]},
     }
     out = remote_pod(
-        pod, head=HeadAddress.of(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="a"
+        pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="a"
     )
     (spread,) = out["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= out["metadata"]["labels"].items()
@@ -109,13 +109,13 @@ def test_what_the_managers_api_server_merged_is_left_for_the_other_one_to_merge(
     """It refuses a pod whose matchLabelKeys are in its selector already (kubernetes 1.36)."""
     merged = [has("app", "x"), has("ray.io/group", "g")]
     spread = {"matchLabelKeys": ["ray.io/group"], "labelSelector": {"matchExpressions": merged}, "maxSkew": 1}
-    (out,) = stripping.spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"]
+    (out,) = stripping.portable_spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"]
     assert out == {"matchLabelKeys": ["rayspan.dev/ray-group"], "labelSelector": {"matchExpressions": [has("app", "x")]}, "maxSkew": 1}  # fmt: skip
 
 
 def test_keys_that_shall_differ_may_stand_in_the_selector_as_well() -> None:
     one = {**term(matchExpressions=[has("ray.io/group", "g")]), "mismatchLabelKeys": ["ray.io/group"]}
-    out = stripping.spec({"affinity": {"podAntiAffinity": {REQUIRED: [one]}}}, TARGET)["affinity"]
+    out = stripping.portable_spec({"affinity": {"podAntiAffinity": {REQUIRED: [one]}}}, TARGET)["affinity"]
     key = "rayspan.dev/ray-group"
     want = {**term(matchExpressions=[has(key, "g")]), "mismatchLabelKeys": [key]}
     assert out == {"podAntiAffinity": {REQUIRED: [want]}}
@@ -123,7 +123,9 @@ def test_keys_that_shall_differ_may_stand_in_the_selector_as_well() -> None:
 
 def test_a_constraint_without_a_selector_stays() -> None:
     spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    assert stripping.spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"] == [spread]
+    assert stripping.portable_spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"] == [
+        spread
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,11 +140,12 @@ def test_a_constraint_without_a_selector_stays() -> None:
     ],
 )
 def test_a_name(key: str, want: str) -> None:
-    assert affinity.renamed(key) == want
+    assert affinity.remote_label_key(key) == want
 
 
 def test_a_reservation_has_the_same_rules_as_its_pods() -> None:
     spec = {"containers": [], "affinity": required([OURS, GPU]) | {"podAntiAffinity": {REQUIRED: [term(**LABELS)]}}}
     assert (
-        group_workload.template({"spec": spec}, TARGET)["spec"]["affinity"] == stripping.spec(spec, TARGET)["affinity"]
+        group_workload.reserved_template({"spec": spec}, TARGET)["spec"]["affinity"]
+        == stripping.portable_spec(spec, TARGET)["affinity"]
     )

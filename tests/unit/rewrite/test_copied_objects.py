@@ -8,15 +8,15 @@ from adapter.objects.workload import PodSet
 from adapter.rewrite import copied_objects
 from adapter.rewrite.copied_objects import (
     FORBIDDEN,
+    MAX_BYTES,
+    MAX_OBJECTS,
     MISSING,
-    MOST_BYTES,
-    MOST_OBJECTS,
-    Source,
-    absent,
-    absent_of_groups,
-    refusal,
-    refusal_of_groups,
-    too_much,
+    SourceObject,
+    missing_for_podsets,
+    missing_reason,
+    over_limit_reason,
+    rejection_of_podsets,
+    rejection_reason,
 )
 
 TOKEN, CODE = Reference("Secret", "token"), Reference("ConfigMap", "code")
@@ -50,11 +50,11 @@ def test_the_copy_of_a_secret() -> None:
         "data": {"k": "dmFsdWU="},
         "immutable": True,
     }
-    assert copied_objects.copy(TOKEN, source, POD) == {
+    assert copied_objects.build_copy(TOKEN, source, POD) == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": copied_objects.name(TOKEN, "anchor"),
+            "name": copied_objects.copy_name(TOKEN, "anchor"),
             "namespace": "demo",
             "labels": {
                 "rayspan.dev/manager": "mgr",
@@ -76,17 +76,19 @@ def test_the_copy_of_a_secret() -> None:
 
 
 def test_the_copy_of_a_config_map_has_all_its_data() -> None:
-    made = copied_objects.copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD)
+    made = copied_objects.build_copy(CODE, {"data": {"a": "1"}, "binaryData": {"b": "AA=="}}, POD)
     assert (made["data"], made["binaryData"], made["kind"]) == ({"a": "1"}, {"b": "AA=="}, "ConfigMap")
 
 
 def test_each_share_and_each_source_has_a_copy_of_its_own() -> None:
     every = [
-        copied_objects.name(one, uid) for one in (TOKEN, CODE, Reference("ConfigMap", "token")) for uid in ("a", "b")
+        copied_objects.copy_name(one, uid)
+        for one in (TOKEN, CODE, Reference("ConfigMap", "token"))
+        for uid in ("a", "b")
     ]
     assert len(set(every)) == 6
     assert all(len(one) <= 63 and one.startswith("rayspan-") for one in every)
-    assert copied_objects.name(TOKEN, "a") == every[0], "the same again: what stands there is an earlier try"
+    assert copied_objects.copy_name(TOKEN, "a") == every[0], "the same again: what stands there is an earlier try"
 
 
 @pytest.mark.parametrize(
@@ -99,17 +101,17 @@ def test_each_share_and_each_source_has_a_copy_of_its_own() -> None:
     ],
 )
 def test_the_size_of_a_source(raw: dict[str, object], size: int) -> None:
-    assert copied_objects.source(raw) == Source("Found", str(raw.get("type") or ""), size)
+    assert copied_objects.describe_source(raw) == SourceObject("Found", str(raw.get("type") or ""), size)
 
 
 NEEDED, SPARED = {TOKEN: "spec.volumes[v].secret"}, {TOKEN: ""}
-ACCOUNT = Source("Found", "kubernetes.io/service-account-token")
+ACCOUNT = SourceObject("Found", "kubernetes.io/service-account-token")
 
 
 @pytest.mark.parametrize(
     ("wanted", "found", "said"),
     [
-        (NEEDED, Source("Found", "Opaque", 5), ""),
+        (NEEDED, SourceObject("Found", "Opaque", 5), ""),
         (NEEDED, MISSING, ""),
         (NEEDED, None, ""),
         (NEEDED, FORBIDDEN, ""),
@@ -127,8 +129,8 @@ ACCOUNT = Source("Found", "kubernetes.io/service-account-token")
         ),
     ],
 )
-def test_what_is_never_copied(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
-    assert refusal(wanted, {TOKEN: found} if found else {}) == said
+def test_what_is_never_copied(wanted: dict[Reference, str], found: SourceObject | None, said: str) -> None:
+    assert rejection_reason(wanted, {TOKEN: found} if found else {}) == said
 
 
 @pytest.mark.parametrize(
@@ -139,35 +141,42 @@ def test_what_is_never_copied(wanted: dict[Reference, str], found: Source | None
         (NEEDED, FORBIDDEN, "spec.volumes[v].secret is Secret token, which the controller may not read in namespace demo; bind ClusterRole "
          "rayspan-copies to ServiceAccount rayspan-controller of namespace rayspan-system there, and the job goes on"),
         (SPARED, FORBIDDEN, ""),
-        (NEEDED, Source("Found"), ""),
+        (NEEDED, SourceObject("Found"), ""),
         (NEEDED, None, ""),
     ],
 )  # fmt: skip
-def test_what_may_still_come(wanted: dict[Reference, str], found: Source | None, said: str) -> None:
-    assert absent("demo", wanted, {TOKEN: found} if found else {}) == said
+def test_what_may_still_come(wanted: dict[Reference, str], found: SourceObject | None, said: str) -> None:
+    assert missing_reason("demo", wanted, {TOKEN: found} if found else {}) == said
 
 
 @pytest.mark.parametrize("field", ["", "spec.volumes[v].secret"])
 def test_what_can_be_no_name_is_refused_at_the_check(field: str) -> None:
-    said = refusal({Reference("Secret", "../../other/secrets/x"): field}, {})
+    said = rejection_reason({Reference("Secret", "../../other/secrets/x"): field}, {})
     told = "Secret '../../other/secrets/x', which is no name that an object can have; put its name there"
     assert said == (f"{field} is {told}" if field else told)
-    assert refusal({Reference("ConfigMap", "kube-root-ca.crt"): field}, {}) == ""
-    assert refusal({Reference("ConfigMap", "a" * 254): field}, {})
+    assert rejection_reason({Reference("ConfigMap", "kube-root-ca.crt"): field}, {}) == ""
+    assert rejection_reason({Reference("ConfigMap", "a" * 254): field}, {})
 
 
 def test_a_job_may_refer_to_so_many_and_no_more() -> None:
-    many = {Reference("Secret", f"s{number}"): Source("Found") for number in range(MOST_OBJECTS + 1)}
-    assert too_much(list(many)[1:], many) == ""
-    assert too_much(many, many) == (
+    many = {Reference("Secret", f"s{number}"): SourceObject("Found") for number in range(MAX_OBJECTS + 1)}
+    assert over_limit_reason(list(many)[1:], many) == ""
+    assert over_limit_reason(many, many) == (
         "its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 are copied to worker clusters; put several "
         "values into one"
     )
 
 
 def test_a_job_may_have_so_much_copied_and_no_more() -> None:
-    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES - 1)}) == ""
-    assert too_much([TOKEN, CODE], {TOKEN: Source("Found", size=1), CODE: Source("Found", size=MOST_BYTES)}) == (
+    assert (
+        over_limit_reason(
+            [TOKEN, CODE], {TOKEN: SourceObject("Found", size=1), CODE: SourceObject("Found", size=MAX_BYTES - 1)}
+        )
+        == ""
+    )
+    assert over_limit_reason(
+        [TOKEN, CODE], {TOKEN: SourceObject("Found", size=1), CODE: SourceObject("Found", size=MAX_BYTES)}
+    ) == (
         "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker clusters; put "
         "large files, such as ConfigMap code with 4.0 MiB, into the image or object storage"
     )
@@ -188,19 +197,19 @@ def group(name: str, *references: Reference) -> PodSet:
     ("groups", "known", "refused", "missing"),
     [
         pytest.param([], {}, "", "", id="no worker group"),
-        pytest.param([group("a", CONFIG)], {CONFIG: Source("Found")}, "", "", id="all is there"),
-        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: Source("Found"), OTHER: MISSING}, "", "worker group b: ",
+        pytest.param([group("a", CONFIG)], {CONFIG: SourceObject("Found")}, "", "", id="all is there"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: SourceObject("Found"), OTHER: MISSING}, "", "worker group b: ",
                      id="one of another group is missing"),
-        pytest.param([group("a", CONFIG), group("b", TOKEN)], {CONFIG: Source("Found"), TOKEN: Source("Found", type=BAD_TYPE)}, "worker group b: ", "",
+        pytest.param([group("a", CONFIG), group("b", TOKEN)], {CONFIG: SourceObject("Found"), TOKEN: SourceObject("Found", type=BAD_TYPE)}, "worker group b: ", "",
                      id="one can never be copied"),
         pytest.param([group("a", CONFIG), group("b", OTHER)],
-                     {CONFIG: Source("Found", size=MOST_BYTES), OTHER: Source("Found", size=1)}, "the ", "", id="all together are too much"),
+                     {CONFIG: SourceObject("Found", size=MAX_BYTES), OTHER: SourceObject("Found", size=1)}, "the ", "", id="all together are too much"),
     ],
 )  # fmt: skip
 def test_what_keeps_worker_groups_from_their_copies(
-    groups: list[PodSet], known: dict[Reference, Source], refused: str, missing: str
+    groups: list[PodSet], known: dict[Reference, SourceObject], refused: str, missing: str
 ) -> None:
-    told = refusal_of_groups(groups, known)
+    told = rejection_of_podsets(groups, known)
     assert told.startswith(refused) and bool(told) is bool(refused)
-    lacking = absent_of_groups("demo", groups, known)
+    lacking = missing_for_podsets("demo", groups, known)
     assert lacking.startswith(missing) and bool(lacking) is bool(missing)

@@ -9,11 +9,11 @@ from adapter import names
 from adapter.objects.pod_requests import pod_requests
 from adapter.objects.unstructured import Raw
 from adapter.rewrite import dry_run_pod, group_workload
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import make_target
 
 EAST = make_target("east")
-ROLE = group_workload.role("workers")
+ROLE = group_workload.role_of_group("workers")
 TIGHT = {"runAsNonRoot": True}
 RAY = {
     "name": "ray-worker",
@@ -33,7 +33,7 @@ def template(*containers: Raw, **spec: Any) -> Raw:
 
 
 def tried(found: Raw | None = None) -> Raw:
-    return dry_run_pod.pod(found or template(), "workers", EAST, "demo")
+    return dry_run_pod.build_pod(found or template(), "workers", EAST, "demo")
 
 
 def test_it_is_marked_as_a_copy_is() -> None:
@@ -64,9 +64,11 @@ def test_where_its_last_words_go_changes_nothing_that_is_asked_or_held() -> None
     assert dry_run_pod.digest(template(said), "workers", EAST) == dry_run_pod.digest(template(), "workers", EAST)
     answer = tried(template(said))
     assert "FallbackToLogsOnError" in str(answer)
-    found = dry_run_pod.taken(answer, template(said), EAST)
-    assert found.held == group_workload.template(template(), EAST) and "termination" not in str(found.held)
-    assert group_workload.excess(answer["spec"], found.held) == ""
+    found = dry_run_pod.parse_response(answer, template(said), EAST)
+    assert found.reserved_template == group_workload.reserved_template(template(), EAST) and "termination" not in str(
+        found.reserved_template
+    )
+    assert group_workload.excess_requests(answer["spec"], found.reserved_template) == ""
 
 
 def test_kuberays_init_container_is_there_as_kuberay_makes_it() -> None:
@@ -137,7 +139,7 @@ def container(name: str, **requests: str) -> Raw:
     return {"name": name, "image": name, "resources": {"requests": requests}, "env": [{"name": "X", "value": "secret"}]}
 
 
-PLAIN = group_workload.template(template(), EAST)
+PLAIN = group_workload.reserved_template(template(), EAST)
 
 
 @pytest.mark.parametrize(
@@ -165,27 +167,29 @@ PLAIN = group_workload.template(template(), EAST)
     ],
 )
 def test_the_share_holds_what_will_run(more: Raw, asks: dict[str, int]) -> None:
-    found = dry_run_pod.taken(answer(**more), template(), EAST)
-    assert not (found.refused or found.unknown)
-    assert found.request == {**asks, "pods": 1} == pod_requests(found.held["spec"])
-    assert "secret" not in str(found.held)
+    found = dry_run_pod.parse_response(answer(**more), template(), EAST)
+    assert not (found.denied_reason or found.unknown_reason)
+    assert found.request == {**asks, "pods": 1} == pod_requests(found.reserved_template["spec"])
+    assert "secret" not in str(found.reserved_template)
 
 
 def test_where_nothing_is_added_it_holds_what_it_always_did() -> None:
     """Byte for byte: what an API server writes into every pod is no wish of it."""
-    assert dry_run_pod.taken(answer(), template(), EAST).held == PLAIN
+    assert dry_run_pod.parse_response(answer(), template(), EAST).reserved_template == PLAIN
 
 
 def test_what_the_cluster_lets_it_tolerate_counts_as_well() -> None:
     """Nodes that only its own admission opens to pods are counted for them."""
     mine = {"key": "team-a", "operator": "Exists"}
-    held = dry_run_pod.taken(answer(tolerations=[mine], nodeSelector={"pool": "a"}), template(), EAST).held
+    held = dry_run_pod.parse_response(
+        answer(tolerations=[mine], nodeSelector={"pool": "a"}), template(), EAST
+    ).reserved_template
     assert (held["spec"]["tolerations"], held["spec"]["nodeSelector"]) == ([mine], {"pool": "a"})
 
 
 def test_an_answer_that_is_no_pod_says_nothing() -> None:
-    assert dry_run_pod.taken({"spec": {"containers": [7]}}, template(), EAST) == Tried(
-        unknown="its answer cannot be read: TypeError"
+    assert dry_run_pod.parse_response({"spec": {"containers": [7]}}, template(), EAST) == DryRunResult(
+        unknown_reason="its answer cannot be read: TypeError"
     )
 
 
@@ -212,15 +216,15 @@ _RIGHT = 'pods is forbidden: User "x" cannot create resource "pods" in API group
     ],
 )
 def test_who_refuses_and_who_only_does_not_know(status: int, said: str, refused: bool) -> None:
-    found = dry_run_pod.untaken(NAME, status, said)
-    assert bool(found.refused) == refused and bool(found.unknown) == (not refused)
-    assert NAME not in found.refused + found.unknown and not (found.held or found.request)
+    found = dry_run_pod.parse_error(NAME, status, said)
+    assert bool(found.denied_reason) == refused and bool(found.unknown_reason) == (not refused)
+    assert NAME not in found.denied_reason + found.unknown_reason and not (found.reserved_template or found.request)
 
 
 def test_a_refusal_is_in_the_clusters_words() -> None:
     """Without the name, since no pod that anybody sees has it, and without the end of the sentence."""
     want = 'pods "*" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
-    assert dry_run_pod.untaken(NAME, 403, _SECURITY).refused == want
+    assert dry_run_pod.parse_error(NAME, 403, _SECURITY).denied_reason == want
 
 
 def _required(*terms: Any) -> Raw:
@@ -241,13 +245,17 @@ def _required(*terms: Any) -> Raw:
         {"affinity": _required({"matchExpressions": [{"key": "x", "operator": "In", "values": 5}]})},
         {"affinity": _required({"matchExpressions": [{"key": "x", "operator": "In", "values": [["y"]]}]})},
         {"resources": {"requests": {"cpu": "-5"}}},
-        {"affinity": {"podAffinity": "x" * dry_run_pod.MOST_BYTES}},
+        {"affinity": {"podAffinity": "x" * dry_run_pod.MAX_TEMPLATE_BYTES}},
     ],
 )
 def test_an_answer_that_no_plan_can_go_by_is_none(more: Raw) -> None:
     """A plan of this gang would fail, and those of all behind it; and what is kept is bounded."""
-    found = dry_run_pod.taken({"spec": {**tried()["spec"], **more}}, template(), EAST)
-    assert found.unknown.startswith("its answer cannot be read") and not found.held and not found.request
+    found = dry_run_pod.parse_response({"spec": {**tried()["spec"], **more}}, template(), EAST)
+    assert (
+        found.unknown_reason.startswith("its answer cannot be read")
+        and not found.reserved_template
+        and not found.request
+    )
 
 
 def test_the_secrets_that_its_image_is_pulled_with_are_named_as_a_copy_names_its_own() -> None:

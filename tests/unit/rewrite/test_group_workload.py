@@ -53,12 +53,16 @@ CPU_ONLY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cp
 
 def test_a_role_is_eight_hex_digits_that_never_change() -> None:
     """It is in the name of every slot: another hash after an upgrade would strand running pods."""
-    assert group_workload.role("workers") == "ed574aa7"
+    assert group_workload.role_of_group("workers") == "ed574aa7"
 
 
 def test_a_group_and_its_podset_have_the_same_role() -> None:
     """Kueue lower-cases a group's name, KubeRay's label does not."""
-    assert group_workload.role("GPU-Workers") == group_workload.role("gpu-workers") != group_workload.role("workers")
+    assert (
+        group_workload.role_of_group("GPU-Workers")
+        == group_workload.role_of_group("gpu-workers")
+        != group_workload.role_of_group("workers")
+    )
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,12 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_template(case: Case) -> None:
     before = copy.deepcopy(case.given)
-    assert group_workload.template({"spec": case.given}, TARGET)["spec"] == case.want, case.why
+    assert group_workload.reserved_template({"spec": case.given}, TARGET)["spec"] == case.want, case.why
     assert case.given == before
 
 
 def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
-    anchor = group_workload.anchor(TARGET, "demo")
+    anchor = group_workload.build_anchor(TARGET, "demo")
     assert (anchor["apiVersion"], anchor["kind"]) == ("v1", "ConfigMap")
     assert anchor["metadata"] == {
         "name": TARGET.share,
@@ -147,7 +151,7 @@ def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
 def made_workload(**options: Any) -> Raw:
     labels = {"team": "vision", names.PLACEMENT_LABEL: "p"}
     groups = [("Workers", 2, {"metadata": {"labels": labels}, "spec": {"containers": [RAY]}})]
-    return group_workload.group_workload(TARGET, "demo", groups, "anchor-uid", **options)
+    return group_workload.build_workload(TARGET, "demo", groups, "anchor-uid", **options)
 
 
 def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None:
@@ -174,7 +178,7 @@ def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None
         "spec": {
             "active": True,
             "queueName": "team-a",
-            "podSets": [{"name": group_workload.role("workers"), "count": 2, "template": template}],
+            "podSets": [{"name": group_workload.role_of_group("workers"), "count": 2, "template": template}],
         },
     }
 
@@ -183,10 +187,12 @@ def test_podsets_are_sorted_by_name() -> None:
     """Kueue 0.19.2 walks the sorted roles of the pods along this list once; seen: out of order, it finishes the Workload
     as OutOfSync when the first pod appears, and deletes that pod."""
     groups = [(name, 1, {"spec": {"containers": [RAY]}}) for name in ("a", "b", "c", "d")]
-    podsets = group_workload.group_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
+    podsets = group_workload.build_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
     found = [podset["name"] for podset in podsets]
     assert (
-        found == sorted(group_workload.role(name) for name in "abcd") != [group_workload.role(name) for name in "abcd"]
+        found
+        == sorted(group_workload.role_of_group(name) for name in "abcd")
+        != [group_workload.role_of_group(name) for name in "abcd"]
     )
 
 
@@ -210,9 +216,9 @@ def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
 )
 def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most: int, want: int | None) -> None:
     spec = make_worker_cluster("east", maxPriority=most)
-    target = Target.of(
+    target = Target.for_share(
         "east",
-        specs.worker_cluster(spec),
+        specs.parse_worker_cluster(spec),
         queue="q",
         manager="m",
         workload="w",
@@ -220,7 +226,7 @@ def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most
         placement="p",
         round_=1,
     )
-    made = group_workload.group_workload(target, "demo", [], "uid", priority=priority)
+    made = group_workload.build_workload(target, "demo", [], "uid", priority=priority)
     assert made["spec"].get("priority") == want
 
 
@@ -233,10 +239,10 @@ def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None
     template = next(one for one in groups if one["groupName"] == pod["metadata"]["labels"]["ray.io/group"])["template"]
     asked = pod_requests(
         remote_pod(
-            pod, head=HeadAddress.of(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="u"
+            pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="u"
         )["spec"]
     )
-    reserved = pod_requests(group_workload.template(template, TARGET)["spec"])
+    reserved = pod_requests(group_workload.reserved_template(template, TARGET)["spec"])
     assert {name: amount for name, amount in asked.items() if amount > reserved.get(name, 0)} == {}
 
 
@@ -262,11 +268,13 @@ def test_a_pod_that_kuberay_makes_of_a_template_asks_exactly_what_was_reserved(
     made = {**spec, "initContainers": [*spec["initContainers"], WAITER]}
     asked = {"pods"}.union(*(one["resources"]["requests"] for one in (*main, *init)))
     counted = {name: amount for name, amount in pod_requests(made).items() if name in asked}
-    assert pod_requests(group_workload.template({"spec": spec}, TARGET)["spec"]) == counted
+    assert pod_requests(group_workload.reserved_template({"spec": spec}, TARGET)["spec"]) == counted
 
 
 @given(st.integers(0, 9))
 def test_the_same_share_has_the_same_bytes(number: int) -> None:
     one, two = replace(TARGET, round=number), replace(TARGET, round=number)
-    assert json.dumps(group_workload.anchor(one, "demo")) == json.dumps(group_workload.anchor(two, "demo"))
-    assert group_workload.anchor(one, "demo") != group_workload.anchor(replace(TARGET, round=number + 1), "demo")
+    assert json.dumps(group_workload.build_anchor(one, "demo")) == json.dumps(group_workload.build_anchor(two, "demo"))
+    assert group_workload.build_anchor(one, "demo") != group_workload.build_anchor(
+        replace(TARGET, round=number + 1), "demo"
+    )

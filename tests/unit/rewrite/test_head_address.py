@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.specs import Head
+from adapter.objects.specs import HeadSpec
 from adapter.objects.unstructured import Raw
 from adapter.rewrite.head_address import HeadAddress
 from tests.unit.builders import make_meta
@@ -13,9 +13,9 @@ from tests.unit.builders import make_meta
 IP, OLD = "10.12.0.5", "10.12.0.4"
 NAME = "train-abc-head-svc"
 FQDN = f"{NAME}.demo.svc.cluster.local"
-POD_IP, MIRROR, SET = Head(), Head(address="ServiceMirror"), Head(address="ClusterSet")
-STATIC = Head(address="Static", template="{service}.{namespace}.{cluster}.example.com")
-GATEWAY = Head(address="Static", template="{cluster}.example.com:16379")
+POD_IP, MIRROR, SET = HeadSpec(), HeadSpec(address="ServiceMirror"), HeadSpec(address="ClusterSet")
+STATIC = HeadSpec(address="Static", template="{service}.{namespace}.{cluster}.example.com")
+GATEWAY = HeadSpec(address="Static", template="{cluster}.example.com:16379")
 
 
 def worker(fqdn: str = FQDN, *env: Raw) -> Raw:
@@ -39,12 +39,12 @@ def copy(address: str = "", service: str = "") -> Raw:
         pytest.param(GATEWAY, "train-abc.example.com", "16379", id="Static with a port"),
     ],
 )
-def test_it_is_dialled(how: Head, host: str, port: str) -> None:
-    found = HeadAddress.of(worker(), IP).seen_from(how)
-    assert (found.host, found.port, found.service) == (host, port, ("demo", NAME))
+def test_it_is_dialled(how: HeadSpec, host: str, port: str) -> None:
+    found = HeadAddress.from_pod(worker(), IP).for_cluster(how)
+    assert (found.host, found.port, found.service_key) == (host, port, ("demo", NAME))
     assert found.relocate({"at": f"{FQDN}:6379"}) == {"at": f"{host or FQDN}:{port or 6379}"}
-    assert found.env({"name": "RAY_IP", "value": NAME}) == {"name": "RAY_IP", "value": host or NAME}
-    assert found.env({"name": "RAY_PORT", "value": "6379"}) == {"name": "RAY_PORT", "value": port or "6379"}
+    assert found.rewrite_env({"name": "RAY_IP", "value": NAME}) == {"name": "RAY_IP", "value": host or NAME}
+    assert found.rewrite_env({"name": "RAY_PORT", "value": "6379"}) == {"name": "RAY_PORT", "value": port or "6379"}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_it_is_dialled(how: Head, host: str, port: str) -> None:
 )
 def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> None:
     """An absolute name, as KubeRay writes it where the cluster's domain is given so."""
-    found = HeadAddress.of(worker(f"{FQDN}."), IP).seen_from(POD_IP)
-    assert found.service == ("demo", NAME)
+    found = HeadAddress.from_pod(worker(f"{FQDN}."), IP).for_cluster(POD_IP)
+    assert found.service_key == ("demo", NAME)
     assert found.relocate({"at": text}) == {"at": want}
-    assert found.env({"name": "FQ_RAY_IP", "value": f"{FQDN}."}) == {"name": "FQ_RAY_IP", "value": IP}
+    assert found.rewrite_env({"name": "FQ_RAY_IP", "value": f"{FQDN}."}) == {"name": "FQ_RAY_IP", "value": IP}
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> 
     ],
 )  # fmt: skip
 def test_its_service_is_what_the_pod_says_of_its_own_namespace(pod: Raw, service: Any) -> None:
-    assert HeadAddress.of(pod, IP).service == service
+    assert HeadAddress.from_pod(pod, IP).service_key == service
 
 
 def test_a_pod_that_names_no_service_is_left_as_it_is() -> None:
-    found, body = HeadAddress.of(worker(OLD), IP), {"args": [f"--address={NAME}:6379"]}
+    found, body = HeadAddress.from_pod(worker(OLD), IP), {"args": [f"--address={NAME}:6379"]}
     assert found.relocate(body) is body
 
 
@@ -100,8 +100,8 @@ NOTED = {names.HEAD_ANNOTATION: IP}
         pytest.param(STATIC, FQDN, {}, id="Static"),
     ],
 )
-def test_a_copy_bears_what_it_is_judged_by_when_the_head_moves(how: Head, fqdn: str, notes: Raw) -> None:
-    assert HeadAddress.of(worker(fqdn), IP).seen_from(how).notes() == notes
+def test_a_copy_bears_what_it_is_judged_by_when_the_head_moves(how: HeadSpec, fqdn: str, notes: Raw) -> None:
+    assert HeadAddress.from_pod(worker(fqdn), IP).for_cluster(how).head_annotations() == notes
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_copy_bears_what_it_is_judged_by_when_the_head_moves(how: Head, fqdn: 
     ],
 )
 def test_who_must_go_when_the_head_moves(ip: str, made: Raw, mirrored: bool, moved_from: str) -> None:
-    assert HeadAddress.of(worker(), ip).moved_from(made, mirrored=mirrored) == moved_from
+    assert HeadAddress.from_pod(worker(), ip).stale_address(made, mirrored=mirrored) == moved_from

@@ -8,7 +8,7 @@ import pytest
 
 from adapter import names
 from adapter.objects import specs
-from adapter.objects.specs import NOTHING, PodMapping
+from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Raw
 from adapter.rewrite import group_workload, pod_mapping, stripping
 from adapter.rewrite.head_address import HeadAddress
@@ -35,7 +35,7 @@ TARGET = Target(
 
 
 def mapped(**pods: Any) -> Target:
-    spec = specs.worker_cluster(builders.make_worker_cluster(pods=pods))
+    spec = specs.parse_worker_cluster(builders.make_worker_cluster(pods=pods))
     return replace(TARGET, pods=spec.pods)
 
 
@@ -45,7 +45,7 @@ ALL = mapped(**WRITTEN)
 def rewrite(spec: Raw, target: Target = ALL, **metadata: Any) -> Raw:
     pod = {"metadata": {"name": "p", "uid": "pod-uid", **metadata}, "spec": spec}
     return remote_pod(
-        pod, head=HeadAddress.of(pod, "10.0.0.1"), target=target, role="r", total=2, slot="s", anchor_uid="a"
+        pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=target, role="r", total=2, slot="s", anchor_uid="a"
     )
 
 
@@ -69,10 +69,13 @@ def test_everything_that_is_written_is_on_the_pod() -> None:
 
 
 def test_nothing_written_changes_nothing() -> None:
-    assert specs.worker_cluster(builders.make_worker_cluster()).pods == NOTHING
+    assert specs.parse_worker_cluster(builders.make_worker_cluster()).pods == NO_MAPPING
     spec = {"containers": [RAY], "nodeSelector": {"a": "b"}, "volumes": [{"name": "v", "image": {"reference": "x"}}]}
-    assert pod_mapping.spec(spec, NOTHING) is spec
-    assert pod_mapping.spec(spec, mapped(tolerations=[TOLERATION]).pods) == {**spec, "tolerations": [TOLERATION]}
+    assert pod_mapping.apply_to_spec(spec, NO_MAPPING) is spec
+    assert pod_mapping.apply_to_spec(spec, mapped(tolerations=[TOLERATION]).pods) == {
+        **spec,
+        "tolerations": [TOLERATION],
+    }
 
 
 def test_the_clusters_word_wins_over_the_pods_and_ours_over_both() -> None:
@@ -106,7 +109,7 @@ def test_the_reservation_agrees_with_the_pod_in_all_that_kueue_and_the_scheduler
         "schedulerName": "yunikorn",
         "affinity": {"podAntiAffinity": {}},
     }
-    out, reserved = rewrite(spec)["spec"], group_workload.template({"spec": spec}, ALL)["spec"]
+    out, reserved = rewrite(spec)["spec"], group_workload.reserved_template({"spec": spec}, ALL)["spec"]
     looked_at = ("nodeSelector", "tolerations", "affinity", "schedulerName", "runtimeClassName", "serviceAccountName")
     assert {key: out.get(key) for key in looked_at} == {key: reserved.get(key) for key in looked_at}
     assert reserved["nodeSelector"] == {"gpu": "a100", "pool": "ray"}
@@ -184,20 +187,20 @@ IMAGES = [
 
 @pytest.mark.parametrize(("name", "registries", "want", "why"), IMAGES, ids=[row[3] for row in IMAGES])
 def test_an_image_comes_from_where_the_cluster_says(name: str, registries: dict[str, str], want: str, why: str) -> None:
-    assert pod_mapping.image(name, registries) == want, why
+    assert pod_mapping.replace_registry(name, registries) == want, why
 
 
 def test_a_volume_of_an_image_comes_from_there_too_and_a_container_without_one_stays() -> None:
     spec = {"containers": [{"name": "c"}], "volumes": [{"name": "v", "image": {"reference": "rayproject/x"}}, {"name": "w", "emptyDir": {}}]}  # fmt: skip
-    out = pod_mapping.spec(spec, ALL.pods)
+    out = pod_mapping.apply_to_spec(spec, ALL.pods)
     assert out["volumes"] == [{"name": "v", "image": {"reference": "mirror.east/rayproject/x"}}, {"name": "w", "emptyDir": {}}]  # fmt: skip
     assert out["containers"] == [{"name": "c"}]
 
 
 def test_applied_again_it_changes_nothing_more() -> None:
     spec = {"containers": [RAY], "tolerations": [{"key": "x"}], "nodeSelector": {"pool": "any"}}
-    once = stripping.spec(spec, ALL)
-    assert pod_mapping.spec(once, ALL.pods) == once
+    once = stripping.portable_spec(spec, ALL)
+    assert pod_mapping.apply_to_spec(once, ALL.pods) == once
 
 
 # --- plans ---------------------------------------------------------------------------------------------------------------
@@ -208,7 +211,7 @@ def planned(pods: Raw, *, labels: Raw | None = None, taints: Any = (), template:
     sight = Sight({"east": 4})
     member = make_member("east", 4, pods=pods)
     sight.members["east"] = member
-    sight.fleet.members()["east"] = member
+    sight.fleet.caches()["east"] = member
     (node,) = member._node_objects
     fill(
         member._node_objects,
@@ -216,7 +219,7 @@ def planned(pods: Raw, *, labels: Raw | None = None, taints: Any = (), template:
     )
     group = make_group(2)
     group["template"]["spec"] |= template or {}
-    return dict(asyncio.run(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START)))
+    return dict(asyncio.run(sight.preview.preview_plan(make_ray_job(group), builders.NAMESPACE, builders.START)))
 
 
 def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for() -> None:
@@ -241,7 +244,7 @@ def refused(pods: dict[str, Raw], template: Raw) -> str:
     group = make_group(2)
     group["template"]["spec"] |= template
     return str(
-        asyncio.run(sight.preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START)).get("sentence")
+        asyncio.run(sight.preview.preview_plan(make_ray_job(group), builders.NAMESPACE, builders.START)).get("sentence")
     )
 
 
@@ -267,6 +270,6 @@ def test_the_pod_runs_as_the_clusters_account_and_never_as_its_own() -> None:
 
 
 def test_a_mapping_that_is_none_is_told() -> None:
-    with pytest.raises(specs.Invalid, match=r"WorkerCluster east: spec\.pods\.labels\.a: .* found 5"):
-        specs.worker_cluster(builders.make_worker_cluster(pods={"labels": {"a": 5}}))
-    assert PodMapping() == NOTHING
+    with pytest.raises(specs.InvalidSpec, match=r"WorkerCluster east: spec\.pods\.labels\.a: .* found 5"):
+        specs.parse_worker_cluster(builders.make_worker_cluster(pods={"labels": {"a": 5}}))
+    assert PodMapping() == NO_MAPPING

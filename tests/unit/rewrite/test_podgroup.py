@@ -6,9 +6,9 @@ import pytest
 
 from adapter import names
 from adapter.actions import CreatePod
-from adapter.cli.pod_diff import changes
+from adapter.cli.pod_diff import diff_pods
 from adapter.objects.reservation import Reservation
-from adapter.objects.reservation import reservation as read_reservation
+from adapter.objects.reservation import parse_reservation as read_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.rewrite import group_workload
 from adapter.rewrite.head_address import HeadAddress
@@ -32,12 +32,12 @@ def group(name: str, count: int, **requests: str) -> tuple[str, int, Raw]:
 
 
 def share(target: Target, *groups: tuple[str, int, Raw]) -> Raw:
-    return group_workload.group_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
+    return group_workload.build_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
 
 
 def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
     workload = share(VOLCANO, group("workers", 3, cpu="1500m", memory="1Gi"), group("gpu", 1, cpu="1"))
-    assert group_workload.beside(workload, VOLCANO, starts=True) == {
+    assert group_workload.build_pod_group(workload, VOLCANO, starts=True) == {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {
@@ -52,7 +52,7 @@ def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
 
 def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
     """A drain moves them one by one, and the next goes when the first is ready."""
-    body = group_workload.beside(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
+    body = group_workload.build_pod_group(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
     assert body and body["spec"] == {"minMember": 1}
 
 
@@ -60,14 +60,14 @@ def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
 def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
     target = mapped(**pods)
     workload = share(target)
-    assert group_workload.beside(workload, target, starts=True) is None
+    assert group_workload.build_pod_group(workload, target, starts=True) is None
     assert names.POD_GROUP_ANNOTATION not in workload["metadata"]["annotations"]
     assert read_reservation("east", workload).pod_group == ""
 
 
 def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
     target = mapped(schedulerName="volcano", annotations={names.VOLCANO_QUEUE_ANNOTATION: "research"})
-    body = group_workload.beside(share(target), target, starts=True)
+    body = group_workload.build_pod_group(share(target), target, starts=True)
     assert body and body["spec"]["queue"] == "research"
 
 
@@ -81,7 +81,7 @@ def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
     ],
 )
 def test_what_it_needs_is_what_its_pods_ask_for(requests: dict[str, str], want: dict[str, str]) -> None:
-    body = group_workload.beside(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
+    body = group_workload.build_pod_group(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
     assert body and body["spec"]["minResources"] == want
 
 
@@ -121,7 +121,7 @@ def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: st
     pod = {"metadata": {"name": "w", "annotations": {names.POD_GROUP_ANNOTATION: "ray-pi-pg"}}, "spec": {}}
     out = remote_pod(
         pod,
-        head=HeadAddress.of(pod, "10.0.0.1"),
+        head=HeadAddress.from_pod(pod, "10.0.0.1"),
         target=VOLCANO,
         role="r",
         total=1,
@@ -129,13 +129,13 @@ def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: st
         anchor_uid="a",
         pod_group=group,
     )
-    (change,) = (one for one in changes(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
-    assert (change.after, change.why) == (group, why)
+    (change,) = (one for one in diff_pods(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
+    assert (change.after, change.reason) == (group, why)
 
 
 # --- the write ---------------------------------------------------------------------------------------------------------------
 
-BODY = group_workload.beside(share(VOLCANO), VOLCANO, starts=True) or {}
+BODY = group_workload.build_pod_group(share(VOLCANO), VOLCANO, starts=True) or {}
 OTHERS = {**BODY, "metadata": {**BODY["metadata"], "ownerReferences": [{"kind": "ConfigMap", "uid": "earlier"}]}}
 GOING = {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 FORBIDDEN = 'podgroups.scheduling.volcano.sh is forbidden: User "east" cannot create resource "podgroups" in API group'
@@ -147,7 +147,7 @@ def ensure(*answers: apiserver.Answer) -> list[tuple[str, str]]:
 
     async def run() -> list[tuple[str, str]]:
         async with apiserver.serving(Server(lists=list(answers))) as server, apiserver.connected(server.url) as client:
-            await gang_writer.ensure(client, BODY)
+            await gang_writer.ensure_pod_group(client, BODY)
             return [(asked.method, asked.path) for asked in server.asked]
 
     return asyncio.run(run())

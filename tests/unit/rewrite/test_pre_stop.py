@@ -57,7 +57,7 @@ def hooked(container: Raw, **pod_spec: Any) -> Raw:
 def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
     out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
     words = out["lifecycle"]["preStop"]["exec"]["command"]
-    assert words == ["python3", "-c", programs.DRAIN, seconds, "3", names.DRAIN_REASON]
+    assert words == ["python3", "-c", programs.DRAIN_HOOK, seconds, "3", names.DRAIN_REASON]
 
 
 @pytest.mark.parametrize("grace", [0, 1, 5])
@@ -93,7 +93,7 @@ class Pod:
 
     def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
         """Run the hook; `play` says what Ray does, and nothing means that there is no Ray. Returns what was logged."""
-        script, log = programs.DRAIN, self.folder / "log"
+        script, log = programs.DRAIN_HOOK, self.folder / "log"
         # The guard is for what hangs with all of its threads, and not for a machine on which a second passes before it goes on.
         for here, there in (
             (PROCESSES, f"/proc/{self.raylet.pid}"),

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from adapter import names, programs
 from adapter.admission import pod_validation
 from adapter.objects.references import Reference
-from adapter.objects.specs import Head
+from adapter.objects.specs import HeadSpec
 from adapter.rewrite import copied_objects
 from adapter.rewrite.head_address import HeadAddress
-from adapter.rewrite.rewriter import referred, remote_pod
+from adapter.rewrite.rewriter import referenced_objects, remote_pod
 from adapter.rewrite.target import Target
 from hack.corpus import golden
 from tests.unit.rewrite import differences
@@ -55,7 +55,7 @@ TARGET = Target(
 def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET, pull_secrets: Sequence[Pod] = ()) -> Pod:
     return remote_pod(
         pod,
-        head=HeadAddress.of(pod, head),
+        head=HeadAddress.from_pod(pod, head),
         target=target,
         role="1f2e3d4c",
         total=3,
@@ -107,7 +107,7 @@ def recorded(name: str) -> Pod:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_pod_is_rewritten_as_reviewed(name: str, same_as_golden: Callable[[str, Path], None]) -> None:
-    text = json.dumps(rewrite(recorded(name))).replace(json.dumps(programs.DRAIN), '"the program drain.py"')
+    text = json.dumps(rewrite(recorded(name))).replace(json.dumps(programs.DRAIN_HOOK), '"the program drain.py"')
     same_as_golden(yaml.safe_dump(json.loads(text), sort_keys=True, width=160), GOLDEN / f"{name}.out.yaml")
 
 
@@ -231,12 +231,12 @@ def test_an_ipv6_head_is_bare_in_the_address_variables_and_bracketed_in_the_star
 # --- how a cluster's workers find the head --------------------------------------------------------------------------------
 
 FQDN = f"{NAME}.demo.svc.cluster.local"
-MIRRORED = replace(TARGET, head=Head(address="ServiceMirror"))
-CLUSTER_SET = replace(TARGET, head=Head(address="ClusterSet"))
+MIRRORED = replace(TARGET, head=HeadSpec(address="ServiceMirror"))
+CLUSTER_SET = replace(TARGET, head=HeadSpec(address="ClusterSet"))
 
 
 def static(template: str) -> Target:
-    return replace(TARGET, head=Head(address="Static", template=template))
+    return replace(TARGET, head=HeadSpec(address="Static", template=template))
 
 
 STATIC = static("{service}.{namespace}.{cluster}.ray.example.com")
@@ -303,8 +303,8 @@ def test_a_port_that_is_not_the_gcs_stays(text: str) -> None:
 def test_a_name_of_another_namespace_is_not_mirrored() -> None:
     """A Service is made from it, and nobody writes into a namespace that is not the worker's own."""
     pod = json.loads(json.dumps(kuberay_pod()).replace(f"{NAME}.demo.svc", f"{NAME}.kube-system.svc"))
-    assert HeadAddress.of(pod, HEAD).service is None
-    assert HeadAddress.of(kuberay_pod(), HEAD).service == ("demo", NAME)
+    assert HeadAddress.from_pod(pod, HEAD).service_key is None
+    assert HeadAddress.from_pod(kuberay_pod(), HEAD).service_key == ("demo", NAME)
 
 
 # --- what a pod says of itself -----------------------------------------------------------------------------------------
@@ -628,9 +628,9 @@ def test_a_pod_refers_to_its_shares_copies_and_to_those_only() -> None:
     token = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "raycluster", "key": "auth_token"}}}
     pod = kuberay_pod(env=[token])
     out = rewrite(pod)
-    copied = copied_objects.name(Reference("Secret", "raycluster"), "a-uid")
+    copied = copied_objects.copy_name(Reference("Secret", "raycluster"), "a-uid")
     assert env_of(out)["RAY_AUTH_TOKEN"] == {"secretKeyRef": {"name": copied, "key": "auth_token"}}
-    assert referred(pod) == {
+    assert referenced_objects(pod) == {
         Reference("Secret", "raycluster"): "spec.containers[ray-worker].env[RAY_AUTH_TOKEN].secretKeyRef"
     }
 
@@ -639,11 +639,11 @@ def test_pull_secrets_travel_if_the_template_names_them() -> None:
     """What admission added to a pod without any belongs to the manager's account; the worker cluster's gives its own."""
     pod = kuberay_pod()
     pod["spec"]["imagePullSecrets"] = [{"name": "of-the-account"}]
-    assert "imagePullSecrets" not in rewrite(pod)["spec"] and not referred(pod)
+    assert "imagePullSecrets" not in rewrite(pod)["spec"] and not referenced_objects(pod)
     mine, registry = [{"name": "registry"}], Reference("Secret", "registry")
-    assert referred(pod, mine) == {registry: "spec.imagePullSecrets"}
+    assert referenced_objects(pod, mine) == {registry: "spec.imagePullSecrets"}
     assert rewrite(pod, pull_secrets=mine)["spec"]["imagePullSecrets"] == [
-        {"name": copied_objects.name(registry, "a-uid")}
+        {"name": copied_objects.copy_name(registry, "a-uid")}
     ]
 
 
@@ -651,7 +651,7 @@ def test_the_managers_api_token_refers_to_nothing() -> None:
     pod = kuberay_pod(volumeMounts=[{"name": "kube-api-access-x1"}])
     sources = [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "kube-root-ca.crt"}}]
     pod["spec"]["volumes"] = [{"name": "kube-api-access-x1", "projected": {"sources": sources}}]
-    assert not referred(pod)
+    assert not referenced_objects(pod)
 
 
 # --- refusal -------------------------------------------------------------------------------------------------------------
@@ -737,7 +737,7 @@ ALLOWED: list[Pod] = [
 
 @pytest.mark.parametrize(("spec", "want"), REFUSED, ids=[want for _, want in REFUSED])
 def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_remedy(spec: Pod, want: str) -> None:
-    said = pod_validation.of_template({"spec": spec})
+    said = pod_validation.template_problem({"spec": spec})
     assert said is not None
     assert said.startswith(want)
     assert len(said) > len(want) + 20, "what to do is missing"
@@ -746,7 +746,7 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
 def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
-    assert pod_validation.of_template({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
+    assert pod_validation.template_problem({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
 
 
 @pytest.mark.parametrize(
@@ -763,13 +763,13 @@ def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
 def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
     """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
     want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
-    assert pod_validation.of_template({"spec": {"containers": containers}}) == (want if refused else None)
+    assert pod_validation.template_problem({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
     pod = recorded(name)
-    assert pod_validation.of_template(rewrite(pod)) is None
+    assert pod_validation.template_problem(rewrite(pod)) is None
 
 
 # --- properties ------------------------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def test_stripped(field: str) -> None:
 
 
 def told(*env: tuple[str, str]) -> str:
-    return zone.kept([{"name": name, "value": value} for name, value in env], TARGET)
+    return zone.user_override_message([{"name": name, "value": value} for name, value in env], TARGET)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_what_the_user_set_of_the_place_is_said(env: list[tuple[str, str]], list
 def test_what_is_said_and_what_is_done_agree() -> None:
     """A sentence for each key that is not ours, and only then."""
     pod = kuberay_pod(env=[{"name": "RAY_NODE_ZONE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}])
-    assert "RAY_NODE_ZONE" in zone.kept(pod["spec"]["containers"][0]["env"], TARGET)
+    assert "RAY_NODE_ZONE" in zone.user_override_message(pod["spec"]["containers"][0]["env"], TARGET)
     assert env_of(rewrite(pod))["RAY_NODE_ZONE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 

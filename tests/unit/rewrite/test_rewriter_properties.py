@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.admission import pod_validation
-from adapter.cli.pod_diff import changes
+from adapter.cli.pod_diff import diff_pods
 from adapter.objects import pod_requests
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
@@ -57,7 +57,13 @@ PODS = [yaml.safe_load((GOLDEN / f"{name}.in.yaml").read_text()) for name in REC
 
 def rewrite(pod: Raw, target: Target = TARGET, head: str = HEAD) -> Raw:
     return rewriter.remote_pod(
-        pod, head=HeadAddress.of(pod, head), target=target, role="r", total=3, slot="east/2/r/0", anchor_uid="a-uid"
+        pod,
+        head=HeadAddress.from_pod(pod, head),
+        target=target,
+        role="r",
+        total=3,
+        slot="east/2/r/0",
+        anchor_uid="a-uid",
     )
 
 
@@ -202,8 +208,8 @@ def test_a_pod_of_whatever_look_is_rewritten_to_the_same_bytes_and_not_touched(
     first = json.dumps(rewrite(pod, target, head))
     assert json.dumps(rewrite(json.loads(before), target, head)) == first
     assert json.dumps(pod) == before
-    changes(pod, json.loads(first))
-    group_workload.template(pod, target)
+    diff_pods(pod, json.loads(first))
+    group_workload.reserved_template(pod, target)
 
 
 @many
@@ -241,7 +247,7 @@ def _dicts(value: Any) -> Iterator[Raw]:
 @given(mutated(), TARGETS)
 def test_a_container_variable_or_mount_that_is_gone_is_listed(pod: Raw, target: Target) -> None:
     out = rewrite(pod, target)
-    listed = [one.path for one in changes(pod, out)]
+    listed = [one.path for one in diff_pods(pod, out)]
     for kind in ("initContainers", "containers"):
         after = {one.get("name"): one for one in out["spec"].get(kind) or ()}
         for container in pod["spec"].get(kind) or ():
@@ -291,7 +297,7 @@ def test_a_pod_never_asks_for_more_than_was_reserved(pod: Raw, target: Target) -
     waiter = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
     asked = pod_requests.pod_requests(rewrite(made, target)["spec"])
-    reserved = pod_requests.pod_requests(group_workload.template(template, target)["spec"])
+    reserved = pod_requests.pod_requests(group_workload.reserved_template(template, target)["spec"])
     named = {name for one in (*inits, *pod["spec"]["containers"]) for name in _asked(one)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 
@@ -379,7 +385,7 @@ def test_what_a_pod_could_ask_for_is_refused_stripped_or_left_to_the_clusters_ow
     wish: Raw, fate: str
 ) -> None:
     template = {"spec": {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}], **wish}}
-    assert bool(pod_validation.of_template(template)) == (fate == REFUSED)
+    assert bool(pod_validation.template_problem(template)) == (fate == REFUSED)
     pod = kuberay_pod()
     out = rewrite({**pod, "spec": {**pod["spec"], **wish}})["spec"]
     if fate == STRIPPED:

@@ -6,7 +6,7 @@ from adapter import names
 from adapter.objects.unstructured import Raw
 from adapter.objects.unstructured import Raw as Seen
 from adapter.rewrite import service_mirror
-from adapter.rewrite.service_mirror import Standing, lacking
+from adapter.rewrite.service_mirror import MirrorState, mirror_writes
 from adapter.rewrite.target import Target
 from tests.unit.builders import make_meta
 
@@ -14,7 +14,7 @@ KEY = ("demo", "train-abc-head-svc")
 TARGET = Target(
     cluster="east", zone="east", queue="q", manager="mgr", workload="w", workload_uid="u", placement="p", share="p-1", round=1
 )  # fmt: skip
-NOTHING = Standing(None, ())
+NOTHING = MirrorState(None, ())
 PORTS = [{"name": "gcs-server", "containerPort": 6379, "protocol": "TCP"}, {"containerPort": 8265}]
 
 
@@ -25,10 +25,10 @@ def head(address: str = "10.12.0.5", ports: list[Raw] | None = None) -> Raw:
     return {"metadata": make_meta("head", labels=labels), "spec": {"containers": [container]}, "status": status}
 
 
-def made(head_pod: Raw | None = None, *, anchor: str = "a1", version: str = "7") -> Standing:
+def made(head_pod: Raw | None = None, *, anchor: str = "a1", version: str = "7") -> MirrorState:
     """The mirror as an API server has it and lists it after it was written: without kind, with what that server adds."""
-    service, *slices = lacking(KEY, head_pod or head(), NOTHING, TARGET, anchor)
-    return Standing(stored(service, version), [stored(each, version) for each in slices])
+    service, *slices = mirror_writes(KEY, head_pod or head(), NOTHING, TARGET, anchor)
+    return MirrorState(stored(service, version), [stored(each, version) for each in slices])
 
 
 def stored(body: Raw, version: str = "7") -> Raw:
@@ -48,7 +48,7 @@ def edited(raw: Seen | None, *path: str, to: object) -> Raw:
 
 
 def test_where_there_is_none_service_and_slice_are_made() -> None:
-    service, each = lacking(KEY, head(), NOTHING, TARGET, "a1")
+    service, each = mirror_writes(KEY, head(), NOTHING, TARGET, "a1")
     assert (service["kind"], each["kind"]) == ("Service", "EndpointSlice"), "DNS wants the Service first"
     assert (service["metadata"]["namespace"], service["metadata"]["name"]) == KEY
     assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] is None
@@ -66,43 +66,43 @@ def test_where_there_is_none_service_and_slice_are_made() -> None:
 
 
 def test_what_is_right_is_left_alone() -> None:
-    assert lacking(KEY, head(), made(), TARGET, "a1") == []
+    assert mirror_writes(KEY, head(), made(), TARGET, "a1") == []
 
 
 def test_after_a_crash_between_the_two_the_slice_is_made() -> None:
     standing = made()
-    assert [body["kind"] for body in lacking(KEY, head(), Standing(standing.service, ()), TARGET, "a1")] == [
+    assert [body["kind"] for body in mirror_writes(KEY, head(), MirrorState(standing.service, ()), TARGET, "a1")] == [
         "EndpointSlice"
     ]
 
 
 def test_another_share_becomes_an_owner_beside_those_there_are() -> None:
-    service, each = lacking(KEY, head(), made(), TARGET, "a2")
+    service, each = mirror_writes(KEY, head(), made(), TARGET, "a2")
     for body in (service, each):
         assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == ["a1", "a2"]
         assert body["metadata"]["resourceVersion"] == "7", "another share may be adding itself at this moment"
 
 
 def test_a_head_that_moved_changes_the_slice_alone() -> None:
-    (each,) = lacking(KEY, head("10.12.0.9"), made(), TARGET, "a1")
+    (each,) = mirror_writes(KEY, head("10.12.0.9"), made(), TARGET, "a1")
     assert each["endpoints"][0]["addresses"] == ["10.12.0.9"]
 
 
 def test_a_head_that_is_gone_is_taken_out_at_once() -> None:
     """Its address may be given to another head."""
-    (each,) = lacking(KEY, None, made(), TARGET, "a1")
+    (each,) = mirror_writes(KEY, None, made(), TARGET, "a1")
     assert each["endpoints"] == []
-    emptied = Standing(made().service, [edited(made().slices[0], "endpoints", to=None)])
-    assert lacking(KEY, None, emptied, TARGET, "a1") == [], "an API server leaves out what is empty"
+    emptied = MirrorState(made().service, [edited(made().slices[0], "endpoints", to=None)])
+    assert mirror_writes(KEY, None, emptied, TARGET, "a1") == [], "an API server leaves out what is empty"
 
 
 def test_without_a_head_nothing_is_begun() -> None:
-    assert lacking(KEY, None, NOTHING, TARGET, "a1") == []
+    assert mirror_writes(KEY, None, NOTHING, TARGET, "a1") == []
 
 
 def test_a_head_of_another_family_gets_a_slice_of_its_own() -> None:
     """addressType cannot be changed."""
-    old, new = lacking(KEY, head("fd00::5"), made(), TARGET, "a1")
+    old, new = mirror_writes(KEY, head("fd00::5"), made(), TARGET, "a1")
     assert (old["addressType"], old["endpoints"]) == ("IPv4", [])
     assert (new["addressType"], new["endpoints"][0]["addresses"]) == ("IPv6", ["fd00::5"])
     assert new["metadata"]["name"] == f"{KEY[1]}-rayspan-ipv6"
@@ -119,8 +119,8 @@ def test_a_head_of_another_family_gets_a_slice_of_its_own() -> None:
 )
 def test_a_service_that_was_edited_is_mended(path: tuple[str, ...], to: object) -> None:
     standing = made()
-    wrong = Standing(edited(standing.service, *path, to=to), standing.slices)
-    (service,) = lacking(KEY, head(), wrong, TARGET, "a1")
+    wrong = MirrorState(edited(standing.service, *path, to=to), standing.slices)
+    (service,) = mirror_writes(KEY, head(), wrong, TARGET, "a1")
     assert service["kind"] == "Service" and service["metadata"]["resourceVersion"] == "7"
 
 
@@ -136,8 +136,8 @@ def test_a_service_that_was_edited_is_mended(path: tuple[str, ...], to: object) 
 )
 def test_a_slice_that_was_edited_is_mended(path: tuple[str, ...], to: object) -> None:
     standing = made()
-    wrong = Standing(standing.service, [edited(standing.slices[0], *path, to=to)])
-    (each,) = lacking(KEY, head(), wrong, TARGET, "a1")
+    wrong = MirrorState(standing.service, [edited(standing.slices[0], *path, to=to)])
+    (each,) = mirror_writes(KEY, head(), wrong, TARGET, "a1")
     assert each["kind"] == "EndpointSlice"
 
 
@@ -159,24 +159,26 @@ def test_a_slice_that_was_edited_is_mended(path: tuple[str, ...], to: object) ->
     ],
 )
 def test_ports_are_those_that_a_service_can_name(ports: list[Raw], want: list[tuple[str, int, str]]) -> None:
-    _, each = lacking(KEY, head(ports=ports), NOTHING, TARGET, "a1")
+    _, each = mirror_writes(KEY, head(ports=ports), NOTHING, TARGET, "a1")
     assert [(port["name"], port["port"], port["protocol"]) for port in each["ports"]] == want
 
 
 def test_slices_are_found_by_their_names() -> None:
     """A label may be edited, and what is edited is to be mended."""
     four, six = service_mirror.slice_keys(KEY)
-    assert four == ("demo", lacking(KEY, head(), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
-    assert six == ("demo", lacking(KEY, head("fd00::5"), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
+    assert four == ("demo", mirror_writes(KEY, head(), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
+    assert six == ("demo", mirror_writes(KEY, head("fd00::5"), NOTHING, TARGET, "a1")[1]["metadata"]["name"])
 
 
 def test_owners_that_come_at_once_are_written_one_upon_the_other() -> None:
     """Decided on the same state, each single worker's share is added to what the others have written since."""
     known = made()
-    (first, *_), (second, *_) = (lacking(KEY, head(), known, TARGET, anchor) for anchor in ("a2", "a3"))
+    (first, *_), (second, *_) = (mirror_writes(KEY, head(), known, TARGET, anchor) for anchor in ("a2", "a3"))
     now = stored(first, "8")
-    upon = service_mirror.rebased(second, now)
+    upon = service_mirror.rebase_write(second, now)
     assert upon and upon["metadata"]["resourceVersion"] == "8"
     assert [owner["uid"] for owner in upon["metadata"]["ownerReferences"]] == ["a1", "a2", "a3"]
-    assert service_mirror.rebased(first, now) is None, "it is an owner already"
-    assert service_mirror.rebased(second, edited(now, "spec", "clusterIP", to="10.0.0.1")) is None, "more was changed"
+    assert service_mirror.rebase_write(first, now) is None, "it is an owner already"
+    assert service_mirror.rebase_write(second, edited(now, "spec", "clusterIP", to="10.0.0.1")) is None, (
+        "more was changed"
+    )

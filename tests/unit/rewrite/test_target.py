@@ -14,9 +14,9 @@ TAINT = {"key": "pool", "operator": "Equal", "value": "remote", "effect": "NoSch
 
 
 def of(*flavors: Raw, **spec: Any) -> Target:
-    return Target.of(
+    return Target.for_share(
         "east",
-        specs.worker_cluster(builders.make_worker_cluster("east", **spec)),
+        specs.parse_worker_cluster(builders.make_worker_cluster("east", **spec)),
         queue="team-a",
         manager="mgr",
         workload="rayjob-train",
@@ -57,6 +57,6 @@ def test_one_that_names_no_zone_is_a_zone() -> None:
     ],
 )  # fmt: skip
 def test_what_the_managers_flavors_put_on_pods_is_known(flavors: list[Raw], keys: set[str], tolerations: Any) -> None:
-    for found in (of(*flavors), Target.nowhere(flavors)):
+    for found in (of(*flavors), Target.without_cluster(flavors)):
         assert {*found.manager_flavor_keys} == keys
         assert found.manager_flavor_tolerations == tolerations

@@ -3,7 +3,7 @@
 import pytest
 
 from adapter import names
-from adapter.rewrite.zone import ray_labels
+from adapter.rewrite.zone import ray_labels_of_node
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from adapter.rewrite.zone import ray_labels
 )
 def test_what_ray_is_told_of_a_flavor(node_labels: dict[str, str], market: str, accelerator: str) -> None:
     wanted = {names.RAY_MARKET_LABEL: market, names.RAY_ACCELERATOR_LABEL: accelerator}
-    assert ray_labels(node_labels) == {key: value for key, value in wanted.items() if value}
+    assert ray_labels_of_node(node_labels) == {key: value for key, value in wanted.items() if value}

@@ -13,11 +13,11 @@ import pytest
 
 from adapter.shell import certificate as module
 from adapter.shell.admission import webhook_certificate as maker
-from adapter.shell.certificate import Certificate, NoCertificate
+from adapter.shell.certificate import Certificate, UnreadableCertificate
 from hack.lab.base.paths import REPO
 
 HOST = "rayspan-admission.rayspan-system.svc"
-MADE, OTHER = maker.made(), maker.made()
+MADE, OTHER = maker.new_certificate(), maker.new_certificate()
 
 
 def put(folder: Path, files: dict[str, bytes], *names: str) -> None:
@@ -56,7 +56,7 @@ async def looks(certificate: Certificate, times: int = 3) -> None:
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Enough):
         patch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep))
-        await certificate.renew()
+        await certificate.reload_periodically()
 
 
 def test_it_is_shown_to_who_connects_by_tls_that_is_not_outdated(folder: Path) -> None:
@@ -159,5 +159,7 @@ def test_nobody_is_asked_for_a_password(folder: Path) -> None:
 @pytest.mark.parametrize("how", BROKEN)
 def test_without_one_nothing_begins_and_a_sentence_says_why(how: str, folder: Path) -> None:
     BROKEN[how](folder)
-    with pytest.raises(NoCertificate, match=rf"^{folder} has no tls\.crt and tls\.key that can be read: \w[\w ]+$"):
+    with pytest.raises(
+        UnreadableCertificate, match=rf"^{folder} has no tls\.crt and tls\.key that can be read: \w[\w ]+$"
+    ):
         Certificate(folder)

@@ -23,7 +23,7 @@ def _pod(name: str, version: int) -> dict[str, object]:
 
 
 def test_a_thousand_pods_are_read_without_a_look() -> None:
-    gc_tuning.rarely()
+    gc_tuning.collect_rarely()
     gc.collect()
     before = gc.get_stats()[0]["collections"]
     kept = [_pod(str(number), 1) for number in range(400)]
@@ -35,7 +35,7 @@ def test_what_was_settled_is_looked_through_no_more_and_goes_with_its_last_holde
     store = Store()
     for number in range(100):
         store.put(_pod(str(number), 1))
-    gc_tuning.settled()
+    gc_tuning.freeze_objects()
     frozen = gc.get_freeze_count()
     assert not any(one is store._objects for one in gc.get_objects()) and frozen > 100 * 50
     store.replace([_pod(str(number), 2) for number in range(100)], "9")

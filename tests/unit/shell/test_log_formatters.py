@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapter.cli.commands.parser import parser
+from adapter.cli.commands.parser import build_parser
 from adapter.cli.commands.program_commands import LOG_FORMATS
-from adapter.shell.log_formatters import FORMATS
+from adapter.shell.log_formatters import FORMATTERS
 
 ODD = 'two\nlines, "quotes", \u2028 and \ud800'
 
@@ -25,7 +25,7 @@ def record(message: str, *given: object, trace: bool = False) -> logging.LogReco
 
 
 def line(found: logging.LogRecord) -> dict[str, Any]:
-    text = FORMATS["json"].format(found)
+    text = FORMATTERS["json"].format(found)
     assert text.isascii() and len(text.splitlines()) == 1
     read: dict[str, Any] = json.loads(text)
     return read
@@ -45,7 +45,7 @@ def test_a_trace_stands_beside_the_message_and_is_that_of_the_text() -> None:
     found = line(record("a plan that was asked for", trace=True))
     assert found["message"] == "a plan that was asked for"
     assert found["trace"].startswith("Traceback") and found["trace"].endswith("KeyError: 'x'")
-    assert FORMATS["text"].format(record("a plan", trace=True)).endswith(found["trace"])
+    assert FORMATTERS["text"].format(record("a plan", trace=True)).endswith(found["trace"])
 
 
 def test_what_was_handed_to_a_record_beside_its_message_stays_out() -> None:
@@ -58,8 +58,8 @@ def test_what_was_handed_to_a_record_beside_its_message_stays_out() -> None:
     ("words", "want"), [([], "text"), (["--log-format", "json"], "json"), (["--log-format=text"], "text")], ids=str
 )
 def test_text_is_the_default(words: list[str], want: str) -> None:
-    assert parser(["rayspan", "controller"]).parse_args(["controller", *words]).log_format == want
+    assert build_parser(["rayspan", "controller"]).parse_args(["controller", *words]).log_format == want
 
 
 def test_each_format_that_may_be_typed_is_there() -> None:
-    assert {*LOG_FORMATS} == {*FORMATS}
+    assert {*LOG_FORMATS} == {*FORMATTERS}

@@ -11,7 +11,14 @@ from prometheus_client import REGISTRY
 
 from adapter.objects.unstructured import Raw
 from adapter.shell import supervise
-from adapter.shell.supervise import FIRST_PAUSE, LAST_PAUSE, contained, each, failed, guarded
+from adapter.shell.supervise import (
+    FIRST_PAUSE,
+    LAST_PAUSE,
+    contain_errors,
+    read_each,
+    report_failure,
+    run_with_restarts,
+)
 from tests.unit.shell.controller.test_workqueue import play
 
 SECRET = "hunter2"
@@ -38,7 +45,7 @@ def test_a_task_that_breaks_begins_anew_later_and_later(caplog: pytest.LogCaptur
         fault()
 
     async def test() -> None:
-        task = asyncio.create_task(guarded("t", body, broke=broke.append))
+        task = asyncio.create_task(run_with_restarts("t", body, on_failure=broke.append))
         await asyncio.wait([task], timeout=1200)
         assert not task.done()
         task.cancel()
@@ -63,7 +70,7 @@ def test_a_task_that_ran_for_long_begins_anew_soon() -> None:
         fault()
 
     async def test() -> None:
-        task = asyncio.create_task(guarded("t", body))
+        task = asyncio.create_task(run_with_restarts("t", body))
         await asyncio.wait([task], timeout=1000)
         task.cancel()
 
@@ -77,9 +84,9 @@ def test_what_must_end_the_process_does() -> None:
 
     async def test() -> None:
         with pytest.raises(Fatal):
-            await guarded("t", lost, ends=(Fatal,))
+            await run_with_restarts("t", lost, fatal=(Fatal,))
         with pytest.raises(KeyboardInterrupt):
-            await guarded("t", interrupted)
+            await run_with_restarts("t", interrupted)
 
     async def interrupted() -> None:
         raise KeyboardInterrupt
@@ -92,7 +99,7 @@ def test_a_task_that_returns_is_over() -> None:
         return
 
     async def test() -> None:
-        await guarded("t", done)
+        await run_with_restarts("t", done)
 
     play(test)
 
@@ -103,21 +110,21 @@ def test_a_fault_is_told_once_with_its_trace_and_without_what_it_says(
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for _ in range(50):
-        with contained("t", "demo/train"):
+        with contain_errors("t", "demo/train"):
             fault()
     (told,) = caplog.records
     assert told.levelno == logging.ERROR and told.getMessage().startswith("t failed at demo/train by ValueError:\n")
     assert "in fault" in told.getMessage() and SECRET not in told.getMessage()
-    now += supervise.TOLD_AGAIN_SECONDS
-    with contained("t"):
+    now += supervise.RELOG_SECONDS
+    with contain_errors("t"):
         fault()
     assert "t failed by ValueError (49 more like it since it was told last):" in caplog.text
 
 
 def test_another_fault_of_the_same_task_is_told_as_well(caplog: pytest.LogCaptureFixture) -> None:
-    with contained("t"):
+    with contain_errors("t"):
         fault()
-    with contained("t"):
+    with contain_errors("t"):
         int("no number")
     assert len(caplog.records) == 2
 
@@ -128,7 +135,7 @@ def test_of_a_group_the_first_fault_is_told(caplog: pytest.LogCaptureFixture) ->
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(asyncio.to_thread(fault))
         except ExceptionGroup as group:
-            failed("t", group)
+            report_failure("t", group)
 
     asyncio.run(test())
     assert "in fault" in caplog.text and "ValueError" in caplog.text and SECRET not in caplog.text
@@ -136,14 +143,14 @@ def test_of_a_group_the_first_fault_is_told(caplog: pytest.LogCaptureFixture) ->
 
 def test_one_that_cannot_be_read_hides_no_other() -> None:
     objects: list[Raw] = [{"metadata": {"name": "a"}, "n": 1}, {"metadata": 7}, {"n": "x"}, {"n": 4}]
-    assert [found for _, found in each("t", objects, lambda raw: 1 + raw["n"])] == [2, 5]
-    assert [found for _, found in each("t", [cast(Raw, 7), *objects], lambda raw: 1 + raw["n"])] == [2, 5]
+    assert [found for _, found in read_each("t", objects, lambda raw: 1 + raw["n"])] == [2, 5]
+    assert [found for _, found in read_each("t", [cast(Raw, 7), *objects], lambda raw: 1 + raw["n"])] == [2, 5]
 
 
 async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """A connection that a server breaks, again and again: the loop itself would tell each with its trace."""
     loop, before = asyncio.get_running_loop(), counted("event loop")
-    loop.set_exception_handler(supervise.unawaited)
+    loop.set_exception_handler(supervise.handle_loop_exception)
     try:
         for _ in range(5):
             loop.call_soon(fault)
@@ -173,10 +180,10 @@ async def test_a_connection_that_ends_while_it_sends_is_no_fault(
     """As uvloop tells it."""
     before = counted("event loop")
     context = {"message": "Fatal error on SSL protocol", "exception": error, "transport": None, "protocol": object()}
-    supervise.unawaited(asyncio.get_running_loop(), context)
+    supervise.handle_loop_exception(asyncio.get_running_loop(), context)
     assert (counted("event loop") - before, bool(caplog.messages)) == (int(is_fault), is_fault)
 
 
 async def test_what_is_told_without_an_exception_is_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
-    supervise.unawaited(asyncio.get_running_loop(), {"message": "a session is not closed"})
+    supervise.handle_loop_exception(asyncio.get_running_loop(), {"message": "a session is not closed"})
     assert caplog.messages == ["a session is not closed"]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import ShareKey, placement
-from adapter.objects.references import Reference, wanted
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.placement import ShareKey, parse_placement
+from adapter.objects.references import Reference, find_in_spec
+from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import (
@@ -29,11 +29,11 @@ from adapter.objects.worker_pod import (
     slot_of,
     without_template_slots,
 )
-from adapter.objects.workload import Job, workload
+from adapter.objects.workload import Job, parse_workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
-from adapter.shell.observe.slots import PendingAssignments, Slots
+from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.worker import status_mirror, template_slots
 from adapter.worker.cluster_loss import Silence
 from adapter.worker.dispatch import decide
@@ -45,9 +45,9 @@ from tests.unit.stores import Sight, fill
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
-PLACE = placement(PLACE_RAW)
+PLACE = parse_placement(PLACE_RAW)
 NAME = PLACE.name
-JOB = workload(WORK).job
+JOB = parse_workload(WORK).job
 assert JOB
 SHARE = make_reservation(PLACE_RAW)
 HEAD = "10.12.0.5"
@@ -68,7 +68,7 @@ def target(cluster: str) -> Target:
 
 
 def shares(**raw: Raw) -> dict[ShareKey, Reservation]:
-    found = [reservation(cluster, each) for cluster, each in raw.items()]
+    found = [parse_reservation(cluster, each) for cluster, each in raw.items()]
     return {each.key: each for each in found}
 
 
@@ -89,7 +89,7 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
         "taken": (),
     }
     known = plain | more
-    return Worker(pod=pod, remotes=remotes or {}, **known | {"head": HeadAddress.of(pod or {}, known["head"])})
+    return Worker(pod=pod, remotes=remotes or {}, **known | {"head": HeadAddress.from_pod(pod or {}, known["head"])})
 
 
 # --- the objects that the table speaks of ----------------------------------------------------------------------------
@@ -123,14 +123,14 @@ OTHER_GROUP = make_pod(placement=NAME, group="gpu")
 CAME_EAST = make_pod(placement=NAME, index="0", listed="east/1/role-workers/2 west/1/role-workers/2")
 CAME_SECOND = make_pod(placement=NAME, index="1", listed="east/1/role-workers/2 west/1/role-workers/2")
 CAME_NORTH = make_pod(placement=NAME, index="0", listed="north/1/role-workers/2")
-EAST_AVOIDED = placement(make_placement(WORK, excluded={"east": 60}))
+EAST_AVOIDED = parse_placement(make_placement(WORK, excluded={"east": 60}))
 UNPLANNED = make_pod(placement=NAME, slot="north/1/role-workers/0")
 
 
 def body(slot: Slot, pod: Raw = SLOTTED, total: int = 2) -> Raw:
     return rewriter.remote_pod(
         pod,
-        head=HeadAddress.of(pod, HEAD),
+        head=HeadAddress.from_pod(pod, HEAD),
         target=target(slot.cluster),
         role="role-workers",
         total=total,
@@ -496,19 +496,19 @@ CASES = [
          [AssignSlot(NEW, "west", WEST0)]),
     Case("4. one in a cluster that the plan leaves out is taken last",
          "a worker did not start there",
-         worker(NEW, placement=placement(make_placement(WORK, excluded={"east": 60}))),
+         worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 60}))),
          [AssignSlot(NEW, "west", WEST0)]),
     Case("4. but rather than none",
          "its node may be back",
-         worker(NEW, placement=placement(make_placement(WORK, excluded={"east": 60})), taken=[EAST0, WEST0, WEST1]),
+         worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 60})), taken=[EAST0, WEST0, WEST1]),
          [AssignSlot(NEW, "east", EAST1)]),
     Case("4. and not any more when that is over",
          "the order of the plan holds again",
-         worker(NEW, placement=placement(make_placement(WORK, excluded={"east": 5}))),
+         worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 5}))),
          [AssignSlot(NEW, "east", EAST0)]),
     Case("4. nor on a round that is withdrawn",
          "its quota is given back",
-         worker(NEW, placement=placement(make_placement(WORK, withdrawn=1))),
+         worker(NEW, placement=parse_placement(make_placement(WORK, withdrawn=1))),
          []),
     Case("4. what was made of a slot outside the plan is not made again",
          "KubeRay shall replace it once the cluster can be asked",
@@ -730,8 +730,8 @@ def test_every_clause_has_its_cases() -> None:
 def test_the_total_of_a_share_counts_all_its_groups() -> None:
     """Kueue's group has one total for the cluster, whatever the roles."""
     mixed = make_placement(make_workload(groups={"workers": 1, "gpu": 3}), shares={"east": {"workers": 1, "gpu": 3}})
-    found = decide(worker(SLOTTED, placement=placement(mixed)), at(5))
-    assert found == [CreatePod("east", JOB, placement(mixed), EAST, SLOTTED, body(EAST0, total=4))]
+    found = decide(worker(SLOTTED, placement=parse_placement(mixed)), at(5))
+    assert found == [CreatePod("east", JOB, parse_placement(mixed), EAST, SLOTTED, body(EAST0, total=4))]
 
 
 def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
@@ -836,8 +836,8 @@ def test_a_copy_is_made_with_what_it_refers_to() -> None:
         Reference("Secret", "token"): "spec.containers[ray-worker].env[T].secretKeyRef",
         Reference("Secret", "registry"): "spec.imagePullSecrets",
     }
-    assert {one.name for one in wanted(made.body["spec"])} == {
-        copied_objects.name(one, f"anchor-of-{NAME}-1") for one in made.references
+    assert {one.name for one in find_in_spec(made.body["spec"])} == {
+        copied_objects.copy_name(one, f"anchor-of-{NAME}-1") for one in made.references
     }
 
 
@@ -916,11 +916,11 @@ def test_a_slot_is_held_by_pods_and_copies_of_others(
     fill(sight.manager.pods, *here)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    slots_of = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     mine = facts.uid_of(SLOTTED)
     held = [one for one in (*here, *there.values()) if facts.label(one, names.PLACEMENT_LABEL) == NAME]
     assert slots_of.taken_by_others(SLOTTED) == slots_taken(held, but=mine) == taken
-    assert slots_of.taken(PLACE) == slots_taken(held, but=None)
+    assert slots_of.taken_slots(PLACE) == slots_taken(held, but=None)
 
 
 CAME = make_pod("came", uid="u-came", placement=NAME, index="0", listed=str(EAST0).rpartition("/")[0] + "/1")
@@ -945,10 +945,10 @@ def test_a_slot_that_is_written_goes_before_one_that_a_pod_came_with(
     fill(sight.manager.pods, SLOTTED, *others)
     for cluster, copy in there.items():
         fill(sight.members[cluster].pods, copy)
-    slots_of = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    slots_of = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
     assert slots_of.outranks_others(PLACE, SLOTTED) is yielded
     assert not slots_of.outranks_others(PLACE, CAME), "who came with it"
-    taken = sight.facts.workers._taken(SLOTTED, PLACE)
+    taken = sight.facts.worker_observer._taken_slots(SLOTTED, PLACE)
     assert (EAST0 not in taken) is yielded
 
 
@@ -963,13 +963,13 @@ def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
 def test_a_slot_that_is_just_being_given_away_is_held() -> None:
     """No store shows it before its write is answered, and two pods are looked at side by side."""
     sight, assignments = Sight({"east": 1, "west": 1}), PendingAssignments()
-    slots_of = Slots(sight.manager, sight.fleet, assignments, sight.memory)
+    slots_of = SlotObserver(sight.manager, sight.fleet, assignments, sight.memory)
     given = decide(worker(NEW), at(5))
     assignments.add(given)
-    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken(PLACE) == {EAST0}
+    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken_slots(PLACE) == {EAST0}
     assert slots_of.taken_by_others(NEW) == slots_of.taken_by_others(named("x", "", placement="another-place")) == set()
     assignments.remove(given)
-    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken(PLACE) == set()
+    assert slots_of.taken_by_others(named("another", "")) == slots_of.taken_slots(PLACE) == set()
 
 
 @given(

@@ -6,14 +6,14 @@ import pytest
 
 from adapter import names
 from adapter.actions import CreatePod, DeletePod, MirrorHead
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
-from adapter.objects.specs import Head
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
+from adapter.objects.specs import HeadSpec
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.rewrite import service_mirror
 from adapter.rewrite.head_address import HeadAddress
-from adapter.rewrite.service_mirror import Standing
+from adapter.rewrite.service_mirror import MirrorState
 from adapter.rewrite.target import Target
 from adapter.worker.dispatch import decide
 from adapter.worker.worker_facts import Worker
@@ -21,14 +21,14 @@ from tests.unit.builders import at, make_copy, make_meta, make_placement, make_p
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
-PLACE = placement(PLACE_RAW)
+PLACE = parse_placement(PLACE_RAW)
 NAME, SLOT = PLACE.name, "east/1/role-workers/0"
 KEY = ("demo", "train-abc-head-svc")
-MIRRORS, IP = Head(address="ServiceMirror"), Head()
-NOTHING = Standing(None, ())
+MIRRORS, IP = HeadSpec(address="ServiceMirror"), HeadSpec()
+NOTHING = MirrorState(None, ())
 
 
-def target(head: Head) -> Target:
+def target(head: HeadSpec) -> Target:
     return Target(
         cluster="east", zone="east", head=head, queue="q", manager="mgr", workload="rayjob-train",
         workload_uid="u", placement=NAME, share=f"{NAME}-1", round=1,
@@ -44,21 +44,21 @@ def head(address: str) -> Raw:
     return {"metadata": make_meta("head"), "spec": {"containers": [{"name": "ray"}]}, "status": {"podIP": address}}
 
 
-def worker(how: Head, address: str = "10.0.0.1", *, standing: Standing = NOTHING, **more: Any) -> Worker:
+def worker(how: HeadSpec, address: str = "10.0.0.1", *, standing: MirrorState = NOTHING, **more: Any) -> Worker:
     plain: Raw = {
         "pod": named(make_pod(placement=NAME, slot=SLOT)),
         "remotes": {},
         "placement": PLACE,
-        "job": workload(WORK).job,
+        "job": parse_workload(WORK).job,
         "belongs": True,
         "head_pod": head(address) if address else None,
-        "head_mirrors": {"east": standing} if how.mirrored else {},
-        "reservations": {("east", 1): reservation("east", make_reservation(PLACE_RAW))},
+        "head_mirrors": {"east": standing} if how.is_mirrored else {},
+        "reservations": {("east", 1): parse_reservation("east", make_reservation(PLACE_RAW))},
         "targets": {"east": target(how)},
         "taken": (),
     }
     known = plain | more
-    return Worker(**known, head=HeadAddress.of(known["pod"], address))
+    return Worker(**known, head=HeadAddress.from_pod(known["pod"], address))
 
 
 def copy(**annotations: str) -> Raw:
@@ -90,7 +90,7 @@ def test_where_heads_are_not_mirrored_nothing_is_written() -> None:
     [
         pytest.param({"reservations": {}}, id="no share stands"),
         pytest.param(
-            {"reservations": {("east", 1): reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
+            {"reservations": {("east", 1): parse_reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
             id="its share goes, and what its anchor owns with it",
         ),
     ],
@@ -105,7 +105,7 @@ def test_it_is_kept_true_while_a_worker_is_there() -> None:
 
 def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
     """He is told by the try, which is refused; the copy is made after it, and so it is not."""
-    unread = Standing(None, (), known=False)
+    unread = MirrorState(None, (), readable=False)
     followed = copy(head="10.0.0.1", head_service=KEY[1])
     assert kinds(worker(MIRRORS, standing=unread, remotes={"east": followed})) == ["PatchStatus"]
     assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
@@ -114,12 +114,14 @@ def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new
 def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_moved() -> None:
     """The mirror says the old one for ever, which may be somebody else's head by now."""
     stale = copy(head="10.0.0.9", head_service=KEY[1])
-    unread = Standing(None, (), known=False)
+    unread = MirrorState(None, (), readable=False)
     assert kinds(worker(MIRRORS, standing=unread, remotes={"east": stale})) == ["PatchStatus", "DeletePod"]
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
-    standing = Standing(*_stored(service_mirror.lacking(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor())))
+    standing = MirrorState(
+        *_stored(service_mirror.mirror_writes(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor()))
+    )
     (first, *_) = decide(worker(MIRRORS, "", standing=standing, remotes={"east": copy()}), at(5))
     assert isinstance(first, MirrorHead) and first.body["endpoints"] == []
 
@@ -135,7 +137,7 @@ def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> No
         pytest.param(IP, {"head": "10.0.0.9", "head_service": KEY[1]}, True, id="nobody keeps its name true any more"),
     ],
 )
-def test_who_stays_when_the_head_moves(how: Head, made_with: dict[str, str], goes: bool) -> None:
+def test_who_stays_when_the_head_moves(how: HeadSpec, made_with: dict[str, str], goes: bool) -> None:
     decided = decide(worker(how, remotes={"east": copy(**made_with)}), at(5))
     assert any(isinstance(action, DeletePod) for action in decided) is goes
 
@@ -146,7 +148,7 @@ def test_a_head_without_a_service_of_its_namespace_is_not_mirrored() -> None:
 
 
 def _anchor() -> str:
-    return reservation("east", make_reservation(PLACE_RAW)).anchor_uid
+    return parse_reservation("east", make_reservation(PLACE_RAW)).anchor_uid
 
 
 def _stored(bodies: list[Raw]) -> tuple[Raw, list[Raw]]:

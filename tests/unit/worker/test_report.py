@@ -5,11 +5,11 @@ import pytest
 from adapter import names
 from adapter.actions import PatchStatus, Say
 from adapter.objects.placement import ShareKey
-from adapter.objects.reservation import Reservation, reservation
+from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition
 from adapter.objects.worker_pod import Slot
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.worker import report
 from adapter.worker.dispatch import decide
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -29,7 +29,7 @@ def share(held: Raw = ONE, usage: Raw | None = None) -> Reservation:
     raw["spec"]["podSets"][0]["template"] = {"spec": held}
     assigned = {"name": "role-workers", "count": 2, "resourceUsage": usage or {}}
     raw["status"]["admission"] = {"podSetAssignments": [assigned]}
-    return reservation("east", raw)
+    return parse_reservation("east", raw)
 
 
 def copy(spec: Raw) -> Raw:
@@ -57,7 +57,7 @@ def test_a_slot_that_somebody_wrote_is_no_share() -> None:
 
 
 def test_it_is_said_on_the_job_and_on_the_pod() -> None:
-    text, job = report.beyond(copy(MORE), share(), SLOT, "east"), workload(WORK).job
+    text, job = report.beyond(copy(MORE), share(), SLOT, "east"), parse_workload(WORK).job
     assert job
     patch, said = report.mirrored(job, POD, copy(MORE), "east", at(60), text)
     assert said == Say(job, "BeyondShare", text, warning=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import Raw
 from adapter.worker.template_slots import (
     TemplateSlotFacts,
@@ -16,7 +16,7 @@ from adapter.worker.template_slots import (
 )
 from tests.unit.builders import at, make_placement, make_pod, make_workload, stamp
 
-PLACE = placement(make_placement(make_workload()))
+PLACE = parse_placement(make_placement(make_workload()))
 EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)
 FREE = TemplateSlotFacts(

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from adapter import names
-from adapter.objects.reservation import reservation
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
 from adapter.rewrite import zone
 from adapter.worker.worker_facts import with_ray_labels
 from tests.unit.builders import make_flavor, make_placement, make_reservation, make_workload
 
-SHARE = reservation("east", make_reservation(make_placement(make_workload())))
+SHARE = parse_reservation("east", make_reservation(make_placement(make_workload())))
 FLAVORS: dict[str, Raw] = {
     "spot": make_flavor("spot", nodeLabels={"karpenter.sh/capacity-type": "spot"}),
     "h100": make_flavor("h100", nodeLabels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}),

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from adapter.shell.access import access_server, self_signed
-from adapter.shell.access.concurrency import MOST_ASKING
+from adapter.shell.access.concurrency import MOST_PENDING_REQUESTS
 from tests.unit.apiserver import Server, connected, refuses, says, serving
 from tests.unit.shell.access.test_grant_resolver import KEY, PROFILED, SYSTEM, granted, judging
 
@@ -32,7 +32,7 @@ async def asking(manager: Server) -> AsyncIterator[aiohttp.ClientSession]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     async with serving(manager) as there, connected(there.url) as client:
-        runner = await access_server.serve(client, await self_signed.own(), port)
+        runner = await access_server.serve(client, await self_signed.self_signed_context(), port)
         connector = aiohttp.TCPConnector(ssl=False, limit=0)
         async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
             yield session
@@ -52,7 +52,7 @@ async def test_many_who_show_no_key_are_told_to_come_again() -> None:
     """They hold no place, and more than so many ask nobody anything."""
     manager = Server()  # which says nothing
     async with asking(manager) as session:
-        waiting = [asyncio.create_task(session.get(LOG)) for _ in range(MOST_ASKING + 3)]
+        waiting = [asyncio.create_task(session.get(LOG)) for _ in range(MOST_PENDING_REQUESTS + 3)]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         assert {task.result().status for task in done} == {429}
         for task in waiting:

@@ -31,7 +31,7 @@ def deleted(server: Server) -> list[str]:
 async def test_those_that_are_over_are_deleted_by_their_uid_and_good_ones_stay() -> None:
     found = lists(1, [raw("old"), raw("good", timedelta()), {"metadata": {"name": 5}}])
     async with serving(Server(lists=[found, DONE])) as server, connected(server.url) as client:
-        await grant_sweep.once(client)
+        await grant_sweep.sweep_once(client)
     assert deleted(server) == ["old"]
     assert server.asked[1].body["preconditions"] == {"uid": "uid-of-old"}
 
@@ -41,7 +41,7 @@ async def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
     found = lists(1, [raw("a"), raw("held"), raw("z")])
     answers = [found, DONE, refuses(500, "InternalError"), DONE]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:
-        await grant_sweep.once(client)
+        await grant_sweep.sweep_once(client)
     assert deleted(server) == ["a", "held", "z"]
 
 
@@ -49,16 +49,16 @@ async def test_who_does_not_answer_is_asked_for_the_rest_another_time() -> None:
     async with serving(Server(lists=[refuses(403)])) as server, connected(server.url) as client:
         await client.close()
         with pytest.raises(Unreachable):
-            await grant_sweep.once(client)
+            await grant_sweep.sweep_once(client)
 
 
 def test_of_each_as_much_is_kept_as_tells_whether_it_is_over() -> None:
     """Whoever views a namespace may create them; those from before the policy forbade it have notes of 250 KB."""
-    kept = grant_sweep._Kept()
+    kept = grant_sweep._SweptGrants()
     large = raw("large", annotations={"a": "x" * 250_000}, managedFields=[{"manager": "kubectl"}])
-    kept.take([{**large, "spec": {**large["spec"], "subresource": "exec", "command": ["x" * 8192]}}], "1")
-    assert kept.room.taken < grant_sweep.MOST_BYTES / 10_000
-    assert grant.over(kept.found, datetime.now(UTC)) == kept.found
+    kept.take_page([{**large, "spec": {**large["spec"], "subresource": "exec", "command": ["x" * 8192]}}], "1")
+    assert kept.memory_quota.used_bytes < grant_sweep.MOST_BYTES / 10_000
+    assert grant.grants_to_delete(kept.objects, datetime.now(UTC)) == kept.objects
 
 
 async def test_of_more_than_there_is_room_for_the_first_are_swept(
@@ -68,6 +68,6 @@ async def test_of_more_than_there_is_room_for_the_first_are_swept(
     monkeypatch.setattr(grant_sweep, "MOST_BYTES", 1)
     found = lists(1, [raw("old"), raw("good", timedelta())], "next")
     async with serving(Server(lists=[found, DONE])) as server, connected(server.url) as client:
-        await grant_sweep.once(client)
+        await grant_sweep.sweep_once(client)
     assert deleted(server) == ["old"]
     assert "bound them in each namespace by a ResourceQuota for count/workeraccesses.rayspan.dev" in caplog.text

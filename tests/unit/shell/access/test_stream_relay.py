@@ -23,7 +23,7 @@ LEFT = web.AppKey("left", asyncio.Event)  # set when a command has nobody any mo
 
 async def echo(request: web.Request) -> web.StreamResponse:
     """A container: it says again what it hears, and at `end` says a last word and ends, as an API server does: it waits for no answer."""
-    socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=streams.MOST_MESSAGE, timeout=0.0)
+    socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=streams.MOST_MESSAGE_BYTES, timeout=0.0)
     await socket.prepare(request)
     await socket.send_bytes(b"&".join(word.encode() for word in request.query.getall("command")))
     async for message in socket:
@@ -103,7 +103,7 @@ async def worker(left: asyncio.Event) -> AsyncIterator[Client]:
         ("/held", held),
     ):
         app.router.add_get(path, answer)
-    async with _running(app, await self_signed.own()) as url:
+    async with _running(app, await self_signed.self_signed_context()) as url:
         login = kubeconfig(url, cluster={"insecure-skip-tls-verify": True})
         client = await Client.from_kubeconfig(yaml.safe_dump(login), "east")
         yield client
@@ -118,18 +118,18 @@ async def front(worker: Client) -> AsyncIterator[aiohttp.ClientSession]:
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path == "/exec":
             params = [("command", "a b"), ("command", "c")]
-            async with streams.upgraded(worker, "/exec", params, [PROTOCOL]) as there:
-                here = stream_relay.here(there)
+            async with streams.open_websocket(worker, "/exec", params, [PROTOCOL]) as there:
+                here = stream_relay.socket_to_client(there)
                 await here.prepare(request)
-                await stream_relay.both_ways(here, there)
+                await stream_relay.relay_both_ways(here, there)
                 return here
-        async with streams.log(worker, request.path, request.query.items()) as pieces:
-            return await stream_relay.log(request, pieces)
+        async with streams.open_log(worker, request.path, request.query.items()) as pieces:
+            return await stream_relay.relay_log(request, pieces)
 
     app = web.Application()
     app.router.add_get("/{rest:.*}", answer)
     async with (
-        _running(app, await self_signed.own()) as url,
+        _running(app, await self_signed.self_signed_context()) as url,
         aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=False)) as session,
     ):
         yield session
@@ -191,7 +191,7 @@ async def test_who_goes_away_ends_the_command(front: aiohttp.ClientSession, left
 
 async def test_a_log_over_a_dead_link_ends_within_a_minute(worker: Client) -> None:
     """A worker that prints nothing for hours is not to be told from it but by the kernel, which asks the other side."""
-    async with streams.log(worker, "/held", []):
+    async with streams.open_log(worker, "/held", []):
         assert isinstance(worker._session.connector, aiohttp.TCPConnector)
         (used,) = worker._session.connector._acquired
         assert used.transport is not None
@@ -209,7 +209,7 @@ async def test_a_refusal_that_does_not_end_is_no_answer(worker: Client, monkeypa
     monkeypatch.setattr(streams, "TIMEOUT_SECONDS", 0.3)
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(Unreachable, match="no answer in time"):
-            async with streams.log(worker, "/held", [("refuse", "yes")]):
+            async with streams.open_log(worker, "/held", [("refuse", "yes")]):
                 pass
 
 
@@ -217,10 +217,10 @@ async def test_a_refusal_that_does_not_end_is_no_answer(worker: Client, monkeypa
 async def test_a_refusal_is_told_and_a_redirect_leads_nowhere(worker: Client, path: str) -> None:
     wanted = {"/moved": Unreachable, "/no": ApiError}[path]
     with pytest.raises(wanted) as told:
-        async with streams.upgraded(worker, path, [], [PROTOCOL]):
+        async with streams.open_websocket(worker, path, [], [PROTOCOL]):
             pass
     assert not isinstance(told.value, ApiError) or told.value.status == 403
     with pytest.raises(ApiError) as said:
-        async with streams.log(worker, path, []):
+        async with streams.open_log(worker, path, []):
             pass
     assert said.value.status == (403 if path == "/no" else 302)

@@ -19,13 +19,13 @@ import pytest
 
 from adapter.objects.unstructured import Raw
 from adapter.shell.admission import admission_server, webhook_certificate
-from adapter.shell.admission.admission_server import OBJECT, Server
+from adapter.shell.admission.admission_server import REVIEWED_OBJECT, WebhookServer
 from adapter.shell.certificate import Certificate
 
 MANY = 125_000
 HOST = "rayspan-admission.rayspan-system.svc"
 POD = {"group": "", "version": "v1", "resource": "pods"}
-MADE, OTHER = webhook_certificate.made(), webhook_certificate.made()
+MADE, OTHER = webhook_certificate.new_certificate(), webhook_certificate.new_certificate()
 
 
 def review(raw: Raw, **more: Any) -> Raw:
@@ -43,7 +43,7 @@ class Answers:
 
     async def __call__(self, question: Raw, *, webhook: str) -> Raw:
         self.asked.append(
-            {"webhook": webhook, **question["request"], **({"about": OBJECT.get()} if self.keeps else {})}
+            {"webhook": webhook, **question["request"], **({"about": REVIEWED_OBJECT.get()} if self.keeps else {})}
         )
         allowed = await self._say() if self._say else True
         return {"response": {"uid": question["request"]["uid"], "allowed": allowed}}
@@ -78,7 +78,7 @@ async def served(folder: Path, answer: Any, *, reread: float = 60.0) -> AsyncIte
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    serving = Server(port, Certificate(folder), reread=reread)(answer)
+    serving = WebhookServer(port, Certificate(folder), reread=reread)(answer)
     await anext(serving)
     goes_on = asyncio.ensure_future(anext(serving))  # as kopf does
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))

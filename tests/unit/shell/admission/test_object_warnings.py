@@ -10,8 +10,8 @@ import pytest
 
 from adapter.objects.unstructured import Raw
 from adapter.shell.admission import object_warnings
-from adapter.shell.admission.object_warnings import Adviser
-from adapter.shell.admission.warning_cache import Known
+from adapter.shell.admission.object_warnings import ObjectWarnings
+from adapter.shell.admission.warning_cache import WarningCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from tests.unit.apiserver import Answer, Server, connected, refuses, says, serving
@@ -29,28 +29,28 @@ FITS = says({"fits": True, "sentence": "4 of 4 workers to east."})
 SAID = ["RayJob train fits now: 4 of 4 workers to east."]
 
 
-def known(client: Client) -> Known:
-    found = Known(client)
+def known(client: Client) -> WarningCache:
+    found = WarningCache(client)
     lists: Any = {"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}}
     found.cluster_queues.replace([make_cluster_queue(99, name="all", **lists)])
     found.local_queues.replace([make_local_queue("all")])
     found.checks.replace([make_check()])
     found.policies.replace([make_policy(clusters=["east"])])
     found.worker_clusters.replace([make_worker_cluster("east")])
-    found.configs.replace([])
+    found.multikueue_configs.replace([])
     return found
 
 
 @asynccontextmanager
-async def advising(*answers: Answer) -> AsyncIterator[tuple[Adviser, Server, Known]]:
+async def advising(*answers: Answer) -> AsyncIterator[tuple[ObjectWarnings, Server, WarningCache]]:
     async with serving(Server(lists=[*answers])) as server, connected(server.url) as client:
         found = known(client)
-        yield Adviser(found, client), server, found
+        yield ObjectWarnings(found, client), server, found
 
 
 async def test_a_job_that_may_go_is_told_its_plan() -> None:
     async with advising(FITS) as (some, server, _):
-        assert await some.advise(make_ray_job()) == SAID
+        assert await some.warnings_for(make_ray_job()) == SAID
     (asked,) = server.asked
     assert (asked.method, asked.path) == (
         "POST",
@@ -61,16 +61,16 @@ async def test_a_job_that_may_go_is_told_its_plan() -> None:
 
 async def test_one_that_is_refused_needs_no_plan() -> None:
     async with advising() as (some, server, _):
-        (said,) = await some.advise(make_ray_job(make_group(1, template=make_template("1", hostNetwork=True))))
+        (said,) = await some.warnings_for(make_ray_job(make_group(1, template=make_template("1", hostNetwork=True))))
     assert "spec.hostNetwork is true" in said and server.asked == []
 
 
 async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_is_asked_for() -> None:
     async with advising() as (some, server, _):  # it never answers
         began = time.monotonic()
-        assert await some.advise(make_ray_job()) == []
+        assert await some.warnings_for(make_ray_job()) == []
         assert object_warnings.PLAN_SECONDS <= time.monotonic() - began < 5, "before the client gives up"
-        assert await some.advise(make_ray_job()) == []
+        assert await some.warnings_for(make_ray_job()) == []
     assert len(server.asked) == 1
 
 
@@ -86,15 +86,15 @@ async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_
 )
 async def test_what_is_no_plan_is_not_told(answer: Answer, again: bool) -> None:
     async with advising(answer, FITS) as (some, _, __):
-        assert await some.advise(make_ray_job()) == []
-        assert await some.advise(make_ray_job()) == (SAID if again else [])
+        assert await some.warnings_for(make_ray_job()) == []
+        assert await some.warnings_for(make_ray_job()) == (SAID if again else [])
 
 
 async def test_one_question_is_under_way_at_a_time() -> None:
     async with advising() as (some, server, _):
-        first = asyncio.create_task(some.advise(make_ray_job()))
+        first = asyncio.create_task(some.warnings_for(make_ray_job()))
         await server.until(lambda: len(server.asked) == 1)
-        assert await some.advise(make_ray_job()) == []
+        assert await some.warnings_for(make_ray_job()) == []
         assert not first.done()
         await first
     assert len(server.asked) == 1
@@ -104,19 +104,19 @@ async def test_what_is_not_seen_is_missed_by_nobody() -> None:
     """Nothing is said while a list was not read yet, or is old: an empty cache means that nothing is known."""
     astray = make_ray_job(queue="gold")
     async with advising() as (some, _, found):
-        assert len(await some.advise(astray)) == 1
-        found.broken(Unreachable("gone"))
-        assert await some.advise(astray) == []
-        assert await Adviser(Known(found.client), found.client).advise(astray) == []
+        assert len(await some.warnings_for(astray)) == 1
+        found.on_run_failed(Unreachable("gone"))
+        assert await some.warnings_for(astray) == []
+        assert await ObjectWarnings(WarningCache(found.client), found.client).warnings_for(astray) == []
 
 
 async def test_a_cluster_without_multikueue_is_seen_as_well() -> None:
     async with advising(FITS) as (some, _, found):
-        found.configs.synced = False
-        (row,) = (row for row in found._rows if row.resource == resources.MULTIKUEUE_CONFIGS)
-        found._followed(row, ApiError(404, "NotFound", "no"))
-        assert found.sure and await some.advise(make_ray_job()) == SAID
-        assert found.written().configs is None
+        found.multikueue_configs.synced = False
+        (row,) = (row for row in found._watched_kinds if row.resource == resources.MULTIKUEUE_CONFIGS)
+        found._on_follow_result(row, ApiError(404, "NotFound", "no"))
+        assert found.is_current and await some.warnings_for(make_ray_job()) == SAID
+        assert found.admin_objects().configs is None
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ async def test_a_cluster_without_multikueue_is_seen_as_well() -> None:
 )
 async def test_an_odd_object_ends_no_answer(odd: Raw) -> None:
     async with advising() as (some, _, __):
-        assert isinstance(await some.advise({"kind": "RayJob", **odd}), list)
-        assert isinstance(await some.advise({**make_ray_job(), **odd}), list)
+        assert isinstance(await some.warnings_for({"kind": "RayJob", **odd}), list)
+        assert isinstance(await some.warnings_for({**make_ray_job(), **odd}), list)
 
 
 async def test_what_admins_write_is_warned_of() -> None:
     async with advising() as (some, _, __):
-        assert await some.advise({**make_policy(clusters=["east"]), "kind": "DispatchPolicy"}) == []
-        (said,) = await some.advise({**make_policy(clusters=["west"]), "kind": "DispatchPolicy"})
+        assert await some.warnings_for({**make_policy(clusters=["east"]), "kind": "DispatchPolicy"}) == []
+        (said,) = await some.warnings_for({**make_policy(clusters=["west"]), "kind": "DispatchPolicy"})
         assert "which does not exist" in said
-        (said,) = await some.advise({**make_worker_cluster("north"), "kind": "WorkerCluster"})
+        (said,) = await some.warnings_for({**make_worker_cluster("north"), "kind": "WorkerCluster"})
         assert "no DispatchPolicy considers it" in said

@@ -10,15 +10,15 @@ from adapter.shell.admission import webhook_certificate
 from adapter.shell.kube.client import ApiError
 from tests.unit.apiserver import Server, connected, refuses, says, serving
 
-MADE = webhook_certificate.made()
+MADE = webhook_certificate.new_certificate()
 
 
 def test_what_is_made_lasts() -> None:
     assert {*MADE} == {"ca.crt", "tls.crt", "tls.key"}
-    assert webhook_certificate.lasts(MADE)
+    assert webhook_certificate.is_still_valid(MADE)
 
 
-OTHER = webhook_certificate.made()
+OTHER = webhook_certificate.new_certificate()
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ OTHER = webhook_certificate.made()
     ],
 )
 def test_what_is_not_good_is_made_anew(files: dict[str, bytes]) -> None:
-    assert not webhook_certificate.lasts(files)
+    assert not webhook_certificate.is_still_valid(files)
 
 
 def configuration(*webhooks: Raw) -> Raw:
@@ -42,7 +42,7 @@ def configuration(*webhooks: Raw) -> Raw:
 
 
 MINE: Raw = {"name": names.GATE_WEBHOOK, "clientConfig": {"service": {}}}
-NEW_ONE, OLDER, OLDEST = (one["ca.crt"] for one in (MADE, OTHER, webhook_certificate.made()))
+NEW_ONE, OLDER, OLDEST = (one["ca.crt"] for one in (MADE, OTHER, webhook_certificate.new_certificate()))
 
 
 def trusting(*authorities: bytes) -> Raw:
@@ -63,7 +63,7 @@ def trusting(*authorities: bytes) -> Raw:
 )
 def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bundle: bytes) -> None:
     """The older one stays: the webhooks show it until their kubelets have brought the new one, and workers are not refused meanwhile."""
-    patch = webhook_certificate.trusted(found, names.GATE_WEBHOOK, NEW_ONE, anew=True)
+    patch = webhook_certificate.trust_patch(found, names.GATE_WEBHOOK, NEW_ONE, anew=True)
     if want is None:
         assert patch == []
         return
@@ -77,9 +77,9 @@ def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bund
 def test_the_next_time_the_older_one_is_trusted_no_more() -> None:
     """Its key may be why a new one was asked for."""
     both, one = configuration(trusting(NEW_ONE, OLDER)), configuration(trusting(NEW_ONE))
-    (_, put) = webhook_certificate.trusted(both, names.GATE_WEBHOOK, NEW_ONE, anew=False)
+    (_, put) = webhook_certificate.trust_patch(both, names.GATE_WEBHOOK, NEW_ONE, anew=False)
     assert base64.b64decode(put["value"]) == NEW_ONE
-    assert webhook_certificate.trusted(one, names.GATE_WEBHOOK, NEW_ONE, anew=False) == []
+    assert webhook_certificate.trust_patch(one, names.GATE_WEBHOOK, NEW_ONE, anew=False) == []
 
 
 async def test_one_that_is_made_anew_is_trusted_beside_the_one_before() -> None:
@@ -87,7 +87,7 @@ async def test_one_that_is_made_anew_is_trusted_beside_the_one_before() -> None:
     broken = {**MADE, "tls.crt": b"odd"}
     answers = [says(secret(broken)), done, says(configuration(trusting(MADE["ca.crt"]))), done, says(NEW), done]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:
-        await webhook_certificate.ensure(client)
+        await webhook_certificate.ensure_certificate(client)
     written = [asked.body for asked in server.asked if asked.method == "PATCH"]
     made = base64.b64decode(written[0]["data"]["ca.crt"])
     assert [base64.b64decode(body[1]["value"]) for body in written[1:]] == [made + MADE["ca.crt"], made]
@@ -107,7 +107,7 @@ async def test_an_empty_secret_is_filled_and_both_trust_it() -> None:
     done = says({"kind": "Secret"})
     answers = [says(secret({})), done, says(gate), done, says(NEW), done]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:
-        await webhook_certificate.ensure(client)
+        await webhook_certificate.ensure_certificate(client)
     written = [asked for asked in server.asked if asked.method == "PATCH"]
     assert [asked.path.rsplit("/", 1)[1] for asked in written] == [
         "rayspan-admission",
@@ -116,7 +116,7 @@ async def test_an_empty_secret_is_filled_and_both_trust_it() -> None:
     ]
     assert written[0].body["metadata"] == {"resourceVersion": "5"}
     files = {name: base64.b64decode(content) for name, content in written[0].body["data"].items()}
-    assert webhook_certificate.lasts(files)
+    assert webhook_certificate.is_still_valid(files)
     assert {asked.body[1]["value"] for asked in written[1:]} == {written[0].body["data"]["ca.crt"]}
 
 
@@ -128,7 +128,7 @@ async def test_what_is_in_order_is_left_alone() -> None:
         says(configuration({"name": names.WARNINGS_WEBHOOK, "clientConfig": trusting})),
     ]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:
-        await webhook_certificate.ensure(client)
+        await webhook_certificate.ensure_certificate(client)
     assert [asked.method for asked in server.asked] == ["GET", "GET", "GET"]
 
 
@@ -137,4 +137,4 @@ async def test_a_configuration_that_comes_a_moment_later_is_waited_for() -> None
     answers = [says(secret(MADE)), refuses(404, "NotFound"), refuses(404, "NotFound")]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:
         with pytest.raises(ApiError):
-            await webhook_certificate.ensure(client)
+            await webhook_certificate.ensure_certificate(client)

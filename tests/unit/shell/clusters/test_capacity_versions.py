@@ -1,29 +1,29 @@
 """What is news for whom: a change of one tree for those who read it, one of the rules for all."""
 
-from adapter.shell.clusters.capacity_versions import Room
+from adapter.shell.clusters.capacity_versions import CapacityVersions
 
 EAST, WEST = ("east", ("Cohort", "all")), ("west", ("Cohort", "all"))
 
 
 def test_what_is_in_use_is_news_for_those_who_read_that_tree() -> None:
-    room = Room()
-    room.used(EAST)
-    assert (room.since([EAST, WEST]), room.since([WEST]), room.since([])) == (1, 0, 0)
-    room.used(WEST)
-    assert (room.since([EAST, WEST]), room.since([EAST])) == (2, 1)
+    room = CapacityVersions()
+    room.mark_tree_changed(EAST)
+    assert (room.latest_change([EAST, WEST]), room.latest_change([WEST]), room.latest_change([])) == (1, 0, 0)
+    room.mark_tree_changed(WEST)
+    assert (room.latest_change([EAST, WEST]), room.latest_change([EAST])) == (2, 1)
 
 
 def test_the_rules_are_news_for_all() -> None:
-    room = Room()
-    room.used(EAST)
-    room.changed()
-    assert room.since([EAST]) == room.since([]) == room.version == 2
-    room.used(EAST)
-    assert (room.since([EAST]), room.since([WEST])) == (3, 2)
+    room = CapacityVersions()
+    room.mark_tree_changed(EAST)
+    room.mark_all_changed()
+    assert room.latest_change([EAST]) == room.latest_change([]) == room.version == 2
+    room.mark_tree_changed(EAST)
+    assert (room.latest_change([EAST]), room.latest_change([WEST])) == (3, 2)
 
 
 def test_what_is_promised_is_no_figure_of_a_cluster() -> None:
-    room = Room()
-    room.used(EAST)
-    room.promised()
-    assert (room.version, room.since([EAST])) == (2, 1)
+    room = CapacityVersions()
+    room.mark_tree_changed(EAST)
+    room.mark_promises_changed()
+    assert (room.version, room.latest_change([EAST])) == (2, 1)

@@ -18,14 +18,14 @@ from adapter.admission.cluster_claim import (
     RENEW_SECONDS,
     Leadership,
 )
-from adapter.admission.cluster_identity import Known
+from adapter.admission.cluster_identity import IdentityRecord
 from adapter.objects.unstructured import Raw
-from adapter.shell.clusters.claim_holder import Claim
+from adapter.shell.clusters.claim_holder import ClaimHolder
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.identity import Identity
-from adapter.shell.clusters.logins import Login, Logins
-from adapter.shell.clusters.worker_cache import Listeners
-from adapter.shell.kube.client import Unreachable, Unusable
+from adapter.shell.clusters.identity import ConnectionIdentity
+from adapter.shell.clusters.logins import Login, LoginReader
+from adapter.shell.clusters.worker_cache import WorkerClusterListeners
+from adapter.shell.kube.client import Unreachable, UnusableCluster
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says, silence
@@ -71,19 +71,19 @@ class Leader:
     """A process that leads; its clock is moved by hand."""
 
     lead: Leadership
-    held: asyncio.Event = field(default_factory=asyncio.Event)
+    leading: asyncio.Event = field(default_factory=asyncio.Event)
     time: float = 1000.0
     told: list[str] = field(default_factory=list)
     opened: int = 0
-    identity: Identity = field(default_factory=lambda: Identity(Known("east", HERE)))
+    identity: ConnectionIdentity = field(default_factory=lambda: ConnectionIdentity(IdentityRecord("east", HERE)))
 
     def __post_init__(self) -> None:
-        self.identity.met(HERE)
+        self.identity.verify_uid(HERE)
 
     def leadership(self) -> Leadership:
         return self.lead
 
-    def tell(self, trouble: Unusable | None, opened: bool) -> None:
+    def tell(self, trouble: UnusableCluster | None, opened: bool) -> None:
         self.opened += opened
         self.told.append(trouble.reason if trouble else "")
 
@@ -97,10 +97,10 @@ async def shelved() -> AsyncIterator[tuple[Server, Shelf]]:
 
 
 @asynccontextmanager
-async def claiming(server: Server, one: Leader) -> AsyncIterator[Claim]:
+async def claiming(server: Server, one: Leader) -> AsyncIterator[ClaimHolder]:
     async with apiserver.connected(server.url) as own:
-        made = Claim(own, "mgr", one.identity, one, one.tell, lambda: one.time)
-        own.guard = one.identity.fence
+        made = ClaimHolder(own, "mgr", one.identity, one, one.tell, lambda: one.time)
+        own.write_guard = one.identity.fence_reason
         yield made
 
 
@@ -112,14 +112,14 @@ CLONE = Leadership("c_3", "a_1", 90, 95)  # of its backup, in which a_1 leads an
 async def test_the_first_one_holds_it_and_a_clone_does_not() -> None:
     first, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
-        assert "does not hold the claim to worker cluster east" in mine.fence()
-        assert await mine.attempt() == RENEW_SECONDS and mine.fence() == ""
+        assert "does not hold the claim to worker cluster east" in mine.fence_reason()
+        assert await mine.acquire_or_renew() == RENEW_SECONDS and mine.fence_reason() == ""
         for _ in range(10):
             first.time += RENEW_SECONDS
             clone.time += RENEW_SECONDS
-            await mine.attempt()
-            await theirs.attempt()
-            assert theirs.fence() and not mine.fence()
+            await mine.acquire_or_renew()
+            await theirs.acquire_or_renew()
+            assert theirs.fence_reason() and not mine.fence_reason()
         assert shelf.holder == "a_1" and first.told == [""] * 11 and set(clone.told) == {names.HELD_BY_ANOTHER}
         assert shelf.kept and shelf.kept["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "100"}
 
@@ -131,56 +131,58 @@ async def test_who_leads_next_goes_on_at_once() -> None:
         claiming(server, Leader(FIRST)) as mine,
         claiming(server, Leader(NEXT)) as after,
     ):
-        await mine.attempt()
-        await after.attempt()
-        assert shelf.holder == "b_2" and after.fence() == ""
+        await mine.acquire_or_renew()
+        await after.acquire_or_renew()
+        assert shelf.holder == "b_2" and after.fence_reason() == ""
 
 
 async def test_a_clone_is_not_taken_for_who_leads_next_when_the_first_one_dies() -> None:
     clone, successor = Leader(CLONE), Leader(NEXT)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine:
         async with claiming(server, clone) as theirs, claiming(server, successor) as after:
-            await mine.attempt()
-            await theirs.attempt()
+            await mine.acquire_or_renew()
+            await theirs.acquire_or_renew()
             clone.time += ABANDONED_SECONDS - 1  # so long as nobody takes over
-            await theirs.attempt()
+            await theirs.acquire_or_renew()
             assert shelf.holder == "a_1"
-            await after.attempt()
+            await after.acquire_or_renew()
             clone.time += 2
-            await theirs.attempt()
-            assert shelf.holder == "b_2" and theirs.fence(), "its time begins anew"
+            await theirs.acquire_or_renew()
+            assert shelf.holder == "b_2" and theirs.fence_reason(), "its time begins anew"
             clone.time += ABANDONED_SECONDS
-            await theirs.attempt()
-            assert shelf.holder == "c_3" and theirs.fence() == ""
+            await theirs.acquire_or_renew()
+            assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
 async def test_who_loses_it_stops_and_says_so() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        await mine.attempt()
+        await mine.acquire_or_renew()
         shelf.keep({}, {"holderIdentity": "thief", "acquireTime": "then"})
-        await mine.attempt()
-        assert mine.fence() and one.told[-1] == names.HELD_BY_ANOTHER and shelf.holder == "thief"
-        one.identity.known = Known("east", HERE, taken_from="thief")
-        await mine.attempt()
-        assert shelf.holder == "a_1" and one.told[-1] == "" and mine.fence(), "the other one is still to learn of it"
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() and one.told[-1] == names.HELD_BY_ANOTHER and shelf.holder == "thief"
+        one.identity.known = IdentityRecord("east", HERE, claim_taken_from="thief")
+        await mine.acquire_or_renew()
+        assert shelf.holder == "a_1" and one.told[-1] == "" and mine.fence_reason(), (
+            "the other one is still to learn of it"
+        )
         one.time += HANDED_OVER_SECONDS
-        await mine.attempt()
-        assert mine.fence() == ""
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() == ""
 
 
 async def test_a_claim_that_cannot_be_renewed_runs_out() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        await mine.attempt()
+        await mine.acquire_or_renew()
         shelf.refused = 500
         one.time += DEADLINE_SECONDS - 1
-        assert await mine.attempt() < RENEW_SECONDS and mine.fence() == ""
+        assert await mine.acquire_or_renew() < RENEW_SECONDS and mine.fence_reason() == ""
         one.time += 1
-        assert mine.fence()
+        assert mine.fence_reason()
         shelf.refused = 0
-        await mine.attempt()
-        assert mine.fence() == "", "nobody took it meanwhile"
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() == "", "nobody took it meanwhile"
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -189,12 +191,15 @@ async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: in
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.refused = status
-        await mine.attempt()
-        assert mine.fence() == "" and one.told == [""]
-        assert "leases is forbidden" in mine.lack and "apply kustomize/overlays/worker there" in mine.lack
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() == "" and one.told == [""]
+        assert (
+            "leases is forbidden" in mine.unclaimable_reason
+            and "apply kustomize/overlays/worker there" in mine.unclaimable_reason
+        )
         shelf.refused = 0
-        await mine.attempt()
-        assert mine.lack == "" and shelf.holder == "a_1" and mine.fence() == ""
+        await mine.acquire_or_renew()
+        assert mine.unclaimable_reason == "" and shelf.holder == "a_1" and mine.fence_reason() == ""
 
 
 @pytest.mark.parametrize(("status", "said"), [(429, "answers 429, too many requests, when"), (503, "answers 503 when")])
@@ -204,45 +209,45 @@ async def test_an_api_server_that_is_too_busy_for_it_is_told_once_nothing_is_wri
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.refused = status
-        assert await mine.attempt() < RENEW_SECONDS
-        assert mine.fence() and not mine.lack and one.told == [""]
-        assert said in mine.hindrance and "Lease rayspan-mgr-east in rayspan-system" in mine.hindrance
+        assert await mine.acquire_or_renew() < RENEW_SECONDS
+        assert mine.fence_reason() and not mine.unclaimable_reason and one.told == [""]
+        assert said in mine.blocked_reason and "Lease rayspan-mgr-east in rayspan-system" in mine.blocked_reason
         shelf.refused = 0
-        await mine.attempt()
-        assert (mine.hindrance, mine.fence()) == ("", "")
+        await mine.acquire_or_renew()
+        assert (mine.blocked_reason, mine.fence_reason()) == ("", "")
         shelf.refused = status
         one.time += DEADLINE_SECONDS - 1
-        await mine.attempt()
-        assert mine.hindrance == "", "it is held yet"
+        await mine.acquire_or_renew()
+        assert mine.blocked_reason == "", "it is held yet"
         one.time += 1
-        await mine.attempt()
-        assert said in mine.hindrance
+        await mine.acquire_or_renew()
+        assert said in mine.blocked_reason
         shelf.refused = 403
-        await mine.attempt()
-        assert (bool(mine.lack), mine.hindrance) == (True, ""), "work goes on without"
+        await mine.acquire_or_renew()
+        assert (bool(mine.unclaimable_reason), mine.blocked_reason) == (True, ""), "work goes on without"
 
 
 async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         shelf.refused = 429
-        await theirs.attempt()
-        assert theirs.hindrance == "" and clone.told == [names.HELD_BY_ANOTHER]
+        await theirs.acquire_or_renew()
+        assert theirs.blocked_reason == "" and clone.told == [names.HELD_BY_ANOTHER]
 
 
 async def test_a_claim_that_is_deleted_is_made_anew() -> None:
     """Also between a look and a renewal: that is no cluster in which there can be none."""
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        await mine.attempt()
+        await mine.acquire_or_renew()
         server.lists[:2] = [says(shelf.kept), refuses(404, "NotFound")]
-        await mine.attempt()
-        assert mine.lack == ""
+        await mine.acquire_or_renew()
+        assert mine.unclaimable_reason == ""
         shelf.kept = None
-        await mine.attempt()
-        assert shelf.holder == "a_1" and mine.fence() == ""
+        await mine.acquire_or_renew()
+        assert shelf.holder == "a_1" and mine.fence_reason() == ""
 
 
 @pytest.mark.parametrize("lost_by", ["time", "a thief", "nobody"])
@@ -250,33 +255,33 @@ async def test_who_may_write_there_again_says_so_and_no_renewal_does(lost_by: st
     """Whatever was to be done there meanwhile failed, and waits."""
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        await mine.attempt()
-        await mine.attempt()
+        await mine.acquire_or_renew()
+        await mine.acquire_or_renew()
         assert one.opened == 1
         if lost_by == "time":
             one.time += DEADLINE_SECONDS
         if lost_by == "a thief":
             shelf.keep({}, {"holderIdentity": "thief"})
-            await mine.attempt()
+            await mine.acquire_or_renew()
             assert one.opened == 1
             shelf.keep({}, {"holderIdentity": "a_1"})
-        await mine.attempt()
-        assert mine.fence() == "" and one.opened == (1 if lost_by == "nobody" else 2)
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() == "" and one.opened == (1 if lost_by == "nobody" else 2)
 
 
 async def test_what_is_taken_over_is_said_to_be_open_when_it_is() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.keep({}, {"holderIdentity": "thief"})
-        one.identity.known = Known("east", HERE, taken_from="thief")
-        await mine.attempt()
+        one.identity.known = IdentityRecord("east", HERE, claim_taken_from="thief")
+        await mine.acquire_or_renew()
         waited = 3.0
         one.time += waited
-        while mine.fence():
+        while mine.fence_reason():
             assert one.opened == 0
-            waited += (pause := await mine.attempt())
+            waited += (pause := await mine.acquire_or_renew())
             one.time += pause
-        await mine.attempt()
+        await mine.acquire_or_renew()
         assert (one.opened, waited) == (1, HANDED_OVER_SECONDS)
 
 
@@ -285,15 +290,15 @@ async def test_where_work_goes_on_without_a_claim_it_is_open() -> None:
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         for status, opened in ((500, 0), (403, 1), (403, 1), (0, 1)):
             shelf.refused = status
-            await mine.attempt()
+            await mine.acquire_or_renew()
             assert one.opened == opened
 
 
 async def test_nothing_is_claimed_in_a_cluster_that_has_not_shown_who_it_is() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        one.identity.lost()
-        assert await mine.attempt() < 1 and shelf.kept is None and server.asked == []
+        one.identity.mark_unverified()
+        assert await mine.acquire_or_renew() < 1 and shelf.kept is None and server.asked == []
 
 
 async def test_who_leads_not_claims_nothing() -> None:
@@ -302,7 +307,7 @@ async def test_who_leads_not_claims_nothing() -> None:
         task = asyncio.create_task(mine.run())
         await asyncio.sleep(0)
         assert server.asked == []
-        one.held.set()
+        one.leading.set()
         await server.until(lambda: shelf.holder == "a_1")
         task.cancel()
 
@@ -310,10 +315,10 @@ async def test_who_leads_not_claims_nothing() -> None:
 async def test_a_write_waits_for_the_claim() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine, apiserver.connected(server.url) as client:
-        client.guard = mine.fence
+        client.write_guard = mine.fence_reason
         with pytest.raises(Unreachable, match="does not hold the claim"):
             await client.create(PODS.path("demo"), {})
-        await mine.attempt()
+        await mine.acquire_or_renew()
         assert await client.create(PODS.path("demo"), {}) and shelf.pods == 1
 
 
@@ -321,21 +326,21 @@ async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost()
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.keep({}, {"holderIdentity": "thief"})
-        one.identity.known = Known("east", HERE, taken_from="thief")
+        one.identity.known = IdentityRecord("east", HERE, claim_taken_from="thief")
 
         async def kept_but_not_told(request: web.Request) -> web.StreamResponse:
             await shelf.answer(request)
             return await refuses(504, "Timeout")(request)
 
         server.lists[:2] = [shelf.answer, kept_but_not_told]
-        await mine.attempt()
-        assert shelf.holder == "a_1" and mine.fence()
+        await mine.acquire_or_renew()
+        assert shelf.holder == "a_1" and mine.fence_reason()
         one.time += 2
-        await mine.attempt()
-        assert mine.fence(), "the other one is still to learn of it"
+        await mine.acquire_or_renew()
+        assert mine.fence_reason(), "the other one is still to learn of it"
         one.time += HANDED_OVER_SECONDS
-        await mine.attempt()
-        assert mine.fence() == ""
+        await mine.acquire_or_renew()
+        assert mine.fence_reason() == ""
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -343,41 +348,41 @@ async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(statu
     """An API server that has just started refuses for a moment what it allows."""
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         shelf.refused = status
-        await theirs.attempt()
-        assert theirs.fence() and not theirs.lack and set(clone.told) == {names.HELD_BY_ANOTHER}
+        await theirs.acquire_or_renew()
+        assert theirs.fence_reason() and not theirs.unclaimable_reason and set(clone.told) == {names.HELD_BY_ANOTHER}
         shelf.refused = 0
-        clone.identity.known = Known("east", HERE, taken_from="a_1")
-        await theirs.attempt()
+        clone.identity.known = IdentityRecord("east", HERE, claim_taken_from="a_1")
+        await theirs.acquire_or_renew()
         clone.time += HANDED_OVER_SECONDS
-        await theirs.attempt()
-        assert theirs.fence() == "" and clone.told[-1] == ""
+        await theirs.acquire_or_renew()
+        assert theirs.fence_reason() == "" and clone.told[-1] == ""
 
 
 async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
     first, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         shelf.kept = None
-        await theirs.attempt()
-        assert shelf.kept is None and theirs.fence() and clone.told[-1] == names.HELD_BY_ANOTHER
-        await mine.attempt()
-        assert shelf.holder == "a_1" and mine.fence() == ""
+        await theirs.acquire_or_renew()
+        assert shelf.kept is None and theirs.fence_reason() and clone.told[-1] == names.HELD_BY_ANOTHER
+        await mine.acquire_or_renew()
+        assert shelf.holder == "a_1" and mine.fence_reason() == ""
 
 
 async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         shelf.kept = None
-        await theirs.attempt()
+        await theirs.acquire_or_renew()
         clone.time += ABANDONED_SECONDS
-        await theirs.attempt()
-        assert shelf.holder == "c_3" and theirs.fence() == ""
+        await theirs.acquire_or_renew()
+        assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
 # --- given back --------------------------------------------------------------------------------------------------------
@@ -386,29 +391,29 @@ async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> 
 async def test_what_is_given_back_is_anybodys_at_once() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         await mine.give_back()
-        assert shelf.holder == "" and mine.fence()
-        await theirs.attempt()
-        assert shelf.holder == "c_3" and theirs.fence() == ""
+        assert shelf.holder == "" and mine.fence_reason()
+        await theirs.acquire_or_renew()
+        assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
 async def test_nobody_gives_back_what_another_one_put() -> None:
     """Who saw somebody else, who lost it, and who made a second connection that has renewed it since."""
     one, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, one) as mine, claiming(server, clone) as theirs:
-        await mine.attempt()
-        await theirs.attempt()
+        await mine.acquire_or_renew()
+        await theirs.acquire_or_renew()
         await theirs.give_back()
         assert shelf.holder == "a_1"
         async with claiming(server, one) as again:
-            await again.attempt()
+            await again.acquire_or_renew()
             await mine.give_back()
-            assert shelf.holder == "a_1" and again.fence() == ""
-        await mine.attempt()
+            assert shelf.holder == "a_1" and again.fence_reason() == ""
+        await mine.acquire_or_renew()
         shelf.keep({}, {"holderIdentity": "thief"})
-        await mine.attempt()
+        await mine.acquire_or_renew()
         asked = len(server.asked)
         await mine.give_back()
         assert len(server.asked) == asked
@@ -431,36 +436,39 @@ class OneLogin:
 async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_for_it(answers: bool) -> None:
     one, cluster = Leader(FIRST), builders.make_worker_cluster("east")
     cluster["status"]["clusterUID"] = HERE
-    one.held.set()
+    one.leading.set()
     opened = asyncio.Event()
     async with shelved() as (server, shelf), asyncio.TaskGroup() as tasks:
         server.ready = True
-        logins, fleet = cast(Logins, OneLogin(server.url)), Fleet(tasks, "mgr", lambda: True, one)
-        fleet.listen(Listeners(opened=lambda _: opened.set()))
+        logins, fleet = cast(LoginReader, OneLogin(server.url)), Fleet(tasks, "mgr", lambda: True, one)
+        fleet.set_listeners(WorkerClusterListeners(on_writable=lambda _: opened.set()))
         await fleet.reconcile("east", cluster, logins)
         async with asyncio.timeout(apiserver.PATIENCE):
             await opened.wait()
-        claim = fleet.members()["east"].claim
-        assert claim and shelf.holder == "a_1" and not claim.fence()
+        claim = fleet.caches()["east"].claim
+        assert claim and shelf.holder == "a_1" and not claim.fence_reason()
         if not answers:
             server.lists[:] = [silence(server)] * 1000
         asked = len(server.asked)
         await fleet.reconcile("east", None, logins)
-        assert fleet.members() == {} and not claim.client._session.closed, "nobody waits for it"
+        assert fleet.caches() == {} and not claim.client._session.closed, "nobody waits for it"
         await server.until(lambda: any(one.method == "PATCH" for one in server.asked[asked:]))
         server.closing.set()  # who is silent says no more
     assert shelf.holder == ("" if answers else "a_1")
-    assert claim.fence() and claim.client._session.closed
+    assert claim.fence_reason() and claim.client._session.closed
 
 
 async def test_what_breaks_while_it_is_given_back_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def breaks(_: Claim) -> None:
+    async def breaks(_: ClaimHolder) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(Claim, "give_back", breaks)
+    monkeypatch.setattr(ClaimHolder, "give_back", breaks)
     async with asyncio.TaskGroup() as tasks:  # which is the process's own
-        logins, fleet = cast(Logins, OneLogin("http://127.0.0.1:1")), Fleet(tasks, "mgr", lambda: True, Leader(FIRST))
+        logins, fleet = (
+            cast(LoginReader, OneLogin("http://127.0.0.1:1")),
+            Fleet(tasks, "mgr", lambda: True, Leader(FIRST)),
+        )
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
-        claim = fleet.members()["east"].claim
+        claim = fleet.caches()["east"].claim
         await fleet.reconcile("east", None, logins)
     assert claim and claim.client._session.closed

@@ -14,18 +14,18 @@ from aiohttp import web
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition
-from adapter.shell.clusters.claim_holder import Claim
+from adapter.shell.clusters.claim_holder import ClaimHolder
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.logins import Logins
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.logins import LoginReader
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.slots import PendingAssignments
-from adapter.shell.observe.transient_state import Memory
-from adapter.shell.write.conditions import Conditions
-from adapter.shell.write.events import Announcer
+from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.write.conditions import ConditionWriter
+from adapter.shell.write.events import EventRecorder
 from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Server, kubeconfig, lists, silence, text
 
@@ -45,27 +45,27 @@ def encoded(content: str) -> str:
 
 @dataclass
 class Bench:
-    manager: Manager
+    manager: ManagerCache
     fleet: Fleet
-    conditions: Conditions
+    conditions: ConditionWriter
     server: Server
 
     async def look(self, content: object) -> Raw:
         """Put a kubeconfig into east's Secret, look at the WorkerCluster, and return its condition."""
         stores.fill(self.manager.secrets, secret(content))
-        await self.conditions.cluster("east")
-        return condition(self.manager.worker_clusters.named("east") or {}, names.CONNECTED)  # type: ignore[return-value]
+        await self.conditions.reconcile_cluster("east")
+        return condition(self.manager.worker_clusters.by_name("east") or {}, names.CONNECTED)  # type: ignore[return-value]
 
 
 @asynccontextmanager
 async def benched() -> AsyncIterator[Bench]:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client, asyncio.TaskGroup() as tasks:
-        manager = Manager(client)
+        manager = ManagerCache(client)
         manager.worker_clusters.replace([builders.make_worker_cluster("east")])
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if request.method == "PATCH":  # the status of the WorkerCluster
-                told = manager.worker_clusters.named("east") or {}
+                told = manager.worker_clusters.by_name("east") or {}
                 status = {**told["status"], **(await request.json())["status"]}
                 version = str(len(server.asked))
                 metadata = {**told["metadata"], "resourceVersion": version}
@@ -74,13 +74,19 @@ async def benched() -> AsyncIterator[Bench]:
 
         server.lists, server.watches = [answer] * 1000, [silence(server)] * 1000
         fleet = Fleet(tasks, "mgr", lambda: True)
-        facts = wiring.read(
-            manager, fleet, PendingAssignments(), Losses(manager, fleet), Proxies(manager, fleet), Memory(), "mgr"
+        facts = wiring.build_observers(
+            manager,
+            fleet,
+            PendingAssignments(),
+            ClusterLosses(manager, fleet),
+            ProxyHealth(manager, fleet),
+            TransientState(),
+            "mgr",
         )
-        logins = Logins(tasks, manager)
-        conditions = Conditions(manager, fleet, logins, facts.policies, facts.shares, Announcer(client))
+        logins = LoginReader(tasks, manager)
+        conditions = ConditionWriter(manager, fleet, logins, facts.policies, facts.reservations, EventRecorder(client))
         yield Bench(manager, fleet, conditions, server)
-        for name in fleet.members():
+        for name in fleet.caches():
             await fleet.reconcile(name, None, logins)
 
 
@@ -100,24 +106,24 @@ async def test_a_kubeconfig_that_cannot_be_used_is_told(content: object, sentenc
     async with benched() as bench:
         told = await bench.look(content)
         assert (told["status"], told["reason"]) == ("False", "BadConfiguration") and sentence in told["message"]
-        assert set(bench.fleet.silent()) == {"east"} and bench.fleet.members() == {}
+        assert set(bench.fleet.unreachable()) == {"east"} and bench.fleet.caches() == {}
 
 
 async def test_a_typo_at_run_time_is_a_loss_that_counts_from_then_on() -> None:
     async with benched() as bench:
         good = encoded(yaml.safe_dump(kubeconfig(bench.server.url)))
         stores.fill(bench.manager.secrets, secret(good))
-        await bench.conditions.cluster("east")
-        await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), 30)
-        assert (await bench.look(good))["status"] == "True" and bench.fleet.silent() == {}
+        await bench.conditions.reconcile_cluster("east")
+        await asyncio.wait_for(bench.fleet.caches()["east"].first_reached.wait(), 30)
+        assert (await bench.look(good))["status"] == "True" and bench.fleet.unreachable() == {}
         assert (await bench.look(encoded(TYPO)))["status"] == "False"
-        assert set(bench.fleet.silent()) == {"east"}
-        lost = (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"]
+        assert set(bench.fleet.unreachable()) == {"east"}
+        lost = (bench.manager.worker_clusters.by_name("east") or {})["status"]["lostSince"]
         assert (await bench.look(encoded(TYPO)))["status"] == "False"
-        assert (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"] == lost
+        assert (bench.manager.worker_clusters.by_name("east") or {})["status"]["lostSince"] == lost
         stores.fill(bench.manager.secrets, secret(good))
-        await bench.conditions.cluster("east")
-        await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), 30)
+        await bench.conditions.reconcile_cluster("east")
+        await asyncio.wait_for(bench.fleet.caches()["east"].first_reached.wait(), 30)
         assert (await bench.look(good))["status"] == "True"
 
 
@@ -143,23 +149,23 @@ async def test_a_fault_of_ours_is_a_cluster_that_cannot_be_seen(
 
 async def test_a_member_that_breaks_is_out_of_sight_until_all_of_it_is_read_anew() -> None:
     member = stores.make_member("east", 1)
-    member.broken(ValueError("x"))
-    assert member.why_silent.endswith("reading it ended by ValueError; see the controller's log")
-    member._note("connection", None)  # it runs again
-    for row in member._rows:
-        assert member.why_silent, "an old store would be taken for true"
-        member._followed(row, None)
-    assert not member.why_silent
+    member.on_run_failed(ValueError("x"))
+    assert member.unreachable_reason.endswith("reading it ended by ValueError; see the controller's log")
+    member._note_error("connection", None)  # it runs again
+    for row in member._watched_kinds:
+        assert member.unreachable_reason, "an old store would be taken for true"
+        member._on_follow_result(row, None)
+    assert not member.unreachable_reason
 
 
 async def test_a_cluster_that_is_let_go_takes_along_what_was_read_of_it() -> None:
     """Whoever still holds it concludes nothing."""
     async with benched() as bench:
         await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
-        member = bench.fleet.members()["east"]
+        member = bench.fleet.caches()["east"]
         member.pods.replace([builders.make_pod()])
         await bench.fleet._disengage("east")
-        assert len(member.pods) == 0 and member.why_silent
+        assert len(member.pods) == 0 and member.unreachable_reason
 
 
 async def test_one_that_is_connected_just_when_its_copies_are_to_be_known_is_read_with_them(
@@ -169,19 +175,19 @@ async def test_one_that_is_connected_just_when_its_copies_are_to_be_known_is_rea
     made, logins = Client.from_kubeconfig, list[Client]()
 
     async with benched() as bench:
-        bench.fleet.spare()
+        bench.fleet.skip_deferred()
 
         async def completed(*asked: Any) -> Client:
             """By the time that its last login is made, all of them are to be followed whole."""
             logins.append(await made(*asked))
             if len(logins) > 1:
-                bench.fleet.complete()
+                bench.fleet.follow_deferred()
             return logins[-1]
 
         monkeypatch.setattr(Client, "from_kubeconfig", completed)
-        monkeypatch.setattr(Claim, "run", lambda _: asyncio.Event().wait())
+        monkeypatch.setattr(ClaimHolder, "run", lambda _: asyncio.Event().wait())
         bench.fleet._election = cast(Any, "elected, so that a claim has a login of its own")
         await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
-        member = bench.fleet.members()["east"]
-        await asyncio.wait_for(member.seen.wait(), 30)
+        member = bench.fleet.caches()["east"]
+        await asyncio.wait_for(member.first_reached.wait(), 30)
         assert member.pods.synced

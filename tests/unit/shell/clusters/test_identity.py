@@ -11,13 +11,13 @@ import yaml
 from aiohttp import web
 
 from adapter import names
-from adapter.admission.cluster_identity import Known
+from adapter.admission.cluster_identity import IdentityRecord
 from adapter.objects import specs
 from adapter.objects.unstructured import condition, key_of
-from adapter.shell.clusters.identity import NO_NAMESPACE, Identity
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.identity import NO_IDENTITY_NAMESPACE, ConnectionIdentity
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube.client import FENCED, Client, Unreachable
-from adapter.shell.kube.reflector import Stranger
+from adapter.shell.kube.reflector import WrongCluster
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Server, hurried, kubeconfig, lists, refuses, says
@@ -71,7 +71,9 @@ class Cluster(Server):
 
 
 @asynccontextmanager
-async def following(server: Cluster, known: Known) -> AsyncIterator[tuple[Member, Callable[[Callable[[], bool]], Any]]]:
+async def following(
+    server: Cluster, known: IdentityRecord
+) -> AsyncIterator[tuple[WorkerClusterCache, Callable[[Callable[[], bool]], Any]]]:
     """A member that is run, and a way to wait for what it tells."""
     heard = asyncio.Event()
 
@@ -81,10 +83,12 @@ async def following(server: Cluster, known: Known) -> AsyncIterator[tuple[Member
                 heard.clear()
                 await heard.wait()
 
-    spec = specs.worker_cluster(builders.make_worker_cluster("east"))
+    spec = specs.parse_worker_cluster(builders.make_worker_cluster("east"))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        member = Member("east", spec, client, "mgr", Listeners(contact=lambda _: heard.set()), known)
-        client.guard = member.identity.fence
+        member = WorkerClusterCache(
+            "east", spec, client, "mgr", WorkerClusterListeners(on_contact=lambda _: heard.set()), known
+        )
+        client.write_guard = member.identity.fence_reason
         task = asyncio.create_task(member.run())
         try:
             yield member, until
@@ -94,7 +98,7 @@ async def following(server: Cluster, known: Known) -> AsyncIterator[tuple[Member
             await asyncio.gather(task, return_exceptions=True)
 
 
-def pods(member: Member) -> list[str]:
+def pods(member: WorkerClusterCache) -> list[str]:
     return [key_of(pod)[1] for pod in member.pods]
 
 
@@ -102,34 +106,36 @@ def pods(member: Member) -> list[str]:
 async def test_the_lists_of_another_cluster_are_not_even_read() -> None:
     server = Cluster()
     server.uid = THERE
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
-        assert "leads to another cluster than before" in member.why_silent and THERE in member.why_silent
-        assert not member.synced and server.listed() == 0 and not member.seen.is_set()
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        assert (
+            "leads to another cluster than before" in member.unreachable_reason and THERE in member.unreachable_reason
+        )
+        assert not member.synced and server.listed() == 0 and not member.first_reached.is_set()
         with pytest.raises(Unreachable, match="has not shown yet that it is the one that it was"):
             await member.client.create(PODS.path("demo"), {})
         server.uid = HERE
-        await until(lambda: not member.why_silent)
-        assert pods(member) == ["a"] and not member.stranger
+        await until(lambda: not member.unreachable_reason)
+        assert pods(member) == ["a"] and not member.unusable_reason
 
 
 @hurried
 async def test_a_watch_is_not_taken_up_in_another_cluster() -> None:
     """Its stores stay as they were, and are read anew when the way leads back."""
     server = Cluster()
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: not member.why_silent)
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: not member.unreachable_reason)
         before = server.listed()
         server.uid = THERE
         server.cut()
-        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
-        assert member.why_silent and pods(member) == ["a"]
+        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        assert member.unreachable_reason and pods(member) == ["a"]
         assert server.listed() == before
         with pytest.raises(Unreachable, match="has not shown yet"):
             await member.client.delete(PODS.path("demo", "a"), "u")
         assert all(asked.method == "GET" for asked in server.asked)
         server.uid = HERE
-        await until(lambda: not member.why_silent)
+        await until(lambda: not member.unreachable_reason)
         assert pods(member) == ["a"] and server.listed() > before
 
 
@@ -137,80 +143,83 @@ async def test_a_watch_is_not_taken_up_in_another_cluster() -> None:
 async def test_a_probe_finds_out_while_all_watches_stand() -> None:
     """As where one of several API servers behind an address is another cluster's."""
     server = Cluster()
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: not member.why_silent)
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: not member.unreachable_reason)
         server.uid = THERE
-        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
+        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
         assert pods(member) == ["a"]
 
 
 @hurried
 async def test_after_a_silence_nothing_is_written_before_it_has_shown_who_it_is() -> None:
     server = Cluster()
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: not member.why_silent)
-        assert member.identity.fence() == ""
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: not member.unreachable_reason)
+        assert member.identity.fence_reason() == ""
         server.away = True
         server.cut()
-        await until(lambda: bool(member.why_silent))
+        await until(lambda: bool(member.unreachable_reason))
         server.uid, server.away = THERE, False
-        await until(lambda: member.stranger == names.ANOTHER_CLUSTER)
-        assert pods(member) == ["a"] and member.identity.fence()
+        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        assert pods(member) == ["a"] and member.identity.fence_reason()
 
 
 async def test_who_is_too_busy_to_say_who_it_is_is_asked_again_and_seen_meanwhile() -> None:
     server, told = Cluster(), list[str]()
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: not member.why_silent)
-        listed, member._tell = server.listed(), Listeners(contact=lambda _: told.append(member.why_silent))
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: not member.unreachable_reason)
+        listed, member._listeners = (
+            server.listed(),
+            WorkerClusterListeners(on_contact=lambda _: told.append(member.unreachable_reason)),
+        )
         server.busy = 3
         await server.until(lambda: server.throttled == 3)
         server.busy = 2
         server.cut()
         watches = len(server.of(watch=True))
         await server.until(lambda: server.throttled == 5 and len(server.of(watch=True)) > watches)
-        assert told == [] and not member.why_silent and server.listed() == listed
+        assert told == [] and not member.unreachable_reason and server.listed() == listed
 
 
 @hurried
 async def test_what_is_not_taken_up_again_counts_for_a_while_only() -> None:
     server = Cluster()
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: not member.why_silent)
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: not member.unreachable_reason)
         server.busy = 10**6
         server.cut()
-        await until(lambda: "429 TooManyRequests" in member.why_silent)
+        await until(lambda: "429 TooManyRequests" in member.unreachable_reason)
         server.busy = 0
-        await until(lambda: not member.why_silent)
+        await until(lambda: not member.unreachable_reason)
 
 
 @hurried
 async def test_who_was_not_seen_before_is_not_seen_while_it_is_too_busy() -> None:
     server = Cluster()
     server.busy = 3
-    async with following(server, Known("east", HERE)) as (member, until):
-        await until(lambda: "429 TooManyRequests" in member.why_silent)
+    async with following(server, IdentityRecord("east", HERE)) as (member, until):
+        await until(lambda: "429 TooManyRequests" in member.unreachable_reason)
         assert server.listed() == 0
-        await until(lambda: not member.why_silent)
+        await until(lambda: not member.unreachable_reason)
 
 
 @hurried
 async def test_who_shows_no_namespace_of_its_own_is_nobody() -> None:
     server = Cluster()
     server.uid = ""
-    async with following(server, Known("east")) as (member, until):
-        await until(lambda: NO_NAMESPACE in member.why_silent)
-        assert server.listed() == 0 and not member.stranger
+    async with following(server, IdentityRecord("east")) as (member, until):
+        await until(lambda: NO_IDENTITY_NAMESPACE in member.unreachable_reason)
+        assert server.listed() == 0 and not member.unusable_reason
 
 
 async def test_nothing_is_written_before_its_uid_is_on_record() -> None:
     server = Cluster()
-    async with following(server, Known("east")) as (member, _):
+    async with following(server, IdentityRecord("east")) as (member, _):
         async with asyncio.timeout(apiserver.PATIENCE):
-            await member.seen.wait()
+            await member.first_reached.wait()
         with pytest.raises(Unreachable, match="does not hold the uid of its cluster yet"):
             await member.client.create(PODS.path("demo"), {})
-        member.identity.known = Known("east", HERE)
+        member.identity.known = IdentityRecord("east", HERE)
         assert await member.client.create(PODS.path("demo"), {})
 
 
@@ -219,46 +228,50 @@ async def test_nothing_is_written_before_its_uid_is_on_record() -> None:
 
 def test_a_connection_is_of_one_cluster() -> None:
     """One that was accepted beforehand is not read into the stores of the one before."""
-    one = Identity(Known("east", HERE, THERE))
-    one.met(HERE)
-    assert one.fence() == "" and one.holds(one.known)
-    with pytest.raises(Stranger, match="it is connected anew"):
-        one.met(THERE)
-    assert one.fence() and not one.holds(one.known)
+    one = ConnectionIdentity(IdentityRecord("east", HERE, THERE))
+    one.verify_uid(HERE)
+    assert one.fence_reason() == "" and one.still_valid_for(one.known)
+    with pytest.raises(WrongCluster, match="it is connected anew"):
+        one.verify_uid(THERE)
+    assert one.fence_reason() and not one.still_valid_for(one.known)
 
 
 @pytest.mark.parametrize(
     ("found", "known", "holds"),
     [
-        pytest.param("", Known("east", THERE), True, id="it gave no answer yet"),
-        pytest.param(HERE, Known("east", HERE), True, id="it is on record now"),
-        pytest.param(HERE, Known("east", THERE), False, id="another one is on record"),
-        pytest.param(HERE, Known("east", taken={HERE: "west"}), False, id="it was west's before"),
-        pytest.param(HERE, Known("east", HERE, THERE), True, id="another one will be accepted"),
+        pytest.param("", IdentityRecord("east", THERE), True, id="it gave no answer yet"),
+        pytest.param(HERE, IdentityRecord("east", HERE), True, id="it is on record now"),
+        pytest.param(HERE, IdentityRecord("east", THERE), False, id="another one is on record"),
+        pytest.param(
+            HERE, IdentityRecord("east", other_cluster_by_uid={HERE: "west"}), False, id="it was west's before"
+        ),
+        pytest.param(HERE, IdentityRecord("east", HERE, THERE), True, id="another one will be accepted"),
     ],
 )
-def test_when_a_connection_goes_on(found: str, known: Known, holds: bool) -> None:
-    one = Identity(Known("east"))
+def test_when_a_connection_goes_on(found: str, known: IdentityRecord, holds: bool) -> None:
+    one = ConnectionIdentity(IdentityRecord("east"))
     if found:
-        one.met(found)
-    one.lost()  # a silence changes nothing about it
-    assert one.holds(known) is holds and one.fence(), "who answers next may be another one"
+        one.verify_uid(found)
+    one.mark_unverified()  # a silence changes nothing about it
+    assert one.still_valid_for(known) is holds and one.fence_reason(), "who answers next may be another one"
 
 
 def test_a_stranger_that_is_accepted_is_connected_anew() -> None:
-    one = Identity(Known("east", HERE))
-    with pytest.raises(Stranger):
-        one.met(THERE)
-    assert one.holds(Known("east", HERE)) and not one.holds(Known("east", HERE, THERE))
+    one = ConnectionIdentity(IdentityRecord("east", HERE))
+    with pytest.raises(WrongCluster):
+        one.verify_uid(THERE)
+    assert one.still_valid_for(IdentityRecord("east", HERE)) and not one.still_valid_for(
+        IdentityRecord("east", HERE, THERE)
+    )
 
 
 async def test_a_fence_is_asked_beside_the_lease(server: Server) -> None:
     client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url)), may_write=lambda: False)
     try:
-        client.guard = lambda: "no"
-        assert client.fence() == FENCED
+        client.write_guard = lambda: "no"
+        assert client.fence_reason() == FENCED
         client.may_write = lambda: True
-        assert client.fence() == "no"
+        assert client.fence_reason() == "no"
     finally:
         await client.close()
 
@@ -284,23 +297,23 @@ async def test_the_uid_is_read_of_whatever_comes(items: object, uid: str) -> Non
             return await says({"items": items, "metadata": {}, "kind": "List"})(request)
 
     async with apiserver.serving(Odd()) as server, apiserver.connected(server.url) as client:
-        assert await client.uid() == uid
+        assert await client.cluster_uid() == uid
 
 
 # --- what admins read and write --------------------------------------------------------------------------------------
 
 
 def _recorded(bench: Bench) -> str:
-    return str((bench.manager.worker_clusters.named("east") or {})["status"].get("clusterUID") or "")
+    return str((bench.manager.worker_clusters.by_name("east") or {})["status"].get("clusterUID") or "")
 
 
 async def _seen(bench: Bench, good: str) -> None:
     await bench.look(good)
-    await asyncio.wait_for(bench.fleet.members()["east"].seen.wait(), apiserver.PATIENCE)
+    await asyncio.wait_for(bench.fleet.caches()["east"].first_reached.wait(), apiserver.PATIENCE)
 
 
 def _annotated(bench: Bench, uid: str) -> None:
-    raw = bench.manager.worker_clusters.named("east") or {}
+    raw = bench.manager.worker_clusters.by_name("east") or {}
     metadata = {**raw["metadata"], "annotations": {names.ACCEPT_ANNOTATION: uid}}
     stores.fill(bench.manager.worker_clusters, {**raw, "metadata": metadata})
 
@@ -320,20 +333,20 @@ async def test_the_first_sight_is_put_on_record_and_another_cluster_only_when_it
             if (asked.body or {}).get("status", {}).get("clusterUID")
         ] == [{"uid": "uid-of-east", "resourceVersion": None}]
         await bench.look(good)  # it reads what it wrote
-        assert bench.fleet.members()["east"].client.fence() == ""
+        assert bench.fleet.caches()["east"].client.fence_reason() == ""
 
         await bench.look(bad)
         await _stranger(bench, heard)
         told = await bench.look(bad)
         assert (told["status"], told["reason"]) == ("False", names.ANOTHER_CLUSTER)
         assert told["message"].startswith("worker cluster east cannot be seen since ")
-        assert (bench.manager.worker_clusters.named("east") or {})["status"]["lostSince"]
-        assert _recorded(bench) == HERE and bench.fleet.seen() == {}
+        assert (bench.manager.worker_clusters.by_name("east") or {})["status"]["lostSince"]
+        assert _recorded(bench) == HERE and bench.fleet.reachable() == {}
 
         _annotated(bench, "a-third-one")
-        stays = bench.fleet.members()["east"]
+        stays = bench.fleet.caches()["east"]
         await bench.look(bad)
-        assert bench.fleet.members()["east"] is stays and not stays.seen.is_set()
+        assert bench.fleet.caches()["east"] is stays and not stays.first_reached.is_set()
         _annotated(bench, THERE)
         await _seen(bench, bad)
         told = await bench.look(bad)
@@ -343,13 +356,13 @@ async def test_the_first_sight_is_put_on_record_and_another_cluster_only_when_it
 def _hearing(bench: Bench) -> asyncio.Event:
     """Set with each change of contact to the members that are engaged from now on."""
     heard = asyncio.Event()
-    bench.fleet.listen(Listeners(contact=lambda _: heard.set()))
+    bench.fleet.set_listeners(WorkerClusterListeners(on_contact=lambda _: heard.set()))
     return heard
 
 
 async def _stranger(bench: Bench, heard: asyncio.Event) -> None:
     async with asyncio.timeout(apiserver.PATIENCE):
-        while not bench.fleet.members()["east"].stranger:
+        while not bench.fleet.caches()["east"].unusable_reason:
             heard.clear()
             await heard.wait()
 
@@ -366,8 +379,8 @@ async def test_one_cluster_under_two_names_is_connected_under_one() -> None:
         assert (told["status"], told["reason"]) == ("False", names.REGISTERED_TWICE)
         assert (
             "it is the cluster of WorkerCluster west"
-            in condition(bench.manager.worker_clusters.named("east") or {}, names.CONNECTED)["message"]
+            in condition(bench.manager.worker_clusters.by_name("east") or {}, names.CONNECTED)["message"]
         )
-        stores.fill(bench.manager.worker_clusters, dict(bench.manager.worker_clusters.named("east") or {}))
+        stores.fill(bench.manager.worker_clusters, dict(bench.manager.worker_clusters.by_name("east") or {}))
         await _seen(bench, good)
         assert (await bench.look(good))["status"] == "True"

@@ -17,19 +17,21 @@ from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters import logins as logins_of
 from adapter.shell.clusters import single_objects
-from adapter.shell.clusters.logins import Logins, once
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.logins import LoginReader, read_login_once
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import kubeconfig, resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.reflector import Following, follow
+from adapter.shell.kube.reflector import FollowConfig, follow
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, event, holds, hurried, lists, refuses, says
 
 OPTIONAL = ("multikueue_clusters", "multikueue_configs")
-OURS = specs.worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
-PROFILED = specs.worker_cluster({"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}})
-THEIRS = specs.worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
+OURS = specs.parse_worker_cluster({"spec": {"source": {"kubeConfig": {"secretRef": {"name": "east"}}}}})
+PROFILED = specs.parse_worker_cluster(
+    {"spec": {"source": {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}}}
+)
+THEIRS = specs.parse_worker_cluster({"spec": {"source": {"multiKueueClusterRef": {"name": "mk-east"}}}})
 
 
 def secret(text: str | None, version: int = 1, namespace: str = names.KUEUE_NAMESPACE) -> Raw:
@@ -62,16 +64,16 @@ def by_profile() -> Raw:
 @dataclass
 class Bench:
     server: Server
-    manager: Manager
-    logins: Logins
+    manager: ManagerCache
+    logins: LoginReader
     heard: list[str] = field(default_factory=list)
 
     async def text(self, spec: specs.WorkerCluster = THEIRS, name: str = "east") -> str:
-        return (await self.logins.of(name, spec)).kubeconfig
+        return (await self.logins.read_login(name, spec)).kubeconfig
 
     async def refusal(self, spec: specs.WorkerCluster = THEIRS) -> str:
-        with pytest.raises((BadLogin, specs.Invalid)) as error:
-            await self.logins.of("east", spec)
+        with pytest.raises((BadLogin, specs.InvalidSpec)) as error:
+            await self.logins.read_login("east", spec)
         return str(error.value)
 
 
@@ -86,16 +88,16 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
             heard.append(store)
             server.news.set()
 
-        manager = Manager(client)
+        manager = ManagerCache(client)
         for name in ("secrets", *OPTIONAL):
             getattr(manager, name).listen(functools.partial(hear, name))
         if known:
             manager.multikueue_clusters.replace([multikueue_cluster()], "1")
         async with asyncio.TaskGroup() as tasks:
-            bench = Bench(server, manager, Logins(tasks, manager), heard)
+            bench = Bench(server, manager, LoginReader(tasks, manager), heard)
             yield bench
-            bench.logins.forget("east")
-            bench.logins.forget("twin")
+            bench.logins.forget_cluster("east")
+            bench.logins.forget_cluster("twin")
 
 
 @hurried
@@ -123,7 +125,7 @@ async def test_two_worker_clusters_share_one_watch_until_neither_needs_it() -> N
     async with benched(lists(5, [secret("theirs")])) as bench:
         assert await bench.text() == await bench.text(name="twin") == "theirs"
         assert len(bench.server.of(watch=False)) == 1
-        bench.logins.forget("east")
+        bench.logins.forget_cluster("east")
         bench.server.lists = []
         assert await bench.text(name="twin") == "theirs", "still followed"
         assert len(bench.server.of(watch=False)) == 1
@@ -190,7 +192,7 @@ async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypa
     """Neither does it end the process, nor does a WorkerCluster wait for an answer that never comes."""
     before, broken = _met(), list[object]()
 
-    async def breaks_once(what: Following) -> None:
+    async def breaks_once(what: FollowConfig) -> None:
         if broken:
             return await follow(what)
         broken.append(what)
@@ -243,7 +245,7 @@ def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> 
 @hurried
 async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> None:
     async with benched(known=False) as bench:
-        bench.manager.unread[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
+        bench.manager.unreadable_kinds[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
         assert "does not show its MultiKueueClusters (404 NotFound: no such resource)" in await bench.refusal()
         assert bench.server.asked == []
 
@@ -341,10 +343,10 @@ async def test_no_secret_of_kueues_is_asked_for_by_a_profile_that_leads_nowhere(
 async def test_a_profile_by_which_no_connection_can_be_made_is_told_and_not_its_secret() -> None:
     async with benched(lists(5, [profile("https://[")])) as bench:
         bench.manager.secrets.put(token("a-token"))
-        login = await bench.logins.of("east", PROFILED)
+        login = await bench.logins.read_login("east", PROFILED)
         with pytest.raises(BadLogin) as error:
-            await kubeconfig.login(login.kubeconfig)
-        assert logins_of.unusable("east", login, error.value) == (
+            await kubeconfig.login_of_text(login.kubeconfig)
+        assert logins_of.unusable_message("east", login, error.value) == (
             "ClusterProfile fleet/east leads to no cluster: clusters[].cluster.server is no URL of an API server; write https://HOST:PORT; "
             "whoever writes its status.accessProviders is to mend that."
         )
@@ -378,12 +380,15 @@ def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come
             running = asyncio.create_task(bench.manager.run())
             try:
                 async with asyncio.timeout(apiserver.PATIENCE):
-                    await bench.manager.filled.wait()
-                assert set(bench.manager.unread) == {resources.MULTIKUEUE_CLUSTERS, resources.MULTIKUEUE_CONFIGS}
+                    await bench.manager.stores_filled.wait()
+                assert set(bench.manager.unreadable_kinds) == {
+                    resources.MULTIKUEUE_CLUSTERS,
+                    resources.MULTIKUEUE_CONFIGS,
+                }
                 bench.heard.clear()
                 given.append("now")
                 await bench.server.until(lambda: set(OPTIONAL) <= set(bench.heard))
-                assert not bench.manager.unread and bench.manager.multikueue_configs.synced
+                assert not bench.manager.unreadable_kinds and bench.manager.multikueue_configs.synced
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
@@ -408,7 +413,7 @@ MULTIKUEUE = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/mk-east"
 async def test_a_user_reads_what_it_needs_and_no_more(spec: specs.WorkerCluster, paths: list[str]) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [says(multikueue_cluster())] * (len(paths) - 1) + [says(secret("the kubeconfig"))]
-        assert (await once(client, spec)).kubeconfig == "the kubeconfig"
+        assert (await read_login_once(client, spec)).kubeconfig == "the kubeconfig"
         assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
 
 
@@ -420,7 +425,7 @@ async def test_a_user_reads_a_profile_and_its_token(
 ) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [*([says(by_profile())] if lent else []), says(profile()), says(token("mine"))]
-        assert read((await once(client, spec)).kubeconfig) == ("https://east", "mine")
+        assert read((await read_login_once(client, spec)).kubeconfig) == ("https://east", "mine")
         paths = [*([MULTIKUEUE] if lent else []), PROFILE.format(place[0]), SECRETS.format(place[1])]
         assert [(one.method, one.path) for one in server.asked] == [("GET", path) for path in paths]
 
@@ -439,8 +444,8 @@ async def test_what_a_user_does_not_find_is_told(
 ) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = answers
-        with pytest.raises((BadLogin, specs.Invalid)) as error:
-            await once(client, spec)
+        with pytest.raises((BadLogin, specs.InvalidSpec)) as error:
+            await read_login_once(client, spec)
         assert str(error.value).startswith(sentence)
 
 
@@ -448,4 +453,4 @@ async def test_a_right_that_a_user_lacks_is_not_taken_for_a_missing_secret() -> 
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [refuses(403)]
         with pytest.raises(ApiError):
-            await once(client, OURS)
+            await read_login_once(client, OURS)

@@ -6,11 +6,11 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import Raw
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.resources import Resource
-from adapter.shell.observe.dispatch_policies import Policies
+from adapter.shell.observe.dispatch_policies import PolicyObserver
 from tests.unit.builders import START
 from tests.unit.stores import Sight
 
@@ -18,28 +18,28 @@ KINDS = (resources.GATE_POLICIES, resources.GATE_BINDINGS, resources.GATE_WEBHOO
 NOT_SERVED = ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
-def followed(manager: Manager, resource: Resource, error: Exception | None = None) -> None:
-    (row,) = (row for row in manager._rows if row.resource is resource)
-    manager._followed(row, error)
+def followed(manager: ManagerCache, resource: Resource, error: Exception | None = None) -> None:
+    (row,) = (row for row in manager._watched_kinds if row.resource is resource)
+    manager._on_follow_result(row, error)
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, ApiError(403, "Forbidden", "no")], ids=["not served", "no right"])
 def test_it_is_read_without_them(error: ApiError) -> None:
-    manager = Manager(cast(Client, None))
-    for row in manager._rows:
+    manager = ManagerCache(cast(Client, None))
+    for row in manager._watched_kinds:
         if row.resource not in KINDS:
             row.store.replace([])
     assert not manager.synced
     for kind in KINDS:
         followed(manager, kind, error)
-    assert (manager.synced, manager.lost) == (True, "")
+    assert (manager.synced, manager.unreachable_reason) == (True, "")
     followed(manager, KINDS[0])
     assert not manager.synced, "it may be read now, and nothing of it was"
 
 
 def test_a_gate_that_cannot_be_read_any_more_is_none() -> None:
     manager = Sight({"east": 1}).manager
-    policies = Policies(manager)
+    policies = PolicyObserver(manager)
     assert policies.gate_problem(START) == ""
     followed(manager, resources.GATE_BINDINGS, NOT_SERVED)
     assert policies.gate_problem(START).startswith("MutatingAdmissionPolicyBinding rayspan-gate is missing")

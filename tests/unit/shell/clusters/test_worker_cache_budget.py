@@ -10,7 +10,7 @@ from aiohttp import web
 from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters import worker_cache as members
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from tests.unit import apiserver, builders, stores
 from tests.unit.apiserver import Answer, Server, hurried, lists
 
@@ -28,13 +28,13 @@ def shows(*nodes: Raw) -> Answer:
     return answer
 
 
-class Forgetful(Member):
+class Forgetful(WorkerClusterCache):
     """A member that says when it was forgotten."""
 
     forgotten: asyncio.Event
 
     def _forget(self) -> None:
-        super()._forget()
+        super()._forget_derived()
         self.forgotten.set()
 
 
@@ -42,8 +42,8 @@ class Forgetful(Member):
 async def followed(name: str, *nodes: Raw) -> AsyncIterator[Forgetful]:
     server = Server(lists=[shows(*nodes)] * 1000, ready=True)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
-        spec = specs.worker_cluster(builders.make_worker_cluster(name))
-        found = Forgetful(name, spec, client, "mgr", Listeners())
+        spec = specs.parse_worker_cluster(builders.make_worker_cluster(name))
+        found = Forgetful(name, spec, client, "mgr", WorkerClusterListeners())
         found.forgotten = asyncio.Event()
         task = asyncio.create_task(found.run())
         try:
@@ -62,18 +62,18 @@ async def test_who_shows_too_much_is_not_seen_and_the_other_is(monkeypatch: pyte
         followed("west", node("n", zone="a")) as west,
         asyncio.timeout(apiserver.PATIENCE),
     ):
-        await west.seen.wait()
+        await west.first_reached.wait()
         await east.forgotten.wait()
-        assert "it shows more objects than the 2 MiB" in east.why_silent
-        assert "(nodes 2 MiB" in east.why_silent and east.why_silent.startswith("cannot be seen since")
-        assert not any(len(row.store) or row.store.synced for row in east._rows), "what it showed is not kept"
-        assert not west.why_silent and len(west._node_objects) == 1
+        assert "it shows more objects than the 2 MiB" in east.unreachable_reason
+        assert "(nodes 2 MiB" in east.unreachable_reason and east.unreachable_reason.startswith("cannot be seen since")
+        assert not any(len(row.store) or row.store.synced for row in east._watched_kinds), "what it showed is not kept"
+        assert not west.unreachable_reason and len(west._node_objects) == 1
 
 
 def test_nothing_that_was_read_of_a_forgotten_cluster_is_kept() -> None:
     east = stores.make_member("east", 4)
     assert east.tree and east.nodes.count and east.queues and east.namespace_labels
-    for row in east._rows:
-        row.store.forget()
-    east._emptied()
+    for row in east._watched_kinds:
+        row.store.clear()
+    east._on_stores_emptied()
     assert not (east.nodes.count or east.queues or east.namespace_labels) and not east.synced

@@ -11,21 +11,21 @@ from adapter import names
 from adapter.admission import condition_patches
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.logins import Login, Logins
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.logins import Login, LoginReader
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.write.create_object import NAME_TAKEN
-from adapter.shell.write.pod_writer import mirror_head
+from adapter.shell.write.pod_writer import write_head_mirror
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says
 from tests.unit.builders import at
 from tests.unit.stores import Sight, make_member
 
-WORK = workload(builders.make_workload())
+WORK = parse_workload(builders.make_workload())
 LABELS = {names.MANAGER_LABEL: "mgr", names.CLUSTER_LABEL: "east"}
 
 
@@ -37,26 +37,26 @@ class _OneLogin:
         pass
 
 
-def _kinds(member: Member) -> set[str]:
-    return {row.resource.plural for row in member._rows}
+def _kinds(member: WorkerClusterCache) -> set[str]:
+    return {row.resource.plural for row in member._watched_kinds}
 
 
 async def test_a_cluster_that_begins_to_mirror_is_read_anew() -> None:
     """What is followed is settled when it is engaged; the rights to follow mirrors are asked of nobody else."""
-    logins = cast(Logins, _OneLogin())
+    logins = cast(LoginReader, _OneLogin())
     async with asyncio.TaskGroup() as tasks:
         fleet = Fleet(tasks, "mgr", lambda: True)
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
-        first = fleet.members()["east"]
+        first = fleet.caches()["east"]
         assert not _kinds(first) & {"services", "endpointslices"}
         await asyncio.sleep(0)  # its task has begun, so that it closes its connections
         head = {"address": "ServiceMirror"}
         await fleet.reconcile("east", builders.make_worker_cluster("east", head=head), logins)
-        second = fleet.members()["east"]
+        second = fleet.caches()["east"]
         assert second is not first and _kinds(second) >= {"services", "endpointslices"}
         await asyncio.sleep(0)
         await fleet.reconcile("east", builders.make_worker_cluster("east", head=head, zone="z"), logins)
-        assert fleet.members()["east"] is second and second.spec.zone == "z"
+        assert fleet.caches()["east"] is second and second.spec.zone == "z"
         await fleet.reconcile("east", None, logins)
 
 
@@ -66,13 +66,13 @@ def service(version: str = "", **metadata: Any) -> Raw:
     return {"apiVersion": "v1", "kind": "Service", "metadata": meta}
 
 
-async def _write(server: Server, body: Raw, *, seen: Raw | None = None) -> Member:
+async def _write(server: Server, body: Raw, *, seen: Raw | None = None) -> WorkerClusterCache:
     member = make_member("east", 1, head={"address": "ServiceMirror"})
     if seen:
         member.services.put(seen)
     async with apiserver.connected(server.url) as client:
         member.client = client
-        await mirror_head(member, body)
+        await write_head_mirror(member, body)
     return member
 
 
@@ -148,33 +148,35 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
     account = _OldAccount()
     async with apiserver.serving(account) as server, apiserver.connected(server.url) as client:
         heard = asyncio.Event()
-        tell = Listeners(contact=lambda _: heard.set())
-        member = sight.fleet.members()["east"] = Member("east", specs.worker_cluster(spec), client, "mgr", tell)
+        tell = WorkerClusterListeners(on_contact=lambda _: heard.set())
+        member = sight.fleet.caches()["east"] = WorkerClusterCache(
+            "east", specs.parse_worker_cluster(spec), client, "mgr", tell
+        )
         following = asyncio.create_task(member.run())
         async with asyncio.timeout(apiserver.PATIENCE):
-            await member.seen.wait()
+            await member.first_reached.wait()
         why = (
             "heads cannot be mirrored there: the kubeconfig's account lacks a right (/apis/discovery.k8s.io/v1/endpointslices is "
             "forbidden); apply kustomize/overlays/worker there"
         )
-        assert (member.why_silent, member.unmirrored) == ("", why)
+        assert (member.unreachable_reason, member.unmirrored_reason) == ("", why)
         (candidate,) = Snapshot(
             sight.manager,
             sight.fleet,
             sight.facts.policies,
             sight.facts.targets,
-            sight.facts.shares,
-            sight.facts.trials,
-        ).fleet(["east"], {})
+            sight.facts.reservations,
+            sight.facts.dry_run_answers,
+        ).candidates(["east"], {})
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
-            await mirror_head(member, service())
+            await write_head_mirror(member, service())
         account.may = True
         async with asyncio.timeout(apiserver.PATIENCE):
-            while member.unmirrored:
+            while member.unmirrored_reason:
                 heard.clear()
                 await heard.wait()
-        assert not member.why_silent
+        assert not member.unreachable_reason
         following.cancel()
 
 

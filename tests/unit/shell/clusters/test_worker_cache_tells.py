@@ -6,8 +6,8 @@ import pytest
 
 from adapter.objects import specs
 from adapter.shell.clusters import worker_cache
-from adapter.shell.clusters.claim_holder import Claim
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.shell.clusters.claim_holder import ClaimHolder
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube.client import ApiError, Client
 from tests.unit import builders, stores
 
@@ -31,11 +31,11 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
     def listener(who: str) -> Any:
         return lambda *what: told.append((who, *what))
 
-    tell = Listeners(**{who: listener(who) for who in {*WHO.values(), "contact"}})
-    spec = specs.worker_cluster(builders.make_worker_cluster("east", head={"address": "ServiceMirror"}))
-    cache = Member("east", spec, cast(Client, None), "mgr", tell)
-    assert {row.resource.plural for row in cache._rows} == set(WHO)
-    for row in cache._rows:
+    tell = WorkerClusterListeners(**{who: listener(who) for who in {*WHO.values(), "contact"}})
+    spec = specs.parse_worker_cluster(builders.make_worker_cluster("east", head={"address": "ServiceMirror"}))
+    cache = WorkerClusterCache("east", spec, cast(Client, None), "mgr", tell)
+    assert {row.resource.plural for row in cache._watched_kinds} == set(WHO)
+    for row in cache._watched_kinds:
         who, told[:] = WHO[row.resource.plural], []
         first, second = ({"metadata": {"name": "a", "uid": "u", "resourceVersion": number}} for number in ("1", "2"))
         where = () if who == "head_mirror" else ("east",)
@@ -48,13 +48,13 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
 def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
     told: list[str] = []
     found = stores.make_member("east", 1)
-    found._tell = Listeners(contact=told.append)
+    found._listeners = WorkerClusterListeners(on_contact=told.append)
     election: Any = None
-    found.claim = Claim(cast(Client, None), "mgr", found.identity, election, found.claimed)
+    found.claim = ClaimHolder(cast(Client, None), "mgr", found.identity, election, found.on_claim)
     for lack, hindrance, why in (("", "it is busy", "it is busy"), ("no right", "", "no right"), ("", "", "")):
-        found.claim.lack, found.claim.hindrance = lack, hindrance
-        found.claimed(None, opened=False)
-        assert (found.unclaimed, len(told)) == (why, 1)
+        found.claim.unclaimable_reason, found.claim.blocked_reason = lack, hindrance
+        found.on_claim(None, opened=False)
+        assert (found.unclaimed_reason, len(told)) == (why, 1)
         told.clear()
 
 
@@ -67,6 +67,6 @@ def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
     ],
 )
 def test_a_login_that_has_ended_is_told_with_what_renews_it(source: dict[str, Any], said: str) -> None:
-    spec = specs.worker_cluster({"metadata": {"name": "east"}, "spec": {"source": source}})
-    sentence = worker_cache._sentence(ApiError(401, "Unauthorized", ""), "east", spec)
+    spec = specs.parse_worker_cluster({"metadata": {"name": "east"}, "spec": {"source": source}})
+    sentence = worker_cache._error_message(ApiError(401, "Unauthorized", ""), "east", spec)
     assert sentence == f"it does not accept the kubeconfig's token or certificate, which may have ended; {said}"

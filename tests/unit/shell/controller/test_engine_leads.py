@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.objects.unstructured import Raw, timestamp, uid_of
+from adapter.objects.unstructured import Raw, format_time, uid_of
 from adapter.shell import metrics
 from adapter.shell.controller.engine import Engine
-from adapter.shell.controller.lease import Lease
+from adapter.shell.controller.lease import LeaderElector
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.transient_state import Memory
+from adapter.shell.observe.transient_state import TransientState
 from adapter.worker.template_slots import may_have_been_sent
 from tests.unit.builders import make_pod
 
@@ -38,7 +38,7 @@ class Held:
 class Parts:
     """Stands in for all that an engine has, as far as leading goes."""
 
-    memory: Memory = field(default_factory=Memory)
+    memory: TransientState = field(default_factory=TransientState)
 
     @property
     def fleet(self) -> "Parts":
@@ -54,28 +54,28 @@ class Parts:
 def came(name: str, **more: Any) -> Raw:
     """A pod that came with its slot. By its age it came after the lead: the manager's clock is ahead of ours."""
     pod = make_pod(name, uid=name, index="0", listed="east/1/role-workers/9", **more)
-    pod["metadata"]["creationTimestamp"] = timestamp(datetime.now(UTC) + timedelta(hours=1))
+    pod["metadata"]["creationTimestamp"] = format_time(datetime.now(UTC) + timedelta(hours=1))
     return pod
 
 
 async def test_whoever_begins_to_lead_notes_the_pods_whose_copies_may_be_sent() -> None:
     """Were none noted, or not those that came while it stood by, they would be sent to a second cluster while the first one is silent."""
     lease, parts, engine = Held(), Parts(), Engine(cast(Client, None), None)
-    engine._lease, engine._parts = cast(Lease, lease), cast(Any, parts)
+    engine._elector, engine._parts = cast(LeaderElector, lease), cast(Any, parts)
     engine.manager.pods.put(came("at-the-start"))
     async with asyncio.TaskGroup() as tasks:
-        leading = tasks.create_task(engine._lead(tasks, cast(Any, parts)))
+        leading = tasks.create_task(engine._wait_to_lead(tasks, cast(Any, parts)))
         lease.near.set()
         await asyncio.sleep(0)
-        assert parts.memory.leads_since is None, "another one may write still"
+        assert parts.memory.leading_since is None, "another one may write still"
         for pod in (came("while-it-stood-by"), came("seen-there", dispatched=True), make_pod("with-none", uid="n")):
             engine.manager.pods.put(pod)
         lease.held.set()
-        engine.manager.filled.set()
+        engine.manager.stores_filled.set()
         await leading
     after = came("after")
     engine.manager.pods.put(after)
     memory = parts.memory
-    assert memory.sent == {"at-the-start", "while-it-stood-by"}
-    known = {"sent": uid_of(after) in memory.sent, "leads_since": memory.leads_since}
-    assert memory.leads_since is not None and not may_have_been_sent(after, **cast(Any, known))
+    assert memory.sent_pods == {"at-the-start", "while-it-stood-by"}
+    known = {"sent": uid_of(after) in memory.sent_pods, "leads_since": memory.leading_since}
+    assert memory.leading_since is not None and not may_have_been_sent(after, **cast(Any, known))

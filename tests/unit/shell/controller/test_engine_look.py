@@ -9,16 +9,16 @@ import pytest
 
 from adapter.actions import Action, DeletePod, Plan, Reserve
 from adapter.gang.gang_facts import Gang
-from adapter.objects.placement import GroupShare, Share, placement
+from adapter.objects.placement import GroupShare, Share, parse_placement
 from adapter.shell.clusters.cluster_cache import PROBE
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, QUEUE, SERVICE
-from adapter.shell.controller.event_handlers import Waker
-from adapter.shell.controller.reconciler import LANES, SOONEST_SECONDS, Looks, lanes
+from adapter.shell.controller.event_handlers import EventHandlers
+from adapter.shell.controller.reconciler import SHORTEST_REQUEUE_SECONDS, SINGLE_SHARE_LANES, Reconciler, action_lanes
 from adapter.shell.controller.workqueue import Postpone
 from adapter.shell.kube.client import Client, Unreachable
-from adapter.shell.observe.gang_observer import Gangs
+from adapter.shell.observe.gang_observer import GangObserver
 from adapter.shell.write.execute import Executor
 from tests.unit import apiserver, builders
 from tests.unit.gang.test_lifecycle import gang
@@ -43,14 +43,14 @@ class Parts:
 class Looked:
     """Stands in for whoever observes, and for whoever is told: it notes what it is asked."""
 
-    manager: Manager
+    manager: ManagerCache
     news: bool = False
     loses: bool = False
     told: list[str] = field(default_factory=list)
 
     async def look(self, _: object) -> bool:
         if self.loses:
-            self.manager._note(PROBE, Unreachable("no answer in time"))
+            self.manager._note_error(PROBE, Unreachable("no answer in time"))
         return self.news
 
     def facts(self, *_: object) -> Gang:
@@ -70,22 +70,22 @@ class Looked:
 )
 async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) -> None:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        looked = Looked(Manager(nobody), news, loses)
+        looked = Looked(ManagerCache(nobody), news, loses)
         unasked: Any = None
-        looks = Looks(
+        looks = Reconciler(
             manager=looked.manager,
             fleet=unasked,
-            gangs=cast(Gangs, looked),
-            workers=unasked,
-            services=unasked,
+            gang_observer=cast(GangObserver, looked),
+            worker_observer=unasked,
+            service_observer=unasked,
             assignments=unasked,
             executor=unasked,
-            conditions=unasked,
-            aggregator=unasked,
-            waker=cast(Waker, looked),
+            condition_writer=unasked,
+            quota_aggregator=unasked,
+            event_handlers=cast(EventHandlers, looked),
         )
         try:
-            await looks.look((GANG, "demo", "train"))
+            await looks.reconcile((GANG, "demo", "train"))
         except Postpone as lost:
             assert loses and "the manager cluster cannot be seen" in str(lost)
         assert looked.told == told
@@ -94,14 +94,14 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
 def test_single_workers_are_asked_for_side_by_side_in_each_cluster_and_all_else_in_its_order() -> None:
     """However they alternate in the plan: a lane is one request after the other."""
     work = builders.make_workload()
-    place, group = placement(builders.make_placement(work)), GroupShare("workers", "role-workers", 1)
+    place, group = parse_placement(builders.make_placement(work)), GroupShare("workers", "role-workers", 1)
     several, asked = Share("east", (replace(group, count=4),)), list[Action]()
-    for number in range(4 * LANES):
-        share = Share(("east", "west")[number % 2], (group,), round=number + 1, single=True)
+    for number in range(4 * SINGLE_SHARE_LANES):
+        share = Share(("east", "west")[number % 2], (group,), round=number + 1, single_worker=True)
         asked.append(Reserve(place, share, builders.make_target(share.cluster), (), None, False, {}))
     whole: list[Action] = [Reserve(place, several, builders.make_target("east"), (), None, False, {})] * 2
-    found = lanes([*whole, *asked])
-    assert sorted(len(one) for one in found.values()) == [2] * (2 * LANES + 1)
+    found = action_lanes([*whole, *asked])
+    assert sorted(len(one) for one in found.values()) == [2] * (2 * SINGLE_SHARE_LANES + 1)
     assert found["east", ""] == whole
 
 
@@ -111,13 +111,13 @@ async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) 
     parts = Parts()
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         engine = Engine(nobody, None)
-        engine._parts, engine._leads = cast(Any, parts), True
-        engine.manager._note(PROBE, None)
-        await engine._handle((what, "demo", "train"))
+        engine._parts, engine._leading = cast(Any, parts), True
+        engine.manager._note_error(PROBE, None)
+        await engine._handle_key((what, "demo", "train"))
         assert [key for key, _ in parts.looked] == [what]
-        engine.manager._note(PROBE, Unreachable("no answer in time"))
+        engine.manager._note_error(PROBE, Unreachable("no answer in time"))
         with pytest.raises(Postpone, match="the manager cluster cannot be seen: no answer in time"):
-            await engine._handle((what, "demo", "train"))
+            await engine._handle_key((what, "demo", "train"))
         assert len(parts.looked) == 1
 
 
@@ -127,11 +127,11 @@ def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> N
 
     async def test() -> None:
         engine = Engine(cast(Client, None), None)
-        engine._parts, engine._leads = cast(Any, parts), True
-        engine.manager._note(PROBE, Unreachable("no answer in time"))
+        engine._parts, engine._leading = cast(Any, parts), True
+        engine.manager._note_error(PROBE, Unreachable("no answer in time"))
         engine._queue.add((GANG, "demo", "train"))
         running = asyncio.create_task(engine._queue.run())
-        asyncio.get_running_loop().call_later(1000, engine.manager._note, PROBE, None)
+        asyncio.get_running_loop().call_later(1000, engine.manager._note_error, PROBE, None)
         await asyncio.wait([running], timeout=1100)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -143,22 +143,22 @@ def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> N
 class Queued:
     """Two gangs whose plans are done one at a time, with what is seen of each, and what was done."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: ManagerCache) -> None:
         self.seen: dict[str, Gang] = {name: gang(builders.make_workload(name=name)) for name in ("first", "second")}
         self.done: list[Plan] = []
         self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
         unasked: Any = None
-        self.looks = Looks(
+        self.looks = Reconciler(
             manager=manager,
             fleet=unasked,
-            gangs=cast(Gangs, self),
-            workers=unasked,
-            services=unasked,
+            gang_observer=cast(GangObserver, self),
+            worker_observer=unasked,
+            service_observer=unasked,
             assignments=unasked,
             executor=cast(Executor, self),
-            conditions=unasked,
-            aggregator=unasked,
-            waker=cast(Waker, self),
+            condition_writer=unasked,
+            quota_aggregator=unasked,
+            event_handlers=cast(EventHandlers, self),
         )
 
     async def look(self, _: object) -> bool:
@@ -181,7 +181,7 @@ class Queued:
 
     async def both(self, meanwhile: Callable[[], None]) -> list[float | None]:
         """Look at both, of which the second waits for the first one's plan; `meanwhile` something happens."""
-        looks = [asyncio.create_task(self.looks.look((GANG, "demo", name))) for name in ("first", "second")]
+        looks = [asyncio.create_task(self.looks.reconcile((GANG, "demo", name))) for name in ("first", "second")]
         await self.begun.wait()
         for _ in range(5):
             await asyncio.sleep(0)  # the second one has decided, and waits
@@ -206,7 +206,7 @@ async def test_a_plan_that_is_not_wanted_any_more_is_not_made() -> None:
     """What is wanted instead is decided at once, by another look."""
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         queued = Queued(_seen(nobody))
-        assert await queued.both(lambda: queued.seen.update(second=gang(None))) == [None, SOONEST_SECONDS]
+        assert await queued.both(lambda: queued.seen.update(second=gang(None))) == [None, SHORTEST_REQUEUE_SECONDS]
         assert [plan.workload.name for plan in queued.done] == ["first"]
 
 
@@ -215,7 +215,7 @@ async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
         manager = _seen(nobody)
         queued = Queued(manager)
         with pytest.raises(Postpone, match="the manager cluster cannot be seen"):
-            await queued.both(lambda: manager._note(PROBE, Unreachable("no answer in time")))
+            await queued.both(lambda: manager._note_error(PROBE, Unreachable("no answer in time")))
         assert [plan.workload.name for plan in queued.done] == ["first"]
 
 
@@ -245,7 +245,7 @@ async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_al
         hangs = Hangs()
         looks = replace(Queued(_seen(nobody)).looks, executor=cast(Executor, hangs))
         actions = [DeletePod(cluster, builders.make_pod(), "why") for cluster in ("east", "west")]
-        look = asyncio.create_task(looks._execute(("demo", "train"), actions))
+        look = asyncio.create_task(looks._execute_actions(("demo", "train"), actions))
         await asyncio.wait_for(hangs.begun.wait(), apiserver.PATIENCE)
         if of == "the look":
             look.cancel()
@@ -259,9 +259,9 @@ async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_al
         assert hangs.ended == ["east", "west"] and look.cancelling() == (of == "the look")
 
 
-def _seen(client: Client) -> Manager:
-    manager = Manager(client)
-    manager._note(PROBE, None)
+def _seen(client: Client) -> ManagerCache:
+    manager = ManagerCache(client)
+    manager._note_error(PROBE, None)
     return manager
 
 
@@ -292,7 +292,7 @@ class Breaks:
 async def test_of_a_resync_and_a_first_contact_no_part_holds_up_another() -> None:
     breaks, engine = Breaks(), Engine(cast(Client, None), None)
     parts = cast(Any, breaks)
-    await engine._engage(parts, "east", asyncio.Semaphore())
+    await engine._engage_cluster(parts, "east", asyncio.Semaphore())
     resync = asyncio.create_task(engine._resync(parts))
     await asyncio.sleep(0)
     assert breaks.called == ["east", "everything", "memory"] and not resync.done(), "it waits for the next one"

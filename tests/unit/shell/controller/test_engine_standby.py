@@ -21,18 +21,18 @@ from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell import metrics, supervise
 from adapter.shell.clusters import fleet as fleet_of_members
 from adapter.shell.clusters import manager_cache as manager_cluster
-from adapter.shell.clusters.claim_holder import Claim
-from adapter.shell.clusters.worker_cache import Member
+from adapter.shell.clusters.claim_holder import ClaimHolder
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.controller import engine as engine_of_one
 from adapter.shell.controller.engine import Engine
-from adapter.shell.controller.lease import Lease
+from adapter.shell.controller.lease import LeaderElector
 from adapter.shell.controller.workqueue import WorkQueue
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import FENCED, Client
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.write import anchors
-from adapter.shell.write.copies import Copier
+from adapter.shell.write.copies import ObjectCopier
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, event, holds, kubeconfig, lists, refuses, says, silence, stoppable, text
@@ -151,11 +151,13 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch
         task = asyncio.create_task(engine.run())
         try:
             await server.until(lambda: len(server.asked) >= 3)
-            assert engine.manager.unready == "the manager cluster is not read yet" and not task.done()
+            assert engine.manager.not_ready_reason == "the manager cluster is not read yet" and not task.done()
             manager.away = False
-            await server.until(lambda: not engine.manager.unready)
+            await server.until(lambda: not engine.manager.not_ready_reason)
             manager.away = True
-            await server.until(lambda: engine.manager.unready.startswith("the manager cluster cannot be seen: 503"))
+            await server.until(
+                lambda: engine.manager.not_ready_reason.startswith("the manager cluster cannot be seen: 503")
+            )
             assert engine.manager.synced and not task.done()
         finally:
             task.cancel()
@@ -182,7 +184,7 @@ async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixtur
             await server.until(lambda: manager.writes() >= told)
             assert not task.done() and "1 of its workloads are left out" in caplog.text
             assert engine._parts is not None and "server is no URL" in engine._parts.fleet.problems["west"]
-            assert not engine._parts.fleet.members()["east"].why_silent
+            assert not engine._parts.fleet.caches()["east"].unreachable_reason
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -205,7 +207,7 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
 
     broken = {"queue", "losses", "proxies", "anchors", "copies", "resync", "cluster"}
     before = {task: _met(task) for task in broken}
-    whose: list[Any] = [WorkQueue, Losses, Proxies, anchors, Copier, Member]
+    whose: list[Any] = [WorkQueue, ClusterLosses, ProxyHealth, anchors, ObjectCopier, WorkerClusterCache]
     for one in whose:
         monkeypatch.setattr(one, "run", _breaks)
     monkeypatch.setattr(Engine, "_resync", _breaks)
@@ -221,7 +223,7 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
                     await asyncio.wait([task], timeout=0.1)
                     assert not task.done()
             assert engine._parts is not None
-            met = engine._parts.fleet.members()["east"]._troubles.values()
+            met = engine._parts.fleet.caches()["east"]._errors.values()
             assert any("reading it ended by RuntimeError" in str(one) for one in met), "it counts as unseen"
         finally:
             task.cancel()
@@ -236,12 +238,12 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
 ) -> None:
     """What it showed before is no ground for anything meanwhile."""
     reads, told, breaks, again = list[object](), list[str](), asyncio.Event(), asyncio.Event()
-    read, before = manager_cluster.Manager.run, _met("manager")
+    read, before = manager_cluster.ManagerCache.run, _met("manager")
 
-    async def run(self: manager_cluster.Manager) -> None:
+    async def run(self: manager_cluster.ManagerCache) -> None:
         reads.append(self)
         if len(reads) > 1:
-            told.append(self.lost)
+            told.append(self.unreachable_reason)
             await again.wait()
             return await read(self)
         async with asyncio.TaskGroup() as tasks:
@@ -250,7 +252,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
             reading.cancel()
         raise RuntimeError
 
-    monkeypatch.setattr(manager_cluster.Manager, "run", run)
+    monkeypatch.setattr(manager_cluster.ManagerCache, "run", run)
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
@@ -259,7 +261,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
         task = asyncio.create_task(engine.run())
         try:
             await server.until(lambda: len(manager.writes()) >= 2)
-            assert not engine.manager.lost
+            assert not engine.manager.unreachable_reason
             breaks.set()
             await _until(task, lambda: len(reads) > 1)
             assert told == [
@@ -267,7 +269,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
             ]
             assert _met("manager") == before + 1
             again.set()
-            await _until(task, lambda: not engine.manager.lost)
+            await _until(task, lambda: not engine.manager.unreachable_reason)
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -283,14 +285,14 @@ async def _until(task: asyncio.Task[None], happened: Callable[[], bool]) -> None
             assert not task.done()
 
 
-class Shaky(Lease):
+class Shaky(LeaderElector):
     """A Lease whose first attempts break."""
 
     attempts = 0
 
     async def _attempt(self) -> float:
         self.attempts += 1
-        return await (_broken() if self.attempts < 4 else super()._attempt())
+        return await (_broken() if self.attempts < 4 else super()._acquire_or_renew())
 
 
 async def _broken() -> float:
@@ -304,14 +306,14 @@ async def test_what_breaks_a_renewal_holds_up_the_next_one_no_longer_than_any(mo
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 600.0)
     monkeypatch.setattr(engine_of_one, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(fleet_of_members, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(Claim, "run", _breaks)
+    monkeypatch.setattr(ClaimHolder, "run", _breaks)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         Manager(server)
         lease = Shaky(client, "a")
         engine = Engine(client, lease)
         task = asyncio.create_task(engine.run())
         try:
-            await _until(task, lambda: lease.held.is_set() and _met("claim") >= before["claim"] + 2)
+            await _until(task, lambda: lease.leading.is_set() and _met("claim") >= before["claim"] + 2)
             assert _met("lease") == before["lease"] + 3
         finally:
             task.cancel()

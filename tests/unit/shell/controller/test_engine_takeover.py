@@ -15,7 +15,7 @@ from adapter import names
 from adapter.leader_election import LEASE_SECONDS, RETRY_SECONDS
 from adapter.shell.controller.engine import FIRST_CONTACT_SECONDS, Engine
 from adapter.shell.controller.enqueue import QueueKey
-from adapter.shell.controller.reconciler import Looks
+from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.kube.client import Client
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, lists, stoppable
@@ -89,7 +89,7 @@ class Stand:
     async def settles(self) -> None:
         """Let happen what is about to, if anything: the same server answers as often, one after the other, as it would be asked for it."""
         for _ in range(20):
-            await self.own.uid()
+            await self.own.cluster_uid()
 
     async def until(self, happened: Callable[[], bool]) -> None:
         """Wait for something that it brings about."""
@@ -97,7 +97,7 @@ class Stand:
 
     def look(self) -> None:
         parts = self.engine._parts
-        seen = parts.fleet.seen() if parts else {}
+        seen = parts.fleet.reachable() if parts else {}
         self.looks.append((len(self.engine.manager.pods), len(seen["east"].pods) if "east" in seen else -1))
 
     @property
@@ -114,11 +114,11 @@ async def standing_by(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stand]:
         stand = Stand(server, manager, own, lease, Engine(client, lease))
         stand.renewed()
 
-        async def look(_: Looks, key: QueueKey) -> float | None:
+        async def look(_: Reconciler, key: QueueKey) -> float | None:
             stand.look()
             return None
 
-        monkeypatch.setattr(Looks, "look", look)
+        monkeypatch.setattr(Reconciler, "look", look)
         task = stand.task = asyncio.create_task(stand.engine.run())
         try:
             await lease.looked()
@@ -165,7 +165,7 @@ async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatc
         stand.manager.hold("east")
         stand.manager.shelf.put("")
         await stand.passes(RETRY_SECONDS)
-        await stand.until(stand.lease.held.is_set)
+        await stand.until(stand.lease.leading.is_set)
         await stand.settles()
         assert (stand.looks, stand.leads) == ([], False)
         stand.manager.release()
@@ -191,7 +191,7 @@ async def test_while_the_managers_pods_are_not_read_it_holds_the_lease_and_decid
     async with standing_by(monkeypatch) as stand:
         stand.manager.hold(HERE)
         await stand.passes(LEASE_SECONDS + RETRY_SECONDS)
-        assert stand.lease.held.is_set() and stand.manager.shelf.holder == "b"
+        assert stand.lease.leading.is_set() and stand.manager.shelf.holder == "b"
         await stand.passes(RETRY_SECONDS * 3)
         await stand.settles()
         assert (stand.looks, stand.leads) == ([], False)
@@ -210,7 +210,7 @@ async def test_a_worker_cluster_that_does_not_answer_holds_up_nobody_and_is_not_
     async with standing_by(monkeypatch) as stand:
         stand.manager.hold("east")
         clock = asyncio.get_running_loop().time
-        while not stand.lease.held.is_set():
+        while not stand.lease.leading.is_set():
             await stand.passes(RETRY_SECONDS)
             await stand.settles()
         held = clock()

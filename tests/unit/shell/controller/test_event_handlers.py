@@ -10,32 +10,32 @@ import pytest
 from adapter import names
 from adapter.actions import Rejoin, Reserve, TryCopy
 from adapter.objects import trim
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.manager_cache import Manager
+from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import event_handlers
 from adapter.shell.controller.enqueue import (
     ANCHOR,
     BURST_SECONDS,
+    CAPACITY_SECONDS,
     CHECK,
     CLUSTER,
     GANG,
     POD,
     POLICY,
     QUEUE,
-    ROOM_SECONDS,
     SERVICE,
     QueueKey,
 )
-from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.dispatch_policies import Policies
-from adapter.shell.observe.replan import Seen
-from adapter.shell.observe.transient_state import Memory
-from adapter.shell.write.anchors import BEREFT_SECONDS
+from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.replan import ReplanCheck
+from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.write.anchors import RECHECK_SECONDS
 from adapter.worker import status_mirror
 from tests.unit import apiserver
 from tests.unit import builders as make
@@ -86,10 +86,12 @@ async def _handle(_: QueueKey) -> float | None:
 class Bench:
     """A waker over a manager cluster with one gang and two of its pods."""
 
-    def __init__(self, manager: Manager, fleet: Fleet) -> None:
+    def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self.manager, self.fleet, self.queue = manager, fleet, Queue()
-        self.memory = Memory()
-        self.waker = Waker(self.queue, manager, fleet, Seen(manager, fleet, Policies(manager), self.memory))
+        self.memory = TransientState()
+        self.waker = EventHandlers(
+            self.queue, manager, fleet, ReplanCheck(manager, fleet, PolicyObserver(manager), self.memory)
+        )
         for store, found in (
             (manager.workloads, [WORK]),
             (manager.placements, [PLACE]),
@@ -100,7 +102,7 @@ class Bench:
 
     def heard(self, store: str, before: Raw | None, after: Raw | None) -> None:
         """Something changed in the manager cluster."""
-        (handle,) = (handle for one, handle in self.waker.handlers() if one is getattr(self.manager, store))
+        (handle,) = (handle for one, handle in self.waker.store_handlers() if one is getattr(self.manager, store))
         handle(before, after)
 
     def woken(self) -> set[QueueKey]:
@@ -110,7 +112,7 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
-        yield Bench(Manager(nobody), Fleet(asyncio.TaskGroup(), "mgr", lambda: True))
+        yield Bench(ManagerCache(nobody), Fleet(asyncio.TaskGroup(), "mgr", lambda: True))
 
 
 def changed(raw: Raw, *path: str, to: object) -> Raw:
@@ -135,12 +137,12 @@ def changed(raw: Raw, *path: str, to: object) -> Raw:
     ],
 )
 async def test_a_share_wakes_its_gang_and_pods_if_it_matters_to_them(bench: Bench, after: Raw, pods: bool) -> None:
-    bench.waker.reservation("east", SHARE, after)
+    bench.waker.on_reservation("east", SHARE, after)
     assert bench.woken() == {GANG_KEY} | (ON_IT if pods else set())
 
 
 async def test_a_share_wakes_no_worker_of_another_one(bench: Bench) -> None:
-    bench.waker.reservation("east", None, make_reservation(PLACE, round=2))
+    bench.waker.on_reservation("east", None, make_reservation(PLACE, round=2))
     assert bench.woken() == {GANG_KEY}
 
 
@@ -156,27 +158,27 @@ async def test_a_share_wakes_no_worker_of_another_one(bench: Bench) -> None:
     ],
 )
 async def test_what_kueue_keeps_of_a_share_for_itself_wakes_nobody(bench: Bench, after: Raw) -> None:
-    bench.waker.reservation("east", SHARE, after)
+    bench.waker.on_reservation("east", SHARE, after)
     assert bench.woken() == set()
 
 
 async def test_a_share_that_comes_wakes_both(bench: Bench) -> None:
-    bench.waker.reservation("east", None, SHARE)
+    bench.waker.on_reservation("east", None, SHARE)
     assert bench.woken() == {GANG_KEY} | ON_IT
 
 
 async def test_a_share_that_goes_wakes_both_and_has_its_anchor_and_its_cluster_looked_at(bench: Bench) -> None:
     """Its anchor may be left behind, and its cluster may have no workers any more."""
-    bench.waker.reservation("east", SHARE, None)
+    bench.waker.on_reservation("east", SHARE, None)
     also = {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"), (CLUSTER, "", "east")}
     assert bench.woken() == {GANG_KEY} | also | ON_IT
 
 
 async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:
     """Later: what could be made stands then, and nothing is asked."""
-    work, place = workload(WORK), placement(PLACE)
-    bench.waker.tried([Reserve(place, place.shares[0], make_target("east"), (), None, True), Rejoin(work)])
-    assert bench.queue.added == {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"): BEREFT_SECONDS}
+    work, place = parse_workload(WORK), parse_placement(PLACE)
+    bench.waker.after_actions([Reserve(place, place.shares[0], make_target("east"), (), None, True), Rejoin(work)])
+    assert bench.queue.added == {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"): RECHECK_SECONDS}
 
 
 # --- room ------------------------------------------------------------------------------------------------------------
@@ -200,43 +202,43 @@ async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench
 )
 async def test_only_what_decides_on_room_wakes_who_waits_for_it(bench: Bench, after: Raw | None, matters: bool) -> None:
     bench.manager.placements.put(WAITING)
-    before = bench.fleet.room.version
-    bench.waker.room("east", CLUSTER_QUEUE, after)
-    assert bench.queue.added == ({GANG_KEY: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room.version == before + matters
+    before = bench.fleet.capacity_versions.version
+    bench.waker.on_capacity("east", CLUSTER_QUEUE, after)
+    assert bench.queue.added == ({GANG_KEY: CAPACITY_SECONDS} if matters else {})
+    assert bench.fleet.capacity_versions.version == before + matters
 
 
 async def test_whoever_queues_behind_wakes_who_waits_for_room(bench: Bench) -> None:
     """By a counter of the manager's queue: nothing else tells a gang that it keeps the quota there from somebody."""
     bench.manager.placements.put(WAITING)
     bench.heard("cluster_queues", CLUSTER_QUEUE, changed(CLUSTER_QUEUE, "status", "pendingWorkloads", to=1))
-    assert bench.queue.added == {GANG_KEY: ROOM_SECONDS}
+    assert bench.queue.added == {GANG_KEY: CAPACITY_SECONDS}
 
 
 async def test_a_condition_that_is_told_again_is_no_news(bench: Bench) -> None:
     bench.manager.placements.put(WAITING)
     told = [[make.make_condition(names.ACTIVE, since=since, message=str(since))] for since in (1, 2)]
-    bench.waker.room("east", *(changed(CLUSTER_QUEUE, "status", "conditions", to=found) for found in told))
+    bench.waker.on_capacity("east", *(changed(CLUSTER_QUEUE, "status", "conditions", to=found) for found in told))
     assert bench.woken() == set()
 
 
 async def test_what_a_local_queue_repeats_of_its_cluster_queue_is_no_news(bench: Bench) -> None:
     """It changes with each share, and may be called as a ClusterQueue of another tree is."""
     bench.manager.placements.put(WAITING)
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     before = make_local_queue("team-a")
-    bench.waker.room(
+    bench.waker.on_capacity(
         "east", before, {**before, "status": CLUSTER_QUEUE["status"] | {"flavorsReservation": [{"name": "any"}]}}
     )
-    assert (bench.woken(), bench.fleet.room.version) == (set(), version)
+    assert (bench.woken(), bench.fleet.capacity_versions.version) == (set(), version)
 
 
 async def test_what_a_cluster_says_of_pods_is_news_for_those_behind(bench: Bench) -> None:
     """They were planned as if the gang went where its template fits, and nothing else tells that it does not."""
-    work, version = workload(WORK), bench.fleet.room.version
+    work, version = parse_workload(WORK), bench.fleet.capacity_versions.version
     bench.manager.placements.put(WAITING)
-    bench.waker.tried([TryCopy(work, work.podsets[1], make_target("east"), {})])
-    assert (bench.queue.added, bench.fleet.room.version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+    bench.waker.after_actions([TryCopy(work, work.podsets[1], make_target("east"), {})])
+    assert (bench.queue.added, bench.fleet.capacity_versions.version) == ({GANG_KEY: CAPACITY_SECONDS}, version + 1)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +257,11 @@ async def test_a_share_that_comes_after_the_news_of_its_queue_is_news(
     member = make_member("east", 8)
     member.cluster_queues.put(changed(CLUSTER_QUEUE, "metadata", "resourceVersion", to=queue_at))
     member.workloads.put(RESERVED)
-    bench.fleet._members = {"east": member}
+    bench.fleet._caches = {"east": member}
     bench.manager.placements.put(WAITING)
-    version = bench.fleet.room.version
-    bench.waker.reservation("east", before, RESERVED)
-    assert (bench.fleet.room.version > version) is matters
+    version = bench.fleet.capacity_versions.version
+    bench.waker.on_reservation("east", before, RESERVED)
+    assert (bench.fleet.capacity_versions.version > version) is matters
 
 
 @pytest.mark.parametrize(
@@ -294,18 +296,18 @@ async def test_whoever_begins_to_borrow_is_looked_at(bench: Bench) -> None:
     bench.heard("cluster_queues", borrows, more)
     assert bench.woken() == set()
     bench.heard("cluster_queues", mine, borrows)
-    assert bench.queue.added == {GANG_KEY: ROOM_SECONDS}
+    assert bench.queue.added == {GANG_KEY: CAPACITY_SECONDS}
 
 
 async def test_who_lacks_a_secret_leaves_room_to_those_behind(bench: Bench) -> None:
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.manager.placements.replace([WAITING])
-    bench.waker.turns()
-    assert (bench.queue.added, bench.fleet.room.version) == ({GANG_KEY: ROOM_SECONDS}, version + 1)
+    bench.waker.on_order_changed()
+    assert (bench.queue.added, bench.fleet.capacity_versions.version) == ({GANG_KEY: CAPACITY_SECONDS}, version + 1)
 
 
 async def test_who_holds_shares_waits_for_no_room(bench: Bench) -> None:
-    bench.waker.room("east", CLUSTER_QUEUE, None)
+    bench.waker.on_capacity("east", CLUSTER_QUEUE, None)
     assert bench.woken() == set()
 
 
@@ -339,7 +341,7 @@ async def test_who_waits_is_looked_at_in_the_order_in_which_it_is_planned(
     works, places = crowd(*gangs)
     bench.manager.workloads.replace(works)
     bench.manager.placements.replace(places)
-    bench.waker.turns()
+    bench.waker.on_order_changed()
     assert [name for _, _, name in bench.queue.added] == want
 
 
@@ -348,14 +350,14 @@ async def test_an_elastic_job_is_looked_at_by_the_age_of_its_job(bench: Bench) -
     works, places = crowd(("behind", 0, 0, 1), ("grown", 600, 0, 1))
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "pi", "uid": "uid-of-pi", "controller": True}
     works[1]["metadata"] |= {"ownerReferences": [owner], "annotations": {names.ELASTIC_ANNOTATION: "true"}}
-    gang = workload(works[1]).gang
+    gang = parse_workload(works[1]).gang_name
     places[1]["spec"]["job"] = owner
     job = make.make_meta("pi", creationTimestamp=make.stamp(-600)) | {"uid": "uid-of-pi"}
     bench.manager.ray_clusters.put({"metadata": job})
     bench.manager.workloads.replace(works)
     bench.manager.placements.replace(places)
     bench.queue.added.clear()
-    bench.waker.turns()
+    bench.waker.on_order_changed()
     assert [name for _, _, name in bench.queue.added] == [gang, "behind"]
 
 
@@ -363,7 +365,7 @@ async def test_a_placement_without_its_workload_comes_last(bench: Bench) -> None
     works, places = crowd(("gone", 0, 9, 1), ("here", 120, 0, 1))
     bench.manager.workloads.replace(works[1:])
     bench.manager.placements.replace(places)
-    bench.waker.turns()
+    bench.waker.on_order_changed()
     assert [name for _, _, name in bench.queue.added] == ["here", "gone"]
 
 
@@ -390,16 +392,16 @@ async def test_who_leaves_the_turn_wakes_those_behind_it(bench: Bench, after: Ra
     bench.manager.placements.put(
         changed(place, "metadata", to=place["metadata"] | {"name": "b", "resourceVersion": "2"})
     )
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("workloads", WORK, after)
-    assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: ROOM_SECONDS} if matters else {})
-    assert bench.fleet.room.version == version + matters
+    assert bench.queue.added == {GANG_KEY: 0} | ({BEHIND: CAPACITY_SECONDS} if matters else {})
+    assert bench.fleet.capacity_versions.version == version + matters
 
 
 async def test_a_workload_that_is_none_of_ours_makes_no_room(bench: Bench) -> None:
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("workloads", make_workload(checks=["another"]), None)
-    assert bench.fleet.room.version == version
+    assert bench.fleet.capacity_versions.version == version
 
 
 async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> None:
@@ -413,7 +415,7 @@ async def test_a_gang_that_yielded_is_woken_as_old_as_it_is(bench: Bench) -> Non
         bench.manager.placements.put(
             changed(place, "metadata", to=place["metadata"] | placed_at | {"resourceVersion": "2"})
         )
-    bench.waker.room("east", CLUSTER_QUEUE, None)
+    bench.waker.on_capacity("east", CLUSTER_QUEUE, None)
     assert [name for _, _, name in bench.queue.added] == ["old", "young"]
 
 
@@ -464,7 +466,7 @@ async def test_a_head_wakes_its_workers_if_it_matters_to_them(bench: Bench, afte
     ],
 )
 async def test_the_mirror_of_a_head_wakes_its_workers(bench: Bench, before: Raw | None, after: Raw | None) -> None:
-    bench.waker.head_mirror(before, after)
+    bench.waker.on_head_mirror(before, after)
     assert bench.queue.added == dict.fromkeys(PODS, BURST_SECONDS)
 
 
@@ -511,14 +513,14 @@ def slice_of(number: int, kind: str = "RayCluster") -> Raw:
 async def test_all_that_an_elastic_job_has_wakes_its_one_gang(bench: Bench, kind: str) -> None:
     """Each of its slices, its Placement, the shares that earlier ones asked for, the copies on them, and the job that is let run."""
     first, second = slice_of(1, kind), slice_of(2, kind)
-    work = workload(first)
+    work = parse_workload(first)
     assert work.job
     gang = (GANG, *work.gang_key)
     place = make_placement(first)
     place["metadata"]["name"] = place["metadata"]["uid"] = "train-chain"
     place["spec"]["job"] = {"kind": kind, "name": work.job.name, "uid": work.job.uid, "apiVersion": "ray.io/v1"}
     share = make_reservation(place)
-    share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION] = work.gang
+    share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION] = work.gang_name
     for raw in (first, second, place):
         raw["metadata"]["resourceVersion"] = "9"
     job: Raw = {"metadata": make.make_meta(make.JOB, uid=work.job.uid), "spec": {"suspend": True}}
@@ -531,8 +533,8 @@ async def test_all_that_an_elastic_job_has_wakes_its_one_gang(bench: Bench, kind
         lambda: bench.heard("workloads", None, second),
         lambda: bench.heard("placements", None, place),
         lambda: bench.heard("ray_jobs" if kind == "RayJob" else "ray_clusters", job, running),
-        lambda: bench.waker.reservation("east", None, share),
-        lambda: bench.waker.everything(),
+        lambda: bench.waker.on_reservation("east", None, share),
+        lambda: bench.waker.resync_all(),
     ]
     for hear in hears:
         bench.queue.added.clear()
@@ -560,7 +562,7 @@ async def test_a_pod_that_went_wakes_those_whose_slot_may_not_be_their_own(bench
     bench.manager.pods.replace([SLOTTED, FREE, doubted, sure])
     tells: list[Callable[[], object]] = [
         lambda: bench.heard("pods", SLOTTED, None),
-        lambda: bench.waker.contact("east"),
+        lambda: bench.waker.on_contact("east"),
         lambda: bench.heard("pods", make_pod("slotted", placement=NAME), None),  # one that was just being given a slot
     ]
     for tell in tells:
@@ -587,15 +589,15 @@ async def test_of_those_without_a_slot_few_are_woken_by_one_that_had_none(bench:
     without = [make_pod(f"p-{n}", placement=NAME) for n in range(1000)]
     bench.manager.pods.replace(without)
     bench.heard("pods", FREE, None)
-    assert 0 < len(bench.woken() - {(POD, NAMESPACE, "free"), GANG_KEY}) <= event_handlers.AT_MOST
+    assert 0 < len(bench.woken() - {(POD, NAMESPACE, "free"), GANG_KEY}) <= event_handlers.MOST_CANDIDATES
     bench.heard("pods", SLOTTED, None)
     assert len(bench.woken()) > 1000, "a slot that somebody had is for whoever may take it"
 
 
 async def test_whoever_may_take_what_one_without_a_slot_was_just_being_given_is_among_those_few(bench: Bench) -> None:
     """Others of the gang have no use for it, however many they are and whoever comes first."""
-    others = [make_pod(f"g-{n}", placement=NAME, group="gpus") for n in range(event_handlers.AT_MOST)]
-    leaving = [make_pod(f"l-{n}", placement=NAME, deleting=True) for n in range(event_handlers.AT_MOST)]
+    others = [make_pod(f"g-{n}", placement=NAME, group="gpus") for n in range(event_handlers.MOST_CANDIDATES)]
+    leaving = [make_pod(f"l-{n}", placement=NAME, deleting=True) for n in range(event_handlers.MOST_CANDIDATES)]
     bench.manager.pods.replace([*others, *leaving, FREE])
     bench.heard("pods", make_pod("gone", placement=NAME), None)
     assert bench.woken() == {(POD, NAMESPACE, "gone"), (POD, NAMESPACE, "free"), GANG_KEY}
@@ -611,7 +613,7 @@ async def test_a_pod_that_changed_wakes_itself_only(bench: Bench) -> None:
 CAME = make_pod("slotted", placement=NAME, index="0", listed="east/1/role-workers/2")
 TOLD = status_mirror.status_patch(CAME, make.make_copy(CAME), "east") or {}
 AS_TOLD = {
-    **trim.worker({**CAME, "status": {**CAME["status"], **TOLD["status"]}}),
+    **trim.manager_pod({**CAME, "status": {**CAME["status"], **TOLD["status"]}}),
     "metadata": {
         **CAME["metadata"],
         "resourceVersion": "2",
@@ -642,11 +644,11 @@ AS_TOLD = {
 async def test_a_pod_that_we_tell_of_its_copy_wakes_itself_where_it_says_anything_else(
     bench: Bench, after: Raw | None, *, woken: bool
 ) -> None:
-    bench.manager.telling[key_of(CAME)] = TOLD
+    bench.manager.pending_status_patches[key_of(CAME)] = TOLD
     bench.heard("pods", CAME, after)
     assert ((POD, NAMESPACE, "slotted") in bench.woken()) == woken
     assert woken or GANG_KEY in bench.woken(), "its gang waits for workers that run"
-    bench.manager.telling.clear()
+    bench.manager.pending_status_patches.clear()
     bench.heard("pods", CAME, after)
     assert (POD, NAMESPACE, "slotted") in bench.woken(), "from anybody else all is news"
 
@@ -654,16 +656,16 @@ async def test_a_pod_that_we_tell_of_its_copy_wakes_itself_where_it_says_anythin
 async def test_a_pod_that_we_say_is_over_wakes_itself(bench: Bench) -> None:
     """What is left of it in a worker cluster is to go."""
     told = status_mirror.failed_patch(SLOTTED, reason="Lost", message="", now="2026-01-01T00:00:00Z") or {}
-    bench.manager.telling[key_of(SLOTTED)] = told
+    bench.manager.pending_status_patches[key_of(SLOTTED)] = told
     bench.heard("pods", SLOTTED, {**SLOTTED, "status": {**SLOTTED["status"], **told["status"]}})
     assert bench.woken() >= ON_IT
 
 
 async def test_a_copy_that_changes_waits_for_the_burst_and_one_that_goes_does_not(bench: Bench) -> None:
     copy = make.make_copy(SLOTTED)
-    bench.waker.remote_pod("east", copy, copy)
+    bench.waker.on_pod("east", copy, copy)
     assert bench.queue.added == {(POD, NAMESPACE, "slotted"): BURST_SECONDS}
-    bench.waker.remote_pod("east", copy, None)
+    bench.waker.on_pod("east", copy, None)
     assert bench.queue.added[POD, NAMESPACE, "slotted"] == 0
 
 
@@ -698,7 +700,7 @@ async def test_a_copy_that_holds_no_quota_any_more_wakes_its_gang(
     monkeypatch.setattr(bench.fleet, "members", lambda: {"east": east})
     bench.manager.placements.replace(places)
     bench.manager.pods.replace([])
-    bench.waker.remote_pod("east", before, after)
+    bench.waker.on_pod("east", before, after)
     assert bench.queue.added.get(GANG_KEY) == want
 
 
@@ -772,10 +774,10 @@ async def test_a_multikueuecluster_or_a_secret_that_changes_wakes_worker_cluster
 async def test_a_config_that_changes_wakes_checks_and_gangs(
     bench: Bench, before: Raw | None, after: Raw | None, matters: bool
 ) -> None:
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("multikueue_configs", before, after)
     assert bench.woken() == ({(CHECK, "", make.CHECK), GANG_KEY} if matters else set())
-    assert bench.fleet.room.version == version + matters
+    assert bench.fleet.capacity_versions.version == version + matters
 
 
 # --- quota that follows the worker clusters' ---------------------------------------------------------------------------
@@ -789,9 +791,9 @@ SUMMED = (QUEUE, "", "summed")
 async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Bench) -> None:
     bench.manager.cluster_queues.replace([OPTED, CLUSTER_QUEUE])
     changes: list[Callable[[], None]] = [
-        lambda: bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
-        lambda: bench.waker.room("east", CLUSTER_QUEUE, None),
-        lambda: bench.waker.contact("east"),
+        lambda: bench.waker.on_capacity("east", CLUSTER_QUEUE, make.make_cluster_queue(9)),
+        lambda: bench.waker.on_capacity("east", CLUSTER_QUEUE, None),
+        lambda: bench.waker.on_contact("east"),
         lambda: bench.heard("local_queues", None, {"metadata": {"name": "x"}}),
         lambda: bench.heard("cluster_queues", None, OPTED),
         lambda: bench.heard("cluster_queues", OPTED, changed(OPTED, "spec", "cohortName", to="all")),
@@ -802,13 +804,13 @@ async def test_quota_is_summed_anew_when_a_part_of_it_may_have_changed(bench: Be
     for change in changes:
         bench.queue.added.clear()
         change()
-        assert bench.queue.added.get(SUMMED) == ROOM_SECONDS
+        assert bench.queue.added.get(SUMMED) == CAPACITY_SECONDS
         assert (QUEUE, "", "team-a") not in bench.woken(), "its admin did not ask"
 
 
 async def test_what_moves_all_the_time_sums_nothing_anew(bench: Bench) -> None:
     bench.manager.cluster_queues.replace([OPTED])
-    bench.waker.room("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
+    bench.waker.on_capacity("east", CLUSTER_QUEUE, make.make_cluster_queue(8, used=1))
     bench.heard("cluster_queues", OPTED, changed(OPTED, "status", "pendingWorkloads", to=7))
     assert SUMMED not in bench.woken()
 
@@ -846,9 +848,9 @@ async def test_a_queue_of_the_manager_wakes_checks_and_gangs_with_its_layout(
 async def test_who_waits_is_planned_anew_when_its_plan_would_be_another(
     bench: Bench, store: str, before: Raw, after: Raw
 ) -> None:
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard(store, before, after)
-    assert bench.fleet.room.version > version and GANG_KEY in bench.woken()
+    assert bench.fleet.capacity_versions.version > version and GANG_KEY in bench.woken()
 
 
 @pytest.mark.parametrize(
@@ -866,35 +868,35 @@ async def test_a_placement_plans_others_anew_when_it_leaves_something_to_them(
     raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
     before, after = (changed(raw, "spec", "wanted", to=number) for number in wanted)
     after = changed(changed(after, "spec", "shares", to=after["spec"]["shares"][:shares]), "spec", "attempt", to="next")
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("placements", before, after)
-    assert (bench.fleet.room.version > version) is matters
+    assert (bench.fleet.capacity_versions.version > version) is matters
 
 
 async def test_a_round_that_is_given_up_plans_others_anew(bench: Bench) -> None:
     """Its shares may never have held quota in their clusters: nothing changes there."""
     raw = make_placement(make.make_workload(), shares={"east": {"workers": 4}})
-    given_up, version = changed(raw, "status", to={"withdrawnRound": 1}), bench.fleet.room.version
+    given_up, version = changed(raw, "status", to={"withdrawnRound": 1}), bench.fleet.capacity_versions.version
     bench.heard("placements", raw, given_up)
-    assert bench.fleet.room.version == version + 1
+    assert bench.fleet.capacity_versions.version == version + 1
     bench.heard("placements", given_up, changed(given_up, "status", "message", to="it waits"))
     bench.heard("placements", raw, changed(raw, "status", to={"state": names.PLACED}))
-    assert bench.fleet.room.version == version + 1
+    assert bench.fleet.capacity_versions.version == version + 1
 
 
 @pytest.mark.parametrize(("after", "matters"), [(False, True), (True, False)])
 async def test_a_job_that_is_let_run_asks_for_no_room(bench: Bench, after: bool, matters: bool) -> None:
     """What an elastic one lacks it finds while it runs; those behind it were planned as if it took it all first."""
     job: Raw = {"metadata": {"name": make.JOB, "namespace": NAMESPACE, "uid": "uid-of-job"}, "spec": {"suspend": True}}
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("ray_jobs", job, changed(job, "spec", "suspend", to=after))
-    assert (bench.fleet.room.version > version) is matters
+    assert (bench.fleet.capacity_versions.version > version) is matters
 
 
 async def test_what_we_say_of_a_check_plans_nobody_anew(bench: Bench) -> None:
-    version = bench.fleet.room.version
+    version = bench.fleet.capacity_versions.version
     bench.heard("checks", make.make_check(), make.make_check(conditions=[make.make_condition(names.ACTIVE)]))
-    assert bench.fleet.room.version == version
+    assert bench.fleet.capacity_versions.version == version
 
 
 async def test_another_check_wakes_ours_when_its_controller_may_be_another(bench: Bench) -> None:
@@ -950,15 +952,15 @@ async def test_a_cluster_that_a_preflight_reached_or_not_wakes_who_waits(
 
 async def test_what_cannot_be_read_breaks_no_watch(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """The manager's stores and those of worker clusters are filled by watches, which would else be taken for broken."""
-    bench.waker.listen()
-    bench.manager.workloads.tell({"metadata": {"name": "x", "labels": 7}, "status": {"admissionChecks": 7}}, None)
+    bench.waker.register()
+    bench.manager.workloads.notify({"metadata": {"name": "x", "labels": 7}, "status": {"admissionChecks": 7}}, None)
     odd: Raw = {"metadata": 7}
-    bench.manager.ray_clusters.tell(odd, None)
-    tell = bench.fleet._tell
-    for heard in (tell.reservation, tell.pod, tell.room):
+    bench.manager.ray_clusters.notify(odd, None)
+    tell = bench.fleet._listeners
+    for heard in (tell.on_reservation, tell.on_pod, tell.on_capacity):
         heard("east", odd, None)
-    tell.head_mirror(odd, None)
-    bench.manager.flavors.tell([], [])  # type: ignore[arg-type]
+    tell.on_head_mirror(odd, None)
+    bench.manager.flavors.notify([], [])  # type: ignore[arg-type]
     assert "hear failed at _workload by " in caplog.text and "hear failed at _layout by " in caplog.text
 
 
@@ -969,21 +971,21 @@ async def test_one_object_that_cannot_be_read_is_no_ground_to_wake_nobody(bench:
     ]
     for store in (bench.manager.placements, bench.manager.workloads, bench.manager.pods, bench.manager.worker_clusters):
         store._objects = {("", "odd"): odd[0], **store._objects}  # past the border
-    bench.waker.everything()
-    bench.waker.turns()
-    bench.waker.contact("east")
+    bench.waker.resync_all()
+    bench.waker.on_order_changed()
+    bench.waker.on_contact("east")
     assert {(GANG, NAMESPACE, WORK["metadata"]["name"]), (POD, NAMESPACE, FREE["metadata"]["name"])} <= bench.woken()
 
 
 async def test_a_resync_looks_at_each_in_its_own_time_and_a_start_at_all_at_once(bench: Bench) -> None:
     pods = [make_pod(f"p-{n}", placement=NAME, slot=f"east/1/role-workers/{n}") for n in range(100)]
     bench.manager.pods.replace([*pods, FREE])
-    bench.waker.everything(50.0)
+    bench.waker.resync_all(50.0)
     due = sorted(bench.queue.added[POD, NAMESPACE, key_of(pod)[1]] for pod in [*pods, FREE])
     assert due[0] == 0 and 49 <= due[-1] < 50 and max(b - a for a, b in pairwise(due)) < 1
     assert bench.queue.added[POD, NAMESPACE, "free"] == 0, "who waits comes first"
     bench.queue.added.clear()
-    bench.waker.everything()
+    bench.waker.resync_all()
     assert {bench.queue.added[POD, NAMESPACE, key_of(pod)[1]] for pod in pods} == {0}
 
 
@@ -992,9 +994,9 @@ async def test_a_resync_looks_at_what_stands_in_worker_clusters_and_nobody_in_th
     member, orphan = make_member("east", 8), make_pod("orphan", placement=NAME, slot="east/1/role-workers/1")
     member.pods.replace([SLOTTED, orphan])
     member.workloads.replace([SHARE])
-    bench.fleet._members = {"east": member}
+    bench.fleet._caches = {"east": member}
     bench.manager.workloads.replace([])
-    bench.waker.everything(50.0)
+    bench.waker.resync_all(50.0)
     assert {(POD, NAMESPACE, "orphan"), *PODS, GANG_KEY} <= bench.woken()
     assert max(bench.queue.added[POD, NAMESPACE, name] for name in ("orphan", "slotted")) <= 50
 
@@ -1013,8 +1015,8 @@ async def test_a_resync_looks_at_gangs_of_shares_and_at_services_of_slices_in_th
     ]
     member.workloads.replace(shares)
     bench.manager.slices.replace(slices)
-    bench.fleet._members = {"east": member}
-    bench.waker.everything(50.0)
+    bench.fleet._caches = {"east": member}
+    bench.waker.resync_all(50.0)
     for what, name in ((GANG, "g"), (SERVICE, "svc")):
         due = [bench.queue.added[what, NAMESPACE, f"{name}-{number}"] for number in range(10)]
         assert due == [5.0 * number for number in range(10)]
@@ -1033,7 +1035,7 @@ async def test_a_cluster_that_falls_silent_wakes_who_has_to_do_with_it(bench: Be
     bench.manager.pods.put({**there, "metadata": {**there["metadata"], "resourceVersion": "9000"}})
     silent = make.make_worker_cluster("east")
     tells: list[Callable[[], object]] = [
-        lambda: bench.waker.contact("east"),
+        lambda: bench.waker.on_contact("east"),
         lambda: bench.heard("worker_clusters", silent, {**silent, "status": {"lostSince": make.stamp()}}),
     ]
     for tell in tells:
@@ -1052,15 +1054,15 @@ async def test_a_cluster_that_flaps_wakes_the_fleet_a_few_times_and_then_now_and
     pod = (POD, NAMESPACE, FREE["metadata"]["name"])
     for _ in range(600):
         bench.queue.added.clear()
-        bench.waker.contact("east")
+        bench.waker.on_contact("east")
         at_once += bench.queue.added[pod] == 0.0
         assert all(after <= event_handlers.CONTACT_SECONDS for after in bench.queue.added.values()), (
             "nothing is forgotten"
         )
         now += 0.5
-    assert at_once == event_handlers.CONTACTS + 300 / event_handlers.CONTACT_SECONDS - 1
+    assert at_once == event_handlers.CONTACT_BURST + 300 / event_handlers.CONTACT_SECONDS - 1
     bench.queue.added.clear()
-    bench.waker.contact("west")
+    bench.waker.on_contact("west")
     assert bench.queue.added[pod] == 0.0, "another cluster pays nothing for it"
 
 
@@ -1070,15 +1072,15 @@ async def test_a_cluster_that_may_be_written_to_again_wakes_what_failed_and_not_
     """Whose it is, it says itself."""
     now, at_once = 1000.0, 0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    bench.waker.listen()
+    bench.waker.register()
     bench.queue._failures[GANG_KEY] = 7
     for _ in range(150):
         bench.queue.added.clear()
-        bench.fleet._tell.opened("east")
+        bench.fleet._listeners.on_writable("east")
         assert bench.woken() == {GANG_KEY}
         at_once += bench.queue.added[GANG_KEY] == 0.0
         now += 2
-    assert at_once == event_handlers.CONTACTS + 300 / event_handlers.CONTACT_SECONDS - 1
+    assert at_once == event_handlers.CONTACT_BURST + 300 / event_handlers.CONTACT_SECONDS - 1
 
 
 async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) -> None:
@@ -1088,7 +1090,7 @@ async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) ->
     bench.manager.workloads.replace(works)
     bench.manager.placements.replace(places)
     keys = [(GANG, NAMESPACE, work["metadata"]["name"]) for work in works]
-    bench.waker.turns()
+    bench.waker.on_order_changed()
     assert [key for key in bench.queue.added if key in keys] == keys
     raised = {
         **works[1],
@@ -1097,7 +1099,7 @@ async def test_the_turn_of_a_gang_is_that_of_its_newest_version(bench: Bench) ->
     }
     bench.manager.workloads.put(raised)
     bench.queue.added.clear()
-    bench.waker.turns()
+    bench.waker.on_order_changed()
     assert [key for key in bench.queue.added if key in keys] == keys[::-1]
 
 
@@ -1143,7 +1145,7 @@ async def test_a_worker_wakes_the_services_that_lead_to_it_once_for_a_burst(
 async def test_a_copy_wakes_the_services_of_its_pod(bench: Bench, after: Raw | None, matters: bool) -> None:
     bench.manager.services.replace([SERVE])
     bench.manager.pods.replace([SERVING])
-    bench.waker.remote_pod("east", ITS_COPY, after)
+    bench.waker.on_pod("east", ITS_COPY, after)
     assert (SERVICE_KEY in bench.woken()) == matters
 
 
@@ -1160,9 +1162,9 @@ async def test_services_wake_for_themselves_their_slices_and_all_that_tells_of_t
         lambda: bench.heard("slices", None, None),
         lambda: bench.heard("ray_clusters", None, ray_cluster),
         lambda: bench.heard("worker_clusters", None, make.make_worker_cluster()),
-        lambda: bench.waker.unseen(SERVING),
-        lambda: bench.waker.contact("east"),
-        bench.waker.everything,
+        lambda: bench.waker.on_unreachable_pod(SERVING),
+        lambda: bench.waker.on_contact("east"),
+        bench.waker.resync_all,
     ]
     for tell in changes:
         bench.queue.added.clear()
@@ -1177,7 +1179,7 @@ async def test_a_slice_wakes_its_service_though_that_is_gone(bench: Bench) -> No
     """It may have gone while nobody looked, or have lost the label by which it is followed."""
     ours = {"metadata": {"namespace": NAMESPACE, "name": "s", "labels": {names.SERVICE_NAME_LABEL: "chat-serve-svc"}}}
     bench.manager.slices.replace([ours])
-    bench.waker.everything()
+    bench.waker.resync_all()
     assert SERVICE_KEY in bench.woken()
 
 

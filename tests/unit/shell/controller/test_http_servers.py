@@ -32,7 +32,7 @@ def port_of(runner: web.AppRunner) -> int:
 
 
 @asynccontextmanager
-async def served(ask: http_servers.Ask) -> AsyncIterator[str]:
+async def served(ask: http_servers.PreviewSource) -> AsyncIterator[str]:
     runner = await http_servers.serve_plans(ask, 0)
     try:
         yield f"http://127.0.0.1:{port_of(runner)}/plan"
@@ -207,12 +207,12 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
             until = loop.time() + 0.005
             while loop.time() < until:
                 pass
-            return await preview.answer(*asked)
+            return await preview.preview_plan(*asked)
 
     async with served(lambda: cast(Preview, Slow())) as url:
         started = loop.time()
         await asyncio.gather(*(post(url, question()) for _ in range(8)))
-        assert loop.time() - started > 8 * 0.005 + 7 * http_servers.REST * 0.005
+        assert loop.time() - started > 8 * 0.005 + 7 * http_servers.REST_FACTOR * 0.005
 
 
 async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_are_asked_for(
@@ -238,7 +238,7 @@ async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_ar
                     return await answer.text()
 
             first = [await numbers() for _ in range(5)]
-            now[0] += http_servers.REST - 0.5
+            now[0] += http_servers.REST_FACTOR - 0.5
             first.append(await numbers())
             now[0] += 0.5
             later = await numbers()
@@ -250,7 +250,7 @@ async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_ar
 # --- numbers over TLS --------------------------------------------------------------------------------------------------
 
 HOST = "rayspan-admission.rayspan-system.svc"  # what the certificates here are made for
-MADE, OTHER = maker.made(), maker.made()
+MADE, OTHER = maker.new_certificate(), maker.new_certificate()
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from aiohttp import web
 
 from adapter import names
 from adapter.admission.cluster_claim import Leadership
-from adapter.admission.cluster_identity import Known
+from adapter.admission.cluster_identity import IdentityRecord
 from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.logins import Login, Logins
-from adapter.shell.controller.lease import Lease, Lost
-from adapter.shell.kube.client import FENCED, PARALLEL, ApiError, Client, Unreachable
+from adapter.shell.clusters.logins import Login, LoginReader
+from adapter.shell.controller.lease import LeaderElector, LeadershipLost
+from adapter.shell.kube.client import FENCED, PARALLEL_REQUESTS, ApiError, Client, Unreachable
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says, stop_for, stoppable
 
@@ -76,7 +76,7 @@ class Shelf:
         self.kept = {"metadata": metadata, "spec": {**before["spec"], **spec}}
 
 
-class Counted(Lease):
+class Counted(LeaderElector):
     """A Lease that counts its looks, and says so to whoever waits for them."""
 
     def __init__(self, client: Client, name: str, server: Server) -> None:
@@ -84,7 +84,7 @@ class Counted(Lease):
         self.looks, self._server = 0, server
 
     async def _attempt(self) -> float:
-        pause = await super()._attempt()
+        pause = await super()._acquire_or_renew()
         self.looks += 1
         self._server.news.set()
         return pause
@@ -106,12 +106,12 @@ class Process:
 
     async def leads(self) -> None:
         async with asyncio.timeout(apiserver.PATIENCE):
-            await self.lease.held.wait()
+            await self.lease.leading.wait()
 
     async def ended(self) -> str:
         """Why it must end."""
         async with asyncio.timeout(apiserver.PATIENCE):
-            with pytest.raises(Lost) as lost:
+            with pytest.raises(LeadershipLost) as lost:
                 await self.task
         return str(lost.value)
 
@@ -134,7 +134,7 @@ async def running(shelf: Shelf, name: str) -> AsyncIterator[Process]:
             yield Process(lease, client, task)
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError, Lost):
+            with suppress(asyncio.CancelledError, LeadershipLost):
                 await task
             await client.close()
 
@@ -150,7 +150,7 @@ async def test_the_first_one_leads_and_the_second_stands_by() -> None:
         assert first.lease.may_write() and shelf.holder == "a"
         async with running(shelf, "b") as second:
             await second.lease.looked()
-            assert not second.lease.held.is_set() and not second.lease.may_write()
+            assert not second.lease.leading.is_set() and not second.lease.may_write()
             await first.client.create(PODS, {})
             with pytest.raises(Unreachable, match=FENCED):
                 await second.client.create(PODS, {})
@@ -216,7 +216,7 @@ async def test_who_comes_too_late_does_not_lead() -> None:
             shelf.raced = False
             await process.lease.looked(after=2)
             assert len(shelf.writes) == 1 and shelf.holder == "quick"
-            assert not process.lease.may_write() and not process.lease.held.is_set()
+            assert not process.lease.may_write() and not process.lease.leading.is_set()
 
 
 @stoppable
@@ -294,9 +294,9 @@ async def test_what_a_process_does_first_after_a_long_stop_is_no_write() -> None
         stop_for(11)
         writes: list[Callable[[], Coroutine[Any, Any, object]]] = [
             lambda: client.create(PODS, {}),
-            lambda: client.merge(f"{PODS}/a", {}),
+            lambda: client.merge_patch(f"{PODS}/a", {}),
             lambda: client.apply(f"{PODS}/a", {}, "us"),
-            lambda: client.edit(f"{PODS}/a", [], "us"),
+            lambda: client.json_patch(f"{PODS}/a", [], "us"),
             lambda: client.delete(f"{PODS}/a", "u1"),
         ]
         for write in writes:
@@ -313,8 +313,10 @@ async def test_a_write_that_waited_for_its_turn_is_asked_about_when_it_has_it() 
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
         shelf.server.lists = [apiserver.silence(shelf.server)] * 1000
-        hanging = [asyncio.create_task(process.client.get(f"{PODS}/{number}")) for number in range(PARALLEL)]
-        await shelf.server.until(lambda: len([a for a in shelf.server.asked if a.path.startswith(PODS)]) == PARALLEL)
+        hanging = [asyncio.create_task(process.client.get(f"{PODS}/{number}")) for number in range(PARALLEL_REQUESTS)]
+        await shelf.server.until(
+            lambda: len([a for a in shelf.server.asked if a.path.startswith(PODS)]) == PARALLEL_REQUESTS
+        )
         write = asyncio.create_task(process.client.create(PODS, {}))
         await asyncio.sleep(0)
         stop_for(11)
@@ -363,7 +365,12 @@ async def test_who_led_before_is_known_as_far_as_the_lease_tells_of_it() -> None
             await second.lease.looked(after=5)
         await second.leads()
         found = second.lease.leadership()
-        assert (found.name, found.before, found.until, found.version) == ("b", "a", of_before, shelf.version)
+        assert (found.name, found.predecessor, found.predecessor_version, found.version) == (
+            "b",
+            "a",
+            of_before,
+            shelf.version,
+        )
         await second.lease.looked(after=2)
         assert second.lease.leadership().version == shelf.version > found.version, "it goes on with each renewal"
 
@@ -377,7 +384,10 @@ async def test_who_gave_it_back_is_known_to_have_led_before() -> None:
             given_back = shelf.version
         async with running(shelf, "b") as second:
             await second.leads()
-            assert (second.lease.leadership().before, second.lease.leadership().until) == ("a", given_back)
+            assert (second.lease.leadership().predecessor, second.lease.leadership().predecessor_version) == (
+                "a",
+                given_back,
+            )
 
 
 @stoppable
@@ -389,7 +399,7 @@ async def test_a_lease_from_a_backup_makes_nobody_forget_what_it_saw() -> None:
         shelf.version = 40
         shelf.put("a")
         await second.lease.looked(after=2)
-        assert second.lease.leadership().until == 101
+        assert second.lease.leadership().predecessor_version == 101
 
 
 async def test_worker_clusters_are_fenced_by_the_same() -> None:
@@ -404,22 +414,22 @@ async def test_worker_clusters_are_fenced_by_the_same() -> None:
         def forget(self, _: str) -> None:
             pass
 
-    logins = cast(Logins, OneLogin())
+    logins = cast(LoginReader, OneLogin())
     async with asyncio.TaskGroup() as tasks:
-        fleet = Fleet(tasks, "mgr", lambda: allowed, cast(Lease, _Elected()))
+        fleet = Fleet(tasks, "mgr", lambda: allowed, cast(LeaderElector, _Elected()))
         await fleet.reconcile("east", builders.make_worker_cluster("east"), logins)
-        member = fleet.members()["east"]
+        member = fleet.caches()["east"]
         assert member.claim, "who takes part in an election claims what it writes to"
         for client in (member.client, member.claim.client):
             allowed = True
-            assert client.may_write() and client.fence() == member.identity.fence() != ""
+            assert client.may_write() and client.fence_reason() == member.identity.fence_reason() != ""
             allowed = False
-            assert not client.may_write() and client.fence() == FENCED
+            assert not client.may_write() and client.fence_reason() == FENCED
         allowed = True
-        member.identity.known = Known("east", "u1")
-        member.identity.met("u1")
-        assert member.claim.client.fence() == ""
-        assert "does not hold the claim to worker cluster east" in member.client.fence()
+        member.identity.known = IdentityRecord("east", "u1")
+        member.identity.verify_uid("u1")
+        assert member.claim.client.fence_reason() == ""
+        assert "does not hold the claim to worker cluster east" in member.client.fence_reason()
         await asyncio.sleep(0)  # its task has begun, so that it closes its connections
         await fleet.reconcile("east", None, logins)
 

@@ -14,13 +14,13 @@ from prometheus_client.metrics import MetricWrapperBase
 from adapter import __version__, names
 from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
 from adapter.gang import messages as explain
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload as read_workload
+from adapter.objects.workload import parse_workload as read_workload
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell import metrics
 from adapter.shell.controller import measurements
-from adapter.shell.controller.measurements import Census
+from adapter.shell.controller.measurements import StateCollector
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch
@@ -42,7 +42,7 @@ from tests.unit.builders import (
 DOC = REPO / "docs" / "metrics.md"
 _ROW = re.compile(r"^\| `(rayspan_\w+)` \| (.*?) \|", re.MULTILINE)
 _NAME = re.compile(r"rayspan_[a-z_]+")
-PLACE = placement(make_placement(make_workload()))
+PLACE = parse_placement(make_placement(make_workload()))
 
 
 def value(name: str, labels: Mapping[str, str] | None = None) -> float:
@@ -53,7 +53,7 @@ def metric_types() -> dict[str, set[str]]:
     """Every metric of ours as it is exposed, with its labels."""
     told = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
     families = [(family, one._labelnames) for one in told for family in one.describe()]
-    families += [(family, family._labelnames) for family in Census(stores.Sight({}).manager).describe()]
+    families += [(family, family._labelnames) for family in StateCollector(stores.Sight({}).manager).describe()]
     return {f"{family.name}{'_total' * (family.type == 'counter')}": set(labels) for family, labels in families}
 
 
@@ -86,17 +86,19 @@ def a_pod(cluster: str) -> Raw:
 
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
-    measurements.done(CreatePod("timed", None, PLACE, ShareKey("timed", 1), pod, {}), "timed", at(2))
-    measurements.done(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
-    measurements.done(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
-    measurements.done(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
+    measurements.count_action(CreatePod("timed", None, PLACE, ShareKey("timed", 1), pod, {}), "timed", at(2))
+    measurements.count_action(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
+    measurements.count_action(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
+    measurements.count_action(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
     for stage, seconds in (("created", 2), ("running", 5)):
         labels = {"cluster": "timed", "stage": stage}
         assert (value(f"{name}_count", labels), value(f"{name}_sum", labels)) == (1, seconds)
 
 
 def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
-    measurements.done(CreatePod("behind", None, PLACE, ShareKey("behind", 1), a_pod("behind"), {}), "behind", at(-3))
+    measurements.count_action(
+        CreatePod("behind", None, PLACE, ShareKey("behind", 1), a_pod("behind"), {}), "behind", at(-3)
+    )
     assert value("rayspan_dispatch_duration_seconds_sum", {"cluster": "behind", "stage": "created"}) == 0
 
 
@@ -123,7 +125,7 @@ def test_an_orphan_is_counted_by_its_reason(
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:
-        measurements.done(action, "lost", at(0))
+        measurements.count_action(action, "lost", at(0))
     after = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
@@ -137,10 +139,10 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
     actions: Iterable[Action] = (
         Record(PLACE, explain.reserving(PLACE, dict(zip(PLACE.shares, blocked.values(), strict=True)), at(0))),
         Record(PLACE, status),
-        Record(placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
+        Record(parse_placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
     )
     for action in actions:
-        measurements.done(action, "", at(0))
+        measurements.count_action(action, "", at(0))
     assert value("rayspan_gang_rollbacks_total") - before == 1
     assert [value("rayspan_spills_total", {"cluster": name}) for name in blocked] == [1, 1]
 
@@ -153,7 +155,7 @@ def test_a_gang_is_timed_from_its_quota_in_the_manager_until_it_is_ready() -> No
     reserved = waits.reserved_at
     assert reserved
     for work, state, seconds in ((waits, "Pending", 3), (waits, "Ready", 7), (ready, "Ready", 50)):
-        measurements.done(SetCheck(work, CHECK, state, ""), "", reserved + timedelta(seconds=seconds))
+        measurements.count_action(SetCheck(work, CHECK, state, ""), "", reserved + timedelta(seconds=seconds))
     assert (value(f"{name}_count") - before[0], value(f"{name}_sum") - before[1]) == (1, 7)
 
 
@@ -174,9 +176,9 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
             for one in (*names.LOSSES, "other")
         }
 
-    metrics.know("lossy")
+    metrics.register_cluster("lossy")
     before = told()
-    measurements.done(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
+    measurements.count_action(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
     assert {one: count - before[one] for one, count in told().items() if count > before[one]} == (
         {want: 1} if want else {}
     )
@@ -184,7 +186,7 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
 
 def test_the_first_loss_in_a_cluster_is_an_increase() -> None:
     """Prometheus sees none in a counter that comes into being as 1."""
-    metrics.know("fresh")
+    metrics.register_cluster("fresh")
     counters = {
         "rayspan_workers_lost_total": (*names.LOSSES, "other"),
         "rayspan_orphans_deleted_total": ("slot-elsewhere", "no-share"),
@@ -229,7 +231,7 @@ async def test_requests_are_counted_as_they_are_answered() -> None:
             await client.get(PODS.path("demo"))
             with pytest.raises(ApiError):
                 await client.create(PODS.path("demo"), {})
-            await client.merge(PODS.path("demo", "a", "status"), {})
+            await client.merge_patch(PODS.path("demo", "a", "status"), {})
             async with client.stream(PODS.path("demo"), {"watch": "true"}, 5):
                 assert value("rayspan_watches", {"cluster": "counted", "kind": "pods"}) == 1
             assert value("rayspan_watches", {"cluster": "counted", "kind": "pods"}) == 0
@@ -288,7 +290,7 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
         make_pod("e", slot="east/1/role/2", phase="a phase of somebody else's"),
     ]
     stores.fill(home.pods, *pods)
-    census = Census(home)
+    census = StateCollector(home)
     found = {tuple(sample.labels.values()): sample.value for sample in next(census.collect()).samples}
     assert found == {("east", "Running"): 2, ("", "Pending"): 2, ("east", "other"): 1}
 
@@ -307,12 +309,12 @@ async def test_a_pod_that_cannot_be_read_hides_no_other() -> None:
     stores.fill(
         home.pods, {**make_pod("a"), "status": ["x"]}, make_pod("b"), {**make_pod("c"), "status": {"phase": {}}}
     )
-    found = {tuple(sample.labels.values()): sample.value for sample in next(Census(home).collect()).samples}
+    found = {tuple(sample.labels.values()): sample.value for sample in next(StateCollector(home).collect()).samples}
     assert found == {("", "Pending"): 2}
 
 
 async def told_now(home: Any, name: str) -> dict[tuple[str, ...], float]:
-    (family,) = (family for family in Census(home).collect() if family.name == name)
+    (family,) = (family for family in StateCollector(home).collect() if family.name == name)
     return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
 
@@ -403,7 +405,7 @@ async def test_tasks_are_counted_by_what_they_run() -> None:
         await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(idle()) for _ in range(3)]
-    *_, family = Census(stores.Sight({}).manager).collect()
+    *_, family = StateCollector(stores.Sight({}).manager).collect()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -412,6 +414,6 @@ async def test_tasks_are_counted_by_what_they_run() -> None:
 
 def test_a_cluster_that_is_not_registered_any_more_is_not_told_of() -> None:
     metrics.CONNECTED.labels("gone").set(1)
-    metrics.forget("gone")
+    metrics.unregister_cluster("gone")
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", {"cluster": "gone"}) is None
-    metrics.forget("gone")
+    metrics.unregister_cluster("gone")

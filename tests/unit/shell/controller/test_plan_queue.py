@@ -30,7 +30,7 @@ class Played:
         await settled()
 
     async def _plan(self, number: int) -> None:
-        async with self.queue.admitted(turn(number)):
+        async with self.queue.admit(turn(number)):
             self.inside += 1
             assert self.inside == 1
             try:

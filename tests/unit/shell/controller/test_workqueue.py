@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from adapter.shell.controller.workqueue import FIRST_BACKOFF, LAST_BACKOFF, NEWS_BACKOFF, SLICE, Postpone, WorkQueue
+from adapter.shell.controller.workqueue import (
+    FIRST_BACKOFF,
+    KEYS_AT_ONCE,
+    LAST_BACKOFF,
+    NEWS_BACKOFF,
+    Postpone,
+    WorkQueue,
+)
 
 Test = Callable[[], Awaitable[None]]
 
@@ -208,7 +215,7 @@ def test_others_run_between_slices_of_what_is_due_at_once() -> None:
 
     async def test() -> None:
         queue: WorkQueue[str] = WorkQueue(busy)
-        for number in range(10 * SLICE):
+        for number in range(10 * KEYS_AT_ONCE):
             queue.add(f"k{number}")
         running, longest = asyncio.create_task(queue.run()), 0
         while len(queue):
@@ -216,7 +223,7 @@ def test_others_run_between_slices_of_what_is_due_at_once() -> None:
             await asyncio.sleep(0)
             longest = max(longest, handled - before)
         running.cancel()
-        assert (handled, longest) == (10 * SLICE, SLICE)
+        assert (handled, longest) == (10 * KEYS_AT_ONCE, KEYS_AT_ONCE)
 
     play(test)
 
@@ -309,8 +316,8 @@ def test_what_failed_is_looked_at_when_what_was_in_the_way_may_be_over() -> None
         bench.queue.add("good")
         loop = asyncio.get_running_loop()
         for when in (1000, 1001):
-            loop.call_later(when, bench.queue.retry)
-        loop.call_later(1002, bench.queue.retry, 0.5)
+            loop.call_later(when, bench.queue.retry_failed)
+        loop.call_later(1002, bench.queue.retry_failed, 0.5)
         await bench.run(1003)
         assert bench.times("good") == [0]
         assert bench.times("bad")[-3:] == [1000, 1001, 1002.5]

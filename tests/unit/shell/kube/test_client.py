@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from adapter.shell.kube.client import FENCED, PARALLEL, TIMEOUT_SECONDS, ApiError, Client, Unreachable
+from adapter.shell.kube.client import FENCED, PARALLEL_REQUESTS, TIMEOUT_SECONDS, ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS
 from tests.unit import apiserver
@@ -84,15 +84,15 @@ async def test_a_refusal_is_told_in_the_servers_words(
         await client.get(PATH)
     error = found.value
     assert (error.status, error.reason, error.message) == (status, reason, "because")
-    assert (error.missing, error.conflict) == (missing, conflict)
+    assert (error.not_found, error.is_conflict) == (missing, conflict)
 
 
 @pytest.mark.parametrize(("message", "conflict"), [("metadata.uid: Invalid value", True), ("spec: Required", False)])
 async def test_another_uid_is_a_conflict(server: Server, client: Client, message: str, conflict: bool) -> None:
     server.lists = [refuses(422, "Invalid", message)]
     with pytest.raises(ApiError) as found:
-        await client.merge(PATH, THING)
-    assert found.value.conflict is conflict
+        await client.merge_patch(PATH, THING)
+    assert found.value.is_conflict is conflict
 
 
 async def test_a_refusal_that_is_a_page_is_told_without_it(server: Server, client: Client) -> None:
@@ -109,7 +109,7 @@ async def test_a_redirect_is_not_followed(server: Server, client: Client) -> Non
         await client.get(PATH)
     assert found.value.status == 302
     with pytest.raises(ApiError):
-        await client.alive()
+        await client.probe()
     assert "/login" not in [asked.path for asked in server.asked]
 
 
@@ -120,7 +120,7 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1"):
             await client.get(PATH)
         with pytest.raises(Unreachable):
-            await client.alive()
+            await client.probe()
         with pytest.raises(Unreachable):
             async with client.stream(PATH, {}, 1.0):
                 pass
@@ -150,9 +150,9 @@ async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -
     """A thousand writes are on their way; the probe waits behind none, and after it nobody waits for an answer in vain."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         writes = [asyncio.create_task(client.create(PATH, {})) for _ in range(1000)]
-        await server.until(lambda: len(server.asked) == PARALLEL)
-        probe = asyncio.create_task(client.alive())
-        await server.until(lambda: len(server.asked) == PARALLEL + 1)
+        await server.until(lambda: len(server.asked) == PARALLEL_REQUESTS)
+        probe = asyncio.create_task(client.probe())
+        await server.until(lambda: len(server.asked) == PARALLEL_REQUESTS + 1)
         stop_for(TIMEOUT_SECONDS + 1)  # aiohttp rounds up
         with pytest.raises(Unreachable):
             await probe
@@ -160,9 +160,9 @@ async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -
         async with asyncio.timeout(apiserver.PATIENCE):
             told = await asyncio.gather(*writes, return_exceptions=True)
         assert {type(one) for one in told} == {Unreachable}
-        assert len(server.asked) <= 2 * PARALLEL + 1
+        assert len(server.asked) <= 2 * PARALLEL_REQUESTS + 1
         server.lists = [text("ok", kind="text/plain"), says({"kind": "Pod"})]
-        await client.alive()
+        await client.probe()
         assert await client.get(PATH) == {"kind": "Pod"}
 
 
@@ -191,7 +191,7 @@ async def test_a_proxys_password_is_not_told(server: Server) -> None:
     client = await Client.from_kubeconfig(content)
     try:
         with pytest.raises(Unreachable) as found:
-            await client.alive()
+            await client.probe()
         assert "proxy" in str(found.value) and "swordfish" not in str(found.value)
     finally:
         await client.close()
@@ -202,10 +202,10 @@ async def test_a_sign_of_life(server: Server, client: Client, status: int, alive
     """Who may not ask for readiness is known there, and that is sign enough."""
     server.lists = [text("ok", status, kind="text/plain")]
     if alive:
-        await client.alive()
+        await client.probe()
     else:
         with pytest.raises(ApiError):
-            await client.alive()
+            await client.probe()
     assert server.asked[0].path == "/readyz"
 
 
@@ -244,9 +244,9 @@ async def test_who_looks_up_a_name_while_the_client_is_closed_has_no_answer(clos
 async def test_a_write_says_what_kind_it_is(server: Server, client: Client) -> None:
     server.lists = [says(THING)] * 4
     await client.create(PATH, THING)
-    await client.merge(f"{PATH}/a", THING)
+    await client.merge_patch(f"{PATH}/a", THING)
     await client.apply(f"{PATH}/a", THING, "us")
-    await client.edit(f"{PATH}/a", EDIT, "us")
+    await client.json_patch(f"{PATH}/a", EDIT, "us")
     assert [(a.method, a.headers["Content-Type"], a.query, a.body) for a in server.asked] == [
         ("POST", "application/json", {}, THING),
         ("PATCH", "application/merge-patch+json", {}, THING),
@@ -334,7 +334,7 @@ async def test_a_page_in_another_encoding_is_from_no_api_server(server: Server, 
     with pytest.raises(Unreachable):
         await client.get(PATH)
     with pytest.raises(ApiError):
-        await client.alive()
+        await client.probe()
 
 
 async def test_a_token_with_a_line_end_is_no_fault_of_ours(server: Server) -> None:
@@ -349,7 +349,7 @@ async def test_a_token_with_a_line_end_is_no_fault_of_ours(server: Server) -> No
 async def test_a_login_page_is_no_sign_of_life(server: Server, client: Client) -> None:
     server.lists = [text(PAGE)]
     with pytest.raises(Unreachable):
-        await client.alive()
+        await client.probe()
 
 
 @pytest.mark.parametrize("name", ["../../other/secrets/x", "x?watch=1", "x#y", "%2e%2e/x", "a b", "svc:port"])

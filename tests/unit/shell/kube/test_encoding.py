@@ -14,7 +14,7 @@ LONE = st.characters(categories=["Cs"])
 
 @given(st.dictionaries(st.text(max_size=64), st.text() | st.integers() | st.lists(st.text())))
 def test_it_is_json_and_yaml_of_the_same(body: dict[str, object]) -> None:
-    text = encoding.text(body)
+    text = encoding.to_json(body)
     assert json.loads(text) == body == yaml.safe_load(text)
 
 
@@ -22,13 +22,13 @@ def test_it_is_json_and_yaml_of_the_same(body: dict[str, object]) -> None:
     "said", ["ß…é\u200d\u202e\u0301\U0001f996", "\x85\u2028\u2029\x7f\ufeff\uffff", '\\ud83e "\\U0001f996']
 )
 def test_no_escape_of_it_is_one_that_yaml_does_not_know(said: str) -> None:
-    text = encoding.text({"message": said})
+    text = encoding.to_json({"message": said})
     assert yaml.safe_load(text) == {"message": said}
     assert "\\ud" not in text.replace("\\\\", "")
 
 
 @given(st.text(LONE, min_size=1))
 def test_what_is_no_character_is_replaced(said: str) -> None:
-    text = encoding.text([{"message": said}])
+    text = encoding.to_json([{"message": said}])
     text.encode()
     assert json.loads(text) == [{"message": "\ufffd" * len(said)}]

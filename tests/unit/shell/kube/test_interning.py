@@ -17,7 +17,7 @@ from adapter.objects.worker_pod import without_template_slots
 from adapter.rewrite import rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube import interning, object_size
-from adapter.shell.kube.interning import Parts
+from adapter.shell.kube.interning import PartTable
 from adapter.shell.kube.store import Store
 from adapter.worker import status_mirror
 from hack.lab.base.paths import REPO
@@ -40,26 +40,26 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 @given(_OBJECTS)
 def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[str, Any]]) -> None:
-    parts, before = Parts(), copy.deepcopy(objects)
-    taken = [parts.take(one) for one in objects]
+    parts, before = PartTable(), copy.deepcopy(objects)
+    taken = [parts.intern_object(one) for one in objects]
     assert json.dumps([made for made, _ in taken]) == json.dumps(before), "letter by letter: 1 is not true"
     assert objects == before, "what came in is not changed"
     for _, holder in taken:
-        parts.leave(holder)
-    assert parts.weight == 0 and not parts._known
+        parts.release_parts(holder)
+    assert parts.weight == 0 and not parts._parts_by_json
 
 
 @given(_OBJECTS)
 def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(
     objects: list[dict[str, Any]],
 ) -> None:
-    parts = Parts()
-    first = [parts.take(one)[1] for one in objects]
+    parts = PartTable()
+    first = [parts.intern_object(one)[1] for one in objects]
     weighed = parts.weight
-    twins = [parts.take(copy.deepcopy(one))[1] for one in objects]
+    twins = [parts.intern_object(copy.deepcopy(one))[1] for one in objects]
     assert parts.weight == weighed
     for holder in first:
-        parts.leave(holder)
+        parts.release_parts(holder)
     assert parts.weight == weighed, "whoever came first is gone, and what it brought is still held"
     assert [one.weight for one in twins] == [one.weight for one in first]
 
@@ -72,11 +72,11 @@ def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
         "spec": {"x": [[{"n": [number]}] for number in range(2000)]},
     }
     store.put(odd)
-    assert store.weight >= object_size.of(odd)
+    assert store.weight >= object_size.weigh_object(odd)
 
 
 def test_pods_of_one_template_are_kept_for_a_part_of_what_they_are() -> None:
-    store, plain = Store(), object_size.of(pod("p-0", hostname="p-0"))
+    store, plain = Store(), object_size.weigh_object(pod("p-0", hostname="p-0"))
     for number in range(100):
         store.put(pod(f"p-{number}", hostname=f"p-{number}"))
     assert store.weight < 100 * plain / 4
@@ -91,10 +91,10 @@ def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
     for _ in range(600):
         deep = {"a": deep}
     odd = {"status": {"met": {"before": "that"}}, "spec": deep}
-    parts = Parts()
-    made, holder = parts.take(odd)
+    parts = PartTable()
+    made, holder = parts.intern_object(odd)
     assert made == odd and holder.weight > 600 * 100
-    parts.leave(holder)
+    parts.release_parts(holder)
     assert parts.weight == 0
 
 
@@ -103,13 +103,13 @@ def test_what_is_nested_without_end_beside_what_is_shared_leaves_no_part_behind(
     deep: Any = {}
     for _ in range(600):
         deep = {"a": deep}
-    store = Store(index=lambda _: "one group", counted=lambda _: "a slot")
+    store = Store(index=lambda _: "one group", counted_value=lambda _: "a slot")
     for version in range(4):
         odd = {"metadata": {"name": "a", "uid": "a", "resourceVersion": str(version)}, "status": {"met": {"b": "c"}}}
         store.put({**odd, "more": deep})
-        assert store.count("one group") == {"a slot": 1}
+        assert store.value_counts("one group") == {"a slot": 1}
     store.replace([], "9")
-    assert (store.weight, store.count("one group")) == (0, {})
+    assert (store.weight, store.value_counts("one group")) == (0, {})
 
 
 def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> None:
@@ -120,7 +120,7 @@ def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> N
         store.replace([one], version)
         weighed = store.weight
         store.replace([], str(int(version) * 10))
-        assert store.weight == 0 and not store._parts._known
+        assert store.weight == 0 and not store._part_table._parts_by_json
     assert weighed > 0
 
 
@@ -136,11 +136,11 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
     assert len(before) == 2 * len(PODS) > 20
     how: dict[str, Any] = {"role": "workers", "total": 1, "slot": "east/1/workers/0", "anchor_uid": "uid"}
     for raw in store:
-        rewriter.remote_pod(raw, head=HeadAddress.of(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
+        rewriter.remote_pod(raw, head=HeadAddress.from_pod(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
         status_mirror.status_patch(raw, raw, "east")
         status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp())
         without_template_slots(raw)
-        trim.worker(raw)
+        trim.manager_pod(raw)
     assert {key_of(raw): json.dumps(raw) for raw in store} == before
 
 
@@ -153,10 +153,10 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
 )
 def test_what_is_far_larger_than_a_pod_is_kept_as_it_is(made_up: Any, kept: bool) -> None:
     """To look for its parts would hold up the loop for as long as whoever made it up likes."""
-    parts, raw = Parts(), {"metadata": {"name": "a"}, "spec": made_up}
-    made, holder = parts.take(raw)
-    assert (made is raw, bool(parts._known)) == (kept, not kept)
-    assert kept == (holder.weight == object_size.of(raw)) and made == raw
+    parts, raw = PartTable(), {"metadata": {"name": "a"}, "spec": made_up}
+    made, holder = parts.intern_object(raw)
+    assert (made is raw, bool(parts._parts_by_json)) == (kept, not kept)
+    assert kept == (holder.weight == object_size.weigh_object(raw)) and made == raw
 
 
 def test_what_stands_deeper_than_any_field_of_a_pod_is_its_own_and_not_written_out_for_each_level() -> None:
@@ -171,6 +171,6 @@ def test_what_stands_deeper_than_any_field_of_a_pod_is_its_own_and_not_written_o
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interning, "orjson", SimpleNamespace(dumps=dumps))
-        parts, raw = Parts(), {"spec": deep}
-        made, holder = parts.take(raw)
-    assert made == raw and len(dumped) <= interning._DEEPEST and holder.weight == object_size.of(raw)
+        parts, raw = PartTable(), {"spec": deep}
+        made, holder = parts.intern_object(raw)
+    assert made == raw and len(dumped) <= interning._DEEPEST and holder.weight == object_size.weigh_object(raw)

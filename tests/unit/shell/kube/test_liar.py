@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from adapter.objects import well_formed
-from adapter.objects.specs import WorkerCluster, worker_cluster
-from adapter.shell.clusters.worker_cache import Listeners, Member
+from adapter.objects.specs import WorkerCluster, parse_worker_cluster
+from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube import client as clients
 from adapter.shell.kube import pagination, reflector
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -73,13 +73,13 @@ async def _ask(client: Client) -> None:
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: client.get(PODS.path()),
         lambda: client.get(NAMESPACES.path(name="kube-system")),
-        lambda: pagination.listed(client, NODES.path()),
+        lambda: pagination.list_all(client, NODES.path()),
         lambda: client.create(WORKLOADS.path("demo"), BODY),
-        lambda: client.merge(one, BODY),
+        lambda: client.merge_patch(one, BODY),
         lambda: client.replace(one, BODY),
-        lambda: client.edit(one, [], "test"),
+        lambda: client.json_patch(one, [], "test"),
         lambda: client.delete(one, "uid"),
-        lambda: client.alive(),
+        lambda: client.probe(),
     ]
     for question in asked:
         try:
@@ -122,15 +122,15 @@ def test_who_follows_a_liar_goes_on_and_believes_no_odd_object(some: list[Lie], 
     async def followed() -> None:
         async with lied_to(some, share) as liar:
             client = await Client.from_kubeconfig(liar.kubeconfig(), "liar")
-            member = Member("liar", SPEC, client, "manager", Listeners())
+            member = WorkerClusterCache("liar", SPEC, client, "manager", WorkerClusterListeners())
             task = asyncio.create_task(member.run())
             try:
                 async with asyncio.timeout(PATIENCE):
                     for told in range(5, 40, 5):
                         await liar.until(told)
-                        for row in member._rows:
-                            assert not any(map(well_formed.odd, row.store))
-                        assert member.why_silent.isprintable()
+                        for row in member._watched_kinds:
+                            assert not any(map(well_formed.malformed_reason, row.store))
+                        assert member.unreachable_reason.isprintable()
                         read(member)
                 assert not task.done(), task
             finally:
@@ -142,12 +142,12 @@ def test_who_follows_a_liar_goes_on_and_believes_no_odd_object(some: list[Lie], 
     asyncio.run(followed())
 
 
-def read(member: Member) -> None:
+def read(member: WorkerClusterCache) -> None:
     """Everything that is reckoned of its stores."""
-    _ = member.tree, member.nodes, member.queues, member.namespace_labels, member.unmirrored
+    _ = member.tree, member.nodes, member.queues, member.namespace_labels, member.unmirrored_reason
 
 
-SPEC: WorkerCluster = worker_cluster(
+SPEC: WorkerCluster = parse_worker_cluster(
     {
         "metadata": {"name": "liar"},
         "spec": {"source": {"kubeConfig": {"secretRef": {"name": "liar"}}}, "zone": "nowhere"},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from adapter.objects.unstructured import Key, Raw, key_of, label, meta, uid_of
 from adapter.shell.kube import object_size
 from adapter.shell.kube import store as stores
-from adapter.shell.kube.store import Listing, Store, version
+from adapter.shell.kube.store import Listing, Store, version_of
 
 NAMES = "abcd"
 
@@ -30,7 +30,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.changes: list[tuple[Raw | None, Raw | None]] = []
-        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted=lambda raw: raw["text"])
+        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted_value=lambda raw: raw["text"])
 
     def _note(self, before: Raw | None, after: Raw | None) -> None:
         self.changes.append((before, after))
@@ -59,11 +59,11 @@ def all_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
     heard.changes.clear()
-    listing = heard.store.listing("9")
-    listing.take([thing("a", 7)])
-    listing.take([thing("c", 8)])
+    listing = heard.store.begin_listing("9")
+    listing.take_page([thing("a", 7)])
+    listing.take_page([thing("c", 8)])
     assert (heard.texts(), heard.changes) == ({"a1", "b2"}, [])
-    listing.end()
+    listing.finish()
     assert (heard.texts(), heard.gone()) == ({"a7", "c8"}, ["b2"])
 
 
@@ -71,39 +71,39 @@ def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
 def test_a_cluster_that_comes_back_from_before_a_broken_list_is_seen_to(heard: Heard) -> None:
     """What went in of it may be of a time that never was."""
     heard.store.replace([thing("a", 1)], "4")
-    heard.store.listing("6").take([thing("a", 6)])
-    assert heard.store.newest == 6
-    heard.store.listing("5", restored=heard.store.newest > 5).end()
-    assert (heard.texts(), heard.store.newest) == (set(), 5)
+    heard.store.begin_listing("6").take_page([thing("a", 6)])
+    assert heard.store.newest_version == 6
+    heard.store.begin_listing("5", restored=heard.store.newest_version > 5).finish()
+    assert (heard.texts(), heard.store.newest_version) == (set(), 5)
 
 
 @pytest.mark.usefixtures("all_goes_in")
 def test_what_weighs_much_goes_in_before_the_end_and_nothing_is_gone(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
-    listing = heard.store.listing("9")
-    listing.take([thing("a", 7)])
+    listing = heard.store.begin_listing("9")
+    listing.take_page([thing("a", 7)])
     assert heard.texts() == {"a7", "b2"}
-    listing.take([thing("c", 8)])
+    listing.take_page([thing("c", 8)])
     assert (heard.texts(), heard.gone()) == ({"a7", "b2", "c8"}, [])
-    listing.end()
+    listing.finish()
     assert (heard.texts(), heard.gone()) == ({"a7", "c8"}, ["b2"])
 
 
 @pytest.mark.usefixtures("all_goes_in")
 def test_a_first_list_is_shown_at_its_end_however_much_it_weighs(heard: Heard) -> None:
     """Half of one is a list in which most is missing."""
-    listing = heard.store.listing("9")
-    listing.take([thing("a", 7)])
-    listing.take([thing("b", 8)])
+    listing = heard.store.begin_listing("9")
+    listing.take_page([thing("a", 7)])
+    listing.take_page([thing("b", 8)])
     assert (heard.texts(), heard.store.synced) == (set(), False)
-    listing.end()
+    listing.finish()
     assert (heard.texts(), heard.store.synced) == ({"a7", "b8"}, True)
 
 
 @pytest.mark.usefixtures("all_goes_in")
 def test_a_list_that_breaks_off_leaves_newer_states_and_nothing_gone(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
-    heard.store.listing("9").take([thing("a", 7)])
+    heard.store.begin_listing("9").take_page([thing("a", 7)])
     assert (heard.texts(), heard.store.synced, heard.gone()) == ({"a7", "b2"}, True, [])
     heard.store.put(thing("b", 6))
     assert heard.texts() == {"a7", "b6"}, "the answer to a write counts as ever"
@@ -114,12 +114,12 @@ def test_a_list_that_breaks_off_leaves_newer_states_and_nothing_gone(heard: Hear
 @pytest.mark.usefixtures("all_goes_in")
 def test_an_answer_that_is_newer_than_the_list_outlives_it(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2), thing("c", 3)], "5")
-    listing = heard.store.listing("9")
-    listing.take([thing("a", 7)])
+    listing = heard.store.begin_listing("9")
+    listing.take_page([thing("a", 7)])
     for newer in (thing("a", 10), thing("b", 11), thing("c", 12), thing("d", 13)):
         heard.store.put(newer)
-    listing.take([thing("b", 8)])
-    listing.end()
+    listing.take_page([thing("b", 8)])
+    listing.finish()
     assert (heard.texts(), heard.gone()) == ({"a10", "b11", "c12", "d13"}, [])
 
 
@@ -127,32 +127,32 @@ def test_an_answer_that_is_newer_than_the_list_outlives_it(heard: Heard) -> None
 def test_while_the_list_of_a_restored_cluster_is_read_no_answer_counts(heard: Heard) -> None:
     """It may be of the time before the restore, and count from higher up: nothing that the watch tells would be newer."""
     heard.store.replace([thing("a", 90), thing("b", 95)], "100")
-    listing = heard.store.listing("50", restored=True)
-    listing.take([thing("a", 40)])
+    listing = heard.store.begin_listing("50", restored=True)
+    listing.take_page([thing("a", 40)])
     assert heard.texts() == {"a40", "b95"}
     heard.store.put(thing("a", 120))
     heard.store.put(thing("c", 121))
-    assert heard.store.newest == 100, "until the end: a list that is begun anew is of a restored cluster, too"
-    listing.end()
-    assert (heard.texts(), heard.store.newest) == ({"a40"}, 50)
+    assert heard.store.newest_version == 100, "until the end: a list that is begun anew is of a restored cluster, too"
+    listing.finish()
+    assert (heard.texts(), heard.store.newest_version) == ({"a40"}, 50)
     heard.store.put(thing("a", 51))
     assert heard.texts() == {"a51"}
 
 
 def test_a_list_of_a_restored_cluster_that_breaks_off_is_given_up_by_the_next(heard: Heard) -> None:
     heard.store.replace([thing("a", 90)], "100")
-    heard.store.listing("50", restored=True).take([thing("a", 40)])
-    listing = heard.store.listing("101")
+    heard.store.begin_listing("50", restored=True).take_page([thing("a", 40)])
+    listing = heard.store.begin_listing("101")
     heard.store.put(thing("b", 102))
-    listing.take([thing("a", 60)])
-    listing.end()
+    listing.take_page([thing("a", 60)])
+    listing.finish()
     assert heard.texts() == {"a60", "b102"}
 
 
 def test_what_was_forgotten_meanwhile_is_read_as_if_for_the_first_time(heard: Heard) -> None:
     heard.store.replace([thing("a", 90)], "100")
-    heard.store.listing("50", restored=True)
-    heard.store.forget()
+    heard.store.begin_listing("50", restored=True)
+    heard.store.clear()
     heard.store.put(thing("b", 101))
     assert heard.texts() == {"b101"}
 
@@ -165,11 +165,11 @@ def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
     heard.store.replace(there, "5")
     heard.changes.clear()
     known = list(heard.store)
-    listing = heard.store.listing("9")
+    listing = heard.store.begin_listing("9")
     for page in paged([thing(str(number), 1, size=5_000) for number in range(50)], 10):
-        listing.take(page)
-    assert listing.weight < object_size.of(there) / 20
-    listing.end()
+        listing.take_page(page)
+    assert listing.weight < object_size.weigh_object(there) / 20
+    listing.finish()
     assert heard.changes == []
     assert all(heard.store.get(key_of(one)) is one for one in known) and len(known) == len(there)
 
@@ -188,14 +188,16 @@ def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
         store = Store()
         store.replace([thing(str(at), 1, size=size) for at, size in enumerate(sizes)], "5")
         fresh = [thing(str(at), 1 + (changed >> at & 1), size=size) for at, size in enumerate(sizes)]
-        most, listing = store.weight, store.listing("9")
+        most, listing = store.weight, store.begin_listing("9")
         for page in paged(fresh, per):
-            most = max(most, store.weight + listing.weight + object_size.of(page))
-            listing.take(page)
+            most = max(most, store.weight + listing.weight + object_size.weigh_object(page))
+            listing.take_page(page)
             most = max(most, store.weight + listing.weight)
-        listing.end()
-        assert store.weight == sum(map(object_size.of, fresh))
-        assert most <= store.weight + held + max(map(object_size.of, paged(fresh, per))) + stores._SEEN * len(fresh)
+        listing.finish()
+        assert store.weight == sum(map(object_size.weigh_object, fresh))
+        assert most <= store.weight + held + max(
+            map(object_size.weigh_object, paged(fresh, per))
+        ) + stores._KEY_BYTES * len(fresh)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +207,11 @@ def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
 def test_what_nothing_comes_of_counts_all_the_same(heard: Heard, idle: Any) -> None:
     """Or whoever sends it for ever would be read for ever."""
     heard.store.replace([thing("a", 1, size=9_000)], "5")
-    listing = heard.store.listing("9")
-    listing.take([thing("a", 1, size=9_000)])
+    listing = heard.store.begin_listing("9")
+    listing.take_page([thing("a", 1, size=9_000)])
     before = listing.weight
     for _ in range(5):
-        listing.take([idle])
+        listing.take_page([idle])
     assert listing.weight - before > 5 * 9_000
 
 
@@ -221,7 +223,7 @@ LISTS = st.lists(OBJECTS, unique_by=key_of, max_size=4)
 
 def whole(known: Iterable[Raw], objects: Iterable[Raw], listed: int, *, restored: bool) -> set[str]:
     """What a store holds after a list that came at once."""
-    newer = {key_of(raw): raw for raw in known if not restored and version(raw) > listed > 0}
+    newer = {key_of(raw): raw for raw in known if not restored and version_of(raw) > listed > 0}
     return {raw["text"] for raw in {**{key_of(raw): raw for raw in objects}, **newer}.values()}
 
 
@@ -254,17 +256,17 @@ def test_pages_end_as_one_list_does(
             heard.store.put(one)
         right, shown = whole(list(heard.store), objects, listed, restored=restored), heard.texts()
         heard.changes.clear()
-        listing = heard.store.listing(str(listed), restored=restored)
+        listing = heard.store.begin_listing(str(listed), restored=restored)
         for page in paged(objects, per):
-            listing.take(page)
+            listing.take_page(page)
             assert heard.store.synced != fresh and heard.gone() == []
             if fresh or held > 500:
                 assert heard.texts() == shown
-        listing.end()
+        listing.finish()
     assert heard.texts() == right and heard.store.synced
-    assert heard.store.weight == sum(map(object_size.of, heard.store))
+    assert heard.store.weight == sum(map(object_size.weigh_object, heard.store))
     for value in "xy":
-        assert {raw["text"] for raw in heard.store.group(value)} == set(heard.store.count(value))
+        assert {raw["text"] for raw in heard.store.by_index(value)} == set(heard.store.value_counts(value))
     assert all(before != after for before, after in heard.changes), "what is as it was is no news"
 
 
@@ -283,22 +285,22 @@ def test_what_was_read_of_an_object_is_never_of_another_state(steps: list[tuple[
     told = list[int]()  # the count of changes when each was told
 
     def tell(_: Raw | None, after: Raw | None) -> None:
-        told.append(store.changes)
-        assert after is None or (store.get(key_of(after)) is after and store.reading(after, _read) == _read(after))
+        told.append(store.change_count)
+        assert after is None or (store.get(key_of(after)) is after and store.read_cached(after, _read) == _read(after))
 
     store = Store(tell)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "HELD", held)
-        listing = store.listing("1")
+        listing = store.begin_listing("1")
         for what, *how in steps:
-            before, count, heard = {key_of(raw): raw for raw in store}, store.changes, len(told)
+            before, count, heard = {key_of(raw): raw for raw in store}, store.change_count, len(told)
             listing = _stepped(store, listing, what, how)
             after = {key_of(raw): raw for raw in store}
             same = before.keys() == after.keys() and all(before[key] is raw for key, raw in after.items())
-            assert same or store.changes > count
+            assert same or store.change_count > count
             assert told[heard:] == list(range(count + 1, count + 1 + len(told) - heard)), "counted before it is told"
-            assert all(store.reading(raw, _read) == _read(raw) for raw in store)
-            assert all(store.reading(raw, _read) == _read(raw) for raw in before.values()), (
+            assert all(store.read_cached(raw, _read) == _read(raw) for raw in store)
+            assert all(store.read_cached(raw, _read) == _read(raw) for raw in before.values()), (
                 "nor of what is held no more"
             )
             assert store._readings.keys() <= after.keys()
@@ -311,17 +313,17 @@ def _read(raw: Raw) -> tuple[object, ...]:
 def _stepped(store: Store, listing: Listing, what: str, how: list[Any]) -> Listing:
     match what, how:
         case "begin", [listed, restored]:
-            return store.listing(str(listed), restored=restored)
+            return store.begin_listing(str(listed), restored=restored)
         case "page", [objects]:
-            listing.take(objects)
+            listing.take_page(objects)
         case "end", _:
-            listing.end()
+            listing.finish()
         case "put", [raw]:
             store.put(raw)
         case "remove", [raw]:
             store.remove(raw)
         case _:
-            store.forget()
+            store.clear()
     return listing
 
 
@@ -380,14 +382,14 @@ class Cluster:
             self._watch()
             return
         if self.listing is None:
-            behind = self.at < self.heard.store.newest
+            behind = self.at < self.heard.store.newest_version
             if self.restored and not behind:
                 self.answers.clear()  # no API server answers while its etcd is restored, and by then its versions are long used up
             self.pages = [*paged(sorted(self.there.values(), key=key_of), 2)] or [[]]
-            self.listing, self.listed = self.heard.store.listing(str(self.at), restored=behind), self.at
-        self.listing.take(self.pages.pop(0))
+            self.listing, self.listed = self.heard.store.begin_listing(str(self.at), restored=behind), self.at
+        self.listing.take_page(self.pages.pop(0))
         if not self.pages:
-            self.listing.end()
+            self.listing.finish()
             if self.restored:
                 self.answers = [raw for raw in self.answers if self.there.get(key_of(raw)) is raw]
             self.listing, self.place, self.restored = None, self.listed, False
@@ -432,35 +434,39 @@ def test_who_follows_a_server_by_pages_shows_what_it_holds(steps: list[tuple[str
 
 MANY = [
     thing(f"n{number}", 1) | {"spec": {"like": {"all": "others"}, "own": {"of": number}}}
-    for number in range(stores.PIECE * 2 + 1)
+    for number in range(stores.OBJECTS_AT_ONCE * 2 + 1)
 ]
 
 
 def _first(heard: Heard) -> Listing:
-    listing = heard.store.listing("9")
-    listing.take(MANY)
+    listing = heard.store.begin_listing("9")
+    listing.take_page(MANY)
     return listing
 
 
 def test_a_first_list_goes_in_piece_by_piece_and_counts_from_its_end(heard: Heard) -> None:
     """Ten thousand pods take a second to put away, in which the Lease is to be renewed."""
     there = list[int]()
-    for _ in _first(heard).ending():
+    for _ in _first(heard).finish_in_steps():
         there.append(len(heard.store))
         assert not heard.store.synced
-    assert (there, len(heard.store), heard.store.synced) == ([stores.PIECE, 2 * stores.PIECE], len(MANY), True)
+    assert (there, len(heard.store), heard.store.synced) == (
+        [stores.OBJECTS_AT_ONCE, 2 * stores.OBJECTS_AT_ONCE],
+        len(MANY),
+        True,
+    )
     assert [before for before, _ in heard.changes] == [None] * len(MANY), "each was told of once"
 
 
 def test_a_later_list_goes_in_as_a_whole(heard: Heard) -> None:
     """Somebody may look between two pieces."""
     heard.store.replace([], "5")
-    assert list(_first(heard).ending()) == [] and len(heard.store) == len(MANY)
+    assert list(_first(heard).finish_in_steps()) == [] and len(heard.store) == len(MANY)
 
 
 def test_what_is_told_between_two_pieces_counts_for_more_than_the_list(heard: Heard) -> None:
     """The answer to a write of ours, say."""
-    ending = _first(heard).ending()
+    ending = _first(heard).finish_in_steps()
     next(ending)
     last = f"n{len(MANY) - 1}"
     heard.store.put(thing(last, 10))
@@ -473,12 +479,12 @@ def test_what_is_told_between_two_pieces_counts_for_more_than_the_list(heard: He
 
 def test_a_first_list_that_is_given_up_between_two_pieces_leaves_what_went_in_and_no_more(heard: Heard) -> None:
     """The cluster falls silent just then, and all is listed anew."""
-    ending = _first(heard).ending()
+    ending = _first(heard).finish_in_steps()
     next(ending)
     ending.close()
-    assert (len(heard.store), heard.store.synced) == (stores.PIECE, False)
+    assert (len(heard.store), heard.store.synced) == (stores.OBJECTS_AT_ONCE, False)
     known = Heard()
-    known.store.replace(MANY[: stores.PIECE], "9")
+    known.store.replace(MANY[: stores.OBJECTS_AT_ONCE], "9")
     assert heard.store.weight == known.store.weight
     heard.store.replace(MANY, "12")
     assert (len(heard.store), heard.store.synced) == (len(MANY), True)

@@ -1,13 +1,13 @@
 """What was found is found again when what it was found from is another object, and only then."""
 
-from adapter.shell.kube.memo import Same
+from adapter.shell.kube.memo import IdentityMemo
 
 
 def test_an_answer_is_kept_for_the_very_same_facts() -> None:
-    same, asked, first, alike = Same(), list[str](), [1], [1]
+    same, asked, first, alike = IdentityMemo(), list[str](), [1], [1]
 
     def answer(of: str, *facts: object) -> str:
-        return same.of(of, facts, lambda: asked.append(of) or f"{of}{len(asked)}")  # type: ignore[func-returns-value]
+        return same.get_or_find(of, facts, lambda: asked.append(of) or f"{of}{len(asked)}")  # type: ignore[func-returns-value]
 
     assert [answer("a", first), answer("a", first)] == ["a1", "a1"]
     assert answer("a", alike) == "a2", "an object that is as good is another one"

@@ -49,13 +49,13 @@ def _versions(raw: Any, count: int = 200) -> list[Any]:
 def test_nothing_takes_much_more_than_it_weighs(found: Any) -> None:
     said = orjson.dumps(found)
     real = taken(said)
-    assert 0.9 * real < object_size.of_text(said) == object_size.of(found)
+    assert 0.9 * real < object_size.weigh_json(said) == object_size.weigh_object(found)
 
 
 @pytest.mark.parametrize("raw", [POD, WORKLOAD], ids=["a pod", "a Workload"])
 def test_what_an_api_server_says_weighs_about_twice_of_what_it_takes(raw: Any) -> None:
     said = orjson.dumps(_versions(raw))
-    assert 1.5 < object_size.of_text(said) / taken(said) < 2.5
+    assert 1.5 < object_size.weigh_json(said) / taken(said) < 2.5
 
 
 @pytest.mark.parametrize(("before", "inside", "after"), [(b'{"x":', b"1", b"}"), (b"[", b'"\xc3\xa4"', b"]")])
@@ -64,4 +64,4 @@ def test_what_is_nested_as_deep_as_can_be_read_has_a_weight_too(before: bytes, i
     found = orjson.loads(said)
     with pytest.raises(TypeError):
         orjson.dumps(found)
-    assert 0.9 * taken(said) < object_size.of(found) < 3 * object_size.of_text(said)
+    assert 0.9 * taken(said) < object_size.weigh_object(found) < 3 * object_size.weigh_json(said)

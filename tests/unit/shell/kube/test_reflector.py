@@ -15,8 +15,8 @@ from adapter.shell import metrics
 from adapter.shell.kube import reflector
 from adapter.shell.kube import store as stores
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.kube.memory_budget import Budget, Overfull
-from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, Following, follow, keep
+from adapter.shell.kube.memory_budget import BudgetExceeded, MemoryBudget
+from adapter.shell.kube.reflector import FIRST_BACKOFF, PROBE_SECONDS, RESTORED, FollowConfig, follow, follow_all
 from adapter.shell.kube.resources import PODS
 from adapter.shell.kube.store import Store
 from tests.unit import apiserver
@@ -78,7 +78,7 @@ async def following(
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         bench = Bench(server)
         server.lists, server.watches, server.repeats = list(listed), list(watched), True
-        what = Following(client, PODS, bench.store, bench.trouble, selectors=selectors, restored=bench.note)
+        what = FollowConfig(client, PODS, bench.store, bench.trouble, selectors=selectors, on_restored=bench.note)
         task = asyncio.create_task(follow(what))
         try:
             yield bench, task
@@ -289,7 +289,7 @@ async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
         url = nobody.url
     async with apiserver.connected(url) as client:
         bench = Bench(Server())
-        task = asyncio.create_task(follow(Following(client, PODS, bench.store, bench.trouble)))
+        task = asyncio.create_task(follow(FollowConfig(client, PODS, bench.store, bench.trouble)))
         await bench.server.until(lambda: len(bench.troubles) >= 3)
         assert not task.done()
         task.cancel()
@@ -409,8 +409,8 @@ async def test_what_one_kind_finds_out_lists_all_kinds_anew() -> None:
         server.lists = [lists(70), lists(70), lists(30), lists(30)]
         server.watches = [streams(bookmark(80)), apiserver.holds(server)]
         server.newest, server.ready = 30, True
-        followed = [Following(client, PODS, one.store, one.trouble, restored=one.note) for one in benches]
-        task = asyncio.create_task(keep(client, lambda _: None, followed))
+        followed = [FollowConfig(client, PODS, one.store, one.trouble, on_restored=one.note) for one in benches]
+        task = asyncio.create_task(follow_all(client, lambda _: None, followed))
         try:
             await server.until(lambda: len(server.of(watch=True)) == 4)
             _, second, third, _ = (asked.when for asked in server.of(watch=False))
@@ -450,7 +450,7 @@ async def test_an_event_of_what_is_no_object_says_nothing_and_ends_nothing() -> 
 
 
 def _odd_ones() -> float:
-    return float(metrics.ODD.labels("", "pods")._value.get())
+    return float(metrics.MALFORMED_OBJECTS.labels("", "pods")._value.get())
 
 
 # --- a budget --------------------------------------------------------------------------------------------------------
@@ -463,9 +463,11 @@ async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
     """Told before anything is dropped, so that nobody takes what is not kept for gone; of all kinds, which share the memory."""
     async with apiserver.serving(Server(ready=True)) as server, apiserver.connected(server.url) as client:
         monkeypatch.setattr(reflector, "FIRST_PAUSE", 1.0)
-        budget, benches = Budget(20_000), [Bench(server), Bench(server)]
+        budget, benches = MemoryBudget(20_000), [Bench(server), Bench(server)]
         seen: list[tuple[Exception | None, int, bool]] = []
-        followed = [Following(client, PODS, one.store, one.trouble, room=budget.room("pods")) for one in benches]
+        followed = [
+            FollowConfig(client, PODS, one.store, one.trouble, memory_quota=budget.new_quota("pods")) for one in benches
+        ]
         server.lists = [lists(7, [thing("a", 5)]), lists(7, [thing("b", 6)])]
         grows = [event(ADDED, thing(f"c{number}", 8 + number, text="x" * 5_000)) for number in range(9)]
         server.watches = [apiserver.silence(server), apiserver.holds(server, *grows)]
@@ -475,13 +477,13 @@ async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
             server.lists = [lists(29, [thing("a", 5)]), lists(29, [thing("b", 6)])]
             server.news.set()
 
-        task = asyncio.create_task(keep(client, lambda _: None, followed, forget))
+        task = asyncio.create_task(follow_all(client, lambda _: None, followed, forget))
         try:
             await server.until(lambda: bool(seen))
             clock = asyncio.get_running_loop().time
             began, asked = clock(), len(server.asked)
             for trouble, size, synced in seen:
-                assert isinstance(trouble, Overfull) and not size and not synced
+                assert isinstance(trouble, BudgetExceeded) and not size and not synced
             assert not any(text.startswith("-") for one in benches for text in one.told), "nothing is gone"
             await server.until(lambda: len(server.asked) > asked)
             assert clock() - began > 0.5
@@ -502,16 +504,16 @@ async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.
         server.lists = [lists(7, [thing("a", 5, text=large)])]
         server.lists += [lists(9, [thing(f"b{number}", 8, text=large)], str(number)) for number in range(9)]
         server.watches = [streams(gone())]
-        room, taken = Budget(15_000).room("pods"), list[bool]()
+        room, taken = MemoryBudget(15_000).new_quota("pods"), list[bool]()
 
         def trouble(error: Exception | None) -> None:
-            taken.append(room.taken == bench.store.weight)
+            taken.append(room.used_bytes == bench.store.weight)
             bench.trouble(error)
 
-        what = Following(client, PODS, bench.store, trouble, room=room)
+        what = FollowConfig(client, PODS, bench.store, trouble, memory_quota=room)
         task = asyncio.create_task(follow(what))
         try:
-            await server.until(lambda: any(isinstance(one, Overfull) for one in bench.troubles))
+            await server.until(lambda: any(isinstance(one, BudgetExceeded) for one in bench.troubles))
             assert bench.told[:4] == ["a:5", "well", "b0:8", "b1:8"]
             assert len(server.of(watch=False)) == 3, "it is not read on"
             assert taken == [True, True], "what was held of it takes no room any more"

@@ -13,8 +13,15 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.shell.kube.client import LONGEST_STREAM_SECONDS, TIMEOUT_SECONDS, ApiError, Client, TooLarge, Unreachable
-from adapter.shell.kube.response_limits import OBJECT_BYTES, WORD_BYTES
+from adapter.shell.kube.client import (
+    LONGEST_STREAM_SECONDS,
+    TIMEOUT_SECONDS,
+    ApiError,
+    Client,
+    ResponseTooLarge,
+    Unreachable,
+)
+from adapter.shell.kube.response_limits import OBJECT_BYTES, STATUS_BYTES
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, hurried, says, streams
 
@@ -87,7 +94,7 @@ async def test_a_packed_answer_is_counted_as_it_is_unpacked() -> None:
     async with attacker(answer(BOMB, "Content-Encoding: gzip")) as client:
         tracemalloc.start()
         try:
-            with pytest.raises(TooLarge, match="it answers with more than 4 MiB at once"):
+            with pytest.raises(ResponseTooLarge, match="it answers with more than 4 MiB at once"):
                 await client.get(PATH)
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -99,7 +106,7 @@ async def test_a_packed_answer_is_counted_as_it_is_unpacked() -> None:
 async def test_an_answer_without_an_end_is_cut(status: str) -> None:
     endless = [head("Content-Length: 99999999999", status=status), *([b'{"a": "' + b"x" * MIB] * 40)]
     async with attacker(*endless) as client:
-        with pytest.raises((TooLarge, ApiError)) as found:
+        with pytest.raises((ResponseTooLarge, ApiError)) as found:
             await client.get(PATH)
     if isinstance(found.value, ApiError):
         assert str(found.value) == f"{status}: ", "its status counts, and not what it says with it"
@@ -148,7 +155,7 @@ async def test_what_no_api_server_answers_is_a_sentence(said: bytes, why: str) -
             await client.get(PATH)
         assert why in str(found.value) and len(str(found.value)) < 2000 and str(found.value).isprintable()
         with pytest.raises((Unreachable, ApiError)):
-            await client.alive()
+            await client.probe()
         with pytest.raises((Unreachable, ApiError)):
             async with client.stream(PATH, {}, 1.0) as lines:
                 assert [line async for line in lines] == []
@@ -178,7 +185,7 @@ def chunk(body: bytes) -> bytes:
 async def test_a_line_without_an_end_is_cut() -> None:
     async with attacker(WATCH, chunk(b"one\n"), *([chunk(b"x" * MIB)] * 40)) as client:
         found: list[bytes] = []
-        with pytest.raises(TooLarge, match="4 MiB"):
+        with pytest.raises(ResponseTooLarge, match="4 MiB"):
             async with client.stream(PATH, {}, 5.0) as lines:
                 while True:
                     found.append(await anext(lines))
@@ -226,7 +233,7 @@ LIES = st.binary(max_size=300) | st.builds(
 def test_no_lie_escapes_as_something_else(said: bytes) -> None:
     async def ask() -> None:
         async with attacker(said) as client:
-            for asked in (client.get(PATH), client.alive()):
+            for asked in (client.get(PATH), client.probe()):
                 with suppress(ApiError, Unreachable):
                     await asked
             with suppress(ApiError, Unreachable):
@@ -240,7 +247,7 @@ def test_no_lie_escapes_as_something_else(said: bytes) -> None:
 async def test_large_answers_of_a_cluster_are_held_one_by_one(server: Server, client: Client) -> None:
     """Thirty-two may be on their way, and each may be as large as an object can be; what is small waits for nobody."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
-    large = json.dumps({"kind": "Pod", "text": "x" * (2 * WORD_BYTES)})
+    large = json.dumps({"kind": "Pod", "text": "x" * (2 * STATUS_BYTES)})
 
     async def then(_: web.Request) -> None:
         begun.set()
@@ -250,14 +257,14 @@ async def test_large_answers_of_a_cluster_are_held_one_by_one(server: Server, cl
     async with asyncio.timeout(apiserver.PATIENCE):
         first = asyncio.create_task(client.get("/api/v1/pods"))
         await begun.wait()
-        while not client._large.locked():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
+        while not client._large_answers_lock.locked():  # noqa: ASYNC110 (a lock tells nobody that it is taken)
             await asyncio.sleep(0)
         assert await client.get("/api/v1/pods") == {"kind": "Pod"}
         second = asyncio.create_task(client.get("/api/v1/pods"))
-        while not client._large._waiters:  # noqa: ASYNC110
+        while not client._large_answers_lock._waiters:  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert not second.done()
     goes_on.set()
     with pytest.raises(Unreachable):  # it was cut short
         await first
-    assert len((await second)["text"]) == 2 * WORD_BYTES
+    assert len((await second)["text"]) == 2 * STATUS_BYTES

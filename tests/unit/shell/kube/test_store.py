@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.unstructured import Raw, key_of, label
-from adapter.shell.kube.store import PIECE, REMEMBERED_SECONDS, Store
+from adapter.shell.kube.store import OBJECTS_AT_ONCE, REMEMBERED_SECONDS, Store
 
 Change = tuple[str | None, str | None]  # the text of an object before and after
 
@@ -25,7 +25,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted=lambda raw: raw["text"][1:])
+        self.store = Store(self._note, index=lambda raw: label(raw, "group"), counted_value=lambda raw: raw["text"][1:])
 
     def _note(self, before: Raw | None, after: Raw | None) -> None:
         self.changes.append((before["text"] if before else None, after["text"] if after else None))
@@ -60,17 +60,19 @@ def test_what_is_read_of_an_object_is_read_once_for_as_long_as_it_is_held(heard:
 
     store.replace([thing("a")])
     first = held()
-    assert [store.reading(first, text), store.reading(first, text), read] == ["read a1", "read a1", ["a1"]]
-    assert store.reading(first, key_of) == ("demo", "a"), "others read something else of it"
+    assert [store.read_cached(first, text), store.read_cached(first, text), read] == ["read a1", "read a1", ["a1"]]
+    assert store.read_cached(first, key_of) == ("demo", "a"), "others read something else of it"
     store.put(thing("a", 2))
-    assert [store.reading(held(), text), store.reading(first, text)] == ["read a2", "read a1"], "another version"
-    assert [store.reading(held(), text), read] == ["read a2", ["a1", "a2", "a1"]], "and the old one is not kept"
+    assert [store.read_cached(held(), text), store.read_cached(first, text)] == ["read a2", "read a1"], (
+        "another version"
+    )
+    assert [store.read_cached(held(), text), read] == ["read a2", ["a1", "a2", "a1"]], "and the old one is not kept"
     store.remove(thing("a", 3))
     store.put(thing("a", 4))
-    store.reading(held(), text)
-    store.forget()
+    store.read_cached(held(), text)
+    store.clear()
     store.replace([first])
-    store.reading(held(), text)
+    store.read_cached(held(), text)
     assert read[3:] == ["a4", "a1"]
 
 
@@ -82,23 +84,29 @@ def test_what_is_read_of_all_is_read_of_those_alone_that_changed(heard: Heard) -
         return f"read {raw['text']}"
 
     store.replace([thing("a"), thing("b"), thing("c")])
-    assert list(store.readings(text).values()) == ["read a1", "read b1", "read c1"] == [f"read {one}" for one in read]
+    assert (
+        list(store.read_all_cached(text).values())
+        == ["read a1", "read b1", "read c1"]
+        == [f"read {one}" for one in read]
+    )
     store.put(thing("b", 2))
     store.remove(thing("c", 2))
     store.put(thing("d", 2))
-    assert list(store.readings(text).values()) == ["read a1", "read b2", "read d2"] and read[3:] == ["b2", "d2"]
-    assert set(store.readings(key_of).values()) == set(store.readings(text)), "others read something else of them"
-    store.forget()
-    assert not store.readings(text)
+    assert list(store.read_all_cached(text).values()) == ["read a1", "read b2", "read d2"] and read[3:] == ["b2", "d2"]
+    assert set(store.read_all_cached(key_of).values()) == set(store.read_all_cached(text)), (
+        "others read something else of them"
+    )
+    store.clear()
+    assert not store.read_all_cached(text)
     store.replace([thing("a", 9)])
-    assert list(store.readings(text).values()) == ["read a9"]
+    assert list(store.read_all_cached(text).values()) == ["read a9"]
 
 
 def test_what_cannot_be_read_is_tried_each_time(heard: Heard) -> None:
     heard.store.replace([thing("a")])
     for _ in range(2):
         with pytest.raises(KeyError):
-            heard.store.reading(heard.store.get(("demo", "a")) or {}, lambda raw: raw["spec"])
+            heard.store.read_cached(heard.store.get(("demo", "a")) or {}, lambda raw: raw["spec"])
 
 
 def test_each_change_is_counted(heard: Heard) -> None:
@@ -109,10 +117,10 @@ def test_each_change_is_counted(heard: Heard) -> None:
         lambda: store.put(thing("a")),
         lambda: store.put(thing("a", 2)),
         lambda: store.remove(thing("b", 3)),
-        store.forget,
+        store.clear,
     ):
         change()
-        counts.append(store.changes)
+        counts.append(store.change_count)
     assert counts == [2, 2, 2, 3, 4, 5]
 
 
@@ -122,13 +130,13 @@ def test_objects_are_found_by_their_key(heard: Heard) -> None:
     assert found is not None
     assert found["text"] == "a1"
     assert heard.store.get(("other", "a")) is None
-    assert heard.store.named("a") is None
+    assert heard.store.by_name("a") is None
     assert len(heard.store) == 2
 
 
 def test_a_cluster_scoped_object_is_found_by_its_name(heard: Heard) -> None:
     heard.store.put({"metadata": {"name": "east"}, "text": "e"})
-    assert heard.store.named("east") is not None
+    assert heard.store.by_name("east") is not None
 
 
 def test_a_change_is_told_with_before_and_after(heard: Heard) -> None:
@@ -198,7 +206,7 @@ def test_a_loop_survives_changes_made_in_it(heard: Heard) -> None:
 
 
 def group(heard: Heard, value: str) -> set[str]:
-    return {raw["text"] for raw in heard.store.group(value)}
+    return {raw["text"] for raw in heard.store.by_index(value)}
 
 
 def test_the_index_follows_each_object(heard: Heard) -> None:
@@ -214,7 +222,7 @@ def test_the_index_follows_each_object(heard: Heard) -> None:
 def test_the_index_is_right_when_a_change_is_told() -> None:
     """Whoever is woken by it asks for the group at once."""
     found: list[int] = []
-    store = Store(lambda *_: found.append(len(store.group("x"))), index=lambda raw: label(raw, "group"))
+    store = Store(lambda *_: found.append(len(store.by_index("x"))), index=lambda raw: label(raw, "group"))
     store.put(thing("a", group="x"))
     store.put(thing("b", group="x"))
     store.remove(thing("a", group="x"))
@@ -223,8 +231,8 @@ def test_the_index_is_right_when_a_change_is_told() -> None:
 
 def test_what_says_nothing_is_not_counted(heard: Heard) -> None:
     heard.store.replace([thing("a", group="x", text="a"), thing("b", group="x", text="b!")])
-    assert heard.store.count("x") == {"!": 1}
-    assert heard.store.count("nobody's") == {}
+    assert heard.store.value_counts("x") == {"!": 1}
+    assert heard.store.value_counts("nobody's") == {}
 
 
 def test_an_answer_to_a_write_is_kept_as_slim_as_a_list(heard: Heard) -> None:
@@ -236,7 +244,7 @@ def test_an_answer_to_a_write_is_kept_as_slim_as_a_list(heard: Heard) -> None:
 def test_a_store_without_an_index_has_no_groups() -> None:
     store = Store(lambda *_: None)
     store.put(thing(group="x"))
-    assert store.group("x") == []
+    assert store.by_index("x") == []
 
 
 # --- found wanting ---------------------------------------------------------------------------------------------------
@@ -317,9 +325,9 @@ def test_the_list_of_a_restored_cluster_is_the_truth(heard: Heard) -> None:
     heard.store.replace([thing("a", 90), thing("b", 95)], "100")
     heard.store.put(thing("c", 120))
     heard.changes.clear()
-    assert heard.store.newest == 120
+    assert heard.store.newest_version == 120
     heard.store.replace([thing("a", 40)], "50", restored=True)
-    assert heard.store.newest == 50
+    assert heard.store.newest_version == 50
     assert heard.texts() == {"a40"}
     assert sorted(heard.changes, key=str) == [("a90", "a40"), ("b95", None), ("c120", None)]
 
@@ -352,15 +360,15 @@ def test_the_highest_version_is_known_by_whatever_told_of_it(heard: Heard, take:
         "replace": lambda: heard.store.replace([thing("a", 7)], "9"),
         "put": lambda: heard.store.put(thing("a", 9)),
         "remove": lambda: heard.store.remove(thing("a", 9)),
-        "passed": lambda: heard.store.passed("9"),
+        "passed": lambda: heard.store.note_version("9"),
     }
-    heard.store.passed("5")
+    heard.store.note_version("5")
     tell[take]()
-    assert heard.store.newest == 9
-    heard.store.passed("8")
-    heard.store.passed("9" * 30)
-    heard.store.passed("soon")
-    assert heard.store.newest == 9
+    assert heard.store.newest_version == 9
+    heard.store.note_version("8")
+    heard.store.note_version("9" * 30)
+    heard.store.note_version("soon")
+    assert heard.store.newest_version == 9
 
 
 def test_the_same_list_once_more_changes_nothing(heard: Heard) -> None:
@@ -398,13 +406,13 @@ def test_what_is_no_object_poisons_nothing(heard: Heard, poison: Any) -> None:
     assert heard.store.replace([thing("b", 6, group="x"), poison], "7") == 1
     heard.store.remove(poison)
     assert heard.changes == [(None, "a2"), ("a2", None), (None, "b6")]
-    assert (heard.texts(), group(heard, "x"), dict(heard.store.count("x"))) == ({"b6"}, {"b6"}, {"6": 1})
+    assert (heard.texts(), group(heard, "x"), dict(heard.store.value_counts("x"))) == ({"b6"}, {"b6"}, {"6": 1})
     heard.store.replace([thing("a", 8, group="x")], "9")
-    assert (heard.texts(), group(heard, "x"), dict(heard.store.count("x"))) == ({"a8"}, {"a8"}, {"8": 1})
+    assert (heard.texts(), group(heard, "x"), dict(heard.store.value_counts("x"))) == ({"a8"}, {"a8"}, {"8": 1})
 
 
 def test_a_store_keeps_what_is_read_of_its_kind() -> None:
-    store = Store(slims=lambda raw: {"metadata": raw["metadata"]})
+    store = Store(trim_object=lambda raw: {"metadata": raw["metadata"]})
     store.put(thing("a", 1))
     store.replace([thing("a", 1), thing("b", 2)], "3")
     assert [set(raw) for raw in store] == [{"metadata"}] * 2
@@ -428,7 +436,9 @@ def test_index_and_changes_tell_the_same_as_the_objects(
     heard = Heard()
     for step in steps:
         if draw % 2:  # who goes through all now and then
-            assert list(heard.store.readings(_text).items()) == [(key_of(raw), raw["text"]) for raw in heard.store]
+            assert list(heard.store.read_all_cached(_text).items()) == [
+                (key_of(raw), raw["text"]) for raw in heard.store
+            ]
         draw //= 2
         if isinstance(step, list):
             heard.store.replace(step)
@@ -440,21 +450,21 @@ def test_index_and_changes_tell_the_same_as_the_objects(
     assert group(heard, "x") | group(heard, "y") == heard.texts()
     assert group(heard, "x") == {raw["text"] for raw in heard.store if label(raw, "group") == "x"}
     for value in ("x", "y"):
-        assert heard.store.count(value) == Counter(raw["text"][1:] for raw in heard.store.group(value))
+        assert heard.store.value_counts(value) == Counter(raw["text"][1:] for raw in heard.store.by_index(value))
     balance = sum((after is not None) - (before is not None) for before, after in heard.changes)
     assert balance == len(heard.store)
-    assert list(heard.store.readings(_text).items()) == [(key_of(raw), raw["text"]) for raw in heard.store]
+    assert list(heard.store.read_all_cached(_text).items()) == [(key_of(raw), raw["text"]) for raw in heard.store]
 
 
 def test_who_goes_through_all_seldom_is_not_waited_for(heard: Heard) -> None:
-    store, names = heard.store, [f"n{number}" for number in range(PIECE + 9)]
-    store.readings(_text)
+    store, names = heard.store, [f"n{number}" for number in range(OBJECTS_AT_ONCE + 9)]
+    store.read_all_cached(_text)
     for name in names:
         store.put(thing(name))
         store.remove(thing(name, 2))
-    assert not store._all, "what came and went is not noted for ever"
+    assert not store._all_readings, "what came and went is not noted for ever"
     store.put(thing("a"))
-    assert list(store.readings(_text).values()) == ["a1"]
+    assert list(store.read_all_cached(_text).values()) == ["a1"]
 
 
 def _text(raw: Raw) -> str:
@@ -487,10 +497,10 @@ def test_of_a_group_those_are_found_that_a_word_finds(heard: Heard) -> None:
         return lambda raw: str(raw["metadata"].get("labels", {}).get(field, ""))
 
     slot = read("slot")
-    store = Store(index=read("group"), finds=lambda raw: (slot(raw), "all") if slot(raw) else ("",))
+    store = Store(index=read("group"), search_words=lambda raw: (slot(raw), "all") if slot(raw) else ("",))
 
     def names(group: str, slot: str) -> set[str]:
-        return {key_of(raw)[1] for raw in store.having(group, slot)}
+        return {key_of(raw)[1] for raw in store.group_matches(group, slot)}
 
     def labelled(name: str, version: int, **labels: str) -> dict[str, Any]:
         return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version), "labels": labels}}
@@ -509,7 +519,7 @@ def test_of_a_group_those_are_found_that_a_word_finds(heard: Heard) -> None:
     store.remove(labelled("a", 3, group="x", slot="0"))
     assert names("x", "0") == names("x", "all") == {"b"}
     store.replace([], "9")
-    assert not store._found
+    assert not store._keys_by_word
 
 
 def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
@@ -526,14 +536,14 @@ def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
     store.replace([thing("b", 5), thing("c", 5)], "9")
     assert store.weight == 2 * first
     store.replace([], "10")
-    assert store.weight == 0 and not store._held
+    assert store.weight == 0 and not store._holders
 
 
 def test_what_is_forgotten_was_never_read(heard: Heard) -> None:
     heard.store.replace([thing("a", 5, group="g")], "7")
     told = list(heard.changes)
-    heard.store.forget()
-    assert (len(heard.store), heard.store.weight, heard.store.synced, heard.store.newest) == (0, 0, False, 7)
-    assert heard.store.group("g") == [] and heard.store.count("g") == {} and heard.changes == told
+    heard.store.clear()
+    assert (len(heard.store), heard.store.weight, heard.store.synced, heard.store.newest_version) == (0, 0, False, 7)
+    assert heard.store.by_index("g") == [] and heard.store.value_counts("g") == {} and heard.changes == told
     heard.store.replace([thing("a", 5, group="g")], "7")
-    assert heard.texts() == {"a5"} and len(heard.store.group("g")) == 1
+    assert heard.texts() == {"a5"} and len(heard.store.by_index("g")) == 1

@@ -59,7 +59,7 @@ PLAIN = [
 async def test_it_means_what_it_means_to_the_official_client(cluster: Raw, user: Raw | None, tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text(AUTHORITY)
     file = written(tmp_path, kubeconfig(SERVER, cluster=cluster, user=user))
-    found, theirs = user_kubeconfig.credentials(file, ""), await official.login_of_user(file, "there")
+    found, theirs = user_kubeconfig.load_credentials(file, ""), await official.login_of_user(file, "there")
     await theirs.close()
     assert found and found.address == theirs.address
     assert {name.lower(): value for name, value in (await found.headers()).items()} == {
@@ -93,7 +93,7 @@ def test_a_certificate_is_shown_and_stays_nowhere(
         load(tls, file, *rest)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noted)
-    assert user_kubeconfig.credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "")
+    assert user_kubeconfig.load_credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "")
     assert shown == [pair[0]] and os.listdir(aside) == []
 
 
@@ -129,7 +129,7 @@ OTHERS = [
 @pytest.mark.parametrize("content", OTHERS)
 def test_all_else_is_for_the_official_client(content: object, tmp_path: Path) -> None:
     (tmp_path / "empty.crt").touch()
-    assert user_kubeconfig.credentials(written(tmp_path, content), "") is None
+    assert user_kubeconfig.load_credentials(written(tmp_path, content), "") is None
 
 
 def test_nothing_is_asked_on_the_terminal(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_nothing_is_asked_on_the_terminal(pair: tuple[str, str], tmp_path: Path)
         ["openssl", "ec", "-aes128", "-passout", "pass:word"], input=pair[1], capture_output=True, text=True, check=True
     ).stdout
     user = {"client-certificate-data": encoded(pair[0]), "client-key-data": encoded(key)}
-    assert user_kubeconfig.credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "") is None
+    assert user_kubeconfig.load_credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "") is None
 
 
 def test_which_file_and_which_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_which_file_and_which_context(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def _server(file: str, context: str) -> str | None:
-    found = user_kubeconfig.credentials(file, context)
+    found = user_kubeconfig.load_credentials(file, context)
     return found.address.server if found else None
 
 

@@ -8,14 +8,14 @@ import pytest
 from adapter import names
 from adapter.objects import specs
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
-from adapter.objects.specs import dispatch_policy
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
+from adapter.objects.specs import parse_dispatch_policy
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.slots import PendingAssignments, Slots
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from tests.unit.builders import (
     NAMESPACE,
     at,
@@ -44,14 +44,14 @@ def lost_east(since: float | None) -> Sight:
     raw = make_worker_cluster("east")
     raw["status"] |= {"lostSince": stamp(since)} if since is not None else {}
     fill(sight.manager.worker_clusters, raw, make_worker_cluster("west"))
-    sight.members["east"]._note("probe", Unreachable("no answer"))
+    sight.members["east"]._note_error("probe", Unreachable("no answer"))
     return sight
 
 
-def losses(sight: Sight, **nodes: bool) -> Losses:
+def losses(sight: Sight, **nodes: bool) -> ClusterLosses:
     """The head of the pods' RayCluster was asked, and hears from these nodes."""
-    found = Losses(sight.manager, sight.fleet)
-    found._alive[NAMESPACE, "train-abc"] = nodes, 0.0
+    found = ClusterLosses(sight.manager, sight.fleet)
+    found._live_nodes[NAMESPACE, "train-abc"] = nodes, 0.0
     return found
 
 
@@ -66,76 +66,78 @@ def test_a_share_that_cannot_be_read_hides_its_cluster_from_its_own_gang_only() 
         fill(store, raw)
     fill(sight.members["west"].workloads, odd)
     fill(sight.members["east"].workloads, make_reservation(place))
-    found = sight.facts.gangs.facts((NAMESPACE, work["metadata"]["name"]), at(9))
+    found = sight.facts.gang_observer.facts((NAMESPACE, work["metadata"]["name"]), at(9))
     assert [one.cluster for one in found.reservations] == ["east"]
     assert found.silent == {"west": "shows a share of this job that cannot be read"}
-    assert found.given_up == {} and sight.fleet.silent() == {}
+    assert found.given_up == {} and sight.fleet.unreachable() == {}
     fill(sight.manager.placements, make_placement(work, shares={"east": {"workers": 2}}))
-    found = sight.facts.gangs.facts((NAMESPACE, work["metadata"]["name"]), at(9))
+    found = sight.facts.gang_observer.facts((NAMESPACE, work["metadata"]["name"]), at(9))
     assert [one.cluster for one in found.reservations] == ["east"]
-    assert sight.facts.shares.workers_in("west") == 0
+    assert sight.facts.reservations.workers_in("west") == 0
 
 
 def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
     found = losses(lost_east(0))
-    assert found.given_up(["east", "west"], MINUTE, at(59)) == {}
-    late = found.given_up(["east", "west"], MINUTE, at(60))
+    assert found.given_up_clusters(["east", "west"], MINUTE, at(59)) == {}
+    late = found.given_up_clusters(["east", "west"], MINUTE, at(60))
     assert late.keys() == {"east"} and "cannot be seen since" in late["east"]
-    silence = found.of_pod("east", make_pod(), MINUTE)
+    silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and (silence.since, silence.until, silence.alive) == (at(0), at(60), None)
-    assert found.of_pod("west", make_pod(), MINUTE) is None
+    assert found.silence_of_pod("west", make_pod(), MINUTE) is None
 
 
 def test_nobody_is_given_up_before_ray_was_asked() -> None:
     """A controller that has just started knows nothing of what an earlier one heard."""
-    found = Losses(*(lambda sight: (sight.manager, sight.fleet))(lost_east(0)))
-    silence = found.of_pod("east", make_pod(), MINUTE)
+    found = ClusterLosses(*(lambda sight: (sight.manager, sight.fleet))(lost_east(0)))
+    silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and (silence.since, silence.until) == (at(0), None)
 
 
 def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
     """It may have come back while nobody looked."""
     sight = lost_east(0)
-    sight.members["east"]._note("probe", Unreachable(FIRST_LISTS))
-    assert losses(sight).given_up(["east"], MINUTE, at(9999)) == {}
+    sight.members["east"]._note_error("probe", Unreachable(FIRST_LISTS))
+    assert losses(sight).given_up_clusters(["east"], MINUTE, at(9999)) == {}
 
 
 def test_nobody_is_given_up_before_the_loss_is_noted() -> None:
     found = losses(lost_east(None))
-    assert found.given_up(["east"], MINUTE, at(9999)) == {}
-    silence = found.of_pod("east", make_pod(), MINUTE)
+    assert found.given_up_clusters(["east"], MINUTE, at(9999)) == {}
+    silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and silence.until is None
 
 
 def test_a_cluster_that_is_not_registered_any_more_is_lost_at_once() -> None:
     found = losses(lost_east(0))
-    assert found.given_up(["north"], MINUTE, at(0)) == {"north": "the worker cluster is not registered any more"}
+    assert found.given_up_clusters(["north"], MINUTE, at(0)) == {
+        "north": "the worker cluster is not registered any more"
+    }
 
 
 def test_who_leaves_is_told_from_the_stores() -> None:
     """Pods and their copies, what the slots hold, and what the RayCluster is to have; the rest is said in gang/drain_order.py."""
     sight = Sight({"east": 8, "west": 8})
     east = sight.members["east"]
-    east.spec = specs.worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=1))
+    east.spec = specs.parse_worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=1))
     groups = [{"groupName": "workers", "replicas": 3}]
     pods = [pod("a", "east/1/role-workers/0"), pod("b", "east/1/role-workers/1"), pod("c", "west/1/role-workers/0")]
     fill(sight.manager.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": groups}})
     fill(sight.manager.pods, *pods)
     fill(east.pods, *map(make_copy, pods[:2]))
     fill(sight.members["west"].pods, make_copy(pods[2]))
-    slots = Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
-    standing = [reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
-    assert [facts.key_of(copy)[1] for _, copy in slots.movers(placement(PLACE), standing)] == ["a"]
-    waits = reservation("west", make_reservation(PLACE, admitted=False))
+    slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    standing = [parse_reservation(cluster, make_reservation(PLACE)) for cluster in ("east", "west")]
+    assert [facts.key_of(copy)[1] for _, copy in slots.pods_to_move(parse_placement(PLACE), standing)] == ["a"]
+    waits = parse_reservation("west", make_reservation(PLACE, admitted=False))
     for without in (standing[:1], [standing[0], waits], [standing[0], replace(standing[1], placement="another")]):
-        assert slots.movers(placement(PLACE), without) == (), "west holds no quota for it"
+        assert slots.pods_to_move(parse_placement(PLACE), without) == (), "west holds no quota for it"
     fill(sight.members["west"].pods)
-    assert slots.movers(placement(PLACE), standing) == (), "one has lost its copy there"
+    assert slots.pods_to_move(parse_placement(PLACE), standing) == (), "one has lost its copy there"
     fill(sight.members["west"].pods, make_copy(pods[2]))
     fill(
         sight.manager.ray_clusters, {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{**groups[0], "replicas": 4}]}}
     )
-    assert slots.movers(placement(PLACE), standing) == (), "KubeRay has yet to make one"
+    assert slots.pods_to_move(parse_placement(PLACE), standing) == (), "KubeRay has yet to make one"
 
 
 def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
@@ -148,13 +150,13 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     )
     fill(sight.manager.pods, ready)
     slots, standing = (
-        Slots(sight.manager, sight.fleet, PendingAssignments(), sight.memory),
-        [reservation("east", make_reservation(PLACE))],
+        SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory),
+        [parse_reservation("east", make_reservation(PLACE))],
     )
-    assert slots.unready_workers(placement(PLACE), standing) is None
+    assert slots.unready_workers(parse_placement(PLACE), standing) is None
     fill(sight.manager.pods, ready, starts)
     fill(sight.members["east"].pods, make_copy(starts))
-    found = slots.unready_workers(placement(PLACE), standing)
+    found = slots.unready_workers(parse_placement(PLACE), standing)
     assert found
     assert [facts.key_of(copy)[1] for copy in found.copies.values()] == ["b"]
     assert (found.admitted, found.desired, found.head_since) == ({("east", 1)}, 1, None)
@@ -163,11 +165,11 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     head = {"metadata": make_meta("head", labels=labels, ownerReferences=owner), "status": {"podIP": "10.0.0.1"}}
     head["status"]["conditions"] = [make_condition("Ready", since=9)]
     fill(sight.manager.heads, head)
-    found = slots.unready_workers(placement(PLACE), standing)
+    found = slots.unready_workers(parse_placement(PLACE), standing)
     assert found
     assert found.head_since == at(9)
     fill(sight.manager.pods)
-    gone = slots.unready_workers(placement(PLACE), standing)
+    gone = slots.unready_workers(parse_placement(PLACE), standing)
     assert gone is None, "nobody is there, so nobody starts"
 
 
@@ -188,7 +190,7 @@ def pod(name: str, slot: str) -> Raw:
     ],
 )
 def test_what_a_policy_does_when_a_share_is_lost(spec: Raw, want: str) -> None:
-    assert dispatch_policy(make_policy(**spec)).when_share_lost == want
+    assert parse_dispatch_policy(make_policy(**spec)).share_lost_action == want
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     fill(sight.manager.workloads, work)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, pod)
-    assert sight.facts.workers.facts(facts.key_of(pod)).restarts is restarts
+    assert sight.facts.worker_observer.facts(facts.key_of(pod)).restarts is restarts
 
 
 def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
@@ -210,7 +212,7 @@ def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
     fill(sight.manager.workloads, work)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, make_pod(placement=NAME, slot="east/1/role-workers/0"))
-    found = sight.facts.gangs.facts(facts.key_of(work), at(0))
+    found = sight.facts.gang_observer.facts(facts.key_of(work), at(0))
     assert found.workers
     assert len(found.workers.pods) == 1
     assert (found.start_timeout, found.together) == (2 * MINUTE, True)

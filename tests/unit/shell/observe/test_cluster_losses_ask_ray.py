@@ -19,7 +19,7 @@ from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.observe import head_client
-from adapter.shell.observe.cluster_losses import Losses
+from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.worker.head_polling import OF_NAMESPACE
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says, serving, streams, text
@@ -62,9 +62,9 @@ def head(ray_cluster: str, url: str, *env: Raw, namespace: str = NAMESPACE, **st
 
 
 @asynccontextmanager
-async def asking(sight: Sight) -> AsyncIterator[tuple[Losses, Callable[[Callable[[], bool]], Any]]]:
+async def asking(sight: Sight) -> AsyncIterator[tuple[ClusterLosses, Callable[[Callable[[], bool]], Any]]]:
     """Heads are asked; the function waits for what comes of that."""
-    found, news = Losses(sight.manager, sight.fleet), asyncio.Event()
+    found, news = ClusterLosses(sight.manager, sight.fleet), asyncio.Event()
     task = asyncio.create_task(found.run(lambda _: news.set()))
 
     async def until(happened: Callable[[], bool]) -> None:
@@ -109,7 +109,9 @@ async def packed(_: web.Request) -> web.StreamResponse:
     "odd",
     [
         pytest.param(lambda _: streams("[" * 100_000), id="deeper than a parser goes"),
-        pytest.param(lambda _: streams(*parts(nodes(1) + " " * head_client.LARGEST, 1 << 20)), id="without an end"),
+        pytest.param(
+            lambda _: streams(*parts(nodes(1) + " " * head_client.LARGEST_BYTES, 1 << 20)), id="without an end"
+        ),
         pytest.param(lambda _: streams("{", then=apiserver.cut), id="half an answer"),
         pytest.param(lambda server: text("", 307, Location=server.url), id="elsewhere"),
         pytest.param(lambda _: says({}, 500), id="in trouble"),
@@ -126,13 +128,13 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Cal
         fill(sight.manager.pods, good, odd_one)
         fill(sight.manager.heads, head(_ODD, other.url), head(_GOOD, ray.url))
         async with asking(sight) as (found, until):
-            await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._alive.keys())
-            silence = found.of_pod("east", good, MINUTE)
+            await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._live_nodes.keys())
+            silence = found.silence_of_pod("east", good, MINUTE)
             assert silence and silence.alive is True and silence.since == START
-            assert found._alive[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
+            assert found._live_nodes[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
                 "of a thousand, those of its pods are kept"
             )
-            nothing = found.of_pod("east", odd_one, MINUTE)
+            nothing = found.silence_of_pod("east", odd_one, MINUTE)
             assert nothing and nothing.until and nothing.alive is None and not nothing.late
         assert len(other.asked) == 1 and not elsewhere.asked
 
@@ -144,8 +146,8 @@ async def test_an_answer_with_odd_nodes_tells_nothing() -> None:
         fill(sight.manager.pods, pod)
         fill(sight.manager.heads, head(_ODD, ray.url))
         async with asking(sight) as (found, until):
-            await until(lambda: bool(found._alive))
-            assert found._alive[NAMESPACE, _ODD][0] == {}
+            await until(lambda: bool(found._live_nodes))
+            assert found._live_nodes[NAMESPACE, _ODD][0] == {}
 
 
 async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
@@ -158,8 +160,8 @@ async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
         heads = [head(name, silent.url) for name in crowd]
         fill(sight.manager.heads, *heads, head(_GOOD, ray.url, namespace="mine"))
         async with asking(sight) as (found, until):
-            await until(lambda: ("mine", _GOOD) in found._alive)
-            assert len(found._alive) == 1
+            await until(lambda: ("mine", _GOOD) in found._live_nodes)
+            assert len(found._live_nodes) == 1
             await silent.until(lambda: len(silent.asked) == OF_NAMESPACE)
 
 
@@ -176,7 +178,7 @@ async def test_nobody_else_is_asked(status: Raw) -> None:
         fill(sight.manager.pods, worker(_ODD, "10.0.0.0"))
         fill(sight.manager.heads, head(_ODD, ray.url, **status))
         async with asking(sight) as (found, until):
-            await until(lambda: bool(found._alive))
+            await until(lambda: bool(found._live_nodes))
         assert ray.asked == []
 
 
@@ -195,7 +197,7 @@ async def guarded(request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterator[tuple[Losses, Server, Server]]:
+async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterator[tuple[ClusterLosses, Server, Server]]:
     """What is known once one head was asked, that head, and the manager's API server; `api` answers who asks it for the Secret."""
     sight, pod = lost_east(0), worker(_GOOD, "10.0.0.0")
     async with AsyncExitStack() as stack:
@@ -206,7 +208,7 @@ async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterato
         fill(sight.manager.pods, pod)
         fill(sight.manager.heads, head(_GOOD, ray.url, *env))
         found, until = await stack.enter_async_context(asking(sight))
-        await until(lambda: bool(found._alive))
+        await until(lambda: bool(found._live_nodes))
         yield found, ray, manager
 
 
@@ -222,7 +224,7 @@ async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterato
 async def test_a_head_is_shown_its_own_token(env: Raw, read: list[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with of_head(env, api=SECRET, answer=guarded) as (found, ray, manager):
-        silence = found.of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
+        silence = found.silence_of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
         assert silence and silence.alive is True and not silence.late
         assert [asked.path for asked in manager.asked] == read
         (asked,) = ray.asked
@@ -253,7 +255,7 @@ async def test_a_head_that_cannot_be_asked_is_told_of(
     env: list[Raw], api: Answer | None, asked: int, said: str
 ) -> None:
     async with of_head(*env, api=api, answer=guarded) as (found, ray, _):
-        silence = found.of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
+        silence = found.silence_of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
         assert silence and silence.until and silence.alive is None
         assert said in silence.late and bool(said) is bool(silence.late) and TOKEN not in silence.late
         assert len(ray.asked) == asked
@@ -273,9 +275,9 @@ async def test_large_answers_take_a_tenth_of_the_loop(monkeypatch: pytest.Monkey
     monkeypatch.setattr(orjson, "loads", loads)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    async with head_client.opened(lost_east(0).manager) as client:
-        for size in (head_client.SMALL + 1, head_client.SMALL + 1, head_client.SMALL):
-            await client._read(bytearray(size))
+    async with head_client.open_client(lost_east(0).manager) as client:
+        for size in (head_client.SMALL_BYTES + 1, head_client.SMALL_BYTES + 1, head_client.SMALL_BYTES):
+            await client._parse_body(bytearray(size))
     assert slept == [-100.0, 4.5]
 
 
@@ -289,14 +291,14 @@ async def until(happened: Callable[[], bool]) -> None:
 async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes all of its time holds up the large ones that come after it, and no small one."""
     monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 1)
-    async with serving() as slow, serving() as ray, head_client.opened(lost_east(0).manager) as client:
-        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL])]
+    async with serving() as slow, serving() as ray, head_client.open_client(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL_BYTES])]
         ray.lists = [streams(nodes(1)), streams(*parts(nodes(NODES)))]
-        holds = asyncio.create_task(client.ask(head("slow", slow.url, namespace="a")))
-        await until(client._large.locked)
-        assert (await client.ask(head("small", ray.url, namespace="b"))).nodes == {"10.0.0.0": True}
-        waits = asyncio.create_task(client.ask(head("large", ray.url, namespace="c")))
-        await until(lambda: client._large_of["c"].locked())
+        holds = asyncio.create_task(client.poll_nodes(head("slow", slow.url, namespace="a")))
+        await until(client._large_slots.locked)
+        assert (await client.poll_nodes(head("small", ray.url, namespace="b"))).nodes == {"10.0.0.0": True}
+        waits = asyncio.create_task(client.poll_nodes(head("large", ray.url, namespace="c")))
+        await until(lambda: client._large_locks["c"].locked())
         assert not waits.done()
         holds.cancel()
         assert len((await waits).nodes or ()) == NODES
@@ -305,13 +307,13 @@ async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.Monke
 async def test_a_tenants_large_answers_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many of its heads take their time, others have their places."""
     monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 2)
-    async with serving() as slow, serving() as ray, head_client.opened(lost_east(0).manager) as client:
-        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL])] * 3
+    async with serving() as slow, serving() as ray, head_client.open_client(lost_east(0).manager) as client:
+        slow.lists = [apiserver.holds(slow, nodes(NODES)[: 2 * head_client.SMALL_BYTES])] * 3
         ray.lists = [streams(*parts(nodes(NODES)))]
-        drips = [asyncio.create_task(client.ask(head(f"slow-{n}", slow.url, namespace="a"))) for n in range(3)]
+        drips = [asyncio.create_task(client.poll_nodes(head(f"slow-{n}", slow.url, namespace="a"))) for n in range(3)]
         await slow.until(lambda: len(slow.asked) == 3)
-        await until(lambda: client._large_of["a"].locked())
-        assert len((await client.ask(head("large", ray.url, namespace="b"))).nodes or ()) == NODES
+        await until(lambda: client._large_locks["a"].locked())
+        assert len((await client.poll_nodes(head("large", ray.url, namespace="b"))).nodes or ()) == NODES
         for drip in drips:
             drip.cancel()
         await asyncio.gather(*drips, return_exceptions=True)

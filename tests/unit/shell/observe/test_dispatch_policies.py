@@ -7,7 +7,7 @@ from tests.unit.stores import Sight
 def test_a_check_is_ours_for_as_long_as_it_names_us() -> None:
     sight = Sight({"east": 1})
     checks, policies = sight.manager.checks, sight.facts.policies
-    work = sight.manager.work(builders.make_workload())
+    work = sight.manager.read_workload(builders.make_workload())
     ours = builders.make_check()
     theirs = {**ours, "spec": {**ours["spec"], "controllerName": "example.com/other"}}
     for at, (check, name) in enumerate([(ours, builders.CHECK), (theirs, ""), (ours, builders.CHECK)]):

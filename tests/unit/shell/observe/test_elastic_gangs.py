@@ -28,11 +28,11 @@ from adapter.actions import (
     Vacate,
 )
 from adapter.gang import lifecycle
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import gang_key, workload
+from adapter.objects.workload import gang_key, parse_workload
 from adapter.planning import rounds
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, says
 from tests.unit.builders import QUEUE, at, make_cluster_queue, make_pod, stamp
@@ -139,7 +139,7 @@ class World:
 
     def decided(self) -> list[Action]:
         self._show()
-        gangs = self.sight.facts.gangs
+        gangs = self.sight.facts.gang_observer
         return lifecycle.decide(gangs.facts(gang_key(self.slices[-1]), NOW), NOW)
 
     def _show(self) -> None:
@@ -180,7 +180,7 @@ class World:
                     "wanted": action.wanted,
                 }
                 self._place(self.place["spec"] | ({"shares": []} if action.vacant else spec))
-                self.sight.memory.planned.pop("uid-of-place", None)
+                self.sight.memory.planned_versions.pop("uid-of-place", None)
             case Record():
                 assert self.place
                 self.place["status"] = {**self.place.get("status", {}), **action.status}
@@ -196,12 +196,14 @@ class World:
                 self.released += 1
                 self.writes += 1
             case TryCopy():
-                self.sight.facts.trials.note(
+                self.sight.facts.dry_run_answers.add_answer(
                     action.target.cluster,
                     action.work,
                     action.podset,
-                    Tried(unknown="nobody asks"),
-                    under=self.sight.facts.trials.under(action.target.cluster, action.work.namespace),
+                    DryRunResult(unknown_reason="nobody asks"),
+                    circumstances=self.sight.facts.dry_run_answers.circumstances(
+                        action.target.cluster, action.work.namespace
+                    ),
                 )
                 self.writes += 1
             case Say():
@@ -212,8 +214,8 @@ class World:
                 raise AssertionError(action)
 
     def _plan(self, action: Plan) -> None:
-        body, _, _, _ = asyncio.run(self.sight.planning.body(action, NOW))
-        self.sight.memory.planned["uid-of-place"] = self.sight.fleet.room.version
+        body, _, _, _ = asyncio.run(self.sight.planning.plan_round(action, NOW))
+        self.sight.memory.planned_versions["uid-of-place"] = self.sight.fleet.capacity_versions.version
         if action.placement is None:
             self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
             self.writes += 1
@@ -223,7 +225,7 @@ class World:
     def _place(self, spec: Raw) -> None:
         assert self.place
         self.place = {**self.place, "spec": dict(spec)}
-        self.sight.fleet.room.changed()  # as the handlers do, when shares were changed
+        self.sight.fleet.capacity_versions.mark_all_changed()  # as the handlers do, when shares were changed
         self.writes += 1
 
     def _make(self, action: Reserve) -> None:
@@ -270,10 +272,10 @@ def _slot(pod: Raw) -> str:
 
 
 def _slots(place: Raw) -> list[str]:
-    read = placement(place)
+    read = parse_placement(place)
     return [
         f"{share.cluster}/{read.round_of(share)}/{group.role}/{index}"
-        for share in read.live
+        for share in read.active_shares
         for group in share.groups
         for index in range(group.count)
     ]
@@ -317,7 +319,7 @@ def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
         world.restart()
         world.pods = [pod]
         world._show()
-        assert world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW).there == want
+        assert world.sight.facts.gang_observer.facts(gang_key(world.slices[-1]), NOW).there == want
 
 
 def test_each_worker_gives_back_exactly_its_own_share() -> None:
@@ -400,7 +402,7 @@ def test_what_does_not_fit_waits_and_comes_with_room() -> None:
     assert world.where == {"east": 2, "west": 1} and world.released == 0
     assert world.reason.startswith("3 of 6 workers have a place: 2 east, 1 west; the others wait for room")
     world.cores["west"] = 2
-    world.sight.fleet.room.changed()
+    world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()
     assert world.where == {"east": 2, "west": 2}
     world.cores["east"] = 9
@@ -431,7 +433,7 @@ def test_after_an_eviction_it_starts_as_a_whole_under_its_old_name_with_further_
     world.rest()
     assert (world.where, world.state, world.suspended) == ({}, names.CHECK_PENDING, True), "all or nothing"
     world.cores["west"] = 2
-    world.sight.fleet.room.changed()
+    world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()
     assert (world.where, world.state, world.name) == ({"east": 2, "west": 2}, names.CHECK_READY, name)
     assert (world.place or {})["spec"]["round"] > last
@@ -468,7 +470,7 @@ def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> 
     message = world.slices[-1]["status"]["admissionChecks"][0]["message"]
     assert message.startswith("RayCluster pi: spec.suspend is false, and Kueue has not admitted it")
     world.suspended, world.cores["east"] = True, 4
-    world.sight.fleet.room.changed()
+    world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()
     assert (world.where, world.state) == ({"east": 4}, names.CHECK_READY)
 
@@ -499,7 +501,7 @@ async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(unplann
         world.place = None
     if pointed:
         assert world.place
-        world.place["spec"]["attempt"] = workload(world.slices[-1]).attempt
+        world.place["spec"]["attempt"] = parse_workload(world.slices[-1]).attempt
     world.suspended = True
     world._show()
     job = {"metadata": builders.make_meta("pi", uid="uid-of-pi", resourceVersion="9"), "spec": {"suspend": False}}
@@ -507,15 +509,15 @@ async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(unplann
     key = gang_key(world.slices[-1])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         world.sight.manager.client = client
-        await world.sight.facts.gangs.look(key)
+        await world.sight.facts.gang_observer.read_uncached(key)
     assert [asked.method for asked in server.asked] == ([] if pointed else ["GET"])
-    assert world.sight.facts.gangs.facts(key, NOW).unsuspended is not pointed
+    assert world.sight.facts.gang_observer.facts(key, NOW).unsuspended is not pointed
 
 
 def started_by_hand() -> World:
     """As `started`, without a loop of its own."""
     world = World(2, east=2, west=2)
-    work = workload(world.slices[-1])
+    work = parse_workload(world.slices[-1])
     assert work.job
     world.slices[-1]["status"]["conditions"].append(builders.make_condition(names.ADMITTED))
     raw = builders.make_placement(world.slices[-1], shares={"east": {"workers": 2}}, placedRound=1)
@@ -532,7 +534,7 @@ def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None
     waits["spec"] = {**waits.get("spec", {}), "schedulingGates": [{"name": names.ELASTIC_GATE}] if gated else []}
     world.pods = [failed, waits]
     world._show()
-    facts = world.sight.facts.gangs.facts(gang_key(world.slices[-1]), NOW)
+    facts = world.sight.facts.gang_observer.facts(gang_key(world.slices[-1]), NOW)
     assert (facts.unplaced, facts.here, facts.alive) == (
         not gated,
         frozenset({("west", 1)}),
@@ -616,7 +618,7 @@ def _pods(world: World, what: str, number: int) -> None:
 def test_a_slice_is_no_gang_of_its_own() -> None:
     """Were it looked at by its own name, it would be planned beside its job."""
     world = started()
-    facts = world.sight.facts.gangs.facts((builders.NAMESPACE, "pi-1"), NOW)
+    facts = world.sight.facts.gang_observer.facts((builders.NAMESPACE, "pi-1"), NOW)
     assert facts.workload is None and lifecycle.decide(facts, NOW) == []
 
 
@@ -634,7 +636,7 @@ def test_the_shares_of_all_slices_are_found_under_one_key() -> None:
     world.follow(2)
     world.rest()
     gangs = [share["metadata"]["annotations"][names.WORKLOAD_ANNOTATION] for share in world.shares["east"].values()]
-    assert gangs == [workload(world.slices[0]).gang] * 2 and len(world.shares["east"]) == 2
+    assert gangs == [parse_workload(world.slices[0]).gang_name] * 2 and len(world.shares["east"]) == 2
 
 
 @pytest.mark.parametrize("gone", [True, False])

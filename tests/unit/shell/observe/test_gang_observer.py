@@ -33,7 +33,7 @@ def test_whose_ray_cluster_it_is(found: Raw | None, service: Job | None, problem
     sight = Sight({"east": 9}, onShareLost="Restart")
     fill(sight.manager.workloads, WORK)
     fill(sight.manager.ray_clusters, *([found] if found else []))
-    gang = sight.facts.gangs.facts(objects.key_of(WORK), START)
+    gang = sight.facts.gang_observer.facts(objects.key_of(WORK), START)
     assert gang.workload and gang.workload.job
     assert gang.workload.job.service == service
     assert problem in gang.problem and bool(gang.problem) is bool(problem)

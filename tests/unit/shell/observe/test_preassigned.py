@@ -7,11 +7,11 @@ import pytest
 from adapter import names
 from adapter.actions import AssignSlot
 from adapter.objects import specs
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
-from adapter.objects.worker_pod import Slot, is_preassigned, slot_of
+from adapter.objects.worker_pod import Slot, has_template_slot, slot_of
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.slots import PendingAssignments, Slots
+from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.worker.dispatch import decide
 from tests.unit.builders import (
     at,
@@ -28,7 +28,7 @@ from tests.unit.stores import Sight, fill
 
 WORK = make_workload(check=names.CHECK_READY)
 PLACE_RAW = make_placement(WORK, placedRound=1)
-PLACE, NAME = placement(PLACE_RAW), PLACE_RAW["metadata"]["name"]
+PLACE, NAME = parse_placement(PLACE_RAW), PLACE_RAW["metadata"]["name"]
 LISTED = "east/1/role-workers/2 west/1/role-workers/2"
 EAST0, EAST1, WEST0, WEST1 = (
     Slot(ShareKey(cluster, 1), "role-workers", index) for cluster in ("east", "west") for index in (0, 1)
@@ -52,7 +52,7 @@ def copy_of(pod: Raw, slot: Slot) -> dict[str, Any]:
 def sight(*pods: Raw, east: list[Raw] | None = None, west: list[Raw] | None = None) -> Sight:
     """A gang in two clusters, of which this process leads since START."""
     found = Sight({"east": 8, "west": 8})
-    found.memory.lead(at(0), [])
+    found.memory.start_leading(at(0), [])
     fill(found.manager.worker_clusters, make_worker_cluster("east"), make_worker_cluster("west"))
     fill(found.manager.workloads, WORK)
     fill(found.manager.placements, PLACE_RAW)
@@ -65,7 +65,7 @@ def sight(*pods: Raw, east: list[Raw] | None = None, west: list[Raw] | None = No
 
 
 def silence(found: Sight, cluster: str) -> None:
-    found.members[cluster]._note("probe", Unreachable("no answer"))
+    found.members[cluster]._note_error("probe", Unreachable("no answer"))
 
 
 A, B = came("a", 0), came("b", 2)
@@ -75,7 +75,7 @@ OUT = [came("x", 2, dispatched=True, phase="Failed"), came("y", 3, dispatched=Tr
 
 def facts(found: Sight, pod: Raw) -> tuple[Slot | None, frozenset[Slot]]:
     """Which slot a pod has, and which of the plan are taken, as its own look sees them."""
-    seen = found.facts.workers.facts(key_of(pod))
+    seen = found.facts.worker_observer.facts(key_of(pod))
     assert seen.pod
     return slot_of(seen.pod), frozenset(slot for slot in (EAST0, EAST1, WEST0, WEST1) if slot in seen.taken)
 
@@ -84,7 +84,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
     found = sight(A, B)
     assert facts(found, A) == (EAST0, frozenset()), "and nobody asks who has the others"
     assert facts(found, B) == (WEST0, frozenset())
-    assert not found.facts.workers.facts(key_of(B)).slotless
+    assert not found.facts.worker_observer.facts(key_of(B)).slotless
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
 def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     slot, taken = facts(found, B)
     assert (slot, WEST0 in taken) == (None, True)
-    assert found.facts.workers.facts(key_of(B)).slotless
+    assert found.facts.worker_observer.facts(key_of(B)).slotless
 
 
 def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
@@ -108,14 +108,14 @@ def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
     holders = [make_pod(f"w{index}", placement=NAME, slot=slot) for index, slot in enumerate((WEST0, WEST1))]
     found = sight(A, *holders)
     fill(found.manager.placements, given_up)
-    seen = found.facts.workers.facts(key_of(A))
+    seen = found.facts.worker_observer.facts(key_of(A))
     assert seen.pod and (slot_of(seen.pod), seen.slotless) == (None, False)
     assert decide(seen, at(100)) == []
 
 
 def test_one_that_is_just_being_given_away_is_not_either() -> None:
     found, assignments = sight(B), PendingAssignments()
-    slots = Slots(found.manager, found.fleet, assignments, found.memory)
+    slots = SlotObserver(found.manager, found.fleet, assignments, found.memory)
     assert slot_of(slots.effective_pod(PLACE, B)) == WEST0
     given: list[Any] = [AssignSlot(A, "west", WEST0)]
     assignments.add(given)
@@ -131,9 +131,9 @@ def test_one_where_its_own_copy_stands_is_its_own_whoever_else_holds_it() -> Non
 
 def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() -> None:
     found = sight(B)
-    slots = Slots(found.manager, found.fleet, PendingAssignments(), found.memory)
+    slots = SlotObserver(found.manager, found.fleet, PendingAssignments(), found.memory)
     assert slots.occupied_shares(PLACE) == {("west", 1)}
-    found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
+    found.members["west"].spec = specs.parse_worker_cluster(make_worker_cluster("west", draining=True))
     assert facts(found, B)[0] is None
     assert slots.occupied_shares(PLACE) == set(), "else the share would wait for who waits for another"
 
@@ -143,7 +143,7 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
     found = sight(*OUT, B, west=[copy_of(pod, slot) for pod, slot in zip(OUT, (WEST0, WEST1), strict=True)])
     silence(found, "west")
     assert facts(found, B)[0] is None
-    gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
+    gang = found.facts.gang_observer.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
     assert (gang.unplaced, ("west", 1) in gang.alive) == (True, False)
 
 
@@ -158,23 +158,23 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
 def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], sent: list[str]) -> None:
     """A second copy elsewhere would be a worker too many."""
     found = sight(B)
-    found.memory.lead(at(leads), pods)
-    found.memory.sent |= set(sent)
+    found.memory.start_leading(at(leads), pods)
+    found.memory.sent_pods |= set(sent)
     silence(found, "west")
     assert facts(found, B)[0] == WEST0
-    gang = found.facts.gangs.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
+    gang = found.facts.gang_observer.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
     assert (gang.unplaced, ("west", 1) in gang.alive) == (False, True)
 
 
 def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
     """A request that timed out may be done all the same: sent elsewhere, the worker would be there twice."""
     found = sight(B)
-    slots = Slots(found.manager, found.fleet, PendingAssignments(), found.memory)
-    found.members["west"].spec = specs.worker_cluster(make_worker_cluster("west", draining=True))
+    slots = SlotObserver(found.manager, found.fleet, PendingAssignments(), found.memory)
+    found.members["west"].spec = specs.parse_worker_cluster(make_worker_cluster("west", draining=True))
     assert slots.occupied_shares(PLACE) == set()
-    found.memory.unanswered.add(uid_of(B))
+    found.memory.unanswered_pods.add(uid_of(B))
     assert slots.occupied_shares(PLACE) == {("west", 1)}, "its gang sees it at once, too"
-    seen = found.facts.workers.facts(key_of(B))
+    seen = found.facts.worker_observer.facts(key_of(B))
     assert seen.pod and (slot_of(seen.pod), seen.unanswered) == (WEST0, True)
 
 
@@ -188,8 +188,8 @@ def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None
 
 def test_what_is_known_is_forgotten_with_its_pod() -> None:
     found = sight(A)
-    for known in (found.memory.sent, found.memory.unanswered):
+    for known in (found.memory.sent_pods, found.memory.unanswered_pods):
         known |= {uid_of(A), "another"}
-    found.memory.keep([], [uid_of(A)], [])
-    assert found.memory.sent == found.memory.unanswered == {uid_of(A)}
-    assert is_preassigned(A)
+    found.memory.keep_only([], [uid_of(A)], [])
+    assert found.memory.sent_pods == found.memory.unanswered_pods == {uid_of(A)}
+    assert has_template_slot(A)

@@ -13,7 +13,7 @@ from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.shell.kube.client import Unreachable
-from adapter.shell.observe.proxy_health import Proxies
+from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.worker import proxy_polling
 from tests.unit import apiserver
 from tests.unit.builders import NAMESPACE, make_service, make_serving, make_worker_cluster
@@ -74,9 +74,9 @@ def sight(*slices: Raw) -> Sight:
 @asynccontextmanager
 async def asking(
     found: Sight,
-) -> AsyncIterator[tuple[Proxies, Callable[[Callable[[], bool]], Any], list[Mapping[str, Any]]]]:
+) -> AsyncIterator[tuple[ProxyHealth, Callable[[Callable[[], bool]], Any], list[Mapping[str, Any]]]]:
     """Proxies are asked; the function looks until something has come of that, and the list has the pods of which there was news."""
-    made, news = Proxies(found.manager, found.fleet), list[Mapping[str, Any]]()
+    made, news = ProxyHealth(found.manager, found.fleet), list[Mapping[str, Any]]()
     task = asyncio.create_task(made.run(news.append))
 
     async def until(happened: Callable[[], bool]) -> None:
@@ -107,15 +107,15 @@ async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: i
     async with served() as (proxy, port):
         found = sight(make_slice(port))
         async with asking(found) as (proxies, until, news):
-            await until(lambda: any(turn.answered for turn in proxies._turns.values()))
+            await until(lambda: any(turn.answered for turn in proxies._poll_schedule.values()))
             assert proxy.asked == [proxy_polling.PATH]
-            found.members["west"]._note("probe", Unreachable("no answer"))
+            found.members["west"]._note_error("probe", Unreachable("no answer"))
             await until(lambda: len(proxy.asked) > 3)
-            assert not proxies.silent(POD) and not news, "the API alone is silent: requests go on"
+            assert not proxies.is_unresponsive(POD) and not news, "the API alone is silent: requests go on"
             proxy.status = ends
-            await until(lambda: proxies.silent(POD))
+            await until(lambda: proxies.is_unresponsive(POD))
             proxy.status = 200
-            await until(lambda: not proxies.silent(POD))
+            await until(lambda: not proxies.is_unresponsive(POD))
             assert [*map(key_of, news)] == [key_of(POD)] * 2 and set(proxy.asked) == {proxy_polling.PATH}
 
 
@@ -124,10 +124,10 @@ async def test_one_that_never_answered_counts_for_nothing() -> None:
     async with served() as (proxy, port):
         proxy.status = 503
         found = sight(make_slice(port))
-        found.members["west"]._note("probe", Unreachable("no answer"))
+        found.members["west"]._note_error("probe", Unreachable("no answer"))
         async with asking(found) as (proxies, until, news):
             await until(lambda: len(proxy.asked) > proxy_polling.MISSES + 1)
-            assert not proxies.silent(POD) and not news
+            assert not proxies.is_unresponsive(POD) and not news
 
 
 async def test_what_is_no_endpoint_is_not_asked() -> None:
@@ -143,13 +143,13 @@ async def test_what_is_no_endpoint_is_not_asked() -> None:
             one["metadata"]["name"] = f"odd-{number}"
         without = {**make_slice(port), "ports": [{"name": "a", "port": port}, {"name": "b", "port": port}]}
         found = sight(*slices, {**without, "metadata": {**without["metadata"], "name": "no-port"}})
-        found.members["west"]._note("probe", Unreachable("no answer"))
-        proxies = Proxies(found.manager, found.fleet)
-        proxies._follow()
-        assert not proxies._turns and not proxy.asked
+        found.members["west"]._note_error("probe", Unreachable("no answer"))
+        proxies = ProxyHealth(found.manager, found.fleet)
+        proxies._refresh_endpoints()
+        assert not proxies._poll_schedule and not proxy.asked
         fill(found.manager.slices, make_slice(port))
-        proxies._follow()
-        assert list(proxies._turns) == [(NAMESPACE, POD["metadata"]["uid"], f"127.0.0.1:{port}")]
+        proxies._refresh_endpoints()
+        assert list(proxies._poll_schedule) == [(NAMESPACE, POD["metadata"]["uid"], f"127.0.0.1:{port}")]
         fill(found.manager.slices)
-        proxies._follow()
-        assert not proxies._turns, "and who is none any more is forgotten"
+        proxies._refresh_endpoints()
+        assert not proxies._poll_schedule, "and who is none any more is forgotten"

@@ -10,13 +10,13 @@ from aiohttp import web
 from adapter import names
 from adapter.objects.unstructured import Key, Raw, uid_of
 from adapter.shell.controller.enqueue import SERVICE
-from adapter.shell.controller.event_handlers import Waker
-from adapter.shell.controller.reconciler import Looks
+from adapter.shell.controller.event_handlers import EventHandlers
+from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.cluster_losses import Losses
-from adapter.shell.observe.proxy_health import Proxies
-from adapter.shell.observe.service_observer import Services
+from adapter.shell.observe.cluster_losses import ClusterLosses
+from adapter.shell.observe.proxy_health import ProxyHealth
+from adapter.shell.observe.service_observer import ServiceObserver
 from adapter.worker import service_endpoints
 from adapter.worker.endpoint_objects import Serving
 from adapter.worker.proxy_polling import MISSES, Turn
@@ -60,7 +60,7 @@ def sight() -> Sight:
 
 
 def read(found: Sight) -> Serving:
-    return found.facts.services.facts(KEY)
+    return found.facts.service_observer.facts(KEY)
 
 
 def test_the_workers_of_its_raycluster_with_their_copies() -> None:
@@ -79,29 +79,29 @@ def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
 
 def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
     found = sight()
-    found.members["west"]._note("probe", Unreachable("no answer"))
-    losses, proxies = Losses(found.manager, found.fleet), Proxies(found.manager, found.fleet)
-    services = Services(found.manager, found.fleet, losses, proxies)
+    found.members["west"]._note_error("probe", Unreachable("no answer"))
+    losses, proxies = ClusterLosses(found.manager, found.fleet), ProxyHealth(found.manager, found.fleet)
+    services = ServiceObserver(found.manager, found.fleet, losses, proxies)
 
     def states() -> dict[str, tuple[bool, bool, bool]]:
         each = services.facts(KEY).backends
         return {one.pod["metadata"]["name"]: (one.seen, one.copy is not None, one.dead) for one in each}
 
     assert states() == {"here": (True, True, False), "there": (False, False, False)}
-    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
+    losses._live_nodes[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
     assert states()["there"] == (False, False, False)
-    losses._alive[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
+    losses._live_nodes[NAMESPACE, "train-abc"] = {"10.2.0.1": False, "10.1.0.1": False}, 0.0
     assert states() == {"here": (True, True, False), "there": (False, False, True)}
 
 
 def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
     """Which is heard sooner than Ray's head; it counts for a cluster that cannot be seen, and for no other."""
     found = sight()
-    found.members["west"]._note("probe", Unreachable("no answer"))
-    proxies = Proxies(found.manager, found.fleet)
-    services = Services(found.manager, found.fleet, Losses(found.manager, found.fleet), proxies)
+    found.members["west"]._note_error("probe", Unreachable("no answer"))
+    proxies = ProxyHealth(found.manager, found.fleet)
+    services = ServiceObserver(found.manager, found.fleet, ClusterLosses(found.manager, found.fleet), proxies)
     deaf = Turn(answered=True, misses=MISSES)
-    proxies._turns = {(NAMESPACE, uid_of(pod), "10.0.0.1:8000"): deaf for pod in (HERE, THERE)}
+    proxies._poll_schedule = {(NAMESPACE, uid_of(pod), "10.0.0.1:8000"): deaf for pod in (HERE, THERE)}
     assert {one.cluster: one.dead for one in services.facts(KEY).backends} == {"east": False, "west": True}
 
 
@@ -111,16 +111,16 @@ def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
 ) -> None:
     found = sight()
     manager, told = found.manager, list[object]()
-    row = next(row for row in manager._rows if row.resource.plural == plural)
-    row.store.listen(lambda *change: told.append(change))
+    row = next(row for row in manager._watched_kinds if row.resource.plural == plural)
+    row.store.set_handler(lambda *change: told.append(change))
     refusal = ApiError(403, "Forbidden", f"{plural} is forbidden")
     caplog.set_level(logging.INFO)
     for _ in range(3):
-        manager._followed(row, refusal)
-    assert read(found) == Serving(None) and manager.lost == ""
+        manager._on_follow_result(row, refusal)
+    assert read(found) == Serving(None) and manager.unreachable_reason == ""
     (line,) = caplog.messages
     assert "requests of RayServices pass their heads" in line and not told
-    manager._followed(row, None)
+    manager._on_follow_result(row, None)
     assert read(found).service and told == [(None, None)], "who is looked at again finds the right"
     assert "go straight to their workers" in caplog.messages[-1]
 
@@ -129,7 +129,7 @@ def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too(
     found = sight()
     clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
     fill(found.manager.worker_clusters, *clusters)
-    found.members["east"]._note("probe", Unreachable("no answer"))
+    found.members["east"]._note_error("probe", Unreachable("no answer"))
     east, west = sorted(read(found).backends, key=lambda one: one.cluster)
     assert not east.seen and [str(each) for each in east.networks] == ["10.1.0.0/16"]
     assert west.seen and west.copy is None, "its addresses are not known, so none of them leads there"
@@ -150,11 +150,11 @@ def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
     for n, service in enumerate(many):
         service["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{n}Z"
     fill(found.manager.services, *reversed(many))
-    led = {n: found.facts.services.facts((NAMESPACE, f"chat-{n}")) for n in range(6)}
+    led = {n: found.facts.service_observer.facts((NAMESPACE, f"chat-{n}")) for n in range(6)}
     assert [n for n, facts in led.items() if facts.beyond] == [4, 5]
     assert all(facts.backends for n, facts in led.items() if n < 4) and not led[5].backends
     fill(found.manager.services, *many[2:])
-    assert not found.facts.services.facts((NAMESPACE, "chat-5")).beyond
+    assert not found.facts.service_observer.facts((NAMESPACE, "chat-5")).beyond
 
 
 def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
@@ -178,10 +178,10 @@ def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatc
         return led(services, ray_cluster)
 
     monkeypatch.setattr(service_endpoints, "led", counted)
-    assert sum(found.facts.services.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
+    assert sum(found.facts.service_observer.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
     assert len(asked) == 1
     fill(found.manager.ray_clusters, make_ray_cluster(owner="uid-of-another"))
-    assert not found.facts.services.facts((NAMESPACE, "chat-19")).beyond, "none is of that RayCluster"
+    assert not found.facts.service_observer.facts((NAMESPACE, "chat-19")).beyond, "none is of that RayCluster"
 
 
 def test_a_service_of_nobody_costs_no_look_at_pods() -> None:
@@ -204,26 +204,26 @@ async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
     fill(found.manager.slices)
     async with serving(server), connected(server.url) as client:
         found.manager.client = client
-        looks = Looks(
+        looks = Reconciler(
             manager=found.manager,
             fleet=found.fleet,
-            gangs=unasked,
-            workers=unasked,
-            services=found.facts.services,
+            gang_observer=unasked,
+            worker_observer=unasked,
+            service_observer=found.facts.service_observer,
             assignments=unasked,
             executor=found.executor(client),
-            conditions=unasked,
-            aggregator=unasked,
-            waker=cast(Waker, Told()),
+            condition_writer=unasked,
+            quota_aggregator=unasked,
+            event_handlers=cast(EventHandlers, Told()),
         )
         for _ in range(2):
-            assert await looks.look((SERVICE, *KEY)) is None
+            assert await looks.reconcile((SERVICE, *KEY)) is None
     assert [asked.method for asked in server.asked] == ["POST"]
     assert [one["addresses"] for one in body["endpoints"]] == [["10.1.0.1"], ["10.2.0.1"]]
 
 
 def test_a_manager_that_was_never_read_knows_nothing() -> None:
     found = sight()
-    found.manager.slices.forget()
+    found.manager.slices.clear()
     assert read(found) == Serving(None)
-    assert resources.ENDPOINT_SLICES not in found.manager.unread
+    assert resources.ENDPOINT_SLICES not in found.manager.unreadable_kinds

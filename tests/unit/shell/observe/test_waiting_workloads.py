@@ -6,8 +6,8 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
-from adapter.shell.observe.waiting_workloads import Pending
+from adapter.objects.workload import parse_workload
+from adapter.shell.observe.waiting_workloads import WaitingWorkloads
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue, make_workload, stamp
 from tests.unit.stores import Sight, make_local_queue
 
@@ -22,7 +22,7 @@ def waiting(message: str, queue: str, number: int = 1) -> Raw:
     return {"metadata": metadata, "spec": {"queueName": queue}, "status": {"conditions": conditions}}
 
 
-def sight(*others: Raw, strategy: str = "BestEffortFIFO") -> tuple[Sight, Pending]:
+def sight(*others: Raw, strategy: str = "BestEffortFIFO") -> tuple[Sight, WaitingWorkloads]:
     """Two ClusterQueues, each with Workloads that are pending; the gang is in `all`."""
     seen = Sight({"east": 4})
     queue = make_cluster_queue(99, name="all")
@@ -31,40 +31,40 @@ def sight(*others: Raw, strategy: str = "BestEffortFIFO") -> tuple[Sight, Pendin
     elsewhere = {**make_local_queue("other"), "metadata": {"name": "team-b", "namespace": NAMESPACE}}
     seen.manager.local_queues.replace([make_local_queue("all"), elsewhere])
     seen.manager.workloads.replace([make_workload(), *others])
-    return seen, Pending(seen.manager)
+    return seen, WaitingWorkloads(seen.manager)
 
 
-GANG = workload(make_workload())
+GANG = parse_workload(make_workload())
 NOW = START + timedelta(seconds=60)
 
 
 def test_the_first_that_waits_for_quota_counts() -> None:
     _, pending = sight(waiting(TAKEN, GANG.queue, 7), waiting(TAKEN, GANG.queue, 3))
-    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=3)
+    assert pending.others_wait_from(GANG, NOW) == START + timedelta(seconds=3)
 
 
 def test_who_is_counted_and_not_seen_yet_is_looked_for_again() -> None:
     """Kueue's count may come before its Workload, or not change when one has gone and another one come."""
     seen, pending = sight()
-    at = pending.waits_from(GANG, NOW)
+    at = pending.others_wait_from(GANG, NOW)
     assert at is not None and NOW < at <= NOW + timedelta(seconds=5)
     seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue, 7)])
-    assert pending.waits_from(GANG, at) == START + timedelta(seconds=7)
+    assert pending.others_wait_from(GANG, at) == START + timedelta(seconds=7)
 
 
 def test_whom_no_quota_helps_and_who_waits_elsewhere_does_not() -> None:
     _, pending = sight(waiting(NEVER, GANG.queue, 1), waiting(TAKEN, "team-b", 2))
-    assert pending.waits_from(GANG, NOW) is None
+    assert pending.others_wait_from(GANG, NOW) is None
 
 
 def test_who_is_behind_another_counts_in_a_queue_of_strict_order_only() -> None:
     _, pending = sight(waiting("", GANG.queue), strategy=names.STRICT_FIFO)
-    at = pending.waits_from(GANG, NOW)
+    at = pending.others_wait_from(GANG, NOW)
     assert at is not None and at < NOW
     _, pending = sight(waiting("", GANG.queue))
     for seconds in (0.0, 0.9, 30.0):
         now = NOW + timedelta(seconds=seconds)
-        at = pending.waits_from(GANG, now)
+        at = pending.others_wait_from(GANG, now)
         assert at is not None and at > now, "it may get an answer at any moment, and counts then"
 
 
@@ -82,14 +82,14 @@ def test_nobody_gives_way_to_who_is_behind_one_that_never_fits(
 ) -> None:
     """In a strict queue that one stays the first, so the quota would help nobody; and who gave it away queued behind that one."""
     _, pending = sight(waiting(NEVER, GANG.queue, head), waiting(says, GANG.queue, behind), strategy=strategy)
-    assert (pending.waits_from(GANG, NOW) is not None) is want
+    assert (pending.others_wait_from(GANG, NOW) is not None) is want
 
 
 def test_in_a_strict_queue_priority_comes_before_age() -> None:
     first = waiting(TAKEN, GANG.queue, 9)
     first["spec"]["priority"] = 10
     _, pending = sight(waiting(NEVER, GANG.queue, 1), first, strategy=names.STRICT_FIFO)
-    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=9)
+    assert pending.others_wait_from(GANG, NOW) == START + timedelta(seconds=9)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_in_a_strict_queue_who_gave_way_comes_after_who_waited(reason: str, stat
     evicted = {"type": names.EVICTED, "status": status, "reason": reason, "lastTransitionTime": stamp(30)}
     back["status"]["conditions"].append(evicted)
     _, pending = sight(waiting(NEVER, GANG.queue, 5), back, strategy=names.STRICT_FIFO)
-    assert (pending.waits_from(GANG, NOW) is not None) is want
+    assert (pending.others_wait_from(GANG, NOW) is not None) is want
 
 
 @pytest.mark.parametrize(("uid", "want"), [("a", True), ("z", False)])
@@ -115,37 +115,37 @@ def test_of_two_that_came_in_the_same_second_the_uid_tells(uid: str, want: bool)
     other = waiting(TAKEN, GANG.queue, 1)
     other["metadata"] |= {"name": uid, "uid": uid}
     _, pending = sight(waiting(NEVER, GANG.queue, 1), other, strategy=names.STRICT_FIFO)
-    assert (pending.waits_from(GANG, NOW) is not None) is want
+    assert (pending.others_wait_from(GANG, NOW) is not None) is want
 
 
 def test_one_that_is_in_no_queue_is_in_nobodys_way() -> None:
     held = waiting("LocalQueue q doesn't exist", GANG.queue, 1)
     held["status"]["conditions"][0]["reason"] = "Inadmissible"
     _, pending = sight(held, waiting(TAKEN, GANG.queue, 2), strategy=names.STRICT_FIFO)
-    assert pending.waits_from(GANG, NOW) is not None
+    assert pending.others_wait_from(GANG, NOW) is not None
 
 
 def test_what_changed_is_seen_within_a_second() -> None:
     seen, pending = sight(waiting(NEVER, GANG.queue))
-    assert pending.waits_from(GANG, NOW) is None
+    assert pending.others_wait_from(GANG, NOW) is None
     seen.manager.workloads.replace([make_workload(), waiting(TAKEN, GANG.queue)])
-    assert pending.waits_from(GANG, NOW + timedelta(seconds=1)) is not None
+    assert pending.others_wait_from(GANG, NOW + timedelta(seconds=1)) is not None
     seen.manager.workloads.replace([make_workload(), waiting(NEVER, GANG.queue)])
-    assert pending.waits_from(GANG, NOW) is None, "nor does a clock that was put back keep it from being seen"
+    assert pending.others_wait_from(GANG, NOW) is None, "nor does a clock that was put back keep it from being seen"
 
 
 def test_who_comes_is_seen_at_once_by_who_finds_nobody() -> None:
     """He was woken for that, and does not look again for half a minute."""
     in_vain = waiting(NEVER, GANG.queue)
     seen, pending = sight(in_vain)
-    assert pending.waits_from(GANG, NOW) is None
+    assert pending.others_wait_from(GANG, NOW) is None
     soon = NOW + timedelta(seconds=0.5)
     seen.manager.workloads.replace([make_workload(), in_vain, waiting(TAKEN, GANG.queue, 3)])
-    assert pending.waits_from(GANG, soon) is None, "nothing says that anybody came"
+    assert pending.others_wait_from(GANG, soon) is None, "nothing says that anybody came"
     queue = make_cluster_queue(99, name="all")
     queue["metadata"]["resourceVersion"], queue["status"]["pendingWorkloads"] = "2", 2
     seen.manager.cluster_queues.put(queue)
-    assert pending.waits_from(GANG, soon) == START + timedelta(seconds=3)
+    assert pending.others_wait_from(GANG, soon) == START + timedelta(seconds=3)
 
 
 def test_who_borrows_is_in_the_way_of_its_cohort() -> None:
@@ -160,8 +160,8 @@ def test_who_borrows_is_in_the_way_of_its_cohort() -> None:
         seen.manager.cluster_queues.replace([mine, other])
 
     queues("0", "c")
-    assert pending.waits_from(GANG, NOW) is None, "it takes nobody's"
+    assert pending.others_wait_from(GANG, NOW) is None, "it takes nobody's"
     queues("2", "d")
-    assert pending.waits_from(GANG, NOW) is None, "the other one is of another cohort"
+    assert pending.others_wait_from(GANG, NOW) is None, "the other one is of another cohort"
     queues("2", "c")
-    assert pending.waits_from(GANG, NOW) == START + timedelta(seconds=2)
+    assert pending.others_wait_from(GANG, NOW) == START + timedelta(seconds=2)

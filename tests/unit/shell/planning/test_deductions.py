@@ -11,7 +11,7 @@ from adapter.planning.capacity import absent
 from adapter.planning.plan_request import Candidate
 from adapter.planning.rounds import Left
 from adapter.shell.planning import deductions
-from adapter.shell.planning.deductions import Step, Steps
+from adapter.shell.planning.deductions import Deduction, DeductionCache
 
 EAST, WEST = absent("east", ""), absent("west", "")
 
@@ -20,12 +20,12 @@ class Plans:
     """Plans that go through steps, each known by a word."""
 
     def __init__(self) -> None:
-        self.steps, self.done = Steps(), list[str]()
+        self.steps, self.done = DeductionCache(), list[str]()
 
     async def after(self, words: str, fleet: Sequence[Candidate] = (EAST,)) -> str:
         """What is left after some steps: the way that was gone."""
-        steps = [Step(word, word, functools.partial(self._do, word)) for word in words.split()]
-        left = await self.steps.after(fleet, steps)
+        steps = [Deduction(word, word, functools.partial(self._do, word)) for word in words.split()]
+        left = await self.steps.capacity_after(fleet, steps)
         return " ".join(one.name for one in left.fleet)
 
     def _do(self, word: str, left: Left) -> Left:
@@ -39,7 +39,7 @@ async def test_a_step_that_is_the_same_is_not_done_again() -> None:
     plans = Plans()
     assert await plans.after("a b") == "east a b"
     assert await plans.after("a b c") == "east a b c"
-    assert plans.done == ["a", "b", "c"] and plans.steps.count == 3
+    assert plans.done == ["a", "b", "c"] and plans.steps.applied_count == 3
 
 
 async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
@@ -87,8 +87,10 @@ async def test_a_plan_of_whom_nobody_is_before_leaves_what_others_found() -> Non
 
 
 async def test_one_of_whom_other_facts_count_is_asked_again() -> None:
-    done, fleet = Steps(), [EAST]
+    done, fleet = DeductionCache(), [EAST]
     for facts in (1, 1, 2):
-        left = await done.after(fleet, [Step("a", facts, lambda left: left), Step("b", 0, lambda left: left)])
+        left = await done.capacity_after(
+            fleet, [Deduction("a", facts, lambda left: left), Deduction("b", 0, lambda left: left)]
+        )
         assert left.fleet == fleet
-    assert done.count == 3
+    assert done.applied_count == 3

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from adapter.actions import Action, Plan, Record, Say, SetCheck
 from adapter.gang import lifecycle
 from adapter.objects import rayjob
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import gang_key
 from hack.testbed import extremes, sentence
@@ -25,13 +25,13 @@ hostile = settings(suppress_health_check=list(HealthCheck))
 def submitted(job: Raw) -> tuple[Raw, Raw] | None:
     """The job and the Workload that Kueue makes of it, as their API servers give them; None of what these would turn away."""
     try:
-        asked = rayjob.read(job, NAMESPACE)
-    except Unusable:
+        asked = rayjob.parse(job, NAMESPACE)
+    except InvalidJob:
         return None
     job = copy.deepcopy(job)
     job["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-of-job"}
     job["spec"] = {**job["spec"], "suspend": True}  # as Kueue's webhook leaves it
-    work: Raw = dict(rayjob.workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
+    work: Raw = dict(rayjob.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"name": job["metadata"]["name"], "uid": "uid-of-job"}
     work["metadata"] |= {"name": "rayjob-train", "uid": "uid-of-work"}
@@ -56,13 +56,13 @@ def test_it_is_planned_or_told(job: Raw) -> None:
     fill(sight.manager.ray_jobs if job["kind"] == "RayJob" else sight.manager.ray_clusters, job)
     fill(sight.manager.workloads, work)
     with soon():
-        actions = lifecycle.decide(sight.facts.gangs.facts(gang_key(work), START), START)
+        actions = lifecycle.decide(sight.facts.gang_observer.facts(gang_key(work), START), START)
     assert actions
     plans = [one for one in actions if isinstance(one, Plan)]
     said = list(sentences(actions))
     for plan in plans:
         with soon():
-            body, _, _, _ = asyncio.run(sight.planning.body(plan, START))
+            body, _, _, _ = asyncio.run(sight.planning.plan_round(plan, START))
         said.append(body["spec"]["explanation"])
         placed = sum(group["count"] for share in body["spec"]["shares"] for group in share["groups"])
         assert placed in (0, body["spec"]["wanted"]) and placed <= 4, "all of it or nothing, and never beyond quota"
@@ -78,7 +78,7 @@ def test_a_question_about_it_is_answered(job: Raw) -> None:
     sight = Sight({"east": 2, "west": 2})
     with soon():
         try:
-            said = asyncio.run(sight.preview.answer(job, NAMESPACE, START))["sentence"]
-        except Unusable as error:
+            said = asyncio.run(sight.preview.preview_plan(job, NAMESPACE, START))["sentence"]
+        except InvalidJob as error:
             said = str(error)
     assert sentence.fault(said) == "", said

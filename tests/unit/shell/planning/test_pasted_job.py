@@ -10,7 +10,7 @@ from adapter import names
 from adapter.admission import job_validation, pod_validation
 from adapter.objects import raycluster, rayjob
 from adapter.objects.pod_requests import pod_requests
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw
 from hack.lab.base.paths import REPO
 from tests.unit.builders import NAMESPACE, QUEUE, START
@@ -56,7 +56,7 @@ def sight(room: Raw) -> Sight:
 
 def asked(raw: Raw, room: Raw) -> Raw:
     queued = {**raw, "metadata": {**raw["metadata"], "labels": {names.QUEUE_LABEL: QUEUE}}}
-    return asyncio.run(sight(room).preview.answer(queued, NAMESPACE, START))
+    return asyncio.run(sight(room).preview.preview_plan(queued, NAMESPACE, START))
 
 
 def test_the_shipped_sample_is_what_is_pasted_and_three_lines() -> None:
@@ -72,7 +72,7 @@ def test_the_shipped_sample_is_what_is_pasted_and_three_lines() -> None:
 
 
 def test_podsets_and_requests_come_from_replicas_and_limits() -> None:
-    head, workers = rayjob.read(COMPLETED, NAMESPACE).podsets
+    head, workers = rayjob.parse(COMPLETED, NAMESPACE).podsets
     assert [(one.name, one.count) for one in (head, workers)] == [("head", 1), ("gpu-workers", 4)]
     assert pod_requests(head.template["spec"]) == {"cpu": 8_000, "memory": 32 * GI, GPU: 1, "pods": 1}
     assert pod_requests(workers.template["spec"]) == {"cpu": 16_000, "memory": 128 * GI, GPU: 4, "pods": 1}
@@ -86,12 +86,12 @@ def test_kuberay_and_kueue_count_the_same_without_min_and_max(raw: Raw) -> None:
 
 @pytest.mark.parametrize("raw", [PASTED, COMPLETED], ids=["pasted", "completed"])
 def test_nothing_in_it_keeps_its_workers_from_going_elsewhere(raw: Raw) -> None:
-    assert job_validation.of_job(rayjob.read_ray_job(raw)) == ""
-    assert pod_validation.of_template(group(raw)["template"]) is None
+    assert job_validation.job_problem(rayjob.read_ray_job(raw)) == ""
+    assert pod_validation.template_problem(group(raw)["template"]) is None
 
 
 def test_what_kueue_does_not_take_is_one_sentence_with_the_lines_to_add() -> None:
-    with pytest.raises(Unusable) as said:
+    with pytest.raises(InvalidJob) as said:
         asked(PASTED, ROOM)
     assert str(said.value) == (
         "RayJob llama-finetune lacks shutdownAfterJobFinishes: true in spec, and rayStartParams: {} in headGroupSpec and "

@@ -12,15 +12,15 @@ import pytest
 from adapter import names
 from adapter.actions import Plan, Yield
 from adapter.gang import messages as explain
-from adapter.objects.placement import MOST_CLUSTERS, placement
-from adapter.objects.unstructured import LONGEST
+from adapter.objects.placement import MAX_CONSIDERED_CLUSTERS, parse_placement
+from adapter.objects.unstructured import MAX_TEXT_LENGTH
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.planning import ordering
 from adapter.planning.capacity import STATUS_LAG
 from adapter.planning.rounds import Made
 from adapter.shell.kube.client import Client
-from adapter.shell.observe.transient_state import BACK_WITHIN, Memory
+from adapter.shell.observe.transient_state import REACTIVATED_WITHIN, TransientState
 from tests.unit import builders
 from tests.unit.builders import make_check, make_placement, make_policy, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_ray_job, make_template
@@ -43,7 +43,7 @@ def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
     sight.manager.placements.replace([*sight.manager.placements, place])
     if looked:
-        sight.memory.planned[place["metadata"]["uid"]] = sight.fleet.room.version
+        sight.memory.planned_versions[place["metadata"]["uid"]] = sight.fleet.capacity_versions.version
 
 
 def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
@@ -54,7 +54,7 @@ def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
 
     def groups(mode: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         fill(sight.manager.ray_jobs, {**job, "spec": {**job["spec"], "submissionMode": mode}})
-        facts = sight.facts.gangs.facts((builders.NAMESPACE, raw["metadata"]["name"]), builders.START)
+        facts = sight.facts.gang_observer.facts((builders.NAMESPACE, raw["metadata"]["name"]), builders.START)
         return facts.remote_podsets, facts.idle_podsets
 
     assert groups("K8sJobMode") == (("workers",), ("spare",))
@@ -63,13 +63,15 @@ def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
 
 def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
     planning = sight.planning
-    return asyncio.run(planning.plan(workload(me), check, sight.facts.policies.policy(check)[0], (), builders.START))
+    return asyncio.run(
+        planning.plan_gang(parse_workload(me), check, sight.facts.policies.policy_of(check)[0], (), builders.START)
+    )
 
 
 def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mapping[str, int], datetime | None]:
     """What a gang is promised, and when to plan it again unasked."""
     planning = sight.planning
-    _, made, settles, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), now))
+    _, made, settles, _ = asyncio.run(planning.plan_round(Plan(parse_workload(me), None, ()), now))
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
@@ -78,10 +80,10 @@ def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
     sight = Sight({"east": 8, "west": 8})
     work = gang("train", 2)
     fill(sight.manager.workloads, work)
-    place = placement(make_placement(work, shares={"east": {"workers0": 2}}))
+    place = parse_placement(make_placement(work, shares={"east": {"workers0": 2}}))
     for without, want in ({}, 0), ({"workers0": 1}, 1):
-        action = Plan(workload(work), place, (), place.shares, without=without)
-        _, made, _, _ = asyncio.run(sight.planning.body(action, builders.START))
+        action = Plan(parse_workload(work), place, (), place.shares, without=without)
+        _, made, _, _ = asyncio.run(sight.planning.plan_round(action, builders.START))
         assert sum(share.workers for share in made.shares) == want
 
 
@@ -173,7 +175,7 @@ def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None
     young = gang("young", 2, created=1)
     fill(sight.manager.workloads, *sight.manager.workloads, young)
     without_room(sight, me, looked=True)
-    sight.memory.settles["of-me"] = PAUSE
+    sight.memory.replan_at["of-me"] = PAUSE
     assert again(sight, young, PAUSE) == ({}, None)
 
 
@@ -217,10 +219,10 @@ def test_who_steps_aside_keeps_what_it_gathered(
 ) -> None:
     sight, me = held_back()
     old = gang("old", 4, created=since)
-    sight.memory.step_aside(workload(old), builders.START)
+    sight.memory.note_deactivated(parse_workload(old), builders.START)
     fill(sight.manager.workloads, shown(old), me)
     fill(sight.manager.placements)
-    until = None if want else builders.START + BACK_WITHIN
+    until = None if want else builders.START + REACTIVATED_WITHIN
     assert again(sight, me, builders.at(now)) == (want, until)
 
 
@@ -228,7 +230,7 @@ def test_who_is_back_is_one_gang() -> None:
     """Counted once, as one that is about to be planned: it may take what it kept."""
     sight, me = held_back()
     old = gang("old", 2, created=LONG_AGO)
-    sight.memory.step_aside(workload(old), builders.START)
+    sight.memory.note_deactivated(parse_workload(old), builders.START)
     fill(sight.manager.workloads, old, me)
     fill(sight.manager.placements)
     assert again(sight, me, builders.at(7)) == ({}, None)
@@ -240,16 +242,16 @@ def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
     """One that stepped aside is not planned: what it would take were it back is for those behind it."""
     sight, me = held_back()
     old = gang("old", 2, created=-60)
-    sight.memory.step_aside(workload(old), builders.START)
+    sight.memory.note_deactivated(parse_workload(old), builders.START)
     fill(sight.manager.workloads, left(old), me)
     assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
 
 
 def test_a_note_of_who_stepped_aside_is_dropped_when_it_is_old() -> None:
-    memory = Memory()
-    memory.step_aside(workload(gang("a", 1)), builders.START)
-    memory.step_aside(workload(gang("b", 1)), builders.START + BACK_WITHIN)
-    assert list(memory.aside) == ["uid-of-b"]
+    memory = TransientState()
+    memory.note_deactivated(parse_workload(gang("a", 1)), builders.START)
+    memory.note_deactivated(parse_workload(gang("b", 1)), builders.START + REACTIVATED_WITHIN)
+    assert list(memory.deactivated) == ["uid-of-b"]
 
 
 async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
@@ -261,12 +263,12 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
 
     class Manager:
         async def merge(self, *_: object) -> Raw:
-            noted.append("uid-of-old" in sight.memory.aside)
+            noted.append("uid-of-old" in sight.memory.deactivated)
             return left(old)
 
     sight.manager.client = cast(Client, Manager())
     executor = sight.executor(sight.manager.client)
-    await executor.do(Yield(workload(old)))
+    await executor.execute(Yield(parse_workload(old)))
     assert noted == [True]
 
 
@@ -385,21 +387,21 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     sight.manager.checks.replace([make_check(), rival])
     first, me = gang("first", 2, created=-9, checks=[builders.CHECK, "mk"]), gang("me", 2)
     fill(sight.manager.workloads, first, me)
-    assert sight.facts.policies.rivals(workload(first))
+    assert sight.facts.policies.rival_checks_problem(parse_workload(first))
     assert taken(planned(sight, me)) == {"east": 2}
 
 
 def test_a_rival_that_is_only_listed_as_yet_is_one_too() -> None:
     """Kueue puts it on the Workload a moment later; no share is asked for before."""
-    sight, work = Sight({"east": 2}), workload(gang("me", 2))
+    sight, work = Sight({"east": 2}), parse_workload(gang("me", 2))
     rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
     sight.manager.checks.replace([make_check(), rival])
     entries = [{"name": builders.CHECK}, {"name": "mk", "onFlavors": ["default"]}]
     listing: Raw = {"admissionChecksStrategy": {"admissionChecks": entries}}
     fill(sight.manager.cluster_queues, builders.make_cluster_queue(2, name="all", **listing))
-    assert not sight.facts.policies.rivals(work)
+    assert not sight.facts.policies.rival_checks_problem(work)
     podset = replace(work.podsets[-1], flavors=frozenset({"default"}))
-    assert sight.facts.policies.rivals(replace(work, podsets=(podset,)))
+    assert sight.facts.policies.rival_checks_problem(replace(work, podsets=(podset,)))
 
 
 @pytest.mark.parametrize(
@@ -434,7 +436,7 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     now = make_placement(first, shares={"east": {"workers0": 2}})
     before = make_placement(first, shares={}, attempt="before")
     sight.manager.placements.replace([now, before] if last == "before" else [before, now])
-    assert placement(now).attempt != "before"
+    assert parse_placement(now).attempt != "before"
     assert taken(planned(sight, me)) == {"east": 2}
 
 
@@ -525,15 +527,15 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     me = gang("me", 2)
     fill(sight.manager.workloads, me)
     planning = sight.planning
-    body, _, _, _ = asyncio.run(planning.body(Plan(workload(me), None, ()), builders.START))
+    body, _, _, _ = asyncio.run(planning.plan_round(Plan(parse_workload(me), None, ()), builders.START))
     said = body["spec"]["explanation"]
-    assert len(said) == LONGEST and said.endswith("…")
-    assert len(body["spec"]["considered"]) == MOST_CLUSTERS
+    assert len(said) == MAX_TEXT_LENGTH and said.endswith("…")
+    assert len(body["spec"]["considered"]) == MAX_CONSIDERED_CLUSTERS
 
 
 def test_where_a_wide_gang_is_can_be_written() -> None:
-    place = placement(
+    place = parse_placement(
         make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
     )
     status = explain.placed(replace(place, explanation="y" * 99_999), builders.START)
-    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, LONGEST)
+    assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, MAX_TEXT_LENGTH)

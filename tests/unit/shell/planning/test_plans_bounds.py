@@ -7,7 +7,7 @@ import pytest
 
 from adapter.actions import Plan
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.planning.rounds import Made
 from tests.unit import builders
 from tests.unit.builders import make_placement, make_reservation, make_workload
@@ -25,8 +25,8 @@ def gang(name: str, count: int, *, created: float = 0, **spec: Any) -> Raw:
 
 
 def plan(sight: Sight, me: Raw) -> Made:
-    chosen, _ = sight.facts.policies.policy(builders.CHECK)
-    return asyncio.run(sight.planning.plan(workload(me), builders.CHECK, chosen, (), builders.START))
+    chosen, _ = sight.facts.policies.policy_of(builders.CHECK)
+    return asyncio.run(sight.planning.plan_gang(parse_workload(me), builders.CHECK, chosen, (), builders.START))
 
 
 def taken(made: Made) -> dict[str, int]:
@@ -98,7 +98,9 @@ def test_who_is_refused_for_its_size_takes_nothing_from_those_behind() -> None:
 def test_a_job_that_is_not_submitted_is_refused_for_its_size_as_well() -> None:
     group = make_group(2)
     group["template"]["spec"]["tolerations"] = [{"operator": "Exists"}] * 65
-    answer = asyncio.run(Sight({"east": 4}).preview.answer(make_ray_job(group), builders.NAMESPACE, builders.START))
+    answer = asyncio.run(
+        Sight({"east": 4}).preview.preview_plan(make_ray_job(group), builders.NAMESPACE, builders.START)
+    )
     assert (answer["fits"], answer["clusters"]) == (False, [])
     assert answer["sentence"] == (
         "RayJob train: worker group workers: spec.tolerations has 65 entries, and at most 64 are taken: tolerate several "
@@ -120,7 +122,9 @@ def test_a_long_queue_lets_others_run_between_its_gangs() -> None:
         return turns
 
     async def both() -> int:
-        return await others(asyncio.create_task(sight.planning.body(Plan(workload(me), None, ()), builders.START)))
+        return await others(
+            asyncio.create_task(sight.planning.plan_round(Plan(parse_workload(me), None, ()), builders.START))
+        )
 
     assert asyncio.run(both()) >= 2 * len(queue)
 
@@ -131,4 +135,4 @@ def test_those_before_are_planned_once_for_all_that_come_after_them() -> None:
     fill(sight.manager.workloads, first, second, *last)
     for me in (*last, last[0], second, last[-1]):
         plan(sight, me)
-    assert sight.planning._steps.count == 4, "each of the first four, for the last one"
+    assert sight.planning._deductions.applied_count == 4, "each of the first four, for the last one"

@@ -13,9 +13,9 @@ from adapter.actions import Plan
 from adapter.cli import plan_table
 from adapter.objects import rayjob
 from adapter.objects.placement import Exclusion
-from adapter.objects.rayjob import Unusable
+from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from tests.unit import builders
 from tests.unit.builders import (
     NAMESPACE,
@@ -32,7 +32,7 @@ REACHED = make_condition(names.REACHABLE)
 
 
 def asked(sight: Sight, raw: object) -> Raw:
-    return asyncio.run(sight.preview.answer(raw, NAMESPACE, START))
+    return asyncio.run(sight.preview.preview_plan(raw, NAMESPACE, START))
 
 
 def test_it_says_who_gets_how_many_and_why() -> None:
@@ -88,7 +88,7 @@ def test_a_group_whose_ray_labels_name_a_zone_goes_there(submitted: bool) -> Non
         podset["template"] = make_template("1")
     fill(sight.manager.workloads, raw)
     fill(sight.manager.ray_jobs, job)
-    body, *_ = asyncio.run(sight.planning.body(Plan(workload(raw), None, ()), START))
+    body, *_ = asyncio.run(sight.planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     assert body["spec"]["explanation"] == "1 of 3 workers to east, 2 to west."
 
 
@@ -126,7 +126,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     fill(sight.manager.workloads, raw)
     planning = sight.planning
-    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, ()), START))
+    body, _, _, _ = asyncio.run(planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     fill(sight.manager.workloads)
     answer = asked(sight, make_ray_job())
     assert answer["sentence"] == body["spec"]["explanation"] == "2 of 4 workers to east, 2 to west."
@@ -141,7 +141,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     raw["spec"]["podSets"][1]["template"] = make_template("1")
     planning = sight.planning
     late = Exclusion("east", builders.at(60), "did not admit in time")
-    body, _, _, _ = asyncio.run(planning.body(Plan(workload(raw), None, (late,)), START))
+    body, _, _, _ = asyncio.run(planning.plan_round(Plan(parse_workload(raw), None, (late,)), START))
     assert body["spec"]["explanation"] == "4 of 4 workers to west; east passed over: did not admit in time."
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 
@@ -319,7 +319,7 @@ def test_what_stops_all_jobs_stops_this_one() -> None:
     ],
 )
 def test_a_queue_that_is_not_there(queue: str | None, sentence: str) -> None:
-    with pytest.raises(Unusable) as refusal:
+    with pytest.raises(InvalidJob) as refusal:
         asked(Sight({"east": 9}), make_ray_job(queue=queue))
     assert str(refusal.value) == sentence
 
@@ -336,7 +336,7 @@ def test_a_queue_without_our_check_is_not_ours() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.cluster_queues, make_cluster_queue(9, name="all"))
     with pytest.raises(
-        Unusable, match=r"ClusterQueue all of LocalQueue team-a has no AdmissionCheck of rayspan.dev/dispatch"
+        InvalidJob, match=r"ClusterQueue all of LocalQueue team-a has no AdmissionCheck of rayspan.dev/dispatch"
     ):
         asked(sight, make_ray_job())
 
@@ -344,7 +344,7 @@ def test_a_queue_without_our_check_is_not_ours() -> None:
 def test_a_queue_that_leads_nowhere() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.cluster_queues)
-    with pytest.raises(Unusable, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
+    with pytest.raises(InvalidJob, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
         asked(sight, make_ray_job())
 
 
@@ -405,7 +405,7 @@ def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...
         holder[path[-1]] = junk
     try:
         answer = asked(_SIGHT, job if path else junk)
-    except Unusable as refusal:
+    except InvalidJob as refusal:
         assert str(refusal).endswith(".") and len(str(refusal)) < 600
         return
     assert plan_table.render(answer).endswith("\n")
@@ -415,11 +415,11 @@ def test_what_is_too_deep_is_told() -> None:
     deep: Raw = {}
     for _ in range(900):
         deep = {"a": deep}
-    with pytest.raises(Unusable):
+    with pytest.raises(InvalidJob):
         asked(
             _SIGHT,
             make_ray_job(
                 make_group(1) | {"template": make_template("1", affinity={"nodeAffinity": deep}, nodeSelector=7)}
             ),
         )
-    assert rayjob.read(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)
+    assert rayjob.parse(make_ray_job(make_group(1) | {"template": make_template("1", affinity=deep)}), NAMESPACE)

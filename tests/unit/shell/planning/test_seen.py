@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from adapter import names
 from adapter.actions import Plan
-from adapter.objects.placement import placement
+from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of, uid_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.planning import ordering
 from adapter.shell.controller import wiring
 from adapter.shell.controller.enqueue import GANG, QueueKey
-from adapter.shell.controller.event_handlers import Waker
+from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.workqueue import WorkQueue
-from adapter.shell.observe.transient_state import SURE_FOR
-from adapter.shell.planning.plans import Planning, Round
+from adapter.shell.observe.transient_state import PLAN_VALID_FOR
+from adapter.shell.planning.plans import GangPlanner, PlannedRound
 from tests.unit import builders
 from tests.unit.builders import make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_local_queue, make_template
@@ -56,10 +56,10 @@ class World:
         self.versions = itertools.count(10)
         for name, member in self.sight.members.items():
             fill(member.cluster_queues, *(self._cluster_queue(name, queue, 0) for queue in (OWN, MATE, OTHER)))
-        manager, seen = self.sight.manager, self.sight.facts.seen
-        self.waker = Waker(cast(WorkQueue[QueueKey], self.queue), manager, self.sight.fleet, seen)
-        for store, handle in self.waker.handlers():
-            store.listen(handle)
+        manager, seen = self.sight.manager, self.sight.facts.replan_check
+        self.waker = EventHandlers(cast(WorkQueue[QueueKey], self.queue), manager, self.sight.fleet, seen)
+        for store, handle in self.waker.store_handlers():
+            store.set_handler(handle)
 
     def _cluster_queue(self, cluster: str, name: str, used: int) -> Raw:
         cohort: Raw = {} if name == OTHER else {"cohortName": "all"}
@@ -72,9 +72,9 @@ class World:
     def uses(self, cluster: str, queue: str, cores: int) -> None:
         """So much is in use of a queue now."""
         store = self.sight.members[cluster].cluster_queues
-        before, after = store.named(queue), self._cluster_queue(cluster, queue, cores)
+        before, after = store.by_name(queue), self._cluster_queue(cluster, queue, cores)
         store.put(after)
-        self.waker.room(cluster, before, after)
+        self.waker.on_capacity(cluster, before, after)
 
     def comes(self, name: str, workers: int, priority: int = 0, age: float = 0) -> None:
         raw = make_workload(name=name, groups={"workers": workers})
@@ -94,28 +94,31 @@ class World:
             manager.placements.remove(self._versioned(cast(Raw, place)))
 
     def place(self, name: str) -> Any:
-        return next(iter(self.sight.manager.placements.group(f"{builders.NAMESPACE}/{name}")), None)
+        return next(iter(self.sight.manager.placements.by_index(f"{builders.NAMESPACE}/{name}")), None)
 
-    def plan(self, name: str) -> Round:
+    def plan(self, name: str) -> PlannedRound:
         """Plan a gang, and write what comes of it."""
-        manager, version = self.sight.manager, self.sight.fleet.room.version
+        manager, version = self.sight.manager, self.sight.fleet.capacity_versions.version
         made, place = self.planned(name), self.place(name)
         if place is None:
             place = {**made.body, "metadata": {**made.body["metadata"], "uid": f"place-of-{name}", "name": f"p-{name}"}}
         manager.placements.put(self._versioned({**place, "spec": made.body["spec"]}))
-        self.sight.memory.note_plan(uid_of(place), version, made.again, self.now if made.alone else None)
+        self.sight.memory.note_plan(uid_of(place), version, made.replan_at, self.now if made.independent else None)
         return made
 
-    def fresh(self, name: str) -> Round:
+    def fresh(self, name: str) -> PlannedRound:
         """What a plan would be for whom no other was made before."""
         sight = self.sight
-        return self.planned(name, wiring.plan(sight.manager, sight.fleet, sight.facts, sight.memory))
+        return self.planned(name, wiring.build_planner(sight.manager, sight.fleet, sight.facts, sight.memory))
 
-    def planned(self, name: str, planning: Planning | None = None) -> Round:
-        work, place = workload(self.sight.manager.workloads.get((builders.NAMESPACE, name)) or {}), self.place(name)
-        action = Plan(work, placement(place) if place else None, ())
+    def planned(self, name: str, planning: GangPlanner | None = None) -> PlannedRound:
+        work, place = (
+            parse_workload(self.sight.manager.workloads.get((builders.NAMESPACE, name)) or {}),
+            self.place(name),
+        )
+        action = Plan(work, parse_placement(place) if place else None, ())
         with asyncio.Runner(loop_factory=Still) as runner:
-            return runner.run((planning or self.sight.planning).body(action, self.now))
+            return runner.run((planning or self.sight.planning).plan_round(action, self.now))
 
     def reserved(self, name: str) -> None:
         """What a gang was promised is reserved in its clusters."""
@@ -127,7 +130,7 @@ class World:
 
     def outdated(self, name: str) -> bool:
         place = self.place(name)
-        return place is not None and self.sight.facts.seen.news(place)
+        return place is not None and self.sight.facts.replan_check.is_affected(place)
 
     def woken(self, of: Callable[[], None]) -> bool:
         """Whether something wakes the gang `me`."""
@@ -196,7 +199,7 @@ def test_a_plan_rests_on_others_where_these_take_something(others: list[tuple[st
         if age > 60:
             world.uses("east", OWN, 4)  # it fits when that ends
     world.comes("me", 14)
-    assert world.plan("me").alone is alone
+    assert world.plan("me").independent is alone
     if others and not alone:
         assert world.woken(lambda: world.leaves("first")) and world.outdated("me")
 
@@ -216,14 +219,14 @@ def test_a_plan_rests_on_what_is_promised_in_the_same_tree(tree: str, alone: boo
     manager.workloads.put(world._versioned(other))
     manager.placements.put(world._versioned(make_placement(other, shares={"east": {"workers": 1}})))
     world.comes("me", 20)
-    assert world.plan("me").alone is alone
+    assert world.plan("me").independent is alone
 
 
 def test_who_found_room_rests_on_it() -> None:
     world = World()
     world.comes("me", 2)
     made = world.plan("me")
-    assert made.plan.shares and not made.alone
+    assert made.plan.shares and not made.independent
 
 
 def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> None:
@@ -233,12 +236,12 @@ def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> N
     world.plan("me")
     world.uses("east", OWN, 8)
     world.uses("west", OWN, 6)
-    work = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {})
-    place = placement(world.place("me"))
+    work = parse_workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {})
+    place = parse_placement(world.place("me"))
     kept = place.shares[:0]
-    made = asyncio.run(world.sight.planning.body(Plan(work, place, (), kept), world.now))
-    assert not made.plan.shares and not made.alone
-    assert asyncio.run(world.sight.planning.body(Plan(work, place, ()), world.now)).alone
+    made = asyncio.run(world.sight.planning.plan_round(Plan(work, place, (), kept), world.now))
+    assert not made.plan.shares and not made.independent
+    assert asyncio.run(world.sight.planning.plan_round(Plan(work, place, ()), world.now)).independent
 
 
 def test_another_priority_is_news_for_the_gang_itself() -> None:
@@ -249,22 +252,25 @@ def test_another_priority_is_news_for_the_gang_itself() -> None:
 
 def test_what_is_news_for_all_is_news_for_everybody() -> None:
     world = waiting()
-    assert world.woken(lambda: world.waker.contact("north")) and world.outdated("me")
+    assert world.woken(lambda: world.waker.on_contact("north")) and world.outdated("me")
 
 
 def test_once_in_a_while_it_is_made_sure_of() -> None:
     """By its own look, which comes anyhow; and not where nothing at all has changed."""
     world = waiting()
-    work, seen = workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {}), world.sight.facts.seen
-    chosen, _ = world.sight.facts.policies.policy(builders.CHECK)
+    work, seen = (
+        parse_workload(world.sight.manager.workloads.get((builders.NAMESPACE, "me")) or {}),
+        world.sight.facts.replan_check,
+    )
+    chosen, _ = world.sight.facts.policies.policy_of(builders.CHECK)
 
     def changed(after: timedelta) -> bool:
-        return seen.changed([uid_of(world.place("me"))], work, chosen, world.now + after)
+        return seen.is_needed([uid_of(world.place("me"))], work, chosen, world.now + after)
 
-    assert not changed(SURE_FOR)
+    assert not changed(PLAN_VALID_FOR)
     world.uses("east", OTHER, 1)
-    assert not changed(SURE_FOR / 2)
-    assert changed(SURE_FOR)
+    assert not changed(PLAN_VALID_FOR / 2)
+    assert changed(PLAN_VALID_FOR)
 
 
 # --- the rule behind it ------------------------------------------------------------------------------------------------
@@ -325,5 +331,5 @@ def _waits(world: World, name: str) -> bool:
 
 
 def _is_due(world: World, name: str) -> bool:
-    settles = world.sight.memory.settles.get(uid_of(world.place(name)))
+    settles = world.sight.memory.replan_at.get(uid_of(world.place(name)))
     return settles is not None and world.now >= settles

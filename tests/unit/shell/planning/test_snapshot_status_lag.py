@@ -10,12 +10,12 @@ import pytest
 from adapter import names
 from adapter.actions import Plan
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.unstructured import timestamp
-from adapter.objects.workload import workload
+from adapter.objects.unstructured import format_time
+from adapter.objects.workload import parse_workload
 from adapter.planning.capacity import STATUS_LAG
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.controller import wiring
-from adapter.shell.planning.plans import Planning
+from adapter.shell.planning.plans import GangPlanner
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Members, Sight, fill, make_template
 
@@ -33,21 +33,21 @@ PLACE = make_placement(FIRST, shares={"east": {"workers": 2}})
 MOMENT = timedelta(seconds=1)
 
 
-def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> Planning:
+def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> GangPlanner:
     """Two of east's four cores are reserved for the first gang since START, and its status shows `used`."""
     sight = Sight({"east": 4})
     fill(sight.manager.workloads, FIRST, SECOND)
     fill(sight.manager.placements, PLACE)
     fill(sight.members["east"].workloads, share or make_reservation(PLACE))
     fill(sight.members["east"].cluster_queues, queue or make_cluster_queue(4, used=used))
-    return wiring.plan(sight.manager, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
+    return wiring.build_planner(sight.manager, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
 
 
 def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
-    plans, plan = planning(used=2), Plan(workload(SECOND), None, ())
-    _, made, settles, _ = asyncio.run(plans.body(plan, START + MOMENT))
+    plans, plan = planning(used=2), Plan(parse_workload(SECOND), None, ())
+    _, made, settles, _ = asyncio.run(plans.plan_round(plan, START + MOMENT))
     assert (made.shares, settles) == ((), START + STATUS_LAG)
-    _, made, settles, _ = asyncio.run(plans.body(plan, START + STATUS_LAG))
+    _, made, settles, _ = asyncio.run(plans.plan_round(plan, START + STATUS_LAG))
     assert (sum(share.workers for share in made.shares), settles) == (2, None)
 
 
@@ -57,12 +57,14 @@ def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: in
     share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
     share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", str(queue)
     share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
-    _, made, _, _ = asyncio.run(planning(2, share, written).body(Plan(workload(SECOND), None, ()), START + MOMENT))
+    _, made, _, _ = asyncio.run(
+        planning(2, share, written).plan_round(Plan(parse_workload(SECOND), None, ()), START + MOMENT)
+    )
     assert sum(each.workers for each in made.shares) == fits
 
 
 def test_what_is_not_counted_yet_is_deducted() -> None:
-    _, made, _, _ = asyncio.run(planning(used=0).body(Plan(workload(SECOND), None, ()), START + MOMENT))
+    _, made, _, _ = asyncio.run(planning(used=0).plan_round(Plan(parse_workload(SECOND), None, ()), START + MOMENT))
     assert sum(share.workers for share in made.shares) == 2
 
 
@@ -80,7 +82,7 @@ def test_what_kueue_writes_down_of_its_pods_later_makes_a_share_no_younger(since
     plans, later = planning(2, share, written), copy.deepcopy(share)
     later["metadata"]["resourceVersion"] = "12"
     for condition in later["status"]["conditions"]:
-        condition["lastTransitionTime"] = timestamp(since)
-    plans._fleet.members()["east"].workloads.put(later)
-    _, made, _, _ = asyncio.run(plans.body(Plan(workload(SECOND), None, ()), START + 2 * MOMENT))
+        condition["lastTransitionTime"] = format_time(since)
+    plans._fleet.caches()["east"].workloads.put(later)
+    _, made, _, _ = asyncio.run(plans.plan_round(Plan(parse_workload(SECOND), None, ()), START + 2 * MOMENT))
     assert sum(each.workers for each in made.shares) == fits

@@ -30,7 +30,7 @@ async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCap
     server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._sweep(member, sight.manager, "mgr")
+        await anchors._sweep_cluster(member, sight.manager, "mgr")
     assert "anchors failed at str by AttributeError" in caplog.text
 
 
@@ -50,7 +50,7 @@ async def test_an_anchor_that_cannot_be_read_keeps_no_other(caplog: pytest.LogCa
     server = Server(lists=[says({"kind": "List", "items": [odd, config_map("stray")]}), says({"kind": "Status"})] * 2)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._sweep(member, sight.manager, "mgr")
+        await anchors._sweep_cluster(member, sight.manager, "mgr")
     assert "stray" in {one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"}
 
 
@@ -69,7 +69,7 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
     server = Server(lists=[says({"kind": "List", "items": [found]}), says({"kind": "Status"})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._namespace(member, NAMESPACE, sight.manager, "mgr")
+        await anchors._sweep_namespace(member, NAMESPACE, sight.manager, "mgr")
     assert [one.path.rpartition("/")[2] for one in server.asked if one.method == "DELETE"] == deleted
     assert server.asked[0].query["labelSelector"].endswith(",!rayspan.dev/copy"), "what copies hold is not read"
 
@@ -107,11 +107,11 @@ async def test_nothing_is_swept_by_stores_that_were_emptied_meanwhile(whose: str
 
     async def while_it_is_emptied(request: web.Request) -> web.StreamResponse:
         cluster = member if whose == "member" else sight.manager
-        cluster._note(CONNECTION, Unreachable("it shows too much"))
+        cluster._note_error(CONNECTION, Unreachable("it shows too much"))
         return await says({"kind": "List", "items": [config_map("stray")]})(request)
 
     server = Server(lists=[while_it_is_emptied, says({"kind": "Status"})])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         member.client = client
-        await anchors._sweep(member, sight.manager, "mgr")
+        await anchors._sweep_cluster(member, sight.manager, "mgr")
     assert [one.method for one in server.asked] == ["GET"]

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.objects.unstructured import Raw, timestamp
-from adapter.shell.write.conditions import Conditions
+from adapter.objects.unstructured import Raw, format_time
+from adapter.shell.write.conditions import ConditionWriter
 from tests.unit import builders, stores
 
 
@@ -23,11 +23,11 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("looked-at")])
     sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
     fleet = SimpleNamespace(
-        problems={"looked-at": problem} if problem else {}, silent=dict, members=sight.fleet.members, reconcile=_nothing
+        problems={"looked-at": problem} if problem else {}, silent=dict, members=sight.fleet.caches, reconcile=_nothing
     )
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
-    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
-    await writer.cluster("looked-at")
+    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    await writer.reconcile_cluster("looked-at")
     which = {"cluster": "looked-at"}
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
     lost = {reason: {**which, "reason": reason} for reason in names.LOSSES}
@@ -59,10 +59,10 @@ async def _written(sight: stores.Sight, name: str) -> list[Raw]:
         return {}
 
     sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
-    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.members, reconcile=_nothing)
+    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.caches, reconcile=_nothing)
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
-    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
-    await writer.cluster(name)
+    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    await writer.reconcile_cluster(name)
     return written
 
 
@@ -71,7 +71,7 @@ async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: i
     sight = stores.Sight({"ending": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("ending")])
     ends = datetime.now(UTC) + timedelta(days=days)
-    signs = {names.TOKEN_ENDS_ANNOTATION: timestamp(ends)}
+    signs = {names.TOKEN_ENDS_ANNOTATION: format_time(ends)}
     sight.manager.secrets.replace(
         [{"metadata": {"name": "ending", "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}}]
     )

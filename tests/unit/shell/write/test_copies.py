@@ -17,11 +17,11 @@ from aiohttp import web
 from adapter.objects.references import Reference
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
-from adapter.objects.workload import workload
+from adapter.objects.workload import parse_workload
 from adapter.rewrite import copied_objects, rewriter
 from adapter.shell.kube.client import ApiError, Client, Unreachable
-from adapter.shell.observe.source_objects import Absent, Sources
-from adapter.shell.write.copies import Copier, in_turn
+from adapter.shell.observe.source_objects import SourceObjects, SourceUnavailable
+from adapter.shell.write.copies import ObjectCopier, interleave_shares
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -34,7 +34,7 @@ FIELD = "spec.containers[ray-worker].env[TOKEN].secretKeyRef"
 PLACE = make_placement(make_workload())
 SHARE = make_reservation(PLACE)
 ANCHOR = SHARE["metadata"]["ownerReferences"][0]["uid"]
-NAME = copied_objects.name(TOKEN, ANCHOR)
+NAME = copied_objects.copy_name(TOKEN, ANCHOR)
 
 
 @dataclass
@@ -96,12 +96,14 @@ class Bench:
         self.sight, self.here, self.there = Sight({"east": 9}), here, there
         self.member = self.sight.members["east"]
         self.sight.manager.client, self.member.client = home, away
-        self.copier = Copier(self.sight.manager, self.sight.fleet, self.sight.facts.sources, self.sight.facts.workers)
+        self.copier = ObjectCopier(
+            self.sight.manager, self.sight.fleet, self.sight.facts.sources, self.sight.facts.worker_observer
+        )
         fill(self.member.workloads, SHARE)
 
     async def ensure(self, *, optional: bool = False) -> None:
         pod, remote = worker(optional=optional)
-        await self.copier.ensure(self.member, rewriter.referred(pod), remote)
+        await self.copier.ensure_copies(self.member, rewriter.referenced_objects(pod), remote)
 
     def run(self, *pods: tuple[Raw, Raw]) -> None:
         fill(self.sight.manager.pods, *(pod for pod, _ in pods))
@@ -130,7 +132,7 @@ async def test_one_copy_serves_all_pods_of_a_share() -> None:
 
 async def test_who_comes_to_his_turn_in_a_cluster_that_fell_silent_does_not_wait_for_it() -> None:
     async with benched([secret()]) as bench:
-        bench.member._note("probe", Unreachable("no answer in time"))
+        bench.member._note_error("probe", Unreachable("no answer in time"))
         with pytest.raises(Unreachable, match="worker cluster east cannot be seen since"):
             await bench.ensure()
         assert (bench.here.asked, bench.there.asked) == ([], [])
@@ -147,7 +149,7 @@ async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
 async def test_a_source_that_is_missing_is_asked_for_once_by_all_pods() -> None:
     async with benched() as bench:
         for _ in range(3):
-            with pytest.raises(Absent) as absent:
+            with pytest.raises(SourceUnavailable) as absent:
                 await bench.ensure()
         assert str(absent.value) == (
             f"{FIELD} is Secret token, which does not exist in namespace demo; create it, and the job goes on"
@@ -159,10 +161,10 @@ async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> Non
     async with benched() as bench:
         await bench.ensure(optional=True)
         assert bench.there.asked == []
-        bench.copier._sources._known.clear()  # after its time
+        bench.copier._sources._sources.clear()  # after its time
         bench.here.secrets["token"] = secret()
         bench.run(worker(optional=True))
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert NAME in bench.there.secrets
 
 
@@ -180,7 +182,7 @@ async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> Non
 async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str) -> None:
     async with benched() as bench:
         bench.here.before = [answer]
-        with pytest.raises(Absent, match=said):
+        with pytest.raises(SourceUnavailable, match=said):
             await bench.ensure()
         assert bench.there.asked == []
 
@@ -194,11 +196,11 @@ async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, opti
         pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": name, "optional": optional}}]
         pod["spec"]["containers"] = []
         if optional:
-            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         else:
-            with pytest.raises(Absent, match="which is no name that an object can have"):
-                await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
-        await bench.copier._sources.look(NAMESPACE, rewriter.referred(pod))
+            with pytest.raises(SourceUnavailable, match="which is no name that an object can have"):
+                await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
+        await bench.copier._sources.refresh_objects(NAMESPACE, rewriter.referenced_objects(pod))
         assert (bench.here.asked, bench.there.asked) == ([], [])
 
 
@@ -217,14 +219,14 @@ async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
         await bench.ensure()
         bench.run(worker("w0"), worker("w1"))
         bench.there.asked.clear()
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.asked == []
         bench.here.secrets["token"] = secret(2, data={"k": "bmV3"})
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}
         assert bench.there.asked == ["PUT secrets"]
         del bench.here.secrets["token"]
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": "bmV3"}, "running pods keep theirs"
 
 
@@ -243,10 +245,10 @@ async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_af
         kept.pop(NAME) if deleted else kept.update({NAME: {**kept[NAME], "data": {"k": "c3BvaWx0"}}})
         bench.there.asked.clear()
         now += 110
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.asked == []
         now += 20
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.secrets[NAME]["data"] == {"k": ENCODED}
         assert bench.there.asked == (["PUT secrets", "POST secrets"] if deleted else ["PUT secrets"])
         assert caplog.text.count("copied Secret token") == 1 + deleted
@@ -262,7 +264,7 @@ async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monk
         for _ in range(3):
             bench.there.before = [refuses(422, "Invalid", "field is immutable when `immutable` is set")]
             bench.there.asked.clear()
-            await bench.copier.refresh(bench.member)
+            await bench.copier.refresh_cluster(bench.member)
             now += 30
             assert bench.there.asked == (["PUT secrets"] if now == 1160 else [])
 
@@ -270,8 +272,8 @@ async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monk
 async def test_after_a_restart_each_copy_is_written_once() -> None:
     async with benched([secret()]) as bench:
         bench.run(worker("w0"), worker("w1"))
-        await bench.copier.refresh(bench.member)
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.asked == ["POST secrets"]
 
 
@@ -280,10 +282,10 @@ async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
     async with benched([secret()]) as bench:
         pod, remote = worker()
         fill(bench.sight.manager.pods, pod)
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         later = {**pod, "metadata": {**pod["metadata"], "uid": "later"}}
         bench.run((later, remote))
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         assert bench.there.asked == []
 
 
@@ -292,17 +294,17 @@ async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCapt
         pod, remote = worker()
         bench.run((pod, remote))
         fill(bench.member.workloads, {"metadata": {"name": "share"}, "spec": {"podSets": ["nonsense"]}})
-        await bench.copier._look_after(bench.member)
-        assert "copies failed at ('', 'share') by " in caplog.text and not bench.copier._busy
+        await bench.copier._refresh_contained(bench.member)
+        assert "copies failed at ('', 'share') by " in caplog.text and not bench.copier._refreshing
 
 
 async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
     async with benched([secret()]) as bench:
         await bench.ensure()
-        assert bench.copier._written
+        assert bench.copier._share_copies
         fill(bench.member.workloads)
-        await bench.copier.refresh(bench.member)
-        assert not bench.copier._written
+        await bench.copier.refresh_cluster(bench.member)
+        assert not bench.copier._share_copies
 
 
 async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
@@ -314,12 +316,14 @@ async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
         fill(home.workloads, work)
         account = says(secret(type="kubernetes.io/service-account-token"))
         bench.here.before = [account, account]
-        await read.gangs.look(key_of(work))
-        assert "use a credential of another kind" in read.sources.refusal(workload(work), workload(work).podsets)
+        await read.gang_observer.read_uncached(key_of(work))
+        assert "use a credential of another kind" in read.sources.uncopyable_reason(
+            parse_workload(work), parse_workload(work).podsets
+        )
         assert bench.here.asked == ["GET secrets", "GET secrets"], "once more, to be sure"
-        await read.gangs.look(key_of(work))
-        assert not read.sources.refusal(workload(work), workload(work).podsets)
-        await read.gangs.look(key_of(work))
+        await read.gang_observer.read_uncached(key_of(work))
+        assert not read.sources.uncopyable_reason(parse_workload(work), parse_workload(work).podsets)
+        await read.gang_observer.read_uncached(key_of(work))
         assert len(bench.here.asked) == 3, "what is there is believed for a while"
 
 
@@ -327,37 +331,37 @@ async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
     """An administrator may bind the role at any time, and then the job goes on as it is."""
     async with benched([secret()]) as bench:
         raw, sources = asking(1), bench.sight.facts.sources
-        work = workload(raw)
+        work = parse_workload(raw)
         fill(bench.sight.manager.workloads, raw)
         bench.here.before = [refuses(403)]
-        await bench.sight.facts.gangs.look(work.key)
-        assert not sources.refusal(work, work.podsets)
-        assert "bind ClusterRole rayspan-copies" in sources.absent(work, work.podsets)
-        sources._known = {one: (found, 0.0) for one, (found, _) in sources._known.items()}
-        assert await bench.sight.facts.gangs.look(work.key)
-        assert not sources.absent(work, work.podsets)
+        await bench.sight.facts.gang_observer.read_uncached(work.key)
+        assert not sources.uncopyable_reason(work, work.podsets)
+        assert "bind ClusterRole rayspan-copies" in sources.missing_objects(work, work.podsets)
+        sources._sources = {one: (found, 0.0) for one, (found, _) in sources._sources.items()}
+        assert await bench.sight.facts.gang_observer.read_uncached(work.key)
+        assert not sources.missing_objects(work, work.podsets)
 
 
 async def test_a_busy_manager_takes_no_share_away() -> None:
     """What was there a moment ago is not missing because the manager's API server is in trouble; in the long run it is."""
     async with benched([secret()]) as bench:
         raw, sources = asking(1), bench.sight.facts.sources
-        work = workload(raw)
+        work = parse_workload(raw)
         fill(bench.sight.manager.workloads, raw)
-        await bench.sight.facts.gangs.look(work.key)
+        await bench.sight.facts.gang_observer.read_uncached(work.key)
         bench.here.before = [refuses(500, "InternalError", "etcdserver: leader changed")] * 2
         for ago, absent in ((1.0, False), (1000.0, True)):
-            sources._known = {one: (found, time.monotonic() - ago) for one, (found, _) in sources._known.items()}
+            sources._sources = {one: (found, time.monotonic() - ago) for one, (found, _) in sources._sources.items()}
             with nullcontext() if absent else pytest.raises(Unreachable):
-                await bench.sight.facts.gangs.look(work.key)
-            assert bool(sources.absent(work, work.podsets)) is absent
+                await bench.sight.facts.gang_observer.read_uncached(work.key)
+            assert bool(sources.missing_objects(work, work.podsets)) is absent
 
 
 async def test_the_check_remembers_no_values() -> None:
     async with benched([secret()]) as bench:
-        sources = Sources(bench.sight.manager)
-        await sources.look(NAMESPACE, [TOKEN])
-        assert [found.size for found, _ in sources._known.values()] == [len(MARKER)]
+        sources = SourceObjects(bench.sight.manager)
+        await sources.refresh_objects(NAMESPACE, [TOKEN])
+        assert [found.size for found, _ in sources._sources.values()] == [len(MARKER)]
         assert not shows(repr(vars(sources)["_known"]))
 
 
@@ -375,21 +379,31 @@ async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> No
         work, read = asking(1), bench.sight.facts
         fill(bench.sight.manager.workloads, work)
         key = (NAMESPACE, work["metadata"]["name"])
-        assert [await read.gangs.look(key), await read.gangs.look(key)] == [True, False]
+        assert [await read.gang_observer.read_uncached(key), await read.gang_observer.read_uncached(key)] == [
+            True,
+            False,
+        ]
         read.sources.forget_old()
-        assert read.refusals.absent(workload(work), "rayspan"), "those who plan others know it as long as it waits"
-        read.sources._known = {one: (found, 0.0) for one, (found, _) in read.sources._known.items()}
+        assert read.job_problems.missing_objects(parse_workload(work), "rayspan"), (
+            "those who plan others know it as long as it waits"
+        )
+        read.sources._sources = {one: (found, 0.0) for one, (found, _) in read.sources._sources.items()}
         bench.here.secrets["token"] = secret()
-        assert [await read.gangs.look(key), await read.gangs.look(key)] == [True, False]
+        assert [await read.gang_observer.read_uncached(key), await read.gang_observer.read_uncached(key)] == [
+            True,
+            False,
+        ]
 
 
 async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
     async with benched() as bench:
-        work, read = asking(copied_objects.MOST_OBJECTS + 1), bench.sight.facts
+        work, read = asking(copied_objects.MAX_OBJECTS + 1), bench.sight.facts
         fill(bench.sight.manager.workloads, work)
-        await read.gangs.look((NAMESPACE, work["metadata"]["name"]))
+        await read.gang_observer.read_uncached((NAMESPACE, work["metadata"]["name"]))
         assert bench.here.asked == []
-        assert "refer to 33 Secrets and ConfigMaps" in read.sources.refusal(workload(work), workload(work).podsets)
+        assert "refer to 33 Secrets and ConfigMaps" in read.sources.uncopyable_reason(
+            parse_workload(work), parse_workload(work).podsets
+        )
 
 
 async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -410,9 +424,9 @@ async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
         bench.run(worker())
         bench.here.secrets["token"] = secret(2)
         bench.there.before = [refuses(403, message="no more")]
-        await bench.copier.refresh(bench.member)
+        await bench.copier.refresh_cluster(bench.member)
         told += [record.getMessage() for record in caplog.records]
-        told += [repr(bench.copier._written), repr(vars(bench.copier._sources)["_known"])]
+        told += [repr(bench.copier._share_copies), repr(vars(bench.copier._sources)["_known"])]
         assert any("copied Secret token" in line for line in told) and any("no more" in line for line in told)
         assert shows(str(bench.there.secrets)), "it was there to be told"
         assert not [line for line in told if shows(line)]
@@ -433,11 +447,11 @@ async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
     """Pod by pod, each with others than the one before."""
     async with benched() as bench:
         pod, remote = edited("w0", *(f"a{n}" for n in range(31)))
-        await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         asked = list(bench.here.asked)
         pod, remote = edited("w1", "one-more")
-        with pytest.raises(Absent, match="refer to 33 Secrets and ConfigMaps, and at most 32 are copied"):
-            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        with pytest.raises(SourceUnavailable, match="refer to 33 Secrets and ConfigMaps, and at most 32 are copied"):
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         assert bench.here.asked == asked, "nothing is read for it"
 
 
@@ -447,17 +461,17 @@ async def test_a_share_gets_no_larger_copies_than_its_job_may_have(monkeypatch: 
     async with benched(sources) as bench:
         for name in ("s0", "s1"):
             pod, remote = edited("w0", name)
-            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         pod, remote = edited("w1", "s2")
-        with pytest.raises(Absent, match=r"hold .* MiB, and at most"):
-            await bench.copier.ensure(bench.member, rewriter.referred(pod), remote)
+        with pytest.raises(SourceUnavailable, match=r"hold .* MiB, and at most"):
+            await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         assert len(bench.there.secrets) == 2
 
 
 def test_shares_take_turns_so_that_none_waits_for_one_that_has_many() -> None:
     many = {Reference("Secret", f"a{n}"): {"of": "many"} for n in range(3)}
     few: dict[Reference, Raw] = {Reference("Secret", "b"): {"of": "few"}}
-    turns = [(reference.name, pod["of"]) for reference, pod in in_turn({"1": many, "2": {}, "3": few})]
+    turns = [(reference.name, pod["of"]) for reference, pod in interleave_shares({"1": many, "2": {}, "3": few})]
     assert turns == [("a0", "many"), ("b", "few"), ("a1", "many"), ("a2", "many")]
 
 
@@ -465,8 +479,8 @@ async def test_of_each_share_as_many_sources_are_read_as_may_be_copied() -> None
     """Also after a restart, when nobody knows what was refused before."""
     async with benched() as bench:
         bench.run(*(edited(f"w{n}", *(f"a{n}-{m}" for m in range(20))) for n in range(3)))
-        await bench.copier.refresh(bench.member)
-        assert bench.here.asked == ["GET secrets"] * copied_objects.MOST_OBJECTS
+        await bench.copier.refresh_cluster(bench.member)
+        assert bench.here.asked == ["GET secrets"] * copied_objects.MAX_OBJECTS
 
 
 def named(raw: Raw, name: str) -> Raw:

@@ -11,14 +11,14 @@ from aiohttp import web
 from adapter import names
 from adapter.actions import Plan, TryCopy
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.objects.workload import Workload, workload
+from adapter.objects.workload import Workload, parse_workload
 from adapter.rewrite import dry_run_pod
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.rewrite.dry_run_pod import DryRunResult
 from adapter.shell.controller.enqueue import GANG
-from adapter.shell.controller.event_handlers import Waker
-from adapter.shell.controller.reconciler import Looks
+from adapter.shell.controller.event_handlers import EventHandlers
+from adapter.shell.controller.reconciler import Reconciler
 from adapter.shell.observe import dry_run_answers
-from adapter.shell.observe.dry_run_answers import Trials
+from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.write import dry_run_requests as writer
 from tests.unit import apiserver, builders
 from tests.unit.apiserver import Answer, Server, refuses, says
@@ -33,9 +33,9 @@ def gang(name: str = "train", **template: Any) -> Raw:
 
 
 def ask(raw: Raw, cluster: str = "east") -> TryCopy:
-    work = workload(raw)
+    work = parse_workload(raw)
     podset, target = work.podsets[1], make_target(cluster)
-    return TryCopy(work, podset, target, dry_run_pod.pod(podset.template, podset.name, target, work.namespace))
+    return TryCopy(work, podset, target, dry_run_pod.build_pod(podset.template, podset.name, target, work.namespace))
 
 
 def with_sidecar(cpu: str = "500m") -> Answer:
@@ -56,17 +56,17 @@ async def asked(server: Server, actions: Iterable[TryCopy], sight: Sight) -> Non
             member.client = client
         sight.manager.client = client
         for action in actions:
-            await sight.executor(client).do(action)
+            await sight.executor(client).execute(action)
 
 
-def known(sight: Sight, raw: Raw) -> dict[str, Tried]:
-    work = workload(raw)
-    return dict(sight.facts.trials.of(work, work.podsets[1]))
+def known(sight: Sight, raw: Raw) -> dict[str, DryRunResult]:
+    work = parse_workload(raw)
+    return dict(sight.facts.dry_run_answers.answers_for(work, work.podsets[1]))
 
 
-def noted(trials: Trials, cluster: str, work: Workload, tried: Tried) -> None:
+def noted(trials: DryRunAnswers, cluster: str, work: Workload, tried: DryRunResult) -> None:
     """Have it said, with nothing changed meanwhile."""
-    trials.note(cluster, work, work.podsets[1], tried, trials.under(cluster, work.namespace))
+    trials.add_answer(cluster, work, work.podsets[1], tried, trials.circumstances(cluster, work.namespace))
 
 
 async def test_it_is_a_dry_run_and_its_answer_is_what_is_reserved() -> None:
@@ -100,7 +100,7 @@ async def test_whatever_comes_of_it_is_remembered(answer: Answer, refused: str, 
     sight, server = Sight({"east": 9}), Server(lists=[answer])
     await asked(server, [ask(gang())] * 2, sight)
     found = known(sight, gang())["east"]
-    assert (found.refused, found.unknown, len(server.asked)) == (refused, unknown, 1)
+    assert (found.denied_reason, found.unknown_reason, len(server.asked)) == (refused, unknown, 1)
 
 
 async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.M
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)]
     await asked(server, [ask(gang())], sight)
-    assert known(sight, gang())["east"].unknown.startswith("no answer within")
+    assert known(sight, gang())["east"].unknown_reason.startswith("no answer within")
 
 
 async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,8 +121,8 @@ async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pyte
         sight.members["east"].client = client
         executor = sight.executor(client)
         async with asyncio.timeout(5 * 1.0):
-            await asyncio.gather(*(executor.do(ask(shape)) for shape in shapes))
-    assert all(known(sight, shape)["east"].unknown for shape in shapes)
+            await asyncio.gather(*(executor.execute(ask(shape)) for shape in shapes))
+    assert all(known(sight, shape)["east"].unknown_reason for shape in shapes)
 
 
 # --- how long an answer counts -----------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ class Clock:
         return at(self.seconds)
 
 
-def remembered(sight: Sight, clock: Clock, tried: Tried, raw: Raw) -> Trials:
-    found, work = Trials(sight.fleet, sight.facts.targets, clock), workload(raw)
+def remembered(sight: Sight, clock: Clock, tried: DryRunResult, raw: Raw) -> DryRunAnswers:
+    found, work = DryRunAnswers(sight.fleet, sight.facts.targets, clock), parse_workload(raw)
     noted(found, "east", work, tried)
     return found
 
@@ -145,29 +145,31 @@ def remembered(sight: Sight, clock: Clock, tried: Tried, raw: Raw) -> Trials:
 @pytest.mark.parametrize(
     ("tried", "counts_for"),
     [
-        pytest.param(Tried(held={"spec": {}}), dry_run_answers.COUNTS_FOR, id="an answer"),
-        pytest.param(Tried(unknown="down"), dry_run_answers.COUNTS_FOR, id="none"),
+        pytest.param(DryRunResult(reserved_template={"spec": {}}), dry_run_answers.VALID_FOR, id="an answer"),
+        pytest.param(DryRunResult(unknown_reason="down"), dry_run_answers.VALID_FOR, id="none"),
         pytest.param(
-            Tried(refused="no"), dry_run_answers.REFUSED_FOR, id="a refusal, for which there may be no reason soon"
+            DryRunResult(denied_reason="no"),
+            dry_run_answers.REFUSAL_VALID_FOR,
+            id="a refusal, for which there may be no reason soon",
         ),
     ],
 )
-def test_an_answer_counts_for_a_while(tried: Tried, counts_for: timedelta) -> None:
-    clock, work = Clock(), workload(gang())
+def test_an_answer_counts_for_a_while(tried: DryRunResult, counts_for: timedelta) -> None:
+    clock, work = Clock(), parse_workload(gang())
     found = remembered(Sight({"east": 9}), clock, tried, gang())
     clock.seconds = counts_for.total_seconds() - 1
-    assert "east" in found.of(work, work.podsets[1])
+    assert "east" in found.answers_for(work, work.podsets[1])
     clock.seconds += 1
-    assert not found.of(work, work.podsets[1])
+    assert not found.answers_for(work, work.podsets[1])
 
 
 def test_it_does_not_count_in_other_circumstances() -> None:
     """The namespace is under another level of Pod Security by now; or the cluster gives its pods something else."""
-    sight, work = Sight({"east": 9}), workload(gang())
-    found = remembered(sight, Clock(), Tried(refused="no"), gang())
+    sight, work = Sight({"east": 9}), parse_workload(gang())
+    found = remembered(sight, Clock(), DryRunResult(denied_reason="no"), gang())
     labelled = {"metadata": {"name": builders.NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     fill(sight.members["east"].namespaces, labelled)
-    assert not found.of(work, work.podsets[1])
+    assert not found.answers_for(work, work.podsets[1])
 
 
 async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
@@ -189,20 +191,20 @@ def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: p
     monkeypatch.setattr(dry_run_answers, "MOST", 3)
     sight, often = Sight({"east": 9}), gang()
     others = (gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3))
-    found = Trials(sight.fleet, sight.facts.targets, Clock())
+    found = DryRunAnswers(sight.fleet, sight.facts.targets, Clock())
     for raw in (often, next(others), often, *others):
-        noted(found, "east", workload(raw), Tried(unknown="down"))
-    assert found.of(workload(often), workload(often).podsets[1])
+        noted(found, "east", parse_workload(raw), DryRunResult(unknown_reason="down"))
+    assert found.answers_for(parse_workload(often), parse_workload(often).podsets[1])
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run_answers, "MOST", 3)
     sight, clock = Sight({"east": 9}), Clock()
     shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(9)]
-    found = Trials(sight.fleet, sight.facts.targets, clock)
+    found = DryRunAnswers(sight.fleet, sight.facts.targets, clock)
     for raw in shapes:
-        noted(found, "east", workload(raw), Tried(unknown="down"))
-    left = [raw for raw in shapes if found.of(workload(raw), workload(raw).podsets[1])]
+        noted(found, "east", parse_workload(raw), DryRunResult(unknown_reason="down"))
+    left = [raw for raw in shapes if found.answers_for(parse_workload(raw), parse_workload(raw).podsets[1])]
     assert left == shapes[-3:]
 
 
@@ -213,7 +215,7 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
     """East has room by the template, and too little for what its webhook makes of it; so it is west that is asked next."""
     sight, server, raw = Sight({"east": 2, "west": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
-    key, work = workload(raw).key, workload(raw)
+    key, work = parse_workload(raw).key, parse_workload(raw)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         for member in sight.members.values():
@@ -222,14 +224,14 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
         asked_of = []
         for _ in range(9):
             server.lists, before = [with_sidecar()], len(server.asked)
-            await executor.do(Plan(work, None, ()))
+            await executor.execute(Plan(work, None, ()))
             if len(server.asked) > before:
                 break
-            untried = sight.facts.gangs.facts(key, builders.START).untried_by_plan
+            untried = sight.facts.gang_observer.facts(key, builders.START).untried_by_plan
             asked_of += [cluster for cluster, _ in untried]
             for cluster, _ in untried:
                 server.lists = [with_sidecar()]
-                await executor.do(ask(raw, cluster))
+                await executor.execute(ask(raw, cluster))
         written = server.asked[-1].body
     assert asked_of == ["east", "west"]
     assert {share["cluster"]: share["groups"][0]["count"] for share in written["spec"]["shares"]} == {
@@ -243,22 +245,22 @@ async def test_a_plan_is_not_put_off_for_ever() -> None:
     """Of many clusters one after the other refuses, and when the last one has, what the first one said counts no more."""
     fleet = {f"cluster-{number:02}": 9 for number in range(80)}
     sight, server, raw, clock = Sight(fleet), Server(), gang(), Clock()
-    sight.facts.trials._now = clock
+    sight.facts.dry_run_answers._clock = clock
     fill(sight.manager.workloads, raw)
-    key, work = workload(raw).key, workload(raw)
+    key, work = parse_workload(raw).key, parse_workload(raw)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
         executor = sight.executor(client)
         server.lists = [with_sidecar()]
         for _ in range(2 * len(fleet)):
-            await executor.do(Plan(work, None, ()))
+            await executor.execute(Plan(work, None, ()))
             if server.asked:
                 break
-            for cluster, _ in sight.facts.gangs.facts(key, builders.START).untried_by_plan:
-                noted(sight.facts.trials, cluster, work, Tried(refused="no"))
+            for cluster, _ in sight.facts.gang_observer.facts(key, builders.START).untried_by_plan:
+                noted(sight.facts.dry_run_answers, cluster, work, DryRunResult(denied_reason="no"))
             clock.seconds += 1
     assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
-    assert not sight.facts.gangs.waits_for_answers(key), "its Placement wakes it"
+    assert not sight.facts.gang_observer.waits_for_answers(key), "its Placement wakes it"
 
 
 class Told:
@@ -268,19 +270,19 @@ class Told:
         """Nobody else is to be woken."""
 
 
-def looking(sight: Sight, client: Any) -> Looks:
+def looking(sight: Sight, client: Any) -> Reconciler:
     unasked: Any = None
-    return Looks(
+    return Reconciler(
         manager=sight.manager,
         fleet=sight.fleet,
-        gangs=sight.facts.gangs,
-        workers=unasked,
-        services=unasked,
+        gang_observer=sight.facts.gang_observer,
+        worker_observer=unasked,
+        service_observer=unasked,
         assignments=unasked,
         executor=sight.executor(client),
-        conditions=unasked,
-        aggregator=unasked,
-        waker=cast(Waker, Told()),
+        condition_writer=unasked,
+        quota_aggregator=unasked,
+        event_handlers=cast(EventHandlers, Told()),
     )
 
 
@@ -294,7 +296,7 @@ async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken
         sight.manager.client = sight.members["east"].client = client
         looks = looking(sight, client)
         server.lists = [with_sidecar()] * 9
-        after = [await looks.look((GANG, *workload(raw).key)) for _ in range(3)]
+        after = [await looks.reconcile((GANG, *parse_workload(raw).key)) for _ in range(3)]
     assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["pods", "placements"]
     assert after[0] == 0.0 and after[1] is not None and after[1] < 0.1
     assert after[2] is None, "its Placement wakes it"
@@ -305,24 +307,26 @@ async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(mon
     raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
     for podset in raw["spec"]["podSets"][1:]:
         podset["template"] = make_template("1")
-    work, target = workload(raw), make_target("east")
+    work, target = parse_workload(raw), make_target("east")
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)] * 9
-    pods = [(one, dry_run_pod.pod(one.template, one.name, target, work.namespace)) for one in work.podsets[1:]]
+    pods = [(one, dry_run_pod.build_pod(one.template, one.name, target, work.namespace)) for one in work.podsets[1:]]
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
         async with asyncio.timeout(4 * 1.0):
-            await looking(sight, client)._execute(work.key, [TryCopy(work, one, target, pod) for one, pod in pods])
-    assert all(sight.facts.trials.of(work, one)["east"].unknown for one, _ in pods)
+            await looking(sight, client)._execute_actions(
+                work.key, [TryCopy(work, one, target, pod) for one, pod in pods]
+            )
+    assert all(sight.facts.dry_run_answers.answers_for(work, one)["east"].unknown_reason for one, _ in pods)
 
 
 async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
     sight, server, raw = Sight({"east": 9, "west": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
-    work = workload(raw)
-    noted(sight.facts.trials, "east", work, Tried(refused="violates PodSecurity"))
-    noted(sight.facts.trials, "west", work, Tried(unknown="down"))
-    body, made, _, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
+    work = parse_workload(raw)
+    noted(sight.facts.dry_run_answers, "east", work, DryRunResult(denied_reason="violates PodSecurity"))
+    noted(sight.facts.dry_run_answers, "west", work, DryRunResult(unknown_reason="down"))
+    body, made, _, _ = await sight.planning.plan_round(Plan(work, None, ()), builders.START)
     assert [share["cluster"] for share in body["spec"]["shares"]] == ["west"]
     want = (
         "2 of 2 workers to west; east passed over: it refuses the pods of worker group workers: violates PodSecurity."
@@ -335,10 +339,10 @@ async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() ->
     """It is not called hopeless: an admin of that cluster may change his mind, or a ResourceQuota has room again."""
     sight, raw = Sight({"east": 9}), gang()
     fill(sight.manager.workloads, raw)
-    work = workload(raw)
-    noted(sight.facts.trials, "east", work, Tried(refused="exceeded quota"))
-    body, made, again, _ = await sight.planning.body(Plan(work, None, ()), builders.START)
+    work = parse_workload(raw)
+    noted(sight.facts.dry_run_answers, "east", work, DryRunResult(denied_reason="exceeded quota"))
+    body, made, again, _ = await sight.planning.plan_round(Plan(work, None, ()), builders.START)
     assert body["spec"]["shares"] == [] and not made.never
     assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
     (tried,) = known(sight, raw).values()
-    assert again == tried.until
+    assert again == tried.valid_until

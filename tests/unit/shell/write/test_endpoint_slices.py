@@ -27,7 +27,7 @@ async def do(action: Action, *answers: Answer, trouble: bool = False) -> tuple[S
         sight.manager.client = client
         fill(sight.manager.slices)
         with pytest.raises(ApiError) if trouble else nullcontext():
-            await sight.executor(client).do(action)
+            await sight.executor(client).execute(action)
     return sight, server.asked
 
 

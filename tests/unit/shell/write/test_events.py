@@ -6,12 +6,12 @@ import pytest
 from aiohttp import web
 
 from adapter.actions import CreatePod, Say
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube.client import ApiError
-from adapter.shell.write.events import BURST, Announcer
+from adapter.shell.write.events import EVENT_BURST, EventRecorder
 from adapter.worker.dispatch import decide
 from adapter.worker.worker_facts import Worker
 from tests.unit import apiserver
@@ -50,13 +50,16 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
         executor, memory = sight.executor(client), sight.memory
         for pod in pods:
             with pytest.raises(ApiError):
-                await executor.do(CreatePod("east", JOB, placement(PLACE), ShareKey("east", 1), pod, pod))
+                await executor.execute(CreatePod("east", JOB, parse_placement(PLACE), ShareKey("east", 1), pod, pod))
         (note,) = server.asked
         said = 'worker cluster east refuses pods of the job: pods "*" is forbidden: violates PodSecurity'
         assert note.body["message"] == said
-        place, said = placement(PLACE), 'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity'
-        assert set(memory.unusable(place, map(uid_of, pods)).values()) == {said}
-        assert memory.unusable(place, ["of-another"]) == {}, "what was said of pods that are gone counts no more"
+        place, said = (
+            parse_placement(PLACE),
+            'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity',
+        )
+        assert set(memory.unusable_shares(place, map(uid_of, pods)).values()) == {said}
+        assert memory.unusable_shares(place, ["of-another"]) == {}, "what was said of pods that are gone counts no more"
 
 
 @pytest.mark.parametrize(
@@ -83,17 +86,17 @@ async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bo
         fill(sight.manager.placements, PLACE)
         executor, memory = sight.executor(client), sight.memory
         with pytest.raises(ApiError) as trouble:
-            await executor.do(CreatePod("east", JOB, placement(PLACE), ShareKey("east", 1), pod, pod))
+            await executor.execute(CreatePod("east", JOB, parse_placement(PLACE), ShareKey("east", 1), pod, pod))
         assert trouble.value.status != 404, "nobody asks for a pod that was not made"
     assert [one.body["message"] for one in server.asked[1:]] == ([said] if said else [])
-    assert bool(memory.unusable(placement(PLACE), [uid_of(pod)])) is unusable
+    assert bool(memory.unusable_shares(parse_placement(PLACE), [uid_of(pod)])) is unusable
 
 
 def test_strangers_of_one_template_are_told_of_once() -> None:
     told = set()
     for pod in [worker(number) for number in range(3)]:
         (said,) = decide(
-            Worker(pod, {}, placement(PLACE), JOB, False, HeadAddress(), {}, {}, ()), at(5)
+            Worker(pod, {}, parse_placement(PLACE), JOB, False, HeadAddress(), {}, {}, ()), at(5)
         )  # it belongs to no RayCluster of the job
         assert isinstance(said, Say)
         told.add(said.message)
@@ -114,19 +117,19 @@ async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: 
     server.lists = [says({"kind": "Event"})] * 10_000
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
-        announcer = Announcer(client, clock)
+        announcer = EventRecorder(client, clock)
         for _ in range(10):
             for number in range(2_000):
-                await announcer.say(JOB, "ForeignPod", f"Pod stranger-{number} is left alone.", warning=True)
+                await announcer.record_event(JOB, "ForeignPod", f"Pod stranger-{number} is left alone.", warning=True)
             clock.now += 60.0
         said = [asked.body["message"] for asked in server.asked]
-        assert len(said) == BURST + 9, "ten at once, and then one a minute"
+        assert len(said) == EVENT_BURST + 9, "ten at once, and then one a minute"
         assert (
             said[-1]
             == "Pod stranger-0 is left alone. (And 1000 or more other messages of this kind since the last one.)"
         )
-        await announcer.say(JOB, "PodRefused", "no room", warning=True)
-        await announcer.say(replace(JOB, uid="another"), "ForeignPod", "Pod x is left alone.")
+        await announcer.record_event(JOB, "PodRefused", "no room", warning=True)
+        await announcer.record_event(replace(JOB, uid="another"), "ForeignPod", "Pod x is left alone.")
         assert [asked.body["message"] for asked in server.asked][-2:] == ["no room", "Pod x is left alone."]
 
 
@@ -134,42 +137,42 @@ async def test_a_few_sentences_that_are_held_back_are_counted(server: Server) ->
     server.lists = [says({"kind": "Event"})] * 100
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
-        announcer = Announcer(client, clock)
-        for number in [*range(BURST), 90, 91, 91, 92]:
-            await announcer.say(JOB, "Waits", f"for {number}")
+        announcer = EventRecorder(client, clock)
+        for number in [*range(EVENT_BURST), 90, 91, 91, 92]:
+            await announcer.record_event(JOB, "Waits", f"for {number}")
         clock.now += 60.0
-        await announcer.say(JOB, "Waits", "for 92")
+        await announcer.record_event(JOB, "Waits", "for 92")
         clock.now += 60.0
-        await announcer.say(JOB, "Waits", "for 92")
-        await announcer.say(JOB, "Waits", "for 93")
+        await announcer.record_event(JOB, "Waits", "for 92")
+        await announcer.record_event(JOB, "Waits", "for 93")
     said = [asked.body["message"] for asked in server.asked]
-    assert said[BURST:] == ["for 92 (And 2 other messages of this kind since the last one.)", "for 93"]
+    assert said[EVENT_BURST:] == ["for 92 (And 2 other messages of this kind since the last one.)", "for 93"]
 
 
 async def test_what_stays_true_is_said_again_before_it_is_forgotten(server: Server) -> None:
     server.lists = [says({"kind": "Event"})] * 100
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
-        announcer = Announcer(client, clock)
+        announcer = EventRecorder(client, clock)
         for _ in range(61):
-            await announcer.say(JOB, "Waits", "for room")
+            await announcer.record_event(JOB, "Waits", "for room")
             clock.now += 60.0
         assert len(server.asked) == 3, "at once, and each half hour"
         clock.now += 3600.0
-        await announcer.say(JOB, "Waits", "for room")
-        assert list(announcer._said) == [(JOB.uid, "Waits")]
+        await announcer.record_event(JOB, "Waits", "for room")
+        assert list(announcer._histories) == [(JOB.uid, "Waits")]
         clock.now += 3600.0
-        await announcer.say(JOB, "Other", "thing")
-        assert list(announcer._said) == [(JOB.uid, "Other")], "what nobody says any more is forgotten"
+        await announcer.record_event(JOB, "Other", "thing")
+        assert list(announcer._histories) == [(JOB.uid, "Other")], "what nobody says any more is forgotten"
 
 
 async def test_what_is_too_long_for_an_event_is_said_all_the_same(server: Server) -> None:
     """A job may have a name of 253 characters, and so may its Event, which has a digest in its own; a message has 1 024."""
     server.lists = [says({"kind": "Event"})] * 3
     async with apiserver.connected(server.url) as client:
-        announcer = Announcer(client)
-        await announcer.say(replace(JOB, name="x" * 253), "Refused", "no. " * 500, warning=True)
-        await announcer.say(replace(JOB, name="x" * 235 + ".y"), "Refused", "no.", warning=True)
+        announcer = EventRecorder(client)
+        await announcer.record_event(replace(JOB, name="x" * 253), "Refused", "no. " * 500, warning=True)
+        await announcer.record_event(replace(JOB, name="x" * 235 + ".y"), "Refused", "no.", warning=True)
     long, dotted = (asked.body for asked in server.asked)
     assert len(long["metadata"]["name"]) == 253 and long["involvedObject"]["name"] == "x" * 253
     assert len(long["message"]) == 1_024 and long["message"].endswith("…")
@@ -182,11 +185,11 @@ async def test_of_a_services_ray_cluster_the_service_says_it_too(server: Server)
     service = Job("ray.io/v1", "RayService", "demo", "chat", "of-service")
     old, new = (Job("ray.io/v1", "RayCluster", "demo", f"chat-{one}", one, service) for one in ("old", "new"))
     async with apiserver.connected(server.url) as client:
-        announcer = Announcer(client)
-        await announcer.say(old, "Waiting", "No room.")
-        await announcer.say(new, "Waiting", "RayCluster chat-new: no room.")
+        announcer = EventRecorder(client)
+        await announcer.record_event(old, "Waiting", "No room.")
+        await announcer.record_event(new, "Waiting", "RayCluster chat-new: no room.")
         for one in (old, new):
-            await announcer.say(one, "Waiting", "No room." if one is old else "RayCluster chat-new: no room.")
+            await announcer.record_event(one, "Waiting", "No room." if one is old else "RayCluster chat-new: no room.")
     bodies = [asked.body for asked in server.asked]
     assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
         ("chat-old", "No room."),

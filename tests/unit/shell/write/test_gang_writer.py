@@ -7,10 +7,10 @@ import pytest
 
 from adapter import names
 from adapter.actions import Action, Plan, Record, Release, Repoint, Reserve, SetCheck, Vacate
-from adapter.objects.placement import placement
-from adapter.objects.reservation import reservation
-from adapter.objects.workload import workload
-from adapter.rewrite.dry_run_pod import Tried
+from adapter.objects.placement import parse_placement
+from adapter.objects.reservation import parse_reservation
+from adapter.objects.workload import parse_workload
+from adapter.rewrite.dry_run_pod import DryRunResult
 from adapter.shell.kube.client import ApiError, Unreachable
 from adapter.shell.write import gang_writer
 from tests.unit import apiserver, builders
@@ -27,18 +27,20 @@ RECREATED = {**SHARE, "metadata": SHARE["metadata"] | {"uid": "another"}}
 async def do(server: Server, action: Action) -> Sight:
     """Do an action, with one server for both clusters; what a copy would be in east is known."""
     sight = Sight({"east": 9})
-    trials, work = sight.facts.trials, workload(WORK)
-    trials.note("east", work, work.podsets[1], Tried(unknown="down"), trials.under("east", work.namespace))
+    trials, work = sight.facts.dry_run_answers, parse_workload(WORK)
+    trials.add_answer(
+        "east", work, work.podsets[1], DryRunResult(unknown_reason="down"), trials.circumstances("east", work.namespace)
+    )
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = sight.members["east"].client = client
-        await sight.executor(client).do(action)
+        await sight.executor(client).execute(action)
     return sight
 
 
 async def set_check(server: Server) -> None:
     """Write Ready on the ground of an admitted share in east."""
-    relied_on = (reservation("east", SHARE),)
-    await do(server, SetCheck(workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on))
+    relied_on = (parse_reservation("east", SHARE),)
+    await do(server, SetCheck(parse_workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ async def test_the_check_is_written_for_this_very_version_of_the_workload() -> N
     read, write = server.asked
     assert (read.method, write.method) == ("GET", "PATCH") and write.path.endswith("/workloads/rayjob-train/status")
     meant = {key: write.body["metadata"].get(key) for key in ("uid", "resourceVersion")}
-    assert meant == {"uid": workload(WORK).uid, "resourceVersion": workload(WORK).resource_version}
+    assert meant == {"uid": parse_workload(WORK).uid, "resourceVersion": parse_workload(WORK).resource_version}
     (entry,) = write.body["status"]["admissionChecks"]
     assert (entry["name"], entry["state"]) == (builders.CHECK, names.CHECK_READY)
 
@@ -77,10 +79,10 @@ STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(Plan(workload(WORK), placement(STANDS), ()), id="a further round"),
-        pytest.param(Record(placement(STANDS), {"state": names.PLACED}), id="a status"),
-        pytest.param(Repoint(placement(STANDS), workload(WORK), 4), id="another slice"),
-        pytest.param(Repoint(placement(STANDS), workload(WORK), 4, vacant=True), id="no slice"),
+        pytest.param(Plan(parse_workload(WORK), parse_placement(STANDS), ()), id="a further round"),
+        pytest.param(Record(parse_placement(STANDS), {"state": names.PLACED}), id="a status"),
+        pytest.param(Repoint(parse_placement(STANDS), parse_workload(WORK), 4), id="another slice"),
+        pytest.param(Repoint(parse_placement(STANDS), parse_workload(WORK), 4, vacant=True), id="no slice"),
     ],
 )
 async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
@@ -88,7 +90,10 @@ async def test_a_placement_is_written_for_this_very_version_of_it(action: Action
     server = Server(lists=[says(STANDS)])
     await do(server, action)
     (write,) = server.asked
-    assert write.method == "PATCH" and write.body["metadata"] == {"uid": placement(STANDS).uid, "resourceVersion": "7"}
+    assert write.method == "PATCH" and write.body["metadata"] == {
+        "uid": parse_placement(STANDS).uid,
+        "resourceVersion": "7",
+    }
 
 
 COPIES = tuple(make_copy(make_pod(f"worker-{number}")) for number in range(3))
@@ -98,10 +103,13 @@ HELD = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [SIDECAR]}
 
 async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
     """And what the template says, where that is not known."""
-    share, groups = placement(PLACE).shares[0], (("workers", 2, make_template("1")), ("gpu", 1, make_template("1")))
+    share, groups = (
+        parse_placement(PLACE).shares[0],
+        (("workers", 2, make_template("1")), ("gpu", 1, make_template("1"))),
+    )
     target = make_target("east", share="train-1-1")
     server = Server(lists=[says({"metadata": {"uid": "anchor"}}), says(SHARE)])
-    await do(server, Reserve(placement(PLACE), share, target, groups, None, True, {"workers": HELD}))
+    await do(server, Reserve(parse_placement(PLACE), share, target, groups, None, True, {"workers": HELD}))
     podsets = {
         one["template"]["metadata"]["labels"]["rayspan.dev/ray-group"]: one
         for one in server.asked[1].body["spec"]["podSets"]
@@ -111,7 +119,7 @@ async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
     assert podsets["gpu"]["template"]["spec"]["containers"][0]["name"] == "ray"
 
 
-VACATE = Vacate(reservation("east", SHARE), COPIES)
+VACATE = Vacate(parse_reservation("east", SHARE), COPIES)
 
 
 async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
@@ -128,24 +136,24 @@ async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkey
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
         with pytest.raises(ApiError):
-            await sight.executor(client).do(VACATE)
+            await sight.executor(client).execute(VACATE)
         assert len(server.asked) == 3
-    assert sight.memory.unreleased == {reservation("east", SHARE).uid: "no"}
+    assert sight.memory.undeleted_shares == {parse_reservation("east", SHARE).uid: "no"}
 
 
 async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
     server = Server(lists=[says({"kind": "Status"})] * 2)
-    await do(server, Release(reservation("east", SHARE)))
+    await do(server, Release(parse_reservation("east", SHARE)))
     assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
 
 
 async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
     """No room has changed, but what is wanted has."""
     server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
-    sight.memory.planned[placement(STANDS).uid] = sight.fleet.room.version
+    sight.memory.planned_versions[parse_placement(STANDS).uid] = sight.fleet.capacity_versions.version
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
-        await sight.executor(client).do(Repoint(placement(STANDS), workload(WORK), 7))
+        await sight.executor(client).execute(Repoint(parse_placement(STANDS), parse_workload(WORK), 7))
     (write,) = server.asked
-    assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, workload(WORK).attempt)
-    assert "shares" not in write.body["spec"] and not sight.memory.planned
+    assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, parse_workload(WORK).attempt)
+    assert "shares" not in write.body["spec"] and not sight.memory.planned_versions

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from adapter.actions import AssignSlot, CreatePod
-from adapter.objects.placement import ShareKey, placement
+from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.references import Reference
 from adapter.objects.unstructured import uid_of
 from adapter.objects.worker_pod import Slot
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.observe.transient_state import Memory
+from adapter.shell.observe.transient_state import TransientState
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says, text
 from tests.unit.builders import make_copy, make_placement, make_pod, make_reservation, make_workload
@@ -25,7 +25,7 @@ WANTED = {Reference("Secret", "token"): "spec.imagePullSecrets"}
 
 
 async def do(
-    action: Any, *answers: Answer, trouble: type[Exception] | None = None, memory: Memory | None = None
+    action: Any, *answers: Answer, trouble: type[Exception] | None = None, memory: TransientState | None = None
 ) -> list[apiserver.Asked]:
     """Do an action with one server for both clusters; returns what it was asked, in order."""
     server = Server(lists=list(answers))
@@ -34,14 +34,14 @@ async def do(
         sight.memory = memory or sight.memory
         sight.manager.client = sight.members["east"].client = client
         with pytest.raises(trouble) if trouble else nullcontext():
-            await sight.executor(client).do(action)
+            await sight.executor(client).execute(action)
     return server.asked
 
 
 def made() -> CreatePod:
     body = make_copy(POD)
     body["metadata"]["ownerReferences"] = make_reservation(PLACE)["metadata"]["ownerReferences"]
-    return CreatePod("east", None, placement(PLACE), ShareKey("east", 1), POD, body, WANTED)
+    return CreatePod("east", None, parse_placement(PLACE), ShareKey("east", 1), POD, body, WANTED)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ async def test_what_a_pod_refers_to_stands_before_the_pod(
     answers: list[Answer], trouble: type[Exception] | None, writes: list[str]
 ) -> None:
     """A pod that came first would wait in its worker cluster, and for ever if its process dies between the two."""
-    memory = Memory()
+    memory = TransientState()
     asked = await do(made(), *answers, trouble=trouble, memory=memory)
     assert [one.path.rpartition("/")[2] for one in asked if one.method == "POST"] == writes
-    assert memory.sent == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
-    assert memory.making == 0, "it is over"
-    assert memory.made == (set() if trouble else {uid_of(POD)})
+    assert memory.sent_pods == {uid_of(POD)}, "whatever came of it: who hears of no answer does not know"
+    assert memory.creations_in_flight == 0, "it is over"
+    assert memory.created_pods == (set() if trouble else {uid_of(POD)})
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ async def test_whether_a_copy_may_come_to_stand_is_known(
     answer: Answer, trouble: type[Exception] | None, unknown: bool
 ) -> None:
     """Its pod may not be sent elsewhere while it may."""
-    memory = Memory()
+    memory = TransientState()
     await do(made(), says(SECRET), says(SECRET), answer, trouble=trouble, memory=memory)
-    assert memory.unanswered == ({uid_of(POD)} if unknown else set())
+    assert memory.unanswered_pods == ({uid_of(POD)} if unknown else set())
 
 
 async def test_a_refusal_of_what_stands_beside_it_says_nothing_of_an_earlier_try() -> None:
-    memory = Memory()
-    memory.unanswered.add(uid_of(POD))
+    memory = TransientState()
+    memory.unanswered_pods.add(uid_of(POD))
     await do(made(), says(SECRET), refuses(403), trouble=ApiError, memory=memory)
-    assert memory.unanswered == {uid_of(POD)}
+    assert memory.unanswered_pods == {uid_of(POD)}
 
 
 async def test_a_slot_is_given_to_this_very_version_of_a_pod() -> None:

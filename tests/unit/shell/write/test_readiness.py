@@ -8,7 +8,7 @@ import pytest
 from adapter import names
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError
-from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.conditions import ConditionWriter
 from tests.unit import stores
 from tests.unit.builders import make_policy
 
@@ -28,13 +28,13 @@ class Manager:
         self.store = sight.manager.policies
         sight.manager.client = cast(Any, self)
         nobody = cast(Any, None)
-        self.writer = Conditions(sight.manager, nobody, nobody, sight.facts.policies, nobody, cast(Any, self))
+        self.writer = ConditionWriter(sight.manager, nobody, nobody, sight.facts.policies, nobody, cast(Any, self))
 
     async def merge(self, path: str, patch: Raw) -> Raw:
         self.asked.append(path)
         if self.answers:
             raise self.answers.pop(0)
-        raw = dict(self.store.named("default") or {})
+        raw = dict(self.store.by_name("default") or {})
         version = str(int(raw["metadata"]["resourceVersion"]) + 1)
         return {**raw, "metadata": raw["metadata"] | {"resourceVersion": version}, "status": patch["status"]}
 
@@ -55,15 +55,15 @@ def manager() -> Manager:
 
 
 async def test_it_is_written_once_and_an_event_says_what_is_wrong(manager: Manager) -> None:
-    await manager.writer.policy("default")
-    await manager.writer.policy("default")
+    await manager.writer.reconcile_policy("default")
+    await manager.writer.reconcile_policy("default")
     assert manager.asked == ["/apis/rayspan.dev/v1alpha1/dispatchpolicies/default/status"]
     ((kind, reason, message),) = manager.said
     assert (kind, reason) == (names.DISPATCH_POLICY_KIND, "UnknownCluster") and "WorkerCluster north" in message
 
 
 async def test_a_policy_that_is_gone_is_not_written(manager: Manager) -> None:
-    await manager.writer.policy("other")
+    await manager.writer.reconcile_policy("other")
     assert manager.asked == []
 
 
@@ -73,12 +73,12 @@ async def test_an_older_manager_is_told_of_once(
 ) -> None:
     caplog.set_level(logging.WARNING)
     manager.answers = [answer, answer]
-    await manager.writer.policy("default")
-    await manager.writer.policy("default")
+    await manager.writer.reconcile_policy("default")
+    await manager.writer.reconcile_policy("default")
     assert len(manager.asked) == 2 and manager.said == []
     (record,) = caplog.records
     assert "DispatchPolicy default: its condition Ready cannot be written" in record.getMessage()
-    await manager.writer.policy("default")
+    await manager.writer.reconcile_policy("default")
     assert manager.said, "it has the new ones by now"
 
 
@@ -88,11 +88,11 @@ async def test_one_that_was_just_deleted_says_nothing(manager: Manager, caplog: 
         raise OLDER[0]
 
     manager.merge = gone  # type: ignore[method-assign]
-    await manager.writer.policy("default")
+    await manager.writer.reconcile_policy("default")
     assert caplog.records == []
 
 
 async def test_other_trouble_is_for_the_work_queue(manager: Manager) -> None:
     manager.answers = [ApiError(409, "Conflict", "it has changed")]
     with pytest.raises(ApiError, match="Conflict"):
-        await manager.writer.policy("default")
+        await manager.writer.reconcile_policy("default")

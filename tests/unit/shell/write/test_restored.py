@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from adapter.admission import condition_patches
-from adapter.objects.reservation import reservation
+from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
-from adapter.shell.write.conditions import Conditions
+from adapter.shell.write.conditions import ConditionWriter
 from adapter.shell.write.events import REPEATED_SECONDS
 from tests.unit import builders, stores
 
@@ -40,12 +40,16 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
     sight.members["east"].restored_at = None if ago is None else datetime.now(UTC) - ago
     fleet = SimpleNamespace(
-        problems={}, silent=sight.fleet.silent, members=sight.fleet.members, reconcile=_nothing, seen=sight.fleet.seen
+        problems={},
+        silent=sight.fleet.unreachable,
+        members=sight.fleet.caches,
+        reconcile=_nothing,
+        seen=sight.fleet.reachable,
     )
     shares = SimpleNamespace(workers_in=lambda _: 0)
     nobody = cast(Any, None)
-    writer = Conditions(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
-    await writer.cluster("east")
+    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
+    await writer.reconcile_cluster("east")
     restored = "Worker cluster east: its API server went back to an older version, as after a restore from a backup; everything is listed anew."
     assert said.said == ([(condition_patches.RESTORED, restored)] if told else [])
 
@@ -60,4 +64,4 @@ def test_when_a_share_was_reserved_is_reckoned_by_the_versions_of_the_restored_c
 
     member.workloads.replace([share(90)], "100")
     member.workloads.replace([share(40)], "50", restored=True)
-    assert member.reserved_as_of(reservation("east", share(40))) == 40
+    assert member.reserved_as_of(parse_reservation("east", share(40))) == 40
