@@ -24,33 +24,35 @@ class Plan:
 
     workload: Workload
     placement: Placement | None
-    excluded: tuple[Exclusion, ...]  # clusters not asked now
-    kept: tuple[Share, ...] | None = None  # of a gang that runs: what stays as it is, and only the rest is planned
-    lost: str = ""  # why the rest has to be, for people; empty: as it was said before
-    refused: int = (
+    exclusions: tuple[Exclusion, ...]  # clusters not asked now
+    kept_shares: tuple[Share, ...] | None = (
+        None  # of a gang that runs: what stays as it is, and only the rest is planned
+    )
+    lost_reason: str = ""  # why the rest has to be, for people; empty: as it was said before
+    failures: int = (
         0  # how often clusters failed it: refused the pods of a share, or did not admit single workers in time
     )
     # by worker group: how many slots of what is kept are no place, because workers do not start there
-    without: Mapping[str, int] = field(default_factory=dict)
-    unstarted: bool = False  # a cluster is left out because workers did not start there in time
+    unusable_slots: Mapping[str, int] = field(default_factory=dict)
+    start_timed_out: bool = False  # a cluster is left out because workers did not start there in time
 
 
 @dataclass(frozen=True, slots=True)
-class Repoint:
+class RetargetPlacement:
     """Let the Placement of an elastic job stand for the Workload that is its slice now and wants so many workers; its shares stay,
     or all of them are given up with the quota of the manager, where `vacant` says so."""
 
     placement: Placement
     workload: Workload
-    wanted: int
-    vacant: bool = False
+    wanted_workers: int
+    drops_shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class TryCopy:
+class DryRunPod:
     """Ask a worker cluster by a dry run what it would make of a copy; nothing is kept there."""
 
-    work: Workload
+    workload: Workload
     podset: PodSet  # the worker group
     target: Target
     body: Mapping[str, Any]
@@ -67,14 +69,14 @@ class Reserve:
         tuple[str, int, Mapping[str, Any]], ...
     ]  # worker group, its workers on this share, its podset's template
     priority: int | None
-    starts: bool  # the gang does not run yet, so all of its workers start together
-    held: Mapping[str, Mapping[str, Any]] = field(
+    starts_gang: bool  # the gang does not run yet, so all of its workers start together
+    dry_run_templates: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict
     )  # by group: the template to hold instead, where its cluster said what it makes of the podset's
 
 
 @dataclass(frozen=True, slots=True)
-class Vacate:
+class DeleteSharePods:
     """Delete these pods of a share, with their grace: its quota stays held until they are gone."""
 
     reservation: Reservation
@@ -82,7 +84,7 @@ class Vacate:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class DeleteShare:
     """Delete a share in its worker cluster, with all that hangs on its anchor."""
 
     reservation: Reservation
@@ -96,26 +98,28 @@ class SetCheck:
     check: str
     state: str
     message: str
-    updates: tuple[Mapping[str, Any], ...] = ()
-    verify: tuple[Reservation, ...] = ()  # must still be admitted when read just before, not from a cache
+    podset_updates: tuple[Mapping[str, Any], ...] = ()
+    reservations_to_verify: tuple[
+        Reservation, ...
+    ] = ()  # must still be admitted when read just before, not from a cache
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
+class Deactivate:
     """Take a Workload that cannot be placed out of the queue for a moment, so that those behind it get its quota."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Rejoin:
+class Reactivate:
     """Put it back into the queue."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class UpdatePlacementStatus:
     """Write the Placement's status."""
 
     placement: Placement
@@ -123,17 +127,17 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class DeletePlacement:
     """Delete the Placement of an attempt that is over."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class EmitEvent:
     """Tell the user, as an event on the object that the user looks at."""
 
-    about: Job
+    regarding: Job
     reason: str
     message: str
     warning: bool = False
@@ -155,9 +159,9 @@ class MirrorHead:
     """
 
     cluster: str
-    about: Job | None
+    regarding: Job | None
     placement: Placement
-    share: ShareKey  # the pod's
+    share_key: ShareKey  # the pod's
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
 
@@ -168,9 +172,9 @@ class CreatePod:
     cannot be done."""
 
     cluster: str
-    about: Job | None
+    regarding: Job | None
     placement: Placement
-    share: ShareKey  # the one that it is on
+    share_key: ShareKey  # the one that it is on
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
     references: Mapping[Reference, str] = field(default_factory=dict)  # as `references.wanted` says it
@@ -182,11 +186,11 @@ class DeletePod:
 
     cluster: str
     pod: Mapping[str, Any]
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PatchStatus:
+class PatchPodStatus:
     """Write the status of a manager's gated pod."""
 
     pod: Mapping[str, Any]
@@ -194,68 +198,68 @@ class PatchStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class PutSlice:
+class PutEndpointSlice:
     """Make or change an EndpointSlice of the manager, which leads requests to workers elsewhere; `about` hears of it when that is
     refused. A body with a resourceVersion is a merge patch of the slice that has it."""
 
-    about: Job
+    regarding: Job
     body: Mapping[str, Any]
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSlice:
+class DeleteEndpointSlice:
     """Delete an EndpointSlice of ours in the manager."""
 
-    about: Job
-    slice: Mapping[str, Any]
-    why: str
+    regarding: Job
+    endpoint_slice: Mapping[str, Any]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
+class RequeueAfter:
     """Nothing to do before this much time has passed, unless something changes."""
 
-    after: timedelta
+    delay: timedelta
 
 
 Action = (
     Plan
-    | Repoint
-    | TryCopy
+    | RetargetPlacement
+    | DryRunPod
     | Reserve
-    | Vacate
-    | Release
+    | DeleteSharePods
+    | DeleteShare
     | SetCheck
-    | Yield
-    | Rejoin
-    | Record
-    | Forget
-    | Say
+    | Deactivate
+    | Reactivate
+    | UpdatePlacementStatus
+    | DeletePlacement
+    | EmitEvent
     | AssignSlot
     | MirrorHead
     | CreatePod
     | DeletePod
-    | PatchStatus
-    | PutSlice
-    | DeleteSlice
-    | LookAgain
+    | PatchPodStatus
+    | PutEndpointSlice
+    | DeleteEndpointSlice
+    | RequeueAfter
 )
 
 
-def say(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
+def emit_event(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
     """An event on the job, where it is known."""
-    return [Say(job, reason, message, warning)] if job else []
+    return [EmitEvent(job, reason, message, warning)] if job else []
 
 
-def cluster_of(action: Action) -> str:
+def target_cluster(action: Action) -> str:
     """The worker cluster that an action waits for, empty for the manager."""
     match action:
-        case Vacate() | Release():
+        case DeleteSharePods() | DeleteShare():
             return action.reservation.cluster
         case Reserve():
             return action.share.cluster
-        case TryCopy():
+        case DryRunPod():
             return action.target.cluster
         case MirrorHead() | CreatePod() | DeletePod():
             return action.cluster
@@ -266,7 +270,7 @@ def cluster_of(action: Action) -> str:
 def describe(action: Action) -> str:
     """One log line for an action: what, where, why; never a body, which may hold a user's secrets."""
     words = [type(action).__name__]
-    if cluster := cluster_of(action):
+    if cluster := target_cluster(action):
         words.append(f"cluster={cluster}")
     if isinstance(action, SetCheck):
         words.append(f"state={action.state} {action.message}")

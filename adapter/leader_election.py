@@ -21,35 +21,35 @@ from adapter.objects.unstructured import MAX_LEASE_TRANSITIONS, Raw, annotation,
 
 # The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
 # duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.
-LEASE_SECONDS = 15
-RENEW_SECONDS = 10.0
-RETRY_SECONDS = 2.0
+LEASE_DURATION_SECONDS = 15
+RENEW_DEADLINE_SECONDS = 10.0
+RETRY_PERIOD_SECONDS = 2.0
 # Half of the deadline, as controller-runtime has it: one request that hangs leaves time for another one.
-REQUEST_SECONDS = RENEW_SECONDS / 2
+REQUEST_TIMEOUT_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
 # Not renewed for so long, a Lease may well be free soon: half of the deadline, three looks. It leaves ten seconds in which what only a leader
 # knows can be read; one that is renewed after all costs its candidate that read, and the memory.
-LATE_SECONDS = RENEW_SECONDS / 2
+NEAR_EXPIRY_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LeaseCandidate:
     """One process; all times are seconds of its own monotonic clock."""
 
     name: str  # no other process has it, not even the same one after a restart
-    seen: str = ""  # version of the Lease, empty when there is none
-    since: float = -math.inf  # since when that has not changed; a candidate that never saw one waits for nobody
-    until: float | None = None  # it leads, and may write before this
+    observed_version: str = ""  # version of the Lease, empty when there is none
+    observed_at: float = -math.inf  # since when that has not changed; a candidate that never saw one waits for nobody
+    renew_deadline: float | None = None  # it leads, and may write before this
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class LeaseWrite:
     """Create the Lease, or patch it: a patch is refused if it is another version by now. Whoever succeeds leads."""
 
     body: dict[str, Any]
     create: bool
-    follows: str  # who held it before
+    previous_holder: str  # who held it before
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,122 +64,140 @@ class Wait:
 class StepDown:
     """Another process may lead: write nothing more."""
 
-    why: str
+    reason: str
 
 
-def may_write(me: Candidate, now: float) -> bool:
+def may_write(candidate: LeaseCandidate, now: float) -> bool:
     """Whether a write may be sent now."""
-    return me.until is not None and now < me.until
+    return candidate.renew_deadline is not None and now < candidate.renew_deadline
 
 
-def overdue(me: Candidate, now: float, why: str = "this process did not run in time") -> StepDown | None:
+def step_down_if_overdue(
+    candidate: LeaseCandidate, now: float, reason: str = "this process did not run in time"
+) -> StepDown | None:
     """What a leader does once its deadline is past; None as long as there is nothing to do."""
-    if me.until is None or now < me.until:
+    if candidate.renew_deadline is None or now < candidate.renew_deadline:
         return None
-    return StepDown(f"it was not renewed for {RENEW_SECONDS:.0f} s: {why}")
+    return StepDown(f"it was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s: {reason}")
 
 
-def patience(me: Candidate, now: float) -> float:
+def request_timeout(candidate: LeaseCandidate, now: float) -> float:
     """For how many seconds an attempt may last: a leader's ends with its deadline."""
-    return REQUEST_SECONDS if me.until is None else min(REQUEST_SECONDS, me.until - now)
+    return (
+        REQUEST_TIMEOUT_SECONDS
+        if candidate.renew_deadline is None
+        else min(REQUEST_TIMEOUT_SECONDS, candidate.renew_deadline - now)
+    )
 
 
-def saw(me: Candidate, lease: Raw | None, now: float) -> Candidate:
+def with_observation(candidate: LeaseCandidate, lease: Raw | None, now: float) -> LeaseCandidate:
     """The candidate after a look at the Lease (None: there is none).
 
     `now` is when the answer was there: what it shows may be newer than the question, and its holder counts from then.
     """
     version = "" if lease is None else str(meta(lease).get("resourceVersion") or "")
-    return me if version == me.seen else replace(me, seen=version, since=now)
+    return (
+        candidate
+        if version == candidate.observed_version
+        else replace(candidate, observed_version=version, observed_at=now)
+    )
 
 
-def near(me: Candidate, lease: Raw | None, now: float) -> bool:
+def may_lead_soon(candidate: LeaseCandidate, lease: Raw | None, now: float) -> bool:
     """Whether a candidate leads, or may do so soon: nobody else holds the Lease, or its holder is late."""
-    holder = str(_spec(lease).get("holderIdentity") or "")
-    return me.until is not None or holder in ("", me.name) or now - me.since >= LATE_SECONDS
+    holder = str(_lease_spec(lease).get("holderIdentity") or "")
+    return (
+        candidate.renew_deadline is not None
+        or holder in ("", candidate.name)
+        or now - candidate.observed_at >= NEAR_EXPIRY_SECONDS
+    )
 
 
-def granted(me: Candidate, sent: float) -> Candidate:
+def with_renewal(candidate: LeaseCandidate, sent: float) -> LeaseCandidate:
     """The candidate after its Put was granted; `sent` is before it left, since others count from when it arrived."""
-    return replace(me, until=sent + RENEW_SECONDS)
+    return replace(candidate, renew_deadline=sent + RENEW_DEADLINE_SECONDS)
 
 
-def resigned(me: Candidate) -> Candidate:
+def without_lead(candidate: LeaseCandidate) -> LeaseCandidate:
     """The candidate that leads no more, of its own will."""
-    return replace(me, until=None)
+    return replace(candidate, renew_deadline=None)
 
 
-def decide(me: Candidate, lease: Raw | None, now: float, wall: datetime) -> Put | Wait | StepDown:
+def decide(candidate: LeaseCandidate, lease: Raw | None, now: float, wall: datetime) -> LeaseWrite | Wait | StepDown:
     """What to do about the Lease as it was just seen; `wall` is what people read in it."""
-    spec = _spec(lease)
+    spec = _lease_spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    if late := overdue(me, now):
+    if late := step_down_if_overdue(candidate, now):
         return late
-    if me.until is not None:
-        if lease is not None and holder != me.name:
+    if candidate.renew_deadline is not None:
+        if lease is not None and holder != candidate.name:
             return StepDown(f"it is held by {holder or 'nobody'}")
-        return _put(me, lease, wall)
-    left = me.since + _duration(spec) - now
+        return _lease_write(candidate, lease, wall)
+    left = candidate.observed_at + _lease_duration(spec) - now
     given_back = lease is not None and not holder
     # Its own name stands there although it does not lead: the answer to its Put was lost.
-    if holder == me.name or given_back or left <= 0:
-        return _put(me, lease, wall)
-    return Wait(min(RETRY_SECONDS, left), holder)
+    if holder == candidate.name or given_back or left <= 0:
+        return _lease_write(candidate, lease, wall)
+    return Wait(min(RETRY_PERIOD_SECONDS, left), holder)
 
 
-def missed(me: Candidate, now: float, why: str) -> Wait | StepDown:
+def decide_after_error(candidate: LeaseCandidate, now: float, reason: str) -> Wait | StepDown:
     """What to do when the Lease could not be read or written."""
-    left = math.inf if me.until is None else me.until - now
-    return overdue(me, now, why) or Wait(min(RETRY_SECONDS, left))
+    left = math.inf if candidate.renew_deadline is None else candidate.renew_deadline - now
+    return step_down_if_overdue(candidate, now, reason) or Wait(min(RETRY_PERIOD_SECONDS, left))
 
 
-def giving_back(me: Candidate, lease: Raw | None, wall: datetime) -> dict[str, Any] | None:
+def release_patch(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) -> dict[str, Any] | None:
     """The patch by which a process that has stopped writing lets the next one begin at once; None: it is not its to give."""
-    spec = _spec(lease)
-    if lease is None or spec.get("holderIdentity") != me.name:
+    spec = _lease_spec(lease)
+    if lease is None or spec.get("holderIdentity") != candidate.name:
         return None
     now = format_micro_time(wall)
     # A second is the least that the API allows; candidates that know no empty holder wait for no longer.
-    body = _patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now})
-    return {**body, "metadata": {**body["metadata"], "annotations": {names.GAVE_BACK_ANNOTATION: me.name}}}
+    body = _version_patch(
+        lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+    )
+    return {**body, "metadata": {**body["metadata"], "annotations": {names.GAVE_BACK_ANNOTATION: candidate.name}}}
 
 
-def leader(lease: Raw | None) -> str:
+def lease_holder(lease: Raw | None) -> str:
     """Who holds it, or who held it last and gave it back; empty when that is not known."""
-    return str(_spec(lease).get("holderIdentity") or "") or annotation(lease or {}, names.GAVE_BACK_ANNOTATION)
+    return str(_lease_spec(lease).get("holderIdentity") or "") or annotation(lease or {}, names.GAVE_BACK_ANNOTATION)
 
 
-def _put(me: Candidate, lease: Raw | None, wall: datetime) -> Put:
-    spec = _spec(lease)
+def _lease_write(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) -> LeaseWrite:
+    spec = _lease_spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    mine, now = holder == me.name, format_micro_time(wall)
-    changes = _number(spec.get("leaseTransitions")) + (not mine and lease is not None)
+    mine, now = holder == candidate.name, format_micro_time(wall)
+    changes = _int_or_zero(spec.get("leaseTransitions")) + (not mine and lease is not None)
     fresh = {
-        "holderIdentity": me.name,
-        "leaseDurationSeconds": LEASE_SECONDS,
+        "holderIdentity": candidate.name,
+        "leaseDurationSeconds": LEASE_DURATION_SECONDS,
         "acquireTime": spec.get("acquireTime") or now if mine else now,
         "renewTime": now,
         "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
     }
     if lease is not None:
-        return Put(_patch(lease, fresh), False, holder)
+        return LeaseWrite(_version_patch(lease, fresh), False, holder)
     metadata = {"name": names.LEASE, "namespace": names.SYSTEM_NAMESPACE}
-    return Put({"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True, "")
+    return LeaseWrite(
+        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True, ""
+    )
 
 
-def _patch(lease: Raw, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _version_patch(lease: Raw, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A merge patch of this very version."""
     return {"metadata": {key: meta(lease).get(key) for key in ("uid", "resourceVersion")}, "spec": dict(spec)}
 
 
-def _spec(lease: Raw | None) -> Raw:
+def _lease_spec(lease: Raw | None) -> Raw:
     return (lease or {}).get("spec") or {}
 
 
-def _duration(spec: Raw) -> float:
+def _lease_duration(spec: Raw) -> float:
     """For how long a Lease that does not change is respected: as its holder says, and no less than our deadline needs."""
-    return max(_number(spec.get("leaseDurationSeconds")), LEASE_SECONDS)
+    return max(_int_or_zero(spec.get("leaseDurationSeconds")), LEASE_DURATION_SECONDS)
 
 
-def _number(value: Any) -> int:
+def _int_or_zero(value: Any) -> int:
     return value if isinstance(value, int) else 0

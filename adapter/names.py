@@ -242,13 +242,5 @@ POD_STUCK: Final = "RemotePodStuck"  # its copy should have ended long ago
 WORKER_LOST: Final = "WorkerLost"  # its cluster is silent, for too long or also to Ray's head
 LOSSES: Final = (NOT_STARTED, POD_GONE, POD_STUCK, WORKER_LOST)
 
-# states of a Placement (status.state)
-WAITING: Final = "Waiting"
-RESERVING: Final = "Reserving"
-WITHDRAWING: Final = "Withdrawing"
-# PLACED doubles as the state in which every share is admitted
-UNKNOWN: Final = "Unknown"  # it was, and a cluster of it cannot be seen now
-ENDED: Final = "Ended"
-
 # sentences
 EVEN: Final = "Even"  # how the sentence begins by which a gang hears that it would not fit if nothing else ran

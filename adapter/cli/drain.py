@@ -13,7 +13,7 @@ import sys
 from adapter import names
 from adapter.cli import common, cordon
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
-from adapter.gang.drain_order import Stay, document, news, stays, total
+from adapter.gang.drain_order import RemainingJob, change_lines, drain_document, remaining_jobs, remaining_workers_text
 from adapter.objects.unstructured import Key, Raw, condition, meta, uid_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.pagination import list_all
@@ -69,14 +69,14 @@ class DrainWatch:
         """`programs`: what is printed is for them, a document a line."""
         self._client, self._name, self._as_json = client, name, as_json
         self._last_line = ""
-        self._remaining: dict[Key, Stay] = {}
+        self._remaining: dict[Key, RemainingJob] = {}
         self._unreachable = False
         self._unobserved_polls = 0  # looks in which nothing was left, but the controller did not know yet
 
     @property
     def remaining_message(self) -> str:
         """What is left, as a part of a sentence."""
-        return f"it still has {total(self._remaining)}" if self._remaining else _DRAIN_NOT_OBSERVED
+        return f"it still has {remaining_workers_text(self._remaining)}" if self._remaining else _DRAIN_NOT_OBSERVED
 
     async def run(self) -> int:
         """Look again and again until there is an exit code."""
@@ -95,16 +95,16 @@ class DrainWatch:
             self._report_unreachable(error)
             return None
         self._unreachable = False
-        now = stays(self._name, pods, placements)
+        now = remaining_jobs(self._name, pods, placements)
         self._print_changes(now)
         self._remaining = now
         return self._exit_code(cluster)
 
-    def _print_changes(self, now: dict[Key, Stay]) -> None:
+    def _print_changes(self, now: dict[Key, RemainingJob]) -> None:
         if not self._as_json:
-            for line in news(self._remaining, now):
+            for line in change_lines(self._remaining, now):
                 print(line, flush=True)
-        elif (line := json.dumps(document(self._name, now))) != self._last_line:
+        elif (line := json.dumps(drain_document(self._name, now))) != self._last_line:
             print(line, flush=True)
             self._last_line = line
 
@@ -126,7 +126,7 @@ class DrainWatch:
     def _exit_code(self, cluster: Raw) -> int | None:
         if not (cluster.get("spec") or {}).get("draining"):
             sentence = f"Somebody stopped the drain of {self._name}"
-            return print_error(f"{sentence}, and it still has {total(self._remaining)}.", EXIT_ERROR)
+            return print_error(f"{sentence}, and it still has {remaining_workers_text(self._remaining)}.", EXIT_ERROR)
         if self._remaining:
             return None
         # Until the controller knows of the drain, a plan that it just made may still send workers here.

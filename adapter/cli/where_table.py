@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from adapter import names
 from adapter.cli.common import TableRow, format_table, join_lines
 from adapter.diagnosis.job_document import Document
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import parse_time
 
 _HEADER = ("NAME", "CLUSTER", "ZONE", "NODE", "PHASE", "RESTARTS", "SINCE")
@@ -30,7 +30,7 @@ def placement_lines(document: Document) -> Iterator[str]:
     place = document["placement"]
     if place and place["state"]:
         # Of one that has ended is known where they were.
-        counted = "" if place["state"] == names.ENDED and place["where"] else place["workers"] or "0"
+        counted = "" if place["state"] == PlacementState.ENDED and place["where"] else place["workers"] or "0"
         parts = f"{counted} workers" if counted else "", place["where"]
         yield f"{place['state']}: {', '.join(filter(None, parts))}."
 

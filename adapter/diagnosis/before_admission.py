@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from adapter import names
 from adapter.diagnosis.blocker import Diagnosis, as_sentence
 from adapter.diagnosis.job_facts import JobFacts
+from adapter.objects.placement import PlacementState
 from adapter.objects.queues import read_local_queue
 from adapter.objects.unstructured import (
     Raw,
@@ -81,7 +82,7 @@ def _diagnose_by_placement(facts: JobFacts) -> Diagnosis | None:
     state = (facts.placement.get("status") or {}).get("state")
     return (
         _diagnose_placement(facts.placement, "")
-        if state in (names.WAITING, names.RESERVING, names.WITHDRAWING)
+        if state in (PlacementState.WAITING, PlacementState.RESERVING, PlacementState.WITHDRAWING)
         else None
     )
 
@@ -181,7 +182,7 @@ def _diagnose_placement(raw: Raw, check_message: str) -> Diagnosis:
     name = "/".join(key_of(raw))
     explained = as_sentence(str((raw.get("spec") or {}).get("explanation") or ""))
     why = reason or check_message or explained
-    room = state in (names.WAITING, "Planned") and f" {names.EVEN} " not in why  # what would help stands there
+    room = state in (PlacementState.WAITING, "Planned") and f" {names.EVEN} " not in why  # what would help stands there
     todo = "It starts by itself as soon as there is room." if room else ""
     return Diagnosis("Placement", "Waits", state, f"Placement {name}", why, todo)
 

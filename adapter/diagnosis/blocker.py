@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, printable
 
 # The way of a job, in its order.
@@ -13,7 +13,14 @@ STAGES: Final[tuple[Stage, ...]] = ("Job", "Workload", "AdmissionCheck", "Placem
 JobOutcome = Literal["Runs", "Done", "Waits", "Refused", "Failed"]
 EXIT_CODES: Final[dict[JobOutcome, int]] = {"Runs": 0, "Done": 0, "Waits": 3, "Refused": 4, "Failed": 4}
 
-_CAPACITY_REASONS: Final = ("ManagerQuota", "Yielded", "Planned", names.WAITING, names.RESERVING, names.WITHDRAWING)
+_CAPACITY_REASONS: Final = (
+    "ManagerQuota",
+    "Yielded",
+    "Planned",
+    PlacementState.WAITING,
+    PlacementState.RESERVING,
+    PlacementState.WITHDRAWING,
+)
 
 
 @dataclass(frozen=True, slots=True)

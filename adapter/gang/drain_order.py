@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from adapter import names
-from adapter.objects.placement import Placement, ShareKey, parse_placement
+from adapter.objects.placement import Placement, PlacementState, ShareKey, parse_placement
 from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import (
     Slot,
@@ -27,7 +26,7 @@ from adapter.objects.worker_pod import (
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class RemainingJob:
     """What one job still has in the cluster: worker pods, or quota that waits for their pods."""
 
     job: str  # such as "RayJob default/train"
@@ -36,11 +35,11 @@ class Stay:
     reason: str  # the Placement's own sentence, empty while it has none
 
     def __str__(self) -> str:
-        what = _workers(self.workers) if self.workers else f"the quota of {_workers(self.reserved)}"
+        what = _workers_text(self.workers) if self.workers else f"the quota of {_workers_text(self.reserved)}"
         return f"{self.job}: {what} left" + (f"; {self.reason}" if self.reason else "")
 
 
-def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, Stay]:
+def remaining_jobs(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, RemainingJob]:
     """What is left in the cluster, by namespace and name of the Placement; empty when it is drained.
 
     `pods` are the manager's worker pods, at least those of that cluster and those of none. One that has ended counts no more; one that is
@@ -49,13 +48,13 @@ def stays(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[
     known = {key_of(raw): raw for raw in placements}
     plans = {key: parse_placement(raw) for key, raw in known.items()}
     here = (pod for pod in pods if worker_cluster_of(pod, plans.get(placement_key(pod))) == cluster)
-    running = Counter(placement_key(pod) for pod in here if not _over(pod))
-    reserved = {key: _reserved(plan, cluster) for key, plan in plans.items()}
+    running = Counter(placement_key(pod) for pod in here if not _has_ended(pod))
+    reserved = {key: _reserved_workers(plan, cluster) for key, plan in plans.items()}
     wanted = running.keys() | {key for key, count in reserved.items() if count}
-    return {key: _stay(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
+    return {key: _remaining_job(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
 
 
-def news(before: Mapping[Key, Stay], now: Mapping[Key, Stay]) -> Iterator[str]:
+def change_lines(before: Mapping[Key, RemainingJob], now: Mapping[Key, RemainingJob]) -> Iterator[str]:
     """One line for each job of which something else is to be said than before."""
     for key, stay in now.items():
         if before.get(key) != stay:
@@ -65,65 +64,73 @@ def news(before: Mapping[Key, Stay], now: Mapping[Key, Stay]) -> Iterator[str]:
             yield f"{stay.job}: no worker left"
 
 
-def document(cluster: str, found: Mapping[Key, Stay]) -> dict[str, Any]:
+def drain_document(cluster: str, remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
     """All that is left, for programs; names are camelCase and stay."""
     jobs = [
         {"job": one.job, "workers": one.workers, "reserved": one.reserved, "reason": one.reason or None}
-        for one in found.values()
+        for one in remaining.values()
     ]
-    return {"workerCluster": cluster, "left": sum(one.workers or one.reserved for one in found.values()), "jobs": jobs}
+    return {
+        "workerCluster": cluster,
+        "left": sum(one.workers or one.reserved for one in remaining.values()),
+        "jobs": jobs,
+    }
 
 
-def total(found: Mapping[Key, Stay]) -> str:
+def remaining_workers_text(remaining: Mapping[Key, RemainingJob]) -> str:
     """How many workers are left, counting those whose quota waits for them."""
-    return _workers(sum(stay.workers or stay.reserved for stay in found.values()))
+    return _workers_text(sum(stay.workers or stay.reserved for stay in remaining.values()))
 
 
-def _stay(key: Key, raw: Raw, workers: int, reserved: int) -> Stay:
+def _remaining_job(key: Key, raw: Raw, workers: int, reserved: int) -> RemainingJob:
     job = (raw.get("spec") or {}).get("job") or {}
     name = f"{job.get('kind')} {key[0]}/{job.get('name')}" if job else f"Placement {key[0]}/{key[1]}"
-    return Stay(name, workers, reserved, (raw.get("status") or {}).get("reason") or "")
+    return RemainingJob(name, workers, reserved, (raw.get("status") or {}).get("reason") or "")
 
 
-def _reserved(place: Placement, cluster: str) -> int:
-    if place.status.get("state") == names.ENDED:
+def _reserved_workers(placement: Placement, cluster: str) -> int:
+    if placement.status.get("state") == PlacementState.ENDED:
         return 0
-    return sum(share.workers for share in place.shares if share.cluster == cluster)
+    return sum(share.workers for share in placement.shares if share.cluster == cluster)
 
 
-def _over(pod: Raw) -> bool:
+def _has_ended(pod: Raw) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _workers(count: int) -> str:
+def _workers_text(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GangWorkers:
     """A gang's workers, as they stand while some of its clusters are drained, or not all of them are ready."""
 
-    place: Placement
+    placement: Placement
     pods: Sequence[Raw]  # of the manager
-    copies: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
-    held: Collection[Slot]  # slots that a pod or a copy is on
-    admitted: Collection[ShareKey]  # shares that hold quota now
-    desired: int  # how many workers the RayCluster is to have
-    head_since: datetime | None = None  # since when its head is ready, None while it is not
+    remote_pods: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
+    taken_slots: Collection[Slot]  # slots that a pod or a copy is on
+    admitted_shares: Collection[ShareKey]  # shares that hold quota now
+    desired_workers: int  # how many workers the RayCluster is to have
+    head_ready_since: datetime | None = None  # since when its head is ready, None while it is not
 
 
-def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
+def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
     """The copies that are to leave clusters which are drained, now, by cluster and copy; `draining` says of each such cluster how
     many workers may be away at once.
 
     Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
     KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
     """
-    serving = {key_of(pod): _serves(pod, gang.copies.get(key_of(pod))) for pod in gang.pods}
-    free, found = free_places(gang, draining), []
-    away = min(gang.place.wanted_workers, gang.desired) - sum(serving.values()) - _unserved(gang, free)
-    for pod in sorted(gang.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
-        cluster, group, copy = slot_cluster(pod), worker_group_of(pod), gang.copies.get(key_of(pod))
+    serving = {key_of(pod): _is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in workers.pods}
+    free, found = free_slots(workers, draining), []
+    away = (
+        min(workers.placement.wanted_workers, workers.desired_workers)
+        - sum(serving.values())
+        - _never_placed(workers, free)
+    )
+    for pod in sorted(workers.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
+        cluster, group, copy = slot_cluster(pod), worker_group_of(pod), workers.remote_pods.get(key_of(pod))
         if cluster not in draining or copy is None or is_deleting(copy) or not free[group]:
             continue
         if serving[key_of(pod)]:
@@ -135,24 +142,28 @@ def movers(gang: Gathered, draining: Mapping[str, int]) -> tuple[tuple[str, Raw]
     return tuple(found)
 
 
-def _unserved(gang: Gathered, free: Mapping[str, int]) -> int:
+def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
     """How many workers of an elastic job never had a place, and wait for one: they are not away from any."""
     waiting = (
-        Counter(worker_group_of(pod) for pod in gang.pods if not slot_of(pod)) if gang.place.job else Counter[str]()
+        Counter(worker_group_of(pod) for pod in workers.pods if not slot_of(pod))
+        if workers.placement.job
+        else Counter[str]()
     )
     return sum(max(count - free[group], 0) for group, count in waiting.items())
 
 
-def _serves(pod: Raw, copy: Raw | None) -> bool:
+def _is_serving(pod: Raw, remote_pod: Raw | None) -> bool:
     """Whether a worker does its part, and is not about to go; what it says of itself is older than what becomes of its copy."""
-    return copy is not None and has_working_ray_node(pod) and not (is_deleting(pod) or is_deleting(copy))
+    return remote_pod is not None and has_working_ray_node(pod) and not (is_deleting(pod) or is_deleting(remote_pod))
 
 
-def free_places(gang: Gathered, closed: Collection[str]) -> Counter[str]:
+def free_slots(workers: GangWorkers, closed_clusters: Collection[str]) -> Counter[str]:
     """How many workers of each group have a place to go to, which is in none of these clusters."""
     free = Counter[str]()
-    for share in gang.place.active_shares:
-        if gang.place.share_key(share) in gang.admitted and share.cluster not in closed:
+    for share in workers.placement.active_shares:
+        if workers.placement.share_key(share) in workers.admitted_shares and share.cluster not in closed_clusters:
             for group in share.groups:
-                free[group.name] += sum(slot not in gang.held for slot in share_slots(gang.place, share, group))
+                free[group.name] += sum(
+                    slot not in workers.taken_slots for slot in share_slots(workers.placement, share, group)
+                )
     return free

@@ -1,15 +1,15 @@
-"""What does the fate of a gang depend on: the facts about one manager's Workload, its Placements and its shares.
+"""The facts that a gang's next actions depend on: its Workload, its Placements, its shares and its pods.
 
-Read from the stores by shell/observe/gang_observer.py; lifecycle.py and the modules behind it decide from it.
+shell/observe/gang_observer.py reads them from the stores; lifecycle.py and the modules that it calls decide on them.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from adapter import names
-from adapter.gang.drain_order import Gathered
+from adapter.gang.drain_order import GangWorkers
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw
@@ -19,86 +19,143 @@ from adapter.rewrite.target import Target
 
 
 @dataclass(frozen=True, slots=True)
+class JobFacts:
+    """Whether the job may run, and with which worker groups. Read by lifecycle.py, elastic.py and reserve.py."""
+
+    deleted: bool  # the RayJob or RayCluster is deleted, or about to be; its Workload follows
+    unsuspended: bool  # an elastic job that Kueue has let run, whatever its present Workload lacks
+    remote_podsets: tuple[str, ...]  # worker groups that are to be placed
+    idle_podsets: tuple[str, ...]  # worker groups that have no workers now; their templates are locked all the same
+    rejection: str  # why this job can never run remotely
+    planning_problem: str  # why no plan can be made: parameters, missing admission policy
+    missing_object: str  # which Secret or ConfigMap the workers need and the manager cluster lacks
+    start_warning: str  # a sentence for the user when the job starts
+    waiting_warning: str  # a sentence on what becomes of workers that wait for long
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """What the DispatchPolicy says. Read by timeouts.py, running.py and start_timeout.py."""
+
+    reservation_timeout: timedelta
+    start_timeout: timedelta  # a worker that has not started after this long is to start elsewhere
+    on_share_lost: Literal["Replace", "Restart"]
+    same_cluster: bool  # all workers must be in one cluster
+
+    @property
+    def restarts_on_share_loss(self) -> bool:
+        return self.on_share_lost == "Restart"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The state of the worker clusters. Read by running.py, reserve.py, start_timeout.py and dry_run.py."""
+
+    unreachable: Mapping[str, str]  # cluster -> why it cannot be observed now
+    lost: Mapping[str, str]  # clusters whose workers count as lost -> why
+    draining: frozenset[str]  # clusters that workers are to leave
+    targets: Mapping[str, Target]  # of this attempt's shares in reachable clusters; share and round are not filled in
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFacts:
+    """The shares as the worker clusters have them. Read by reserve.py, cleanup.py and scale_up.py."""
+
+    reservations: tuple[Reservation, ...]  # in reachable clusters
+    creation_denials: Mapping[str, str]  # clusters that denied to create a share of this round -> why
+    deletion_denials: Mapping[str, str]  # uids of shares that could not be deleted -> why
+    ending_pods: Mapping[str, tuple[Raw, ...]]  # uids of shares that are to go -> remote pods that have not ended
+    round_first_seen: datetime | None  # when this process first saw the present round
+    first_seen_by_round: Mapping[int, datetime]  # likewise for each round with a share not recorded as admitted
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """Where pods are; shares are given by cluster and round. Read by running.py, start_timeout.py and scale_up.py."""
+
+    shares_with_pods: frozenset[ShareKey]  # a pod is on them, in the manager or in a worker cluster
+    shares_with_manager_pods: frozenset[ShareKey]  # a manager pod is on them, also one that has failed
+    shares_with_live_manager_pods: frozenset[ShareKey]  # a manager pod is on them that has not failed
+    shares_with_remote_pods: frozenset[ShareKey]  # a remote pod is on them, or was when last observed
+    has_unplaced_workers: bool  # a manager pod waits for a slot
+    pod_denials: Mapping[ShareKey, str]  # shares whose pods were denied -> why
+    pods_to_drain: tuple[tuple[str, Raw], ...]  # cluster and remote pod: those that leave a drained cluster next
+    workers: GangWorkers | None  # all workers, as long as not all of them are ready
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityFacts:
+    """Whether waiting for capacity is of use. Read by timeouts.py, requeue.py and running.py."""
+
+    changed_since_plan: bool
+    deductions_expire_at: datetime | None  # when capacity is free that the last plan deducted twice or left to others
+    quota_contended_from: datetime | None  # when Workloads that queue behind this one start to count
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunFacts:
+    """Dry runs of remote pods, by cluster and worker group. Read by dry_run.py and reserve.py."""
+
+    results: Mapping[tuple[str, str], DryRunResult]
+    missing_for_shares: tuple[tuple[str, str], ...]  # for shares that do not exist yet, in reachable clusters
+    missing_for_plan: tuple[tuple[str, str], ...]  # for shares that the last plan would take, in reachable clusters
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
-    """Everything that the fate of one Workload depends on."""
+    """All facts about the gang of one manager's Workload."""
 
     workload: Workload | None
-    check: str  # name of our AdmissionCheck on it; empty when it has none
+    check: str  # name of our AdmissionCheck on the Workload; empty when it has none
     placements: tuple[Placement, ...]
-    reservations: tuple[Reservation, ...]  # as far as clusters can be seen
-    silent: Mapping[str, str]  # clusters that cannot be seen now, and why
-    refused: Mapping[str, str]  # clusters that refused to have this round's share made, and why
-    timeout: timedelta
-    problem: str  # why no plan can be made at all: parameters, missing admission policy
-    refusal: str  # why this job can never run remotely
-    others_wait_from: datetime | None  # from when on somebody counts who queues behind us for the manager's quota
-    room_changed: bool  # since the last plan of this gang
-    remote_podsets: tuple[str, ...]  # the worker groups that are to be placed
-    targets: Mapping[
-        str, Target
-    ]  # of this attempt's shares, for clusters that can be seen; their share and round are not filled in
-    idle_podsets: tuple[str, ...] = ()  # worker groups that have no workers now, and are locked away all the same
-    absent: str = ""  # which Secret or ConfigMap its workers need and the manager does not have now
-    job_gone: bool = False  # the RayJob or RayCluster is deleted, or about to be: its Workload follows
-    settles: datetime | None = None  # when what the last plan deducted twice, or left to others, is free
-    on_share_lost: Literal["Replace", "Restart"] = "Replace"
-    given_up: Mapping[str, str] = field(default_factory=dict)  # clusters whose workers count as lost, and why
-    draining: frozenset[str] = frozenset()  # clusters that workers are to leave
-    movers: tuple[tuple[str, Raw], ...] = ()  # cluster and copy: workers whose turn it is to leave one that is drained
-    occupied: frozenset[ShareKey] = frozenset()  # shares that a pod is on, here or there
-    unplaced: bool = False  # a pod of the manager waits for a slot
-    here: frozenset[ShareKey] = frozenset()  # those that a pod of the manager is on, also one that has failed
-    there: frozenset[ShareKey] = frozenset()  # those that a copy is on, or was when its cluster was seen last
-    unusable: Mapping[ShareKey, str] = field(default_factory=dict)  # shares whose pods were refused, and why
-    unreleased: Mapping[str, str] = field(default_factory=dict)  # by uid: shares that could not be deleted, and why
-    # By uid: the copies on shares that are to go, but for those that have ended or count as gone.
-    ending: Mapping[str, tuple[Raw, ...]] = field(default_factory=dict)
-    alive: frozenset[ShareKey] = frozenset()  # those that a pod of the manager is on that has not failed
-    first_seen: datetime | None = None  # when this process saw the round that stands for the first time
-    # By round: the same of each that has a share which was not noted as admitted.
-    seen_since: Mapping[int, datetime] = field(default_factory=dict)
-    workers: Gathered | None = None  # while not all of them are ready
-    start_timeout: timedelta = timedelta(minutes=15)  # after which a worker that did not start is to start elsewhere
-    together: bool = False  # all of its workers must be in one cluster
-    unsuspended: bool = False  # an elastic job, and it is let run: whatever its Workload of now lacks
-    caution: str = ""  # what its user is to know when it starts, a sentence
-    impatience: str = ""  # what becomes of its workers that wait for long, a sentence
-    # By cluster and worker group: what copies would be there, as far as that is known; and who that can be seen is yet to be asked, of the
-    # shares that stand nowhere, and of those that the last plan would take.
-    tried: Mapping[tuple[str, str], DryRunResult] = field(default_factory=dict)
-    untried: tuple[tuple[str, str], ...] = ()
-    untried_by_plan: tuple[tuple[str, str], ...] = ()
+    job: JobFacts
+    policy: PolicyFacts
+    clusters: ClusterFacts
+    shares: ShareFacts
+    pods: PodFacts
+    capacity: CapacityFacts
+    dry_runs: DryRunFacts
 
     @property
-    def current(self) -> Placement | None:
-        """The Placement of the present attempt; that of an elastic job which runs is so through all of its slices."""
-        return current(self.workload, self.placements, self.unsuspended)
+    def current_placement(self) -> Placement | None:
+        """The Placement of the present attempt; a running elastic job keeps its Placement through all of its slices."""
+        return current_placement(self.workload, self.placements, self.job.unsuspended)
 
     @property
-    def chain(self) -> Placement | None:
-        """The Placement of an elastic job, whatever attempt it was made for last."""
-        return next((place for place in self.placements if place.job), None)
+    def elastic_placement(self) -> Placement | None:
+        """The Placement of an elastic job, whatever attempt it was last made for."""
+        return next((placement for placement in self.placements if placement.job), None)
 
     @property
-    def runs(self) -> bool:
-        """Whether its job runs, or is about to."""
+    def is_running(self) -> bool:
+        """Whether the job runs, or is about to."""
         ready = self.workload and self.check and self.workload.checks[self.check].state == names.CHECK_READY
-        return bool(ready) or self.unsuspended
-
-    def standing(self, place: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
-        """What stands for each of these shares of a Placement."""
-        found = {(one.cluster, one.round): one for one in self.reservations if one.placement == place.name}
-        return {share: found.get(place.share_key(share)) for share in shares}
+        return bool(ready) or self.job.unsuspended
 
     @property
-    def wanted(self) -> Mapping[str, int]:
-        """How many workers each group that is to be placed wants."""
+    def wanted_workers(self) -> Mapping[str, int]:
+        """Number of workers that each group to be placed wants."""
         podsets = self.workload.podsets if self.workload else ()
-        return {podset.name: podset.count for podset in podsets if podset.name in self.remote_podsets}
+        return {podset.name: podset.count for podset in podsets if podset.name in self.job.remote_podsets}
+
+    def reservations_of(self, placement: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
+        """Map each share of a Placement to its reservation, None where it has none."""
+        observed = {(r.cluster, r.round): r for r in self.shares.reservations if r.placement == placement.name}
+        return {share: observed.get(placement.share_key(share)) for share in shares}
+
+    def without_reservations(self, leftovers: Iterable[Reservation]) -> "Gang":
+        """Leave out reservations that are to be deleted."""
+        dropped = tuple(leftovers)
+        if not dropped:
+            return self
+        kept = tuple(reservation for reservation in self.shares.reservations if reservation not in dropped)
+        return replace(self, shares=replace(self.shares, reservations=kept))
 
 
-def current(work: Workload | None, placements: Iterable[Placement], unsuspended: bool) -> Placement | None:
-    """The Placement that stands for a Workload's attempt, None when there is none."""
-    if work is None or not work.attempt:
+def current_placement(
+    workload: Workload | None, placements: Iterable[Placement], unsuspended: bool
+) -> Placement | None:
+    """The Placement of a Workload's attempt, None when there is none."""
+    if workload is None or not workload.attempt:
         return None
-    return next((p for p in placements if p.attempt == work.attempt or (p.job and unsuspended)), None)
+    return next((p for p in placements if p.attempt == workload.attempt or (p.job and unsuspended)), None)

@@ -9,28 +9,30 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, Record, SetCheck
+from adapter.actions import Action, SetCheck, UpdatePlacementStatus
 from adapter.gang.gang_facts import Gang
-from adapter.objects.placement import Placement, Share, describe_shares
+from adapter.objects.placement import Placement, PlacementState, Share, describe_shares
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, condition, format_time, truncate, updated_condition
 from adapter.objects.workload import Workload
 
-Status = dict[str, object]
+PlacementStatus = dict[str, object]
 
-_LONGEST_WHERE = 2_048
+_MAX_WHERE_LENGTH = 2_048
 
 
-def waiting(placement: Placement, now: datetime) -> Status:
+def waiting_status(placement: Placement, now: datetime) -> PlacementStatus:
     """Nothing is reserved; the plan's own explanation says what is short where."""
-    return _status(placement, names.WAITING, placement.explanation, now, held=())
+    return _build_status(placement, PlacementState.WAITING, placement.explanation, now, admitted_shares=())
 
 
-def vacant(placement: Placement, now: datetime) -> Status:
+def no_quota_status(placement: Placement, now: datetime) -> PlacementStatus:
     """An elastic job that holds none of the manager's quota now; its Placement waits for its next attempt."""
-    return _status(placement, names.WAITING, "The job holds no quota in the manager cluster now.", now, held=())
+    return _build_status(
+        placement, PlacementState.WAITING, "The job holds no quota in the manager cluster now.", now, admitted_shares=()
+    )
 
 
-def by_cluster(blocked: Mapping[Share, str]) -> dict[str, str]:
+def reason_by_cluster(blocked: Mapping[Share, str]) -> dict[str, str]:
     """What keeps shares from being admitted, by cluster: of several reasons there the first."""
     found = dict[str, str]()
     for share, why in blocked.items():
@@ -38,44 +40,52 @@ def by_cluster(blocked: Mapping[Share, str]) -> dict[str, str]:
     return found
 
 
-def reserving(placement: Placement, blocked: Mapping[Share, str], now: datetime) -> Status:
+def reserving_status(placement: Placement, blocked: Mapping[Share, str], now: datetime) -> PlacementStatus:
     """Shares are asked for, some are not admitted yet."""
     held = [share for share in placement.shares if share not in blocked]
-    parts = [f"{cluster}: {why}" for cluster, why in by_cluster(blocked).items() if why]
+    parts = [f"{cluster}: {why}" for cluster, why in reason_by_cluster(blocked).items() if why]
     reason = "; ".join(
         [
-            f"{placement.lost_reason and f'{placement.lost_reason} '}Reserving quota for workers: {where(placement)}",
+            f"{placement.lost_reason and f'{placement.lost_reason} '}Reserving quota for workers: {describe_placement(placement)}",
             *parts,
         ]
     )
-    return _status(placement, names.RESERVING, _sentence(reason), now, held=held)
+    return _build_status(placement, PlacementState.RESERVING, _as_sentence(reason), now, admitted_shares=held)
 
 
-def placed(placement: Placement, now: datetime, told: str = "") -> Status:
+def placed_status(placement: Placement, now: datetime, message: str = "") -> PlacementStatus:
     """Every share is admitted; what is `told` of it, by default the plan's own explanation."""
-    status = _status(placement, names.PLACED, told or placement.explanation, now, held=placement.shares)
+    status = _build_status(
+        placement, PlacementState.PLACED, message or placement.explanation, now, admitted_shares=placement.shares
+    )
     return {**status, "placedRound": placement.round}
 
 
-def running(placement: Placement, blocked: Mapping[str, str], silent: Mapping[str, str], now: datetime) -> Status:
+def degraded_status(
+    placement: Placement, blocked: Mapping[str, str], unreachable: Mapping[str, str], now: datetime
+) -> PlacementStatus:
     """The job runs, but a share of it is not admitted any more, or cannot be seen."""
     held = [s for s in placement.shares if s.cluster not in blocked]
-    state = names.UNKNOWN if any(cluster in silent for cluster in blocked) else names.PLACED
+    state = PlacementState.UNKNOWN if any(cluster in unreachable for cluster in blocked) else PlacementState.PLACED
     parts = [
         f"what runs in {cluster} is left running: {why.removesuffix('.')}"
-        if cluster in silent
+        if cluster in unreachable
         else f"the share in {cluster} is not admitted now{why and f': {why}'}"
         for cluster, why in blocked.items()
     ]
-    return _status(placement, state, _sentence("; ".join([where(placement), *parts])), now, held=held)
+    return _build_status(
+        placement, state, _as_sentence("; ".join([describe_placement(placement), *parts])), now, admitted_shares=held
+    )
 
 
-def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, until: datetime, now: datetime) -> Status:
+def withdrawing_status(
+    placement: Placement, blocked: Mapping[str, str], cause: str, until: datetime, now: datetime
+) -> PlacementStatus:
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
-    reason = "; ".join([f"{why.removesuffix('.')}, so every share is given back", *parts])
+    reason = "; ".join([f"{cause.removesuffix('.')}, so every share is given back", *parts])
     held = [share for share in placement.shares if not placement.is_from_last_plan(share)]
-    status = _status(placement, names.WITHDRAWING, _sentence(reason), now, held=held)
+    status = _build_status(placement, PlacementState.WITHDRAWING, _as_sentence(reason), now, admitted_shares=held)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
         {
@@ -88,57 +98,61 @@ def withdrawing(placement: Placement, blocked: Mapping[str, str], why: str, unti
     return status
 
 
-def ended(placement: Placement, now: datetime, ending: str = "") -> Status:
+def ended_status(placement: Placement, now: datetime, ending: str = "") -> PlacementStatus:
     """The Workload is finished; this stays as the record of where its workers were. `ending` says where some still end."""
     reason = " ".join(part for part in (placement.explanation, ending) if part)
-    status = _status(placement, names.ENDED, reason, now, held=())
+    status = _build_status(placement, PlacementState.ENDED, reason, now, admitted_shares=())
     status["workers"] = "0"
     return status
 
 
-def where(placement: Placement) -> str:
+def describe_placement(placement: Placement) -> str:
     """`2 east, 2 west`: how many workers each cluster has or is asked for."""
     return describe_shares(placement.shares)
 
 
-def _status(placement: Placement, state: str, reason: str, now: datetime, *, held: Iterable[Share]) -> Status:
-    places = sum(share.workers for share in held)
+def _build_status(
+    placement: Placement, state: PlacementState, reason: str, now: datetime, *, admitted_shares: Iterable[Share]
+) -> PlacementStatus:
+    places = sum(share.workers for share in admitted_shares)
     if placement.job:  # one that has shrunk may have places that nobody needs
         places = min(places, placement.wanted_workers)
     return {
-        "state": state,
+        "state": state.value,
         "workers": f"{places} of {placement.wanted_workers}",
-        "where": truncate(where(placement), _LONGEST_WHERE),
+        "where": truncate(describe_placement(placement), _MAX_WHERE_LENGTH),
         "reason": truncate(reason),
         "conditions": [_placed_condition(placement, state, truncate(reason), now)],
     }
 
 
-def _placed_condition(placement: Placement, state: str, reason: str, now: datetime) -> dict[str, object]:
-    value = {names.PLACED: "True", names.UNKNOWN: "Unknown"}.get(state, "False")
+def _placed_condition(placement: Placement, state: PlacementState, reason: str, now: datetime) -> dict[str, object]:
     before = condition({"status": placement.status}, names.PLACED)
-    return updated_condition(
-        before, {"type": names.PLACED, "status": value, "reason": state, "message": reason}, format_time(now)
-    )
+    after = {"type": names.PLACED, "status": state.placed_condition, "reason": state.value, "message": reason}
+    return updated_condition(before, after, format_time(now))
 
 
-def _sentence(text: str) -> str:
+def _as_sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def pending(gang: Gang, work: Workload, message: str) -> list[Action]:
+def set_pending(gang: Gang, workload: Workload, message: str) -> list[Action]:
     """Let the Workload wait, with the reason on its check."""
-    entry, message = work.checks[gang.check], truncate(message)
+    entry, message = workload.checks[gang.check], truncate(message)
     if entry.state == names.CHECK_PENDING and entry.message == message:
         return []
-    return [check(gang, work, names.CHECK_PENDING, message)]
+    return [set_check(gang, workload, names.CHECK_PENDING, message)]
 
 
-def check(gang: Gang, work: Workload, state: str, message: str) -> SetCheck:
+def set_check(gang: Gang, workload: Workload, state: str, message: str) -> SetCheck:
     """Write our entry of the Workload's checks."""
-    return SetCheck(work, gang.check, state, truncate(message))
+    return SetCheck(workload, gang.check, state, truncate(message))
 
 
-def record(placement: Placement, status: Mapping[str, object]) -> list[Action]:
+def update_status(placement: Placement, status: Mapping[str, object]) -> list[Action]:
     """Write the Placement's status, as far as it is another."""
-    return [] if all(placement.status.get(k) == v for k, v in status.items()) else [Record(placement, status)]
+    return (
+        []
+        if all(placement.status.get(k) == v for k, v in status.items())
+        else [UpdatePlacementStatus(placement, status)]
+    )

@@ -7,18 +7,17 @@ looked for seldom; it is found by shell/write/anchors.py.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from adapter import names
-from adapter.objects.placement import Placement
+from adapter.objects.placement import Placement, PlacementState
 from adapter.objects.unstructured import Raw, key_of, meta, parse_time
 
 # Older than any write of ours that is still on its way (the client gives up after 10 s).
-SETTLED = timedelta(seconds=15)
+SETTLED_AFTER = timedelta(seconds=15)
 # A cluster is swept when it comes into sight, and once more when what was written before that has settled. Then every five
 # minutes: it takes a crash between two writes to leave an anchor behind, and a forgotten ConfigMap holds no quota.
-TURNS = 20
+TURNS_PER_SWEEP = 20
 
 
-def stands(anchor: Raw, cluster: str, share: Raw | None, placements: Iterable[Placement]) -> bool:
+def is_in_use(anchor: Raw, cluster: str, share: Raw | None, placements: Iterable[Placement]) -> bool:
     """Whether there is a share of the anchor's name in its cluster, or one of the Placements of its Workload still wants it.
 
     `share` is the group Workload of that name there, None where there is none.
@@ -26,18 +25,18 @@ def stands(anchor: Raw, cluster: str, share: Raw | None, placements: Iterable[Pl
     if share:
         return True
     name = key_of(anchor)[1]
-    held = (place for place in placements if place.status.get("state") != names.ENDED)
+    held = (place for place in placements if place.status.get("state") != PlacementState.ENDED)
     return any(
         place.name_of_share(one) == name for place in held for one in place.active_shares if one.cluster == cluster
     )
 
 
-def settled(anchor: Raw, now: datetime) -> bool:
+def is_settled(anchor: Raw, now: datetime) -> bool:
     """Whether whoever wrote it would have written its share by now; nothing is said of one without a time."""
     created = parse_time(meta(anchor).get("creationTimestamp"))
-    return created is not None and now - created > SETTLED
+    return created is not None and now - created > SETTLED_AFTER
 
 
-def due(turn: int) -> bool:
+def is_sweep_due(turn: int) -> bool:
     """Whether a cluster is swept in this turn; 0 is when it came into sight, and one comes when the last has settled."""
-    return turn == 1 or turn % TURNS == 0
+    return turn == 1 or turn % TURNS_PER_SWEEP == 0

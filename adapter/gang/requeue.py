@@ -1,52 +1,50 @@
-"""What does a gang do that finds no room: it waits, gives the manager's quota to those who queue behind, and queues again?
+"""A gang that finds no capacity: it waits, is deactivated when others queue behind it, and is reactivated.
 
-It holds nothing in the worker clusters meanwhile. How long it keeps what it has is said in timeouts.py; who among those that
-wait has the first word on room that comes free is not asked here (planning/ordering.py).
+It holds nothing in the worker clusters meanwhile. timeouts.py says how long it keeps the manager's quota;
+planning/ordering.py says in which order waiting gangs are planned.
 """
 
 from datetime import datetime, timedelta
 
-from adapter.actions import Action, LookAgain, Plan, Rejoin, Yield, say
+from adapter.actions import Action, Deactivate, Plan, Reactivate, RequeueAfter, emit_event
 from adapter.gang import messages
 from adapter.gang.gang_facts import Gang
-from adapter.gang.timeouts import AWAY, RESYNC, SOON, excluded, gives_way_at, may_fit
+from adapter.gang.timeouts import INACTIVE_FOR, RESYNC, SOON, current_exclusions, deactivates_at, may_fit
 from adapter.objects.placement import Placement
 from adapter.objects.workload import Workload
 
 
-def wait(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
-    """Look again when something changed, and give way to those who queue behind."""
-    live = excluded(current, now, gang.start_timeout)
-    if may_fit(gang, current, live, now):
-        return [Plan(work, current, live), LookAgain(SOON)]
-    reason = current.explanation
-    if given := give_way(gang, work, reason, now):
-        return given
-    turns = [now + RESYNC, *(one.until for one in live)]
-    turns += [at] if (at := gives_way_at(gang, work, now)) else []
-    turns += [gang.settles] if gang.settles else []
-    body = messages.waiting(current, now)
+def wait_for_capacity(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
+    """Plan again when capacity changed; else deactivate when it is time, or wait with the reason."""
+    exclusions = current_exclusions(placement, now, gang.policy.start_timeout)
+    if may_fit(gang, placement, exclusions, now):
+        return [Plan(workload, placement, exclusions), RequeueAfter(SOON)]
+    reason = placement.explanation
+    if deactivated := deactivate(gang, workload, reason, now):
+        return deactivated
+    deadlines = (deactivates_at(gang, workload, now), gang.capacity.deductions_expire_at)
+    times = [now + RESYNC, *(exclusion.until for exclusion in exclusions), *filter(None, deadlines)]
     return [
-        *messages.record(current, body),
-        *messages.pending(gang, work, reason),
-        *say(work.job, "Waiting", reason),
-        LookAgain(min(turns) - now),
+        *messages.update_status(placement, messages.waiting_status(placement, now)),
+        *messages.set_pending(gang, workload, reason),
+        *emit_event(workload.job, "Waiting", reason),
+        RequeueAfter(min(times) - now),
     ]
 
 
-def give_way(gang: Gang, work: Workload, reason: str, now: datetime) -> list[Action]:
-    """Leave the queue, if somebody waits for our place in it and it is time; the reason is said to the user."""
-    at = gives_way_at(gang, work, now)
-    if at is None or now < at:
+def deactivate(gang: Gang, workload: Workload, reason: str, now: datetime) -> list[Action]:
+    """Take the Workload out of its queue if others queue behind it and it is time; empty if not."""
+    deadline = deactivates_at(gang, workload, now)
+    if deadline is None or now < deadline:
         return []
     text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
-    return [*say(work.job, "Yielded", text), Yield(work)]
+    return [*emit_event(workload.job, "Yielded", text), Deactivate(workload)]
 
 
-def rejoin(work: Workload, now: datetime) -> list[Action]:
-    """Put back what we took out of the queue ourselves, after AWAY."""
-    if work.active or work.deactivated_at is None:
+def reactivate(workload: Workload, now: datetime) -> list[Action]:
+    """Put a Workload that we deactivated back into its queue, after AWAY."""
+    if workload.active or workload.deactivated_at is None:
         return []
-    left = work.deactivated_at + AWAY - now
-    # More than AWAY is left only by a clock that went ahead of ours, by an hour perhaps.
-    return [LookAgain(left)] if timedelta(0) < left <= 2 * AWAY else [Rejoin(work)]
+    remaining = workload.deactivated_at + INACTIVE_FOR - now
+    # More than AWAY remains only if another replica's clock is ahead of ours, possibly by an hour.
+    return [RequeueAfter(remaining)] if timedelta(0) < remaining <= 2 * INACTIVE_FOR else [Reactivate(workload)]

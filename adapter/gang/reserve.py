@@ -1,8 +1,7 @@
-"""What happens next to a round whose shares are asked for: it is admitted as a whole, or given up as a whole?
+"""The shares of a round: they are created, waited for, and admitted or withdrawn as a whole.
 
-A round is the first of a gang, or holds the workers that a running gang lost. What it asks for was planned before
-(planning/planner.py), and for how long it is waited for is said in timeouts.py. Shares of earlier rounds
-are not looked at: they stand.
+A round is the first of a gang, or has the workers that a running gang lost. planning/planner.py planned it, and
+timeouts.py says how long it is waited for. Shares of earlier rounds stay as they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,143 +9,163 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, LookAgain, Record, Reserve, SetCheck, say
+from adapter.actions import Action, RequeueAfter, Reserve, SetCheck, UpdatePlacementStatus, emit_event
 from adapter.gang import dry_run, messages
 from adapter.gang.gang_facts import Gang
-from adapter.gang.timeouts import RETRY, answering, begun, excluded_for, patience
+from adapter.gang.timeouts import RESERVE_RETRY, exclusion_duration, last_admissions, round_started_at, round_timeout
 from adapter.objects import worker_pod
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-ASKED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
+RESERVED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
 
 
-def ask(
-    gang: Gang, work: Workload, current: Placement, shares: Sequence[Share], ready: bool, now: datetime
+def reserve_round(
+    gang: Gang, workload: Workload, placement: Placement, shares: Sequence[Share], ready: bool, now: datetime
 ) -> list[Action]:
-    """Say what to do next for the shares of a round; `ready` when the gang runs already."""
-    # 11. Shares that do not stand are asked for (again: a share that vanished is replaced on the same plan). Those that
-    #     take quota back from others come last, when all others are admitted: a round that is given up before has then
-    #     cost nobody a running pod.
-    standing = gang.standing(current, shares)
-    found = blocked(gang, standing)
-    may_preempt = all(share.preempts for share in found)
-    absent = (share for share, one in standing.items() if one is None and (may_preempt or not share.preempts))
-    missing = reserve(gang, work, current, absent, ready)
-    if not found:
-        return _commit(gang, work, current, ready, now)
-    return _while_blocked(gang, work, current, found, standing, missing, ready, now)
+    """Create the missing shares of a round, and admit the gang when all are admitted; `ready` if it runs already.
+
+    A share that vanished is created again on the same plan. Shares that preempt others come last, when all others are
+    admitted: a round that is withdrawn before has then stopped no running pod.
+    """
+    reservations = gang.reservations_of(placement, shares)
+    blocked = blocked_shares(gang, reservations)
+    if not blocked:
+        return _admit(gang, workload, placement, ready, now)
+    may_preempt = all(share.preempts for share in blocked)
+    absent = (share for share, r in reservations.items() if r is None and (may_preempt or not share.preempts))
+    creations = create_shares(gang, workload, placement, absent, ready)
+    return _wait_or_withdraw(gang, workload, placement, blocked, reservations, creations, ready, now)
 
 
-def reserve(gang: Gang, work: Workload, current: Placement, shares: Iterable[Share], ready: bool) -> list[Action]:
-    """Ask for those of the shares that may be asked for now."""
+def create_shares(
+    gang: Gang, workload: Workload, placement: Placement, shares: Iterable[Share], ready: bool
+) -> list[Action]:
+    """Create those of the shares that may be created now."""
     return [
-        _reserve(gang, work, current, share, ready)
+        _create_share(gang, workload, placement, share, ready)
         for share in shares
-        if share.cluster in gang.targets and _is_of(work, share) and not dry_run.refusal(gang, share)
+        if share.cluster in gang.clusters.targets
+        and _has_groups(workload, share)
+        and not dry_run.denied_reason(gang, share)
     ]
 
 
-def _is_of(work: Workload, share: Share) -> bool:
-    """Whether a share is of the Workload's own groups: who edits a Placement by hand may write any. It is given up in time then."""
-    return {group.name for group in share.groups} <= {podset.name for podset in work.podsets}
+def _has_groups(workload: Workload, share: Share) -> bool:
+    """Whether the Workload has all groups of a share; a Placement edited by hand may name others, and times out."""
+    return {group.name for group in share.groups} <= {podset.name for podset in workload.podsets}
 
 
-def _reserve(gang: Gang, work: Workload, current: Placement, share: Share, ready: bool) -> Reserve:
-    templates = {podset.name: podset.template for podset in work.podsets}
-    tried = {group.name: gang.tried.get((share.cluster, group.name)) for group in share.groups}
+def _create_share(gang: Gang, workload: Workload, placement: Placement, share: Share, ready: bool) -> Reserve:
+    templates = {podset.name: podset.template for podset in workload.podsets}
+    results = {group.name: gang.dry_runs.results.get((share.cluster, group.name)) for group in share.groups}
+    target = gang.clusters.targets[share.cluster]
     return Reserve(
-        placement=current,
+        placement=placement,
         share=share,
-        target=replace(gang.targets[share.cluster], share=current.name_of_share(share), round=current.round_of(share)),
+        target=replace(target, share=placement.name_of_share(share), round=placement.round_of(share)),
         groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
-        priority=work.priority,
-        starts=not ready,
-        held={name: found.reserved_template for name, found in tried.items() if found and found.reserved_template},
+        priority=workload.priority,
+        starts_gang=not ready,
+        dry_run_templates={
+            name: result.reserved_template for name, result in results.items() if result and result.reserved_template
+        },
     )
 
 
-def _while_blocked(
+def _wait_or_withdraw(
     gang: Gang,
-    work: Workload,
-    current: Placement,
-    found: Mapping[Share, str],
-    standing: Mapping[Share, Reservation | None],
-    missing: Sequence[Action],
+    workload: Workload,
+    placement: Placement,
+    blocked: Mapping[Share, str],
+    reservations: Mapping[Share, Reservation | None],
+    creations: Sequence[Action],
     ready: bool,
     now: datetime,
 ) -> list[Action]:
-    # 13. Not admitted in time: everything of this round is withdrawn, and the next one does without the blockers.
-    waits = patience(gang, current, standing, answering(gang, current))
-    deadline = begun(current, gang.first_seen, now) + waits
+    """Wait for the blocked shares, or withdraw the round in time; the next plan excludes their clusters."""
+    timeout = round_timeout(gang, placement, reservations, last_admissions(gang, placement))
+    deadline = round_started_at(placement, gang.shares.round_first_seen, now) + timeout
     if now >= deadline:
-        body = _withdrawn(current, found, waits, now)
-        pending = [] if ready else messages.pending(gang, work, str(body["reason"]))
-        return [Record(current, body), *pending, *say(work.job, "Withdrawn", str(body["reason"]))]
-    body = messages.reserving(current, found, now)
-    pending = [] if ready else messages.pending(gang, work, str(body["reason"]))
-    again = min(deadline - now, RETRY) if missing else deadline - now
-    return [*missing, *messages.record(current, body), *pending, LookAgain(again)]
+        status = _withdrawn_status(placement, blocked, timeout, now)
+        pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
+        return [
+            UpdatePlacementStatus(placement, status),
+            *pending,
+            *emit_event(workload.job, "Withdrawn", str(status["reason"])),
+        ]
+    status = messages.reserving_status(placement, blocked, now)
+    pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
+    delay = min(deadline - now, RESERVE_RETRY) if creations else deadline - now
+    return [*creations, *messages.update_status(placement, status), *pending, RequeueAfter(delay)]
 
 
-def _commit(gang: Gang, work: Workload, current: Placement, ready: bool, now: datetime) -> list[Action]:
-    """Every share of the round is admitted: let Kueue admit the whole gang, if it has not yet."""
-    body = messages.placed(current, now)
-    actions: list[Action] = list(messages.record(current, body))
+def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, now: datetime) -> list[Action]:
+    """Record that every share of the round is admitted, and let Kueue admit the gang if it has not yet."""
+    status = messages.placed_status(placement, now)
+    reason = str(status["reason"])
+    actions: list[Action] = list(messages.update_status(placement, status))
     if not ready:
-        actions += say(work.job, "StopsAsAWhole", gang.caution, warning=True) if gang.caution else []
-        updates = locks(gang, current.name, current)
-        shares = sorted(gang.reservations, key=lambda one: (one.cluster, one.name))
-        actions.append(SetCheck(work, gang.check, names.CHECK_READY, str(body["reason"]), updates, tuple(shares)))
-    again = ready and (bool(current.lost_reason) or current.job is None)  # else an elastic job has grown
-    return actions + say(work.job, "Replaced" if again else "Placed", str(body["reason"]))
+        warning = gang.job.start_warning
+        actions += emit_event(workload.job, "StopsAsAWhole", warning, warning=True) if warning else []
+        updates = podset_locks(gang, placement.name, placement)
+        reservations = tuple(sorted(gang.shares.reservations, key=lambda r: (r.cluster, r.name)))
+        actions.append(SetCheck(workload, gang.check, names.CHECK_READY, reason, updates, reservations))
+    replaces_workers = ready and (
+        bool(placement.lost_reason) or placement.job is None
+    )  # if not, an elastic job has grown
+    return [*actions, *emit_event(workload.job, "Replaced" if replaces_workers else "Placed", reason)]
 
 
-def locks(gang: Gang, placement: str, placed: Placement | None = None) -> tuple[dict[str, object], ...]:
-    """What keeps the pods of each worker group out of the manager, also of one that has none yet: somebody may scale its
-    RayCluster by hand. And where they are to go, of a gang that is placed.
+def podset_locks(gang: Gang, name: str, placement: Placement | None = None) -> tuple[dict[str, object], ...]:
+    """The podset updates that keep pods out of the manager cluster, for the Placement of that name.
 
-    Not of an elastic job: Kueue leaves in its templates what stands there, and does not start a slice whose check says otherwise.
+    Groups that have no worker yet get them too: somebody may scale the RayCluster by hand. With a `placement`, the
+    updates also list its slots, but not for an elastic job: Kueue keeps in its templates what was written there, and
+    does not start a slice whose check says otherwise.
     """
-    listed = placed if placed and placed.job is None else None
-    return tuple(_update(name, placement, listed) for name in (*gang.remote_podsets, *gang.idle_podsets))
+    listed = placement if placement and placement.job is None else None
+    return tuple(_podset_update(podset, name, listed) for podset in (*gang.job.remote_podsets, *gang.job.idle_podsets))
 
 
-def _update(podset: str, placement: str, placed: Placement | None) -> dict[str, object]:
-    slots = worker_pod.list_slots(placed, podset) if placed else ""
+def _podset_update(podset: str, name: str, placement: Placement | None) -> dict[str, object]:
+    slots = worker_pod.list_slots(placement, podset) if placement else ""
     return {
         "name": podset,
-        "labels": {names.PLACEMENT_LABEL: placement},
+        "labels": {names.PLACEMENT_LABEL: name},
         **({"annotations": {names.SLOTS_ANNOTATION: slots}} if slots else {}),
         "nodeSelector": {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE},
     }
 
 
-def _withdrawn(current: Placement, found: Mapping[Share, str], waited: timedelta, now: datetime) -> dict[str, object]:
-    late = f"Not admitted within {waited.total_seconds():.0f}s"
-    asked = messages.by_cluster({share: why for share, why in found.items() if why != ASKED_LAST})
-    return messages.withdrawing(current, asked, late, now + excluded_for(current), now)
+def _withdrawn_status(
+    placement: Placement, blocked: Mapping[Share, str], timeout: timedelta, now: datetime
+) -> dict[str, object]:
+    reason = f"Not admitted within {timeout.total_seconds():.0f}s"
+    requested = messages.reason_by_cluster({share: text for share, text in blocked.items() if text != RESERVED_LAST})
+    return messages.withdrawing_status(placement, requested, reason, now + exclusion_duration(placement), now)
 
 
-def blocked(gang: Gang, standing: Mapping[Share, Reservation | None]) -> dict[Share, str]:
-    """Say of each share that is not admitted why; empty while its Kueue has not answered."""
-    told: dict[Share, str] = {}
-    for share, found in standing.items():
-        if share.cluster in gang.silent:
-            told[share] = gang.silent[share.cluster]
-        elif found is None:
-            unasked = ASKED_LAST if share.preempts and len(standing) > 1 and not share.single_worker else ""
-            told[share] = dry_run.refusal(gang, share) or gang.refused.get(share.cluster, unasked)
-        elif found.deleting or not found.admitted:
-            told[share] = why_not(found)
-    return told
+def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None]) -> dict[Share, str]:
+    """Map each share that is not admitted to the reason; the reason is empty while its Kueue has not answered."""
+    blocked: dict[Share, str] = {}
+    for share, reservation in reservations.items():
+        if share.cluster in gang.clusters.unreachable:
+            blocked[share] = gang.clusters.unreachable[share.cluster]
+        elif reservation is None:
+            deferred = RESERVED_LAST if share.preempts and len(reservations) > 1 and not share.single_worker else ""
+            denial = gang.shares.creation_denials.get(share.cluster, deferred)
+            blocked[share] = dry_run.denied_reason(gang, share) or denial
+        elif reservation.deleting or not reservation.admitted:
+            blocked[share] = not_admitted_reason(reservation)
+    return blocked
 
 
-def why_not(found: Reservation) -> str:
-    """Why a share that stands is not admitted."""
-    if found.deleting:
+def not_admitted_reason(reservation: Reservation) -> str:
+    """Why an existing share is not admitted."""
+    if reservation.deleting:
         return "it is being deleted there"
-    if found.eviction_message:
-        return f"its workers were stopped there: {found.eviction_message}"
-    return found.message if found.reserved_at is None else "an admission check there is pending"
+    if reservation.eviction_message:
+        return f"its workers were stopped there: {reservation.eviction_message}"
+    return reservation.message if reservation.reserved_at is None else "an admission check there is pending"

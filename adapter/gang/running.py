@@ -1,242 +1,331 @@
-"""What happens next to a gang whose job runs, when shares of it are lost, are to be left, or are not needed any more?
+"""A gang whose job runs: shares that are lost, to be drained, or not needed any more.
 
-The job runs on: what is left of the gang stays where it is, and only the workers that lost their place are planned anew,
-in a further round of the same Placement, there or elsewhere. Or the whole gang starts again, if its policy says so.
-Whether a single worker lives is not asked here (worker/dispatch.py), how a round is asked for and given up is reserve.py's, and how
-workers come one by one scale_up.py's.
+The job runs on. Only the workers that lost their slots are planned again, in a further round of the same Placement;
+the rest of the gang stays. If its policy says so, the whole gang restarts instead. worker/dispatch.py decides whether
+a single worker lives, reserve.py how a round is created and withdrawn, and scale_up.py how single workers are added.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from adapter import names
-from adapter.actions import Action, DeletePod, LookAgain, Plan, Record, say
+from adapter.actions import Action, DeletePod, Plan, RequeueAfter, UpdatePlacementStatus, emit_event
 from adapter.gang import elastic, messages, scale_up, start_timeout
 from adapter.gang.gang_facts import Gang
-from adapter.gang.reserve import ask, blocked, why_not
-from adapter.gang.scale_up import Asked
-from adapter.gang.start_timeout import Unstarted
-from adapter.gang.timeouts import RESYNC, SOON, excluded, excluded_for, may_fit
-from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.gang.reserve import blocked_shares, not_admitted_reason, reserve_round
+from adapter.gang.scale_up import PendingShares
+from adapter.gang.start_timeout import StartTimeouts
+from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit
+from adapter.objects.placement import Exclusion, Placement, PlacementState, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
 
-def decide(gang: Gang, work: Workload, current: Placement, now: datetime) -> list[Action]:
-    """Say what to do next for a gang whose job runs."""
-    # 12. The job runs: workers that lost their place are planned anew, and nothing else is touched.
-    # An elastic job may have started with no worker elsewhere, and so with no round.
-    seen = current if current.placed_round or work.elastic else replace(current, placed_round=current.round)
-    coming = scale_up.coming(gang, seen)
-    gone = _lost(gang, seen, coming)
-    # An elastic job may hold a share that its last worker has left already, and that is missed by nobody.
-    missed = {share: text for share, text in gone.items() if not seen.job or seen.share_key(share) in gang.here}
-    refused, why = _refused(gang, seen, gone), _why(missed)
-    late = scale_up.late(gang, seen, coming, now)
-    told = [*(say(work.job, "ShareLost", why, warning=True) if why else []), *scale_up.told(work, late)]
-    # A cluster that refuses the pods would do so again: the plan knows to leave it out, a new attempt would not.
-    if gang.on_share_lost == "Restart" and any(not share.single_worker for share in missed if share not in refused):
-        text = f"{why} The whole job starts again, as its policy's onShareLost says."
-        return [*told, messages.check(gang, work, names.CHECK_RETRY, text)]
-    left = [share for share in (*_held(seen, coming), *coming) if share not in gone and share not in late]
-    bad = start_timeout.found(gang, seen, now)
-    spared = set(_spare(gang, seen, left, bad))
-    if gone or spared or late or current.withdrawing:
-        again = now + excluded_for(current)
-        live = (
-            *excluded(current, now, gang.start_timeout),
-            *(Exclusion(share.cluster, again, gone[share]) for share in refused),
-            *scale_up.left_out(current, late, now),
+@dataclass(frozen=True, slots=True)
+class _LostShares:
+    """The shares that were admitted and will not be again."""
+
+    reasons: Mapping[Share, str]  # of all lost shares
+    with_workers: tuple[Share, ...]  # an elastic job may lose a share that its last worker has left already
+    pods_denied: tuple[Share, ...]  # their clusters deny the gang's pods, and would do so again
+    message: str  # a sentence on the lost workers; empty when none was lost
+
+    @property
+    def restart_helps(self) -> bool:
+        """Only the next plan excludes a cluster that denies the pods; a new attempt would not."""
+        return any(not share.single_worker and share not in self.pods_denied for share in self.with_workers)
+
+
+def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
+    """Decide the next actions for a gang whose job runs: place lost workers again, and leave all else as it is."""
+    recorded, placement = placement, _with_implied_round(placement, workload)
+    pending = scale_up.pending_shares(gang, placement)
+    lost = _lost_shares(gang, placement, pending)
+    timed_out = scale_up.timed_out_shares(gang, placement, pending, now)
+    lost_events = emit_event(workload.job, "ShareLost", lost.message, warning=True) if lost.message else []
+    events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
+    if gang.policy.restarts_on_share_loss and lost.restart_helps:
+        text = f"{lost.message} The whole job starts again, as its policy's onShareLost says."
+        return [*events, messages.set_check(gang, workload, names.CHECK_RETRY, text)]
+    remaining = [
+        share
+        for share in (*_admitted_shares(placement, pending), *pending)
+        if share not in lost.reasons and share not in timed_out
+    ]
+    start_timeouts = start_timeout.find_late_workers(gang, placement, now)
+    spare = set(_spare_shares(gang, placement, remaining, start_timeouts))
+    if lost.reasons or spare or timed_out or recorded.withdrawing:
+        exclusions = (
+            *current_exclusions(recorded, now, gang.policy.start_timeout),
+            *_exclusions_of_denials(recorded, lost, now),
+            *scale_up.exclusions_for(recorded, timed_out, now),
         )
-        kept = tuple(share for share in left if share not in spared)
-        return [*told, *_plan(gang, work, current, live, kept, bad, why, len(refused) + bool(late))]
-    asked = _asked(seen)
-    if asked and current.job and not any(elastic.lacking(gang, _places_of_groups(gang, seen, left, bad)).values()):
-        return [Record(current, messages.withdrawing(current, {}, "Nobody needs it any more", now, now))]
-    if asked:
-        # It is placed when those who come by themselves are, too: who is of a placed round and has no quota counts as lost.
-        return ask(gang, work, current, [*asked, *coming], True, now)
-    return _whole(gang, work, current, seen, coming, bad, now)
+        kept = tuple(share for share in remaining if share not in spare)
+        given_up = len(lost.pods_denied) + bool(timed_out)
+        plan = _replan(gang, workload, recorded, exclusions, kept, start_timeouts, lost.message, given_up)
+        return [*events, *plan]
+    requested = _requested_shares(placement)
+    if requested and recorded.job and not _lacks_slots(gang, placement, remaining, start_timeouts):
+        status = messages.withdrawing_status(recorded, {}, "Nobody needs it any more", now, now)
+        return [UpdatePlacementStatus(recorded, status)]
+    if requested:
+        # The round counts as placed once single-worker shares are admitted too: a placed share without quota is lost.
+        return reserve_round(gang, workload, recorded, [*requested, *pending], True, now)
+    return _continue(gang, workload, recorded, placement, pending, start_timeouts, now)
 
 
-def _plan(
+def _with_implied_round(placement: Placement, workload: Workload) -> Placement:
+    """A job that runs was placed. Only an elastic job may have started with no remote worker, and so with no round."""
+    if placement.placed_round or workload.elastic:
+        return placement
+    return replace(placement, placed_round=placement.round)
+
+
+def _lost_shares(gang: Gang, placement: Placement, pending: PendingShares) -> _LostShares:
+    reservations = gang.reservations_of(placement, _admitted_shares(placement, pending))
+    reasons = {share: _loss_reason(gang, placement, share, reservation) for share, reservation in reservations.items()}
+    lost = {share: reason for share, reason in reasons.items() if reason}
+    occupied = gang.pods.shares_with_manager_pods
+    with_workers = tuple(share for share in lost if not placement.job or placement.share_key(share) in occupied)
+    return _LostShares(
+        reasons=lost,
+        with_workers=with_workers,
+        pods_denied=_shares_denying_pods(gang, placement, lost),
+        message=_loss_message({share: lost[share] for share in with_workers}),
+    )
+
+
+def _exclusions_of_denials(placement: Placement, lost: _LostShares, now: datetime) -> list[Exclusion]:
+    until = now + exclusion_duration(placement)
+    return [Exclusion(share.cluster, until, lost.reasons[share]) for share in lost.pods_denied]
+
+
+def _replan(
     gang: Gang,
-    work: Workload,
-    current: Placement,
-    live: tuple[Exclusion, ...],
+    workload: Workload,
+    placement: Placement,
+    exclusions: tuple[Exclusion, ...],
     kept: tuple[Share, ...],
-    bad: Unstarted,
-    why: str = "",
-    refused: int = 0,
+    start_timeouts: StartTimeouts,
+    loss_message: str = "",
+    given_up: int = 0,
 ) -> list[Action]:
-    """Plan the workers that have no place beside the shares that are kept, also those that did not start in time."""
-    told = say(work.job, "NotStarted", bad.why, warning=True) if bad.exclusions else []
-    without = sum(
-        (bad.short.get(current.share_key(share), Counter()) for share in _staying(gang, kept)), Counter[str]()
-    )
-    lost = " ".join(text for text in (why, bad.why) if text)
-    closed = bool(bad.exclusions)
-    plan = Plan(work, current, (*live, *bad.exclusions), kept, lost, refused, without, closed)
-    return [*told, plan, LookAgain(SOON)]
+    """Plan the workers without a slot on the kept shares, also those that did not start in time."""
+    timed_out = bool(start_timeouts.exclusions)
+    events = emit_event(workload.job, "NotStarted", start_timeouts.message, warning=True) if timed_out else []
+    short = Counter[str]()
+    for share in _undrained(gang, kept):
+        short += start_timeouts.unusable_slots.get(placement.share_key(share), Counter())
+    message = " ".join(text for text in (loss_message, start_timeouts.message) if text)
+    all_exclusions = (*exclusions, *start_timeouts.exclusions)
+    plan = Plan(workload, placement, all_exclusions, kept, message, given_up, short, timed_out)
+    return [*events, plan, RequeueAfter(SOON)]
 
 
-def _whole(
-    gang: Gang, work: Workload, current: Placement, seen: Placement, coming: Asked, bad: Unstarted, now: datetime
+def _continue(
+    gang: Gang,
+    workload: Workload,
+    recorded: Placement,
+    placement: Placement,
+    pending: PendingShares,
+    start_timeouts: StartTimeouts,
+    now: datetime,
 ) -> list[Action]:
-    """What is left to do while no share is lost, and no round asked for: more workers may fit, others are to move, and single ones
-    come."""
-    live, lacking = excluded(current, now, gang.start_timeout), _lacking(gang, seen, bad)
+    """The actions while no share is lost and no round is requested.
+
+    More workers may fit, workers are drained, and single-worker shares are created.
+    """
+    exclusions = current_exclusions(recorded, now, gang.policy.start_timeout)
+    lacking = _lacking_slots(gang, placement, start_timeouts)
     missing = sum(lacking.values())
-    found = any(map(seen.is_from_last_plan, seen.active_shares))  # by the last plan
-    waits = bool(missing or (seen.lost_reason and not found))  # what it says of lost workers is not true any more
-    waits = waits and not elastic.full(seen)
-    # Before any plan: where room comes and goes all the time, there is one at each look.
-    asks = scale_up.ask(gang, work, current, coming, now)
-    if bad.exclusions or (missing and bad.late and found) or (waits and may_fit(gang, current, live, now)):
-        return [*asks, *_plan(gang, work, current, live, seen.active_shares, bad)]
-    moved = [DeletePod(cluster, copy, f"worker cluster {cluster} is being drained") for cluster, copy in gang.movers]
-    ended = start_timeout.ended(gang, bad, now)
-    recorded = messages.record(current, _status(gang, seen, coming, lacking, now))
-    ends = [*(one.until for one in live), *([gang.settles] if gang.settles else [])] if waits else []
-    looks = [RESYNC, *(end - now for end in ends)] if waits or _blocked(gang, seen) else []
-    looks += [bad.due - now] if bad.due else []
-    if missing and current.job:
-        recorded += say(work.job, "Waiting", elastic.told(gang, current, lacking))
-        recorded += say(work.job, "AutoscalerGivesUp", gang.impatience) if gang.impatience else []
-    elif recorded and current.job and not coming and current.status.get("state") == names.RESERVING:
-        recorded += say(work.job, "Replaced" if current.lost_reason else "Placed", current.explanation)
-    return [*asks, *moved, *ended, *recorded, *([LookAgain(min(looks))] if looks else [])]
-
-
-def _lost(gang: Gang, current: Placement, coming: Asked) -> dict[Share, str]:
-    """The shares that were admitted and will not be again, each with the reason; what is only out of sight is not lost."""
-    standing = gang.standing(current, _held(current, coming))
-    found = {share: _why_lost(gang, current, share, one) for share, one in standing.items()}
-    return {share: why for share, why in found.items() if why}
-
-
-def _spare(gang: Gang, current: Placement, kept: Iterable[Share], bad: Unstarted) -> tuple[Share, ...]:
-    """Those of these shares that no worker is on, and that are to be left or that nobody needs: others hold the whole gang,
-    and nobody is on the way to one."""
-    kept = tuple(kept)
-    empty = [share for share in kept if current.share_key(share) not in gang.occupied]
-    drained = [share for share in empty if share.cluster in gang.draining]
-    if current.job:
-        others = [one for one in empty if one.cluster not in gang.draining and not start_timeout.awaited(gang, one)]
-        return (*drained, *elastic.spare(gang, others, _places_of_groups(gang, current, kept, bad)))
-    room = 0 if start_timeout.away(gang) else _places(gang, current, kept, bad) - current.wanted_workers
-    more = []
-    for share in reversed([share for share in empty if share not in drained]):
-        if share.workers <= room:
-            more.append(share)
-            room -= share.workers
-    return (*drained, *more)
-
-
-def _staying(gang: Gang, shares: Iterable[Share]) -> list[Share]:
-    """The shares whose workers need no other place."""
-    return [share for share in shares if share.cluster not in gang.draining]
-
-
-def _places(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> int:
-    """For how many workers there is a place on some shares that they need not leave."""
-    return sum(bad.places(share, current.share_key(share)) for share in _staying(gang, shares))
-
-
-def _places_of_groups(gang: Gang, current: Placement, shares: Iterable[Share], bad: Unstarted) -> Counter[str]:
-    """The same by worker group."""
-    places = Counter[str]()
-    for share in _staying(gang, shares):
-        places.update({group.name: group.count for group in share.groups})
-        places.subtract(bad.short.get(current.share_key(share), {}))
-    return places
-
-
-def _held(current: Placement, coming: Asked) -> list[Share]:
-    """The shares of rounds that were admitted as a whole, and those of single workers that were."""
-    held = (
-        share
-        for share in current.active_shares
-        if share.single_worker or current.round_of(share) <= current.placed_round
-    )
-    return [share for share in held if share not in coming]
-
-
-def _asked(current: Placement) -> list[Share]:
-    """The shares of the round that is being asked for as a whole."""
+    has_new_shares = any(map(placement.is_from_last_plan, placement.active_shares))  # the last plan made some
+    # Without new shares, what the last plan says of lost workers is not true any more.
+    waits = bool(missing or (placement.lost_reason and not has_new_shares)) and not elastic.has_max_shares(placement)
+    # They precede any plan: where capacity changes all the time, each reconcile plans.
+    creations = scale_up.reserve_pending(gang, workload, recorded, pending, now)
+    can_move = missing and start_timeouts.late_pods and has_new_shares
+    if start_timeouts.exclusions or can_move or (waits and may_fit(gang, recorded, exclusions, now)):
+        return [*creations, *_replan(gang, workload, recorded, exclusions, placement.active_shares, start_timeouts)]
+    status = _running_status(gang, placement, pending, lacking, now)
+    recordings = messages.update_status(recorded, status)
+    events = _waiting_or_placed_events(gang, workload, recorded, pending, lacking, bool(recordings))
+    expiries = [*(exclusion.until for exclusion in exclusions), gang.capacity.deductions_expire_at] if waits else []
+    delays = [at - now for at in (*expiries, start_timeouts.recheck_at) if at]
+    delays += [RESYNC] if waits or _blocked_clusters(gang, placement) else []
     return [
-        share
-        for share in current.active_shares
-        if not share.single_worker and current.round_of(share) > current.placed_round
+        *creations,
+        *_drain_pods(gang),
+        *start_timeout.fail_late_pods(gang, start_timeouts, now),
+        *recordings,
+        *events,
+        *([RequeueAfter(min(delays))] if delays else []),
     ]
 
 
-def _refused(gang: Gang, current: Placement, gone: Iterable[Share]) -> tuple[Share, ...]:
-    """Those of the lost shares whose clusters refuse the gang's pods: they would do so again."""
-    lost = (share for share in gone if share.cluster not in gang.silent)
-    return tuple(share for share in lost if current.share_key(share) in gang.unusable)
+def _drain_pods(gang: Gang) -> list[Action]:
+    return [
+        DeletePod(cluster, pod, f"worker cluster {cluster} is being drained")
+        for cluster, pod in gang.pods.pods_to_drain
+    ]
 
 
-def _why(gone: Mapping[Share, str]) -> str:
-    """Why workers are planned anew: a sentence, or empty when none was lost."""
+def _waiting_or_placed_events(
+    gang: Gang,
+    workload: Workload,
+    placement: Placement,
+    pending: PendingShares,
+    lacking: Mapping[str, int],
+    is_new: bool,
+) -> list[Action]:
+    """The events of an elastic job that waits for slots, or has all of them now; `is_new` if its status changes."""
+    if not placement.job:
+        return []
+    if sum(lacking.values()):
+        waiting = emit_event(workload.job, "Waiting", elastic.placement_message(gang, placement, lacking))
+        warning = gang.job.waiting_warning
+        return [*waiting, *(emit_event(workload.job, "AutoscalerGivesUp", warning) if warning else [])]
+    if is_new and not pending and placement.status.get("state") == PlacementState.RESERVING:
+        return emit_event(workload.job, "Replaced" if placement.lost_reason else "Placed", placement.explanation)
+    return []
+
+
+def _spare_shares(
+    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts
+) -> tuple[Share, ...]:
+    """The shares without pods that are drained, or that no worker needs: others hold the whole gang."""
+    remaining = tuple(shares)
+    empty = [share for share in remaining if placement.share_key(share) not in gang.pods.shares_with_pods]
+    drained = [share for share in empty if share.cluster in gang.clusters.draining]
+    undrained = [share for share in empty if share.cluster not in gang.clusters.draining]
+    if placement.job:
+        unneeded = [share for share in undrained if not start_timeout.may_receive_worker(gang, share)]
+        slots = _slots_by_group(gang, placement, remaining, start_timeouts)
+        return (*drained, *elastic.spare_shares(gang, unneeded, slots))
+    # A worker between two slots may need any of them.
+    between_slots = start_timeout.has_worker_in_transit(gang)
+    surplus = 0 if between_slots else _slots(gang, placement, remaining, start_timeouts) - placement.wanted_workers
+    spare = []
+    for share in reversed(undrained):
+        if share.workers <= surplus:
+            spare.append(share)
+            surplus -= share.workers
+    return (*drained, *spare)
+
+
+def _undrained(gang: Gang, shares: Iterable[Share]) -> list[Share]:
+    return [share for share in shares if share.cluster not in gang.clusters.draining]
+
+
+def _slots(gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts) -> int:
+    """Number of workers that have a slot on these shares and need not leave it."""
+    return sum(start_timeouts.usable_slots(share, placement.share_key(share)) for share in _undrained(gang, shares))
+
+
+def _slots_by_group(
+    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts
+) -> Counter[str]:
+    """As `_slots`, by worker group."""
+    slots = Counter[str]()
+    for share in _undrained(gang, shares):
+        slots.update({group.name: group.count for group in share.groups})
+        slots.subtract(start_timeouts.unusable_slots.get(placement.share_key(share), {}))
+    return slots
+
+
+def _admitted_shares(placement: Placement, pending: PendingShares) -> list[Share]:
+    """The shares of rounds that were admitted as a whole, and the single-worker shares that were admitted."""
+    shares = (s for s in placement.active_shares if s.single_worker or placement.round_of(s) <= placement.placed_round)
+    return [share for share in shares if share not in pending]
+
+
+def _requested_shares(placement: Placement) -> list[Share]:
+    """The shares of the round that is to be admitted as a whole."""
+    return [
+        s for s in placement.active_shares if not s.single_worker and placement.round_of(s) > placement.placed_round
+    ]
+
+
+def _shares_denying_pods(gang: Gang, placement: Placement, lost: Iterable[Share]) -> tuple[Share, ...]:
+    observed = (share for share in lost if share.cluster not in gang.clusters.unreachable)
+    return tuple(share for share in observed if placement.share_key(share) in gang.pods.pod_denials)
+
+
+def _loss_message(lost: Mapping[Share, str]) -> str:
     counts = Counter[tuple[str, str]]()
-    for share, text in gone.items():
-        counts[share.cluster, text.removesuffix(".")] += share.workers
-    parts = [f"{count} in {cluster}: {text}" for (cluster, text), count in counts.items()]
+    for share, reason in lost.items():
+        counts[share.cluster, reason.removesuffix(".")] += share.workers
+    parts = [f"{count} in {cluster}: {reason}" for (cluster, reason), count in counts.items()]
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def _lacking(gang: Gang, current: Placement, bad: Unstarted) -> Mapping[str, int]:
-    """How many workers have no place, or must leave theirs, of an elastic job by worker group."""
-    if current.job:
-        return elastic.lacking(gang, _places_of_groups(gang, current, current.active_shares, bad))
-    return {"": max(current.wanted_workers - _places(gang, current, current.active_shares, bad), 0)}
+def _lacks_slots(gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts) -> bool:
+    """Whether workers of an elastic job lack a slot on these shares."""
+    return any(elastic.unplaced_by_group(gang, _slots_by_group(gang, placement, shares, start_timeouts)).values())
 
 
-def _blocked(gang: Gang, current: Placement) -> dict[str, str]:
-    """The clusters of a running gang that cannot be seen, or whose share is not admitted now, and why."""
-    unseen = {
-        share.cluster: gang.silent[share.cluster] for share in current.active_shares if share.cluster in gang.silent
-    }
-    found = [one for one in gang.standing(current, current.active_shares).values() if one]
-    return unseen | {one.cluster: why_not(one) for one in found if one.deleting or not one.admitted}
-
-
-def _status(
-    gang: Gang, current: Placement, coming: Asked, lacking: Mapping[str, int], now: datetime
-) -> dict[str, object]:
-    """The Placement's status while no round is asked for."""
-    if coming:
-        body = messages.reserving(current, blocked(gang, coming), now)
-    elif found := _blocked(gang, current):
-        body = messages.running(current, found, gang.silent, now)
-    else:
-        body = messages.placed(current, now, elastic.told(gang, current, lacking) if current.job else "")
-    return {**body, "placedRound": scale_up.placed_round(current, coming)} if current.job else body
-
-
-def _why_lost(gang: Gang, current: Placement, share: Share, found: Reservation | None) -> str:
-    key = current.share_key(share)
-    if share.cluster in gang.silent:
-        if key in gang.alive:
-            return ""
-        # Where copies were, and nobody counts as running any more, Ray lost them all: their replacements need not wait.
-        waited_for = gang.unplaced and key in gang.there
-        return gang.given_up.get(share.cluster) or (
-            f"the worker cluster {gang.silent[share.cluster]}" if waited_for else ""
+def _lacking_slots(gang: Gang, placement: Placement, start_timeouts: StartTimeouts) -> Mapping[str, int]:
+    """Number of workers that have no slot or must leave it; by worker group for an elastic job."""
+    if placement.job:
+        return elastic.unplaced_by_group(
+            gang, _slots_by_group(gang, placement, placement.active_shares, start_timeouts)
         )
-    if found is None:
+    return {"": max(placement.wanted_workers - _slots(gang, placement, placement.active_shares, start_timeouts), 0)}
+
+
+def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, str]:
+    """The clusters of a running gang that are unreachable, or whose share is not admitted now, and why."""
+    clusters = (share.cluster for share in placement.active_shares)
+    unreachable = gang.clusters.unreachable
+    blocked = {cluster: unreachable[cluster] for cluster in clusters if cluster in unreachable}
+    for reservation in gang.reservations_of(placement, placement.active_shares).values():
+        if reservation and (reservation.deleting or not reservation.admitted):
+            blocked[reservation.cluster] = not_admitted_reason(reservation)
+    return blocked
+
+
+def _running_status(
+    gang: Gang, placement: Placement, pending: PendingShares, unplaced: Mapping[str, int], now: datetime
+) -> dict[str, object]:
+    """The Placement's status while no round is requested."""
+    if pending:
+        status = messages.reserving_status(placement, blocked_shares(gang, pending), now)
+    elif blocked := _blocked_clusters(gang, placement):
+        status = messages.degraded_status(placement, blocked, gang.clusters.unreachable, now)
+    else:
+        status = messages.placed_status(
+            placement, now, elastic.placement_message(gang, placement, unplaced) if placement.job else ""
+        )
+    return {**status, "placedRound": scale_up.last_placed_round(placement, pending)} if placement.job else status
+
+
+def _loss_reason(gang: Gang, placement: Placement, share: Share, reservation: Reservation | None) -> str:
+    """Why a share that was admitted is lost; empty when it is not. An unreachable share is not lost."""
+    if share.cluster in gang.clusters.unreachable:
+        return _unreachable_loss_reason(gang, placement, share)
+    if reservation is None:
         return "its reservation is gone there"
-    # A cluster that runs some of them may have its reasons to refuse others for a while: what runs is not given up.
-    if key not in gang.there and (why := gang.unusable.get(key)):
-        return why
-    if found.admitted or found.deleting or (found.reserved_at is not None and not found.stranded):
+    # A cluster that runs some of its pods may deny others for a while: the running ones stay.
+    key = placement.share_key(share)
+    if key not in gang.pods.shares_with_remote_pods and (denial := gang.pods.pod_denials.get(key)):
+        return denial
+    has_quota = reservation.reserved_at is not None and not reservation.stranded
+    if reservation.admitted or reservation.deleting or has_quota:
         return ""
-    # In its queue it would wait behind others, and while it does, other clusters may have room.
-    stopped, waits = (
-        f"its workers were stopped there: {found.eviction_message}",
-        f"it lost its quota there: {found.message}",
-    )
-    return stopped if found.eviction_message else waits
+    if reservation.eviction_message:
+        return f"its workers were stopped there: {reservation.eviction_message}"
+    # In its queue it would wait behind others, while other clusters may have capacity.
+    return f"it lost its quota there: {reservation.message}"
+
+
+def _unreachable_loss_reason(gang: Gang, placement: Placement, share: Share) -> str:
+    pods, clusters, key = gang.pods, gang.clusters, placement.share_key(share)
+    if key in pods.shares_with_live_manager_pods:
+        return ""
+    if reason := clusters.lost.get(share.cluster):
+        return reason
+    # No manager pod counts as running where remote pods were: Ray lost them all, so replacements need not wait.
+    if pods.has_unplaced_workers and key in pods.shares_with_remote_pods:
+        return f"the worker cluster {clusters.unreachable[share.cluster]}"
+    return ""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, PatchStatus
+from adapter.actions import Action, PatchPodStatus
 from adapter.gang import drain_order
-from adapter.gang.drain_order import Gathered
+from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
-from adapter.gang.timeouts import excluded, unstarted_for
+from adapter.gang.timeouts import current_exclusions, start_timeout_exclusion
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, condition, key_of, meta, parse_time, truncate, uid_of
 from adapter.objects.worker_pod import has_ended as over
@@ -37,161 +37,179 @@ from adapter.objects.worker_pod import is_deleting as deleting
 
 # A kubelet begins with Ready False and the start time in one write (k8s:pkg/kubelet/status/status_manager.go); only a second or
 # so of rounding may lie between the two.
-_AT_ONCE = timedelta(seconds=5)
+_ROUNDING = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Unstarted:
+class StartTimeouts:
     """What is to be known of a gang of which workers did not start in time; of any other, it is empty."""
 
-    late: tuple[Raw, ...] = ()  # their pods in the manager
+    late_pods: tuple[Raw, ...] = ()  # their pods in the manager
     exclusions: tuple[Exclusion, ...] = ()  # the clusters that are closed from now on
-    why: str = ""  # a sentence on all of them
+    message: str = ""  # a sentence on all of them
     # Share -> group -> slots that are no place: its cluster is closed, and nobody is on them who started, or still may.
-    short: Mapping[ShareKey, Counter[str]] = field(default_factory=dict)
-    closed: frozenset[str] = frozenset()
-    due: datetime | None = None  # when to look again, because another one may be late
+    unusable_slots: Mapping[ShareKey, Counter[str]] = field(default_factory=dict)
+    closed_clusters: frozenset[str] = frozenset()
+    recheck_at: datetime | None = None  # when to look again, because another one may be late
 
-    def places(self, share: Share, key: ShareKey) -> int:
+    def usable_slots(self, share: Share, key: ShareKey) -> int:
         """For how many workers a share, with its cluster and round, is a place."""
-        return share.workers - sum(self.short.get(key, Counter()).values())
+        return share.workers - sum(self.unusable_slots.get(key, Counter()).values())
 
 
-def found(gang: Gang, current: Placement, now: datetime) -> Unstarted:
+def find_late_workers(gang: Gang, current: Placement, now: datetime) -> StartTimeouts:
     """Which workers did not start in time, and what follows for their clusters."""
-    if gang.workers is None:
-        return Unstarted()
-    starting = _starting(gang, gang.workers)
-    late = _late(gang, starting, now)
-    if gang.together and len(late) < len(_placed(gang.workers)):
+    if gang.pods.workers is None:
+        return StartTimeouts()
+    starting = _starting_pods(gang, gang.pods.workers)
+    late = _late_pods(gang, starting, now)
+    if gang.policy.same_cluster and len(late) < len(_pods_with_slot(gang.pods.workers)):
         late = []  # they may not be apart, and what runs is not stopped for them
     keys = {key_of(pod) for pod in late}
-    due = min(((since or now) + gang.start_timeout for pod, since in starting if key_of(pod) not in keys), default=None)
-    return _unstarted(gang, gang.workers, current, late, due, now) if late else Unstarted(due=due)
+    due = min(
+        ((since or now) + gang.policy.start_timeout for pod, since in starting if key_of(pod) not in keys), default=None
+    )
+    return _build_timeouts(gang, gang.pods.workers, current, late, due, now) if late else StartTimeouts(recheck_at=due)
 
 
-def _unstarted(
-    gang: Gang, workers: Gathered, current: Placement, late: list[Raw], due: datetime | None, now: datetime
-) -> Unstarted:
-    where = Counter(map(_cluster, late))
-    first = {_cluster(pod): _stuck_at(workers.copies.get(key_of(pod))) for pod in reversed(late)}
+def _build_timeouts(
+    gang: Gang,
+    workers: GangWorkers,
+    current: Placement,
+    late_pods: list[Raw],
+    recheck_at: datetime | None,
+    now: datetime,
+) -> StartTimeouts:
+    where = Counter(map(_slot_cluster, late_pods))
+    first = {_slot_cluster(pod): _stuck_reason(workers.remote_pods.get(key_of(pod))) for pod in reversed(late_pods)}
     told = "; ".join(f"{count} in {cluster}: {first[cluster].removesuffix('.')}" for cluster, count in where.items())
-    live = {one.cluster for one in excluded(current, now, gang.start_timeout)}
-    until, reason = now + unstarted_for(gang.start_timeout, current), f"workers did not start there {_in_time(gang)}"
+    live = {one.cluster for one in current_exclusions(current, now, gang.policy.start_timeout)}
+    until, reason = (
+        now + start_timeout_exclusion(gang.policy.start_timeout, current),
+        f"workers did not start there {_timeout_text(gang)}",
+    )
     closed = frozenset(where) | live
-    return Unstarted(
-        late=tuple(late),
+    return StartTimeouts(
+        late_pods=tuple(late_pods),
         exclusions=tuple(
             Exclusion(cluster, until, f"{reason}: {first[cluster]}") for cluster in where if cluster not in live
         ),
-        why=f"Workers did not start {_in_time(gang)}, {told}.",
-        short=_short(workers, current, closed, late),
-        closed=closed,
-        due=due,
+        message=f"Workers did not start {_timeout_text(gang)}, {told}.",
+        unusable_slots=_unusable_slots(workers, current, closed, late_pods),
+        closed_clusters=closed,
+        recheck_at=recheck_at,
     )
 
 
-def ended(gang: Gang, bad: Unstarted, now: datetime) -> list[Action]:
+def fail_late_pods(gang: Gang, start_timeouts: StartTimeouts, now: datetime) -> list[Action]:
     """End those who did not start and may leave now: KubeRay makes another pod for each, which takes the place that there is."""
-    return [_end(gang, pod, gang.workers) for pod in _leaving(gang, gang.workers, bad, now)] if gang.workers else []
-
-
-def away(gang: Gang) -> bool:
-    """Whether a worker is between two places: KubeRay has yet to make its pod, or that has no slot."""
-    workers = gang.workers
-    return workers is not None and (_unmade(workers) > 0 or any(_awaiting(workers)))
-
-
-def awaited(gang: Gang, share: Share) -> bool:
-    """Whether a worker that a share has places for may be between two."""
-    groups, workers = {group.name for group in share.groups}, gang.workers
-    return workers is not None and (
-        _unmade(workers) > 0 or any(worker_group_of(pod) in groups for pod in _awaiting(workers))
+    return (
+        [_fail_pod(gang, pod, gang.pods.workers) for pod in _pods_to_fail(gang, gang.pods.workers, start_timeouts, now)]
+        if gang.pods.workers
+        else []
     )
 
 
-def _starting(gang: Gang, workers: Gathered) -> list[tuple[Raw, datetime | None]]:
+def has_worker_in_transit(gang: Gang) -> bool:
+    """Whether a worker is between two places: KubeRay has yet to make its pod, or that has no slot."""
+    workers = gang.pods.workers
+    return workers is not None and (_uncreated_pods(workers) > 0 or any(_pods_awaiting_slot(workers)))
+
+
+def may_receive_worker(gang: Gang, share: Share) -> bool:
+    """Whether a worker that a share has places for may be between two."""
+    groups, workers = {group.name for group in share.groups}, gang.pods.workers
+    return workers is not None and (
+        _uncreated_pods(workers) > 0 or any(worker_group_of(pod) in groups for pod in _pods_awaiting_slot(workers))
+    )
+
+
+def _starting_pods(gang: Gang, workers: GangWorkers) -> list[tuple[Raw, datetime | None]]:
     """Those that were never ready, each with when its time begins; None: it did not yet."""
-    passed = gang.draining | gang.silent.keys()
+    passed = gang.clusters.draining | gang.clusters.unreachable.keys()
     found: list[tuple[Raw, datetime | None]] = []
-    for pod in _placed(workers):
-        copy = workers.copies.get(key_of(pod))
-        if has_working_ray_node(pod) or _cluster(pod) in passed:
+    for pod in _pods_with_slot(workers):
+        copy = workers.remote_pods.get(key_of(pod))
+        if has_working_ray_node(pod) or _slot_cluster(pod) in passed:
             continue
         if copy is None and not is_dispatched(pod):
             found.append((pod, None))
-        elif copy and not (deleting(copy) or over(copy) or started(copy)):
-            found.append((pod, _since(copy, workers.head_since)))
+        elif copy and not (deleting(copy) or over(copy) or has_started(copy)):
+            found.append((pod, _starting_since(copy, workers.head_ready_since)))
     return found
 
 
-def started(copy: Raw) -> bool:
+def has_started(remote_pod: Raw) -> bool:
     """Whether a copy was ready once: its kubelet says since when it is not."""
-    ready, begun = condition(copy, "Ready"), parse_time((copy.get("status") or {}).get("startTime"))
+    ready, begun = condition(remote_pod, "Ready"), parse_time((remote_pod.get("status") or {}).get("startTime"))
     since = parse_time(ready.get("lastTransitionTime"))
-    return ready.get("status") == "True" or bool(since and begun and since > begun + _AT_ONCE)
+    return ready.get("status") == "True" or bool(since and begun and since > begun + _ROUNDING)
 
 
-def _since(copy: Raw, head_since: datetime | None) -> datetime | None:
-    made = parse_time(meta(copy).get("creationTimestamp"))
+def _starting_since(remote_pod: Raw, head_since: datetime | None) -> datetime | None:
+    made = parse_time(meta(remote_pod).get("creationTimestamp"))
     return max(made, head_since) if made and head_since else None
 
 
-def _late(gang: Gang, starting: Sequence[tuple[Raw, datetime | None]], now: datetime) -> list[Raw]:
+def _late_pods(gang: Gang, starting: Sequence[tuple[Raw, datetime | None]], now: datetime) -> list[Raw]:
     """Those whose time is over, by name. Once one of a group is late in a cluster, so are the others of it there that had half
     of their time: they were made a little later, and shall not go in one more round each."""
     timed = sorted(((pod, since) for pod, since in starting if since), key=lambda one: key_of(one[0]))
-    stuck = {(_cluster(pod), worker_group_of(pod)) for pod, since in timed if now >= since + gang.start_timeout}
+    stuck = {
+        (_slot_cluster(pod), worker_group_of(pod)) for pod, since in timed if now >= since + gang.policy.start_timeout
+    }
     return [
         pod
         for pod, since in timed
-        if (_cluster(pod), worker_group_of(pod)) in stuck and now >= since + gang.start_timeout / 2
+        if (_slot_cluster(pod), worker_group_of(pod)) in stuck and now >= since + gang.policy.start_timeout / 2
     ]
 
 
-def _short(
-    workers: Gathered, current: Placement, closed: Collection[str], late: Iterable[Raw]
+def _unusable_slots(
+    workers: GangWorkers, current: Placement, closed_clusters: Collection[str], late_pods: Iterable[Raw]
 ) -> dict[ShareKey, Counter[str]]:
-    off = {key_of(pod) for pod in late}
-    stay = Counter((slot_share(pod), worker_group_of(pod)) for pod in _placed(workers) if key_of(pod) not in off)
-    shares = [(current.share_key(share), share) for share in current.active_shares if share.cluster in closed]
+    off = {key_of(pod) for pod in late_pods}
+    stay = Counter(
+        (slot_share(pod), worker_group_of(pod)) for pod in _pods_with_slot(workers) if key_of(pod) not in off
+    )
+    shares = [(current.share_key(share), share) for share in current.active_shares if share.cluster in closed_clusters]
     return {key: +Counter({g.name: g.count - stay[key, g.name] for g in share.groups}) for key, share in shares}
 
 
-def _leaving(gang: Gang, workers: Gathered, bad: Unstarted, now: datetime) -> Iterator[Raw]:
+def _pods_to_fail(gang: Gang, workers: GangWorkers, start_timeouts: StartTimeouts, now: datetime) -> Iterator[Raw]:
     """Who has a place elsewhere that nobody else is on the way to; and who has a node, on which he did not start in twice the
     time, and no place elsewhere: on another node he may."""
-    free = drain_order.free_places(workers, bad.closed | gang.draining)
-    free.subtract(map(worker_group_of, _awaiting(workers)))
-    unmade = _unmade(workers)
-    for pod in bad.late:
+    free = drain_order.free_slots(workers, start_timeouts.closed_clusters | gang.clusters.draining)
+    free.subtract(map(worker_group_of, _pods_awaiting_slot(workers)))
+    unmade = _uncreated_pods(workers)
+    for pod in start_timeouts.late_pods:
         if free[worker_group_of(pod)] > unmade:
             free[worker_group_of(pod)] -= 1
             yield pod
-        elif _wedged(workers, pod, now - 2 * gang.start_timeout):
+        elif _is_stuck(workers, pod, now - 2 * gang.policy.start_timeout):
             yield pod
 
 
-def _wedged(workers: Gathered, pod: Raw, before: datetime) -> bool:
+def _is_stuck(workers: GangWorkers, pod: Raw, before: datetime) -> bool:
     """Whether it has a node on which it comes no further. One whose init container runs does: it may load data for hours."""
-    copy = workers.copies[key_of(pod)]
-    since = _since(copy, workers.head_since)
+    copy = workers.remote_pods[key_of(pod)]
+    since = _starting_since(copy, workers.head_ready_since)
     starting = (copy.get("status") or {}).get("initContainerStatuses") or ()
     busy = any("running" in (one.get("state") or {}) for one in starting if not one.get("started"))
     return bool((copy.get("spec") or {}).get("nodeName")) and not busy and since is not None and since <= before
 
 
-def _end(gang: Gang, pod: Raw, workers: Gathered) -> PatchStatus:
-    why = _stuck_at(workers.copies.get(key_of(pod)))
-    text = f"The pod in worker cluster {_cluster(pod)} did not start {_in_time(gang)}: {why}"
+def _fail_pod(gang: Gang, pod: Raw, workers: GangWorkers) -> PatchPodStatus:
+    why = _stuck_reason(workers.remote_pods.get(key_of(pod)))
+    text = f"The pod in worker cluster {_slot_cluster(pod)} did not start {_timeout_text(gang)}: {why}"
     told = {"phase": "Failed", "reason": names.NOT_STARTED, "message": truncate(text, MAX_ITEM_LENGTH)}
-    return PatchStatus(pod, {"metadata": {"uid": uid_of(pod)}, "status": told})
+    return PatchPodStatus(pod, {"metadata": {"uid": uid_of(pod)}, "status": told})
 
 
-def _stuck_at(copy: Raw | None) -> str:
+def _stuck_reason(remote_pod: Raw | None) -> str:
     """What a copy that did not start waits for, in its cluster's words; without its name, since its siblings have it too."""
-    status = (copy or {}).get("status") or {}
-    scheduled = condition(copy or {}, "PodScheduled")
+    status = (remote_pod or {}).get("status") or {}
+    scheduled = condition(remote_pod or {}, "PodScheduled")
     if scheduled.get("status") != "True":
         return f"no node took it, {scheduled.get('message') or 'and nobody there says why'}"
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
@@ -201,28 +219,32 @@ def _stuck_at(copy: Raw | None) -> str:
     return "it has a node, and did not join the head"
 
 
-def _in_time(gang: Gang) -> str:
-    return f"within {gang.start_timeout.total_seconds():.0f}s"
+def _timeout_text(gang: Gang) -> str:
+    return f"within {gang.policy.start_timeout.total_seconds():.0f}s"
 
 
-def _cluster(pod: Raw) -> str:
+def _slot_cluster(pod: Raw) -> str:
     return slot_cluster(pod)
 
 
-def _living(workers: Gathered) -> list[Raw]:
+def _live_pods(workers: GangWorkers) -> list[Raw]:
     return [pod for pod in workers.pods if not (deleting(pod) or over(pod))]
 
 
-def _placed(workers: Gathered) -> list[Raw]:
-    return [pod for pod in _living(workers) if slot_of(pod)]
+def _pods_with_slot(workers: GangWorkers) -> list[Raw]:
+    return [pod for pod in _live_pods(workers) if slot_of(pod)]
 
 
-def _unmade(workers: Gathered) -> int:
+def _uncreated_pods(workers: GangWorkers) -> int:
     """How many pods KubeRay has yet to make; those of an elastic job for which the manager has no quota need no place."""
-    desired = min(workers.desired, workers.place.wanted_workers) if workers.place.job else workers.desired
-    return max(desired - sum(not waits_for_quota(pod) for pod in _living(workers)), 0)
+    desired = (
+        min(workers.desired_workers, workers.placement.wanted_workers)
+        if workers.placement.job
+        else workers.desired_workers
+    )
+    return max(desired - sum(not waits_for_quota(pod) for pod in _live_pods(workers)), 0)
 
 
-def _awaiting(workers: Gathered) -> list[Raw]:
+def _pods_awaiting_slot(workers: GangWorkers) -> list[Raw]:
     """Those that wait for a slot, and have the manager's quota."""
-    return [pod for pod in _living(workers) if not (slot_of(pod) or waits_for_quota(pod))]
+    return [pod for pod in _live_pods(workers) if not (slot_of(pod) or waits_for_quota(pod))]

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
 from adapter import names
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, format_time, key_of, meta, parse_time, truncate, uid_of
@@ -20,6 +21,24 @@ from adapter.objects.workload import Job, Workload, elastic_gang_name
 # an elastic job has one share for almost every worker. A gang in so many pieces goes without the next one, not without any plan.
 MAX_SHARES = 500
 MAX_CONSIDERED_CLUSTERS = 100  # of which it says what was found there
+
+
+class PlacementState(StrEnum):
+    """Where a gang stands; `status.state` of its Placement."""
+
+    WAITING = "Waiting"  # no capacity; nothing is reserved anywhere
+    RESERVING = "Reserving"  # shares are created, and not all of them are admitted
+    WITHDRAWING = "Withdrawing"  # a round was not admitted; its shares are being deleted
+    PLACED = "Placed"  # every share is admitted
+    UNKNOWN = "Unknown"  # placed, and a cluster of it is unreachable
+    ENDED = "Ended"  # the Workload is finished; the Placement is kept as a record
+
+    @property
+    def placed_condition(self) -> Literal["True", "False", "Unknown"]:
+        """The status of the Placement's condition `Placed`."""
+        if self is PlacementState.PLACED:
+            return "True"
+        return "Unknown" if self is PlacementState.UNKNOWN else "False"
 
 
 @dataclass(frozen=True, slots=True)

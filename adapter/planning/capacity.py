@@ -12,7 +12,7 @@ from typing import NamedTuple
 from adapter.objects.placement import Placement, Share
 from adapter.objects.specs import WorkerCluster
 from adapter.planning import planner
-from adapter.planning.plan_request import Candidate, Request
+from adapter.planning.plan_request import Candidate, GangRequest
 from adapter.quota import tree
 
 # Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"): until then an
@@ -20,69 +20,73 @@ from adapter.quota import tree
 STATUS_LAG = timedelta(seconds=3)
 
 
-class Held(NamedTuple):
+class HeldShare(NamedTuple):
     """A share that stands in its cluster, and how old the figures are beside which it stands."""
 
-    since: datetime | None  # holds quota since; None: it holds none
-    as_of: int  # the version of the cluster's objects that told so first
-    counted_at: int  # the version in which its ClusterQueue is seen
+    reserved_at: datetime | None  # holds quota since; None: it holds none
+    reserved_version: int  # the version of the cluster's objects that told so first
+    queue_version: int  # the version in which its ClusterQueue is seen
 
 
-def problem(name: str, silent: str, spec: WorkerCluster | None, unmirrored: str) -> str:
+def cluster_problem(name: str, unreachable_reason: str, spec: WorkerCluster | None, unmirrored_reason: str) -> str:
     """Why a cluster takes no new share now, empty when it does.
 
     `silent` says why it cannot be seen, `unmirrored` why heads cannot be mirrored there; `spec` is None of one not registered.
     """
     if spec is None:
-        return silent or f"there is no WorkerCluster {name}; create it"
+        return unreachable_reason or f"there is no WorkerCluster {name}; create it"
     if spec.draining:
         return "it is draining"
-    return "it is cordoned" if spec.cordoned else silent or unmirrored
+    return "it is cordoned" if spec.cordoned else unreachable_reason or unmirrored_reason
 
 
 _NO_QUOTA = tree.build((), (), ())  # always the same one, for trees are compared by identity
 
 
-def absent(name: str, why: str) -> Candidate:
+def absent_candidate(name: str, problem: str) -> Candidate:
     """A cluster that takes no part: nothing of what it has is looked at."""
-    return Candidate(name, why, _NO_QUOTA, {}, {})
+    return Candidate(name, problem, _NO_QUOTA, {}, {})
 
 
-def promised(place: Placement) -> Sequence[Share]:
+def promised_shares(placement: Placement) -> Sequence[Share]:
     """The shares of a Placement for which room is to be there, reserved or about to be: of a round that is withdrawn, those that earlier
     ones left in place, for an elastic job may still wait for single workers of them."""
-    return place.active_shares
+    return placement.active_shares
 
 
-def counted(held: Held | None, now: datetime) -> bool:
+def is_counted(held_share: HeldShare | None, now: datetime) -> bool:
     """Whether a cluster's figures hold a share: its queue was written after it, or it has had the time.
 
     Kueue writes a queue's status from what it has assumed already when it writes the Workload, and the versions of one
     cluster's objects come from one counter; where they do not, the time decides. A share from the future tells that the
     cluster's clock is wrong, and none there shall count twice for as long as that goes ahead.
     """
-    if held is None or held.since is None:
+    if held_share is None or held_share.reserved_at is None:
         return False
-    return held.counted_at > held.as_of or abs(now - held.since) >= STATUS_LAG
+    return held_share.queue_version > held_share.reserved_version or abs(now - held_share.reserved_at) >= STATUS_LAG
 
 
-def settles(shares: Iterable[Held | None], now: datetime) -> datetime | None:
+def all_counted_at(shares: Iterable[HeldShare | None], now: datetime) -> datetime | None:
     """When the last share that is deducted and may be counted already is deducted no more."""
-    doubtful = (held.since + STATUS_LAG for held in shares if held and held.since and not counted(held, now))
+    doubtful = (
+        held.reserved_at + STATUS_LAG for held in shares if held and held.reserved_at and not is_counted(held, now)
+    )
     return max(doubtful, default=None)
 
 
-def uncounted(shares: Iterable[tuple[Share, Held | None]], now: datetime) -> list[Share]:
+def uncounted_shares(shares: Iterable[tuple[Share, HeldShare | None]], now: datetime) -> list[Share]:
     """The shares that are to be deducted from what their clusters show."""
-    return [share for share, held in shares if not counted(held, now)]
+    return [share for share, held in shares if not is_counted(held, now)]
 
 
-def left(
-    fleet: Iterable[Candidate], trees: Mapping[str, tree.QuotaTree], owed: Iterable[tuple[Request, Sequence[Share]]]
+def remaining_capacity(
+    candidates: Iterable[Candidate],
+    trees: Mapping[str, tree.QuotaTree],
+    uncounted: Iterable[tuple[GangRequest, Sequence[Share]]],
 ) -> list[Candidate]:
     """The clusters less what is owed to gangs there; `trees` are quotas to be reckoned with instead of their own."""
-    found = [replace(one, tree=trees[one.name]) if one.name in trees else one for one in fleet]
-    for request, shares in owed:
+    found = [replace(one, quota_tree=trees[one.name]) if one.name in trees else one for one in candidates]
+    for request, shares in uncounted:
         if shares:
-            found = planner.charged(request, found, shares)
+            found = planner.charge_shares(request, found, shares)
     return found

@@ -4,50 +4,50 @@ from collections.abc import Sequence
 
 from adapter import names
 from adapter.objects.placement import Verdict
-from adapter.planning.plan_request import MOST_WORKERS, Request
+from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, GangRequest
 
 NOT_NEEDED = "not needed"
-TAKING_BACK = "by taking back quota that others borrowed"
-PREEMPTING = "by preempting gangs of lower priority"
+RECLAIMING_TEXT = "by taking back quota that others borrowed"
+PREEMPTING_TEXT = "by preempting gangs of lower priority"
 
 
-def placed(
-    request: Request, verdicts: Sequence[Verdict], preempting: Sequence[str] = (), how: str = TAKING_BACK
+def placed_sentence(
+    request: GangRequest, verdicts: Sequence[Verdict], preempting: Sequence[str] = (), how: str = RECLAIMING_TEXT
 ) -> str:
     """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes, and where `how` others give way."""
     total = sum(verdict.chosen for verdict in verdicts)
     taken = [f"{v.chosen} to {v.cluster}" for v in verdicts if v.chosen]
-    first = taken[0].replace(" to ", f" of {request.workers} {_noun(request.workers)} to ", 1)
+    first = taken[0].replace(" to ", f" of {request.workers} {_worker_noun(request.workers)} to ", 1)
     passed = [
         f"{v.cluster} passed over: {v.reason.removesuffix('.')}"
         for v in verdicts
         if not v.chosen and v.reason not in ("", NOT_NEEDED)
     ]
-    why = "for now" if any(verdict.chosen == MOST_WORKERS for verdict in verdicts) else "for want of room"
+    why = "for now" if any(verdict.chosen == MAX_WORKERS_PER_CLUSTER for verdict in verdicts) else "for want of room"
     short = [f"{request.workers - total} stay pending {why}"] if total < request.workers else []
     back = [f"in {' and '.join(preempting)} {how}"] if preempting else []
     return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
 
 
-def shortfall(request: Request, fit: int, verdicts: Sequence[Verdict], most: int | None) -> str:
+def shortfall_sentence(request: GangRequest, fit: int, verdicts: Sequence[Verdict], most: int | None) -> str:
     """What a gang waits for: what each cluster has room for, and what would help where waiting will not.
 
     `most` is how many workers even empty clusters could hold, None where waiting may help.
     """
-    together = "at once in one cluster" if request.gang == "SameCluster" else "at once"
+    together = "at once in one cluster" if request.mode == "SameCluster" else "at once"
     each = [f"{v.cluster} has room for {v.fitting_workers}{f' ({v.reason})' if v.reason else ''}" for v in verdicts]
     listed = "; ".join(each) or "the policy chooses no WorkerCluster, label or name one"
-    help_ = "" if most is None else f" {_hopeless(request, most)}"
-    return f"{request.needed} {_noun(request.needed)} needed {together}, {fit} fit now: {listed}.{help_}"
+    help_ = "" if most is None else f" {_never_fits_text(request, most)}"
+    return f"{request.needed_workers} {_worker_noun(request.needed_workers)} needed {together}, {fit} fit now: {listed}.{help_}"
 
 
-def _hopeless(request: Request, most: int) -> str:
-    if request.gang == "SameCluster" and most == MOST_WORKERS:
+def _never_fits_text(request: GangRequest, most: int) -> str:
+    if request.mode == "SameCluster" and most == MAX_WORKERS_PER_CLUSTER:
         return f"{names.EVEN} to an empty cluster a plan sends no more than {most}: ask for so many, or by a policy that divides the gang."
-    whose = "the largest cluster, empty, holds" if request.gang == "SameCluster" else "empty clusters hold"
-    more = "raise a quota, add a worker cluster," if request.workers > MOST_WORKERS else "raise a quota"
+    whose = "the largest cluster, empty, holds" if request.mode == "SameCluster" else "empty clusters hold"
+    more = "raise a quota, add a worker cluster," if request.workers > MAX_WORKERS_PER_CLUSTER else "raise a quota"
     return f"{names.EVEN} {whose} only {most}: {more} or ask for fewer workers."
 
 
-def _noun(count: int) -> str:
+def _worker_noun(count: int) -> str:
     return "worker" if count == 1 else "workers"

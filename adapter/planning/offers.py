@@ -12,14 +12,14 @@ from adapter.objects.pod_requests import UNLIMITED
 from adapter.objects.unstructured import printable
 from adapter.planning.plan_request import (
     Candidate,
-    Group,
+    GangRequest,
+    GroupRequest,
     Offer,
-    Request,
-    alike_in,
+    denied_reason,
     pod_spec_in,
     queue_name,
-    refused,
     request_in,
+    scheduling_hash_in,
 )
 from adapter.quota import node_capacity, tree
 from adapter.quota.tree import Demand, Fit, FlavorCapacity, QuotaPath, Shortfall
@@ -30,14 +30,14 @@ AnswerT = TypeVar("AnswerT")
 # bytes to 1 kB each. In a crowd many ask alike, for their users run the same again and again. When so many are kept, those of other kinds are
 # found anew each time, as if nobody had asked before: to make room for them would help nobody, where more kinds take turns than there is room for.
 # Those that are kept may come to twice as many, for other sizes of their gangs.
-MOST_ANSWERS = 300
+MAX_CACHED_ANSWERS = 300
 
 
-class _Found(NamedTuple):
+class _OfferCache(NamedTuple):
     """What one candidate offers gangs that ask alike, as far as that was asked."""
 
-    facts: tuple[Any, ...]  # what it hangs on, beside the candidate's quota
-    line: QuotaPath  # the candidate's quota as it stands
+    dependencies: tuple[Any, ...]  # what it hangs on, beside the candidate's quota
+    path: QuotaPath  # the candidate's quota as it stands
     answers: dict[Hashable, Any]
 
 
@@ -48,148 +48,153 @@ class Offers:
     That state is a line: the candidate's own one, or one that comes of it. No two candidates may have the same name.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: GangRequest) -> None:
         self.request = request
-        self._found: dict[str, _Found] = {}
+        self._caches: dict[str, _OfferCache] = {}
 
-    def _of(self, candidate: Candidate) -> _Found:
-        if candidate.name not in self._found:
-            self._found[candidate.name] = self._remembered(candidate)
-        return self._found[candidate.name]
+    def _cache_for(self, candidate: Candidate) -> _OfferCache:
+        if candidate.name not in self._caches:
+            self._caches[candidate.name] = self._shared_cache(candidate)
+        return self._caches[candidate.name]
 
-    def _remembered(self, candidate: Candidate) -> _Found:
+    def _shared_cache(self, candidate: Candidate) -> _OfferCache:
         """What others that ask alike have found on the very same quota, if all else is the same, too. Of quota that others were promised a
         part of nothing is kept: there are as many states of that as gangs."""
-        asked, kept = [alike_in(candidate, group) for group in self.request.groups], candidate.tree.offer_cache
-        facts = _facts(self.request, candidate)
+        asked, kept = (
+            [scheduling_hash_in(candidate, group) for group in self.request.groups],
+            candidate.quota_tree.offer_cache,
+        )
+        facts = _offer_dependencies(self.request, candidate)
         if kept is None or not all(asked):
-            return self._anew(candidate, facts)
+            return self._new_cache(candidate, facts)
         groups = ((g.name, g.role, g.zone, alike) for g, alike in zip(self.request.groups, asked, strict=True))
         key = self.request.namespace, self.request.queue, *groups
-        found: _Found | None = kept.get(key)
+        found: _OfferCache | None = kept.get(key)
         many = sum([len(one.answers) for one in kept.values()])
-        if found is None or found.facts != facts or many > 2 * MOST_ANSWERS:
+        if found is None or found.dependencies != facts or many > 2 * MAX_CACHED_ANSWERS:
             kept.pop(key, None)
-            found = self._anew(candidate, facts)
-            if many <= MOST_ANSWERS:
+            found = self._new_cache(candidate, facts)
+            if many <= MAX_CACHED_ANSWERS:
                 kept[key] = found
         return found
 
-    def _anew(self, candidate: Candidate, facts: tuple[Any, ...]) -> _Found:
-        return _Found(facts, tree.queue_path(candidate.tree, queue_name(self.request, candidate)), {})
+    def _new_cache(self, candidate: Candidate, dependencies: tuple[Any, ...]) -> _OfferCache:
+        return _OfferCache(dependencies, tree.queue_path(candidate.quota_tree, queue_name(self.request, candidate)), {})
 
-    def once(self, candidate: Candidate, question: Hashable, find: Callable[[], AnswerT]) -> AnswerT:
+    def compute_once(self, candidate: Candidate, key: Hashable, compute: Callable[[], AnswerT]) -> AnswerT:
         """The answer to a question about a candidate, which is asked once; it hangs on the question, the quota and the gang's kind."""
-        known = self._of(candidate).answers
-        if question not in known:
-            known[question] = find()
-        answer: AnswerT = known[question]
+        known = self._cache_for(candidate).answers
+        if key not in known:
+            known[key] = compute()
+        answer: AnswerT = known[key]
         return answer
 
-    def reclaiming(self) -> "Offers":
+    def with_reclaim(self) -> "Offers":
         """The same for a gang that takes back what others borrowed; what both ask alike is not asked again."""
         other = copy(self)  # it keeps its answers where this one does
-        other.request = replace(self.request, reclaims=True)
+        other.request = replace(self.request, reclaims_quota=True)
         return other
 
-    def line(self, candidate: Candidate) -> QuotaPath:
+    def quota_path(self, candidate: Candidate) -> QuotaPath:
         """The candidate's quota for the gang as it stands."""
-        return self._of(candidate).line
+        return self._cache_for(candidate).path
 
-    def emptied(self, candidate: Candidate, line: QuotaPath) -> QuotaPath:
+    def empty_path(self, candidate: Candidate, path: QuotaPath) -> QuotaPath:
         """A line of the candidate as if nothing at all were in use."""
-        return self.once(candidate, ("emptied", line), lambda: tree.without_usage(line))
+        return self.compute_once(candidate, ("emptied", path), lambda: tree.without_usage(path))
 
-    def of(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
+    def offer_for(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Offer:
         """Say how many pods of a group, up to all, the candidate could take, were its quota as in `line`."""
-        return self._offer(candidate, line, group, self.request.reclaims)
+        return self._cached_offer(candidate, path, group, self.request.reclaims_quota)
 
-    def reason(self, candidate: Candidate, line: QuotaPath, group: Group) -> str:
+    def shortage_reason(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
         """Say why it could not take all pods of a group."""
-        if why := _elsewhere(candidate, group):
+        if why := _mismatch_reason(candidate, group):
             return why
-        survey = self._survey(candidate, line, group)
+        survey = self._flavor_capacity(candidate, path, group)
         short = survey.shortage_reason(group.count)
-        return short or ("" if _grows(candidate) else self._held(candidate, group, survey.fit(group.count))[1])
+        return short or (
+            "" if _may_add_nodes(candidate) else self._pods_on_nodes(candidate, group, survey.fit(group.count))[1]
+        )
 
-    def tight(self, candidate: Candidate, line: QuotaPath, group: Group) -> Shortfall | None:
+    def shortfall(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Shortfall | None:
         """Say which resource ends first for the group there, None where no quota bounds it."""
-        return self._survey(candidate, line, group).shortfall(group.count)
+        return self._flavor_capacity(candidate, path, group).shortfall(group.count)
 
-    def flavors(
-        self, candidate: Candidate, line: QuotaPath, group: Group, count: int, *, preempts: bool = False
+    def assigned_flavors(
+        self, candidate: Candidate, path: QuotaPath, group: GroupRequest, count: int, *, preempts: bool = False
     ) -> Mapping[str, str]:
         """Name the flavors in which `count` pods of the group are reserved there, by resource; none where there is no room for
         so many. Which flavor Kueue takes depends on how many want to go into one: ask for these very ones."""
-        survey = self._survey(candidate, line, group)
+        survey = self._flavor_capacity(candidate, path, group)
         flavors = survey.assigned_flavors(count) or survey.reclaimable_fit(count).flavors
         return flavors or (survey.flavors_if_empty(count) if preempts else {})
 
-    def charge(
-        self, candidate: Candidate, line: QuotaPath, group: Group, count: int, *, preempts: bool = False
+    def reserve_pods(
+        self, candidate: Candidate, path: QuotaPath, group: GroupRequest, count: int, *, preempts: bool = False
     ) -> QuotaPath:
         """The line once `count` pods of the group are reserved there; who `preempts` may find no room before."""
 
         def charged() -> QuotaPath:
-            flavors = self.flavors(candidate, line, group, count, preempts=preempts)
-            return tree.reserve_pods(line, flavors, request_in(candidate, group), count)
+            flavors = self.assigned_flavors(candidate, path, group, count, preempts=preempts)
+            return tree.reserve_pods(path, flavors, request_in(candidate, group), count)
 
-        return self.once(candidate, ("charged", line, group.name, count, preempts), charged)
+        return self.compute_once(candidate, ("charged", path, group.name, count, preempts), charged)
 
-    def admits(self, candidate: Candidate, line: QuotaPath, counts: Mapping[str, int]) -> bool:
+    def admits_share(self, candidate: Candidate, path: QuotaPath, counts: Mapping[str, int]) -> bool:
         """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what those before it
         left. At a later try it may admit more (see quota/tree.py)."""
-        groups = [group for group in self.request.by_role if counts.get(group.name)]
+        groups = [group for group in self.request.groups_by_role if counts.get(group.name)]
         for group in groups:
-            if self.of(candidate, line, group).total < counts[group.name]:
+            if self.offer_for(candidate, path, group).total < counts[group.name]:
                 return False
             if group is not groups[-1]:
-                line = self.charge(candidate, line, group, counts[group.name])
+                path = self.reserve_pods(candidate, path, group, counts[group.name])
         return True
 
-    def _offer(self, candidate: Candidate, line: QuotaPath, group: Group, reclaims: bool) -> Offer:
+    def _cached_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest, reclaims: bool) -> Offer:
         def offer() -> Offer:
-            found = self._with_taken_back if reclaims else self._free
-            return Offer() if _elsewhere(candidate, group) else found(candidate, line, group)
+            found = self._reclaiming_offer if reclaims else self._free_offer
+            return Offer() if _mismatch_reason(candidate, group) else found(candidate, path, group)
 
-        return self.once(candidate, ("offer", line, group.name, group.count, reclaims), offer)
+        return self.compute_once(candidate, ("offer", path, group.name, group.count, reclaims), offer)
 
-    def _free(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
-        survey = self._survey(candidate, line, group)
-        fit, ever = survey.fit(group.count), self._ever(candidate, survey, group)
-        total, (held, _) = fit.nominal + fit.borrow, self._held(candidate, group, fit)
+    def _free_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Offer:
+        survey = self._flavor_capacity(candidate, path, group)
+        fit, ever = survey.fit(group.count), self._potential_pods(candidate, survey, group)
+        total, (held, _) = fit.nominal + fit.borrow, self._pods_on_nodes(candidate, group, fit)
         now = min(total, held)
-        if _grows(candidate):
+        if _may_add_nodes(candidate):
             return Offer(fit.nominal, total, ever, now)
         return Offer(min(fit.nominal, held), now, min(ever, held), now)
 
-    def _with_taken_back(self, candidate: Candidate, line: QuotaPath, group: Group) -> Offer:
-        free = self._offer(candidate, line, group, reclaims=False)
-        back = self._survey(candidate, line, group).reclaimable_fit(group.count)
+    def _reclaiming_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Offer:
+        free = self._cached_offer(candidate, path, group, reclaims=False)
+        back = self._flavor_capacity(candidate, path, group).reclaimable_fit(group.count)
         # Nobody shall lose a pod for one that no node there could hold.
-        now = max(free.now, min(back.nominal, self._held(candidate, group, back)[0]))
-        total = max(free.total, back.nominal) if _grows(candidate) else now
-        return free._replace(total=total, now=now, taken_back=total - free.total)
+        now = max(free.on_nodes, min(back.nominal, self._pods_on_nodes(candidate, group, back)[0]))
+        total = max(free.total, back.nominal) if _may_add_nodes(candidate) else now
+        return free._replace(total=total, on_nodes=now, reclaimed=total - free.total)
 
-    def _survey(self, candidate: Candidate, line: QuotaPath, group: Group) -> FlavorCapacity:
+    def _flavor_capacity(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> FlavorCapacity:
         def survey() -> FlavorCapacity:
-            return tree.flavor_capacity(self._demand(candidate, group), line)
+            return tree.flavor_capacity(self._demand_of(candidate, group), path)
 
-        return self.once(candidate, ("survey", line, group.name), survey)
+        return self.compute_once(candidate, ("survey", path, group.name), survey)
 
-    def _demand(self, candidate: Candidate, group: Group) -> Demand:
+    def _demand_of(self, candidate: Candidate, group: GroupRequest) -> Demand:
         def demand() -> Demand:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
             asked, spec = request_in(candidate, group), pod_spec_in(candidate, group)
-            return tree.demand_for_pods(candidate.tree, queue, asked, spec, labels)
+            return tree.demand_for_pods(candidate.quota_tree, queue, asked, spec, labels)
 
-        return self.once(candidate, ("demand", group.name), demand)
+        return self.compute_once(candidate, ("demand", group.name), demand)
 
-    def _ever(self, candidate: Candidate, survey: FlavorCapacity, group: Group) -> int:
+    def _potential_pods(self, candidate: Candidate, capacity: FlavorCapacity, group: GroupRequest) -> int:
         """How many would fit were nothing in use: the same on all of a candidate's lines."""
-        return self.once(candidate, ("ever", group.name), survey.potential_pods)
+        return self.compute_once(candidate, ("ever", group.name), capacity.potential_pods)
 
-    def _held(self, candidate: Candidate, group: Group, fit: Fit) -> tuple[int, str]:
+    def _pods_on_nodes(self, candidate: Candidate, group: GroupRequest, fit: Fit) -> tuple[int, str]:
         """How many pods today's nodes could hold were they empty, and why fewer than wanted."""
         there = candidate.nodes
         if there is None or not fit.flavors:
@@ -197,26 +202,26 @@ class Offers:
         names = tuple(dict.fromkeys(fit.flavors.values()))
 
         def held() -> tuple[int, str]:
-            flavors, spec = [candidate.tree.flavors[name] for name in names], pod_spec_in(candidate, group)
+            flavors, spec = [candidate.quota_tree.flavors[name] for name in names], pod_spec_in(candidate, group)
             return node_capacity.pods_that_fit(there, spec, request_in(candidate, group), flavors, group.count)
 
-        return self.once(candidate, ("nodes", group.name, group.count, names), held)
+        return self.compute_once(candidate, ("nodes", group.name, group.count, names), held)
 
 
-def _facts(request: Request, candidate: Candidate) -> tuple[Any, ...]:
+def _offer_dependencies(request: GangRequest, candidate: Candidate) -> tuple[Any, ...]:
     """All of it that an offer hangs on but its quota. Of its queues and namespaces the gang's own: of others it may have thousands, read
     anew at each of their events."""
-    here = candidate.zone, candidate.nodes, candidate.can_grow, candidate.pods
+    here = candidate.zone, candidate.nodes, candidate.can_grow, candidate.pod_mapping
     return *here, queue_name(request, candidate), candidate.namespaces.get(request.namespace)
 
 
-def _elsewhere(candidate: Candidate, group: Group) -> str:
+def _mismatch_reason(candidate: Candidate, group: GroupRequest) -> str:
     """Why the group must run elsewhere, whatever room there is; empty when it need not."""
     if group.zone not in ("", candidate.zone):
         return f"worker group {printable(group.name)} asks for zone {printable(group.zone)}, this is {candidate.zone}"
-    return refused(candidate, group)
+    return denied_reason(candidate, group)
 
 
-def _grows(candidate: Candidate) -> bool:
+def _may_add_nodes(candidate: Candidate) -> bool:
     """Whether more nodes may hold its pods than we know of."""
     return candidate.can_grow or candidate.nodes is None

@@ -17,16 +17,16 @@ from adapter.rewrite import pod_mapping
 from adapter.rewrite.dry_run_pod import DryRunResult
 
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
-Gang = Literal["AllOrNothing", "SameCluster", "BestEffort"]
+GangMode = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 
-MOST_WORKERS = 4000
+MAX_WORKERS_PER_CLUSTER = 4000
 """Of one gang that a plan sends to one cluster, where they have one share. Kueue gives a share's group Workload an owner reference to each of its
 pods (docs/upstream.md, "A Workload lists its pods"): with some 8000 that object is as large as etcd takes (1.5 MiB). Half of it is left for all
 else that stands in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupRequest:
     """One worker group as it is to be reserved: `pod_spec` is the remote one before a cluster gives it what is its own
     (`pod_spec_in`), `request` what one pod asks of quota before (`request_in`)."""
 
@@ -36,42 +36,47 @@ class Group:
     pod_spec: Raw
     request: Resources
     zone: str = ""  # the only zone that it may run in; empty: any
-    tried: Mapping[str, DryRunResult] = field(
+    dry_run_results: Mapping[str, DryRunResult] = field(
         default_factory=dict
     )  # by cluster: what that makes of such a pod, where it was asked
-    alike: str = ""  # all that quota and nodes read of such a pod (podrequests.alike), empty where nobody says
+    scheduling_hash: str = (
+        ""  # all that quota and nodes read of such a pod (podrequests.alike), empty where nobody says
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GangRequest:
     """A gang that wants to be placed, and how its policy wants that done."""
 
     namespace: str
     queue: str
-    groups: tuple[Group, ...]
+    groups: tuple[GroupRequest, ...]
     strategy: Strategy = "FillInOrder"
-    gang: Gang = "AllOrNothing"
-    minimum: int = 0  # workers that a BestEffort gang needs at least
-    reclaims: bool = False  # whether quota that others borrowed counts, too
+    mode: GangMode = "AllOrNothing"
+    min_workers: int = 0  # workers that a BestEffort gang needs at least
+    reclaims_quota: bool = False  # whether quota that others borrowed counts, too
 
     @property
     def workers(self) -> int:
         return sum(group.count for group in self.groups)
 
     @property
-    def by_role(self) -> tuple[Group, ...]:
+    def groups_by_role(self) -> tuple[GroupRequest, ...]:
         """The groups in the order in which a worker cluster's Kueue goes through those of a share."""
         return tuple(sorted(self.groups, key=lambda group: group.role))
 
     @property
-    def needed(self) -> int:
+    def needed_workers(self) -> int:
         """How many workers must fit at once."""
-        return min(self.minimum, self.workers) if self.gang == "BestEffort" else self.workers
+        return min(self.min_workers, self.workers) if self.mode == "BestEffort" else self.workers
 
 
-def rest(
-    request: Request, kept: Iterable[Share], draining: Collection[str], without: Mapping[str, int] | None = None
-) -> Request:
+def remaining_request(
+    request: GangRequest,
+    kept_shares: Iterable[Share],
+    draining: Collection[str],
+    unusable_slots: Mapping[str, int] | None = None,
+) -> GangRequest:
     """What a gang that runs asks for beside the shares that it keeps, of which those in clusters that are drained do not count,
     nor so many slots of others as `without` says of each group.
 
@@ -79,32 +84,39 @@ def rest(
     missing: each round is one more share in a cluster, and so they are few however the room comes.
     """
     held = Counter[str]()
-    for share in (one for one in kept if one.cluster not in draining):
+    for share in (one for one in kept_shares if one.cluster not in draining):
         held.update({group.name: group.count for group in share.groups})
-    held.subtract(without or {})
+    held.subtract(unusable_slots or {})
     left = [replace(group, count=max(group.count - held[group.name], 0)) for group in request.groups]
     groups = tuple(group for group in left if group.count)
-    if request.gang == "SameCluster":
+    if request.mode == "SameCluster":
         return replace(request, groups=groups)
     least = -(-sum(group.count for group in groups) // 4)
-    return replace(request, groups=groups, gang="BestEffort", minimum=least)
+    return replace(request, groups=groups, mode="BestEffort", min_workers=least)
 
 
-def growth(
-    request: Request, kept: Collection[Share], draining: Collection[str], without: Mapping[str, int] | None = None
-) -> Request:
+def scale_up_request(
+    request: GangRequest,
+    kept_shares: Collection[Share],
+    draining: Collection[str],
+    unusable_slots: Mapping[str, int] | None = None,
+) -> GangRequest:
     """The same for an elastic job that runs: whatever fits is better than nothing, even one worker."""
-    return replace(rest(replace(request, gang="BestEffort"), kept, draining, without), minimum=1)
+    return replace(
+        remaining_request(replace(request, mode="BestEffort"), kept_shares, draining, unusable_slots), min_workers=1
+    )
 
 
-def stays(request: Request, asked: Request, kept: Iterable[Share], draining: Collection[str]) -> bool:
+def keeps_a_cluster(
+    request: GangRequest, remaining: GangRequest, kept_shares: Iterable[Share], draining: Collection[str]
+) -> bool:
     """Whether a gang has a cluster that it need not leave, beside which it asks for the rest only."""
-    return asked.workers < request.workers and any(share.cluster not in draining for share in kept)
+    return remaining.workers < request.workers and any(share.cluster not in draining for share in kept_shares)
 
 
-def near(clusters: Sequence[str], kept: Iterable[Share], draining: Collection[str]) -> Sequence[str]:
+def kept_clusters(clusters: Sequence[str], kept_shares: Iterable[Share], draining: Collection[str]) -> Sequence[str]:
     """Whom a gang that must be in one cluster asks for more workers: only the one that it need not leave."""
-    own = {share.cluster for share in kept} - set(draining)
+    own = {share.cluster for share in kept_shares} - set(draining)
     return [name for name in clusters if name in own]
 
 
@@ -114,48 +126,48 @@ class Candidate:
 
     name: str
     problem: str
-    tree: QuotaTree
+    quota_tree: QuotaTree
     queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes nothing (empty: it does)
     namespaces: Mapping[str, Mapping[str, str]]  # name -> its labels
     zone: str = ""
     nodes: NodeIndex | None = None  # None: not known, so nothing is concluded from them
     can_grow: bool = False
-    pods: PodMapping = NO_MAPPING
+    pod_mapping: PodMapping = NO_MAPPING
 
 
-def pod_spec_in(candidate: Candidate, group: Group) -> Raw:
+def pod_spec_in(candidate: Candidate, group: GroupRequest) -> Raw:
     """A group's pod spec as it is reserved in that cluster."""
-    held = _held(candidate, group)
-    return held.reserved_template["spec"] if held else pod_mapping.apply_to_spec(group.pod_spec, candidate.pods)
+    held = _accepted_dry_run(candidate, group)
+    return held.reserved_template["spec"] if held else pod_mapping.apply_to_spec(group.pod_spec, candidate.pod_mapping)
 
 
-def request_in(candidate: Candidate, group: Group) -> Resources:
+def request_in(candidate: Candidate, group: GroupRequest) -> Resources:
     """What one pod of a group asks of quota there."""
-    held = _held(candidate, group)
+    held = _accepted_dry_run(candidate, group)
     return held.request if held else group.request
 
 
-def alike_in(candidate: Candidate, group: Group) -> str:
+def scheduling_hash_in(candidate: Candidate, group: GroupRequest) -> str:
     """What tells two groups apart there but for their names, zones and counts: those of which it is the same are offered the same. Empty
     where nobody says."""
-    found = group.tried.get(candidate.name)
-    if found is None or not group.alike:
-        return group.alike
+    found = group.dry_run_results.get(candidate.name)
+    if found is None or not group.scheduling_hash:
+        return group.scheduling_hash
     if found.denied_reason:
         return f"refused: {found.denied_reason}"
     if found.reserved_template:  # and so nothing is mapped there any more
         return f"held: {found.scheduling_hash}" if found.scheduling_hash else ""
-    return group.alike
+    return group.scheduling_hash
 
 
-def _held(candidate: Candidate, group: Group) -> DryRunResult | None:
-    found = group.tried.get(candidate.name)
+def _accepted_dry_run(candidate: Candidate, group: GroupRequest) -> DryRunResult | None:
+    found = group.dry_run_results.get(candidate.name)
     return found if found and found.reserved_template else None
 
 
-def refused(candidate: Candidate, group: Group) -> str:
+def denied_reason(candidate: Candidate, group: GroupRequest) -> str:
     """Why a cluster does not take the pods of a group, empty when it does or was not asked."""
-    found = group.tried.get(candidate.name)
+    found = group.dry_run_results.get(candidate.name)
     return (
         f"it refuses the pods of worker group {printable(group.name)}: {found.denied_reason}"
         if found and found.denied_reason
@@ -168,18 +180,18 @@ class Offer(NamedTuple):  # many are made for each plan, and a dataclass takes t
 
     nominal: int = 0
     total: int = 0
-    ever: int = 0
-    now: int = 0
-    taken_back: int = 0  # of the total, those that need what others borrowed
+    potential: int = 0
+    on_nodes: int = 0
+    reclaimed: int = 0  # of the total, those that need what others borrowed
 
-    def bounded(self, most: int) -> "Offer":
+    def at_most(self, most: int) -> "Offer":
         """No more than so many of it."""
         nominal, total, ever, now, taken_back = self
         free = min(total - taken_back, most)
         return Offer(min(nominal, most), min(total, most), min(ever, most), min(now, most), min(total, most) - free)
 
 
-def closed(request: Request, candidate: Candidate) -> str:
+def filter_reason(request: GangRequest, candidate: Candidate) -> str:
     """Why a candidate cannot take any worker of this gang, empty when it can: the filter."""
     if candidate.problem:
         return candidate.problem
@@ -190,12 +202,12 @@ def closed(request: Request, candidate: Candidate) -> str:
     return candidate.queues[request.namespace, request.queue][1]
 
 
-def queue_name(request: Request, candidate: Candidate) -> str:
+def queue_name(request: GangRequest, candidate: Candidate) -> str:
     """The ClusterQueue behind the gang's LocalQueue there, empty when there is none."""
     return candidate.queues.get((request.namespace, request.queue), ("", ""))[0]
 
 
-def reclaims(request: Request, candidate: Candidate) -> bool:
+def may_reclaim(request: GangRequest, candidate: Candidate) -> bool:
     """Whether the queue there may take back what others borrowed of it."""
     queue = queue_name(request, candidate)
-    return queue in candidate.tree.queues and candidate.tree.queues[queue].reclaims_within_cohort
+    return queue in candidate.quota_tree.queues and candidate.quota_tree.queues[queue].reclaims_within_cohort

@@ -14,28 +14,35 @@ from adapter.objects.placement import MAX_SHARES, Exclusion, Placement, Share, d
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
 from adapter.planning import ordering, planner
-from adapter.planning.ordering import Waiting
-from adapter.planning.plan_request import Candidate, Request, growth, near, rest, stays
-from adapter.planning.planner import Plan
-from adapter.planning.split_shares import apart, numbered
+from adapter.planning.ordering import WaitingGang
+from adapter.planning.plan_request import (
+    Candidate,
+    GangRequest,
+    keeps_a_cluster,
+    kept_clusters,
+    remaining_request,
+    scale_up_request,
+)
+from adapter.planning.planner import GangPlan
+from adapter.planning.split_shares import number_rounds, split_by_worker
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PlanRequest:
     """A gang that asks for room, and whom it asks."""
 
-    request: Request
+    request: GangRequest
     clusters: Sequence[str] = ()  # its policy's, first choice first
-    excluded: Sequence[Exclusion] = ()  # those that it does not ask now
-    unproven: Mapping[str, str] = field(default_factory=dict)  # those that its policy passes over, and why
+    exclusions: Sequence[Exclusion] = ()  # those that it does not ask now
+    unproven_clusters: Mapping[str, str] = field(default_factory=dict)  # those that its policy passes over, and why
 
 
-Ahead = Sequence[tuple[Waiting, Asking]]  # those whose turn comes first, in their order
-Promised = Sequence[tuple[Request, Sequence[Share]]]  # room that no cluster's figures hold, and who has it
+GangsAhead = Sequence[tuple[WaitingGang, PlanRequest]]  # those whose turn comes first, in their order
+PromisedCapacity = Sequence[tuple[GangRequest, Sequence[Share]]]  # room that no cluster's figures hold, and who has it
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class CapacityHold:
     """Room that is kept from a gang: for whom, and when that pauses or ends."""
 
     job: Job | None
@@ -43,28 +50,28 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingCapacity:
     """The clusters involved, less what those whose turn comes first take, and who of them holds room back; `promised` is all that
     was deducted."""
 
-    fleet: Sequence[Candidate]
-    holds: Sequence[Hold] = ()
-    promised: Promised = ()
+    candidates: Sequence[Candidate]
+    holds: Sequence[CapacityHold] = ()
+    promised: PromisedCapacity = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PlanResult:
     """A plan with what it was made of."""
 
-    request: Request
-    fleet: Sequence[Candidate]  # in the policy's order, as the plan found them
-    plan: Plan
-    holds: Sequence[Hold] = ()  # of what is free
-    freed: Sequence[Hold] = ()  # and of what preemption would free
-    promised: Promised = ()  # what was deducted from the clusters' own figures
+    request: GangRequest
+    candidates: Sequence[Candidate]  # in the policy's order, as the plan found them
+    plan: GangPlan
+    holds: Sequence[CapacityHold] = ()  # of what is free
+    holds_if_preempting: Sequence[CapacityHold] = ()  # and of what preemption would free
+    promised: PromisedCapacity = ()  # what was deducted from the clusters' own figures
 
     @property
-    def more(self) -> str:
+    def hold_note(self) -> str:
         """What is to be said beside the plan's own sentence: for whom room is kept that this gang could use. Those of other
         namespaces stay unnamed, for whoever reads this may not read there."""
         jobs, mine = [hold.job for hold in self.holds if hold.job], self.request.namespace
@@ -73,97 +80,127 @@ class Made:
             said.append("a job of another namespace" if others == 1 else f"{others} jobs of other namespaces")
         return f" Room is kept for {', '.join(said)}, which waited longer." if said and not self.plan.shares else ""
 
-    def again_at(self, settles: datetime | None) -> datetime | None:
+    def replan_at(self, counted_at: datetime | None) -> datetime | None:
         """When a gang that found no room is to be planned again unasked: when the first of those that keep room from it keeps
         none, when nothing is deducted twice any more, or when what a cluster said of its pods counts no more: it may take them then, or
         add less to them. Nothing else may change for hours."""
-        holds = (hold.until for hold in (*self.holds, *self.freed))
-        moments = [*holds, *self._answers(), *([settles] if settles else [])]
+        holds = (hold.until for hold in (*self.holds, *self.holds_if_preempting))
+        moments = [*holds, *self._dry_run_expiries(), *([counted_at] if counted_at else [])]
         return None if self.plan.shares else min(moments, default=None)
 
-    def _answers(self) -> list[datetime]:
+    def _dry_run_expiries(self) -> list[datetime]:
         """When what clusters said of its pods counts no more."""
-        found = (group.tried.get(one.name) for group in self.request.groups for one in self.fleet)
+        found = (group.dry_run_results.get(one.name) for group in self.request.groups for one in self.candidates)
         return [tried.valid_until for tried in found if tried and not tried.unknown_reason]
 
 
-def usable(chosen: ResolvedPolicy | None, obstacles: Iterable[str]) -> ResolvedPolicy | None:
+def plannable_policy(policy: ResolvedPolicy | None, obstacles: Iterable[str]) -> ResolvedPolicy | None:
     """The policy that a waiting gang is going to be planned by; None when it is not, so that it takes nothing from anybody.
 
     `obstacles` are the reasons there may be for that, most of them empty; none is asked for once there is one.
     """
-    return None if chosen is None or any(obstacles) else chosen
+    return None if policy is None or any(obstacles) else policy
 
 
-def involved(me: Asking, ahead: Ahead) -> list[str]:
+def involved_clusters(plan_request: PlanRequest, ahead: GangsAhead) -> list[str]:
     """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead. In the same order for
     whoever has the same ones: what is found on them for one is the same for another."""
-    return sorted({*me.clusters, *(name for _, theirs in ahead for name in theirs.clusters)})
+    return sorted({*plan_request.clusters, *(name for _, theirs in ahead for name in theirs.clusters)})
 
 
-def beside(
-    me: Asking,
-    kept: Sequence[Share],
+def request_beside_shares(
+    plan_request: PlanRequest,
+    kept_shares: Sequence[Share],
     draining: Collection[str],
-    without: Mapping[str, int] | None = None,
+    unusable_slots: Mapping[str, int] | None = None,
     *,
     elastic: bool,
-) -> Asking:
+) -> PlanRequest:
     """What a gang that runs asks for beside the shares that it keeps, and whom: an elastic job grows by whatever fits, but where all
     must be in one cluster, and none is that stays in one, they find one together."""
-    asked, together = rest(me.request, kept, draining, without), me.request.gang == "SameCluster"
-    if not elastic or (together and not stays(me.request, asked, kept, draining)):
-        return replace(me, request=asked)
-    clusters = near(me.clusters, kept, draining) if together else me.clusters
-    return replace(me, request=growth(me.request, kept, draining, without), clusters=clusters)
-
-
-def complete(request: Request, kept: Iterable[Share]) -> Made:
-    """Of a gang that runs, no worker wants a place."""
-    where = describe_shares(kept)
-    return Made(
-        request, (), Plan((), (), f"All workers have a place: {where}." if where else "No worker is to run elsewhere.")
+    asked, together = (
+        remaining_request(plan_request.request, kept_shares, draining, unusable_slots),
+        plan_request.request.mode == "SameCluster",
+    )
+    if not elastic or (together and not keeps_a_cluster(plan_request.request, asked, kept_shares, draining)):
+        return replace(plan_request, request=asked)
+    clusters = kept_clusters(plan_request.clusters, kept_shares, draining) if together else plan_request.clusters
+    return replace(
+        plan_request,
+        request=scale_up_request(plan_request.request, kept_shares, draining, unusable_slots),
+        clusters=clusters,
     )
 
 
-def deducted(request: Request, shares: Sequence[Share], left: Left) -> Left:
+def complete_result(request: GangRequest, kept_shares: Iterable[Share]) -> PlanResult:
+    """Of a gang that runs, no worker wants a place."""
+    where = describe_shares(kept_shares)
+    return PlanResult(
+        request,
+        (),
+        GangPlan((), (), f"All workers have a place: {where}." if where else "No worker is to run elsewhere."),
+    )
+
+
+def deduct_shares(request: GangRequest, shares: Sequence[Share], remaining: RemainingCapacity) -> RemainingCapacity:
     """What is left once shares that the figures do not hold are deducted."""
-    fleet = planner.charged(request, left.fleet, shares)
-    return replace(left, fleet=fleet, promised=(*left.promised, (request, shares)))
+    fleet = planner.charge_shares(request, remaining.candidates, shares)
+    return replace(remaining, candidates=fleet, promised=(*remaining.promised, (request, shares)))
 
 
-def hangs_on(one: Waiting, asking: Asking, now: datetime) -> object:
+def deduction_key(gang: WaitingGang, plan_request: PlanRequest, now: datetime) -> object:
     """All that `after` reads but for what is left: alike it gives alike."""
-    return asking, one.looked, ordering.holds_until(one, now), one.work.job
+    return plan_request, gang.known_not_to_fit, ordering.holds_capacity_until(gang, now), gang.workload.job
 
 
-def after(one: Waiting, asking: Asking, left: Left, now: datetime) -> Left:
+def capacity_after(
+    gang: WaitingGang, plan_request: PlanRequest, remaining: RemainingCapacity, now: datetime
+) -> RemainingCapacity:
     """What is left once one more of those whose turn comes first has taken what it can, or keeps what it could use."""
-    until = ordering.holds_until(one, now)
-    theirs = _offered(asking, left.fleet)
-    shares = () if one.looked else planner.plan(asking.request, theirs).shares
-    holds = left.holds
-    if not shares and until and (shares := planner.keep(asking.request, theirs)):
-        holds = (*holds, Hold(one.work.job, until))
-    return deducted(asking.request, shares, replace(left, holds=holds)) if shares else left
+    until = ordering.holds_capacity_until(gang, now)
+    theirs = _requested_candidates(plan_request, remaining.candidates)
+    shares = () if gang.known_not_to_fit else planner.plan(plan_request.request, theirs).shares
+    holds = remaining.holds
+    if not shares and until and (shares := planner.shares_to_hold(plan_request.request, theirs)):
+        holds = (*holds, CapacityHold(gang.workload.job, until))
+    return deduct_shares(plan_request.request, shares, replace(remaining, holds=holds)) if shares else remaining
 
 
-def planned(me: Asking, left: Left) -> Made:
+def plan_gang(plan_request: PlanRequest, remaining: RemainingCapacity) -> PlanResult:
     """Plan a gang on what those whose turn comes first have left of the clusters involved."""
-    offered = _offered(me, left.fleet)
-    return Made(me.request, offered, planner.plan(me.request, offered), left.holds, promised=left.promised)
+    offered = _requested_candidates(plan_request, remaining.candidates)
+    return PlanResult(
+        plan_request.request,
+        offered,
+        planner.plan(plan_request.request, offered),
+        remaining.holds,
+        promised=remaining.promised,
+    )
 
 
-def preempting(me: Asking, made: Made, freed: Left) -> Made:
+def plan_preempting(
+    plan_request: PlanRequest, result: PlanResult, remaining_if_preempting: RemainingCapacity
+) -> PlanResult:
     """Plan a gang that found no room once more, on what they have left of the clusters as these were without gangs of lower
     priority."""
-    over = planner.outranking(me.request, made.fleet, _offered(me, freed.fleet))
-    plan = over if over.shares else made.plan
-    return replace(made, plan=plan, freed=freed.holds, promised=(*made.promised, *freed.promised))
+    over = planner.plan_with_preemption(
+        plan_request.request, result.candidates, _requested_candidates(plan_request, remaining_if_preempting.candidates)
+    )
+    plan = over if over.shares else result.plan
+    return replace(
+        result,
+        plan=plan,
+        holds_if_preempting=remaining_if_preempting.holds,
+        promised=(*result.promised, *remaining_if_preempting.promised),
+    )
 
 
-def next_round(
-    action: actions.Plan, made: Made, wanted: int, now: datetime, least: Mapping[str, int] | None = None
+def next_placement(
+    action: actions.Plan,
+    result: PlanResult,
+    wanted_workers: int,
+    now: datetime,
+    min_by_group: Mapping[str, int] | None = None,
 ) -> Placement:
     """The Placement that a plan becomes: the round after the last one, with the shares of earlier ones that stay.
 
@@ -174,10 +211,10 @@ def next_round(
     again = (
         before is not None and before.attempt == work.attempt
     )  # else an elastic job starts anew, and only its rounds go on
-    kept = [replace(share, round=before.round_of(share)) for share in action.kept or ()] if before else []
-    lost = (action.lost or (before.lost_reason if before and again else "")) if made.request.workers else ""
+    kept = [replace(share, round=before.round_of(share)) for share in action.kept_shares or ()] if before else []
+    lost = (action.lost_reason or (before.lost_reason if before and again else "")) if result.request.workers else ""
     last = before.round if before else 0
-    shares, number = numbered(_apart(action, made, len(kept), least), last)
+    shares, number = number_rounds(_split_by_worker(action, result, len(kept), min_by_group), last)
     return Placement(
         namespace=work.namespace,
         name=placement_name(work),
@@ -186,57 +223,67 @@ def next_round(
         workload=work.name,
         attempt=work.attempt,
         round=number,
-        failed_rounds=_given_up(before) + before.withdrawing + action.refused if before and again else 0,
+        failed_rounds=_failed_rounds(before) + before.withdrawing + action.failures if before and again else 0,
         planned_at=now,
         shares=(*kept, *shares),
-        wanted_workers=wanted,
-        exclusions=action.excluded,
-        explanation=" ".join(part for part in (lost, made.plan.sentence + made.more) if part),
+        wanted_workers=wanted_workers,
+        exclusions=action.exclusions,
+        explanation=" ".join(part for part in (lost, result.plan.sentence + result.hold_note) if part),
         lost_reason=lost,
         withdrawn_round=0,
         placed_round=0,
         blocked=(),
         status={},
-        start_timeouts=(before.start_timeouts if before and again else 0) + action.unstarted,
+        start_timeouts=(before.start_timeouts if before and again else 0) + action.start_timed_out,
         job=work.job if work.elastic else None,
         first_round_of_plan=last + 1 if number > last + 1 else 0,
     )
 
 
-def _given_up(before: Placement) -> int:
+def _failed_rounds(previous: Placement) -> int:
     """How often in a row its plans failed: an elastic job makes plans for as long as it runs."""
-    return 0 if before.job and before.placed_round >= before.round else before.failed_rounds
+    return 0 if previous.job and previous.placed_round >= previous.round else previous.failed_rounds
 
 
-def _apart(action: actions.Plan, made: Made, kept: int, least: Mapping[str, int] | None) -> tuple[Share, ...]:
+def _split_by_worker(
+    action: actions.Plan, result: PlanResult, kept_count: int, min_by_group: Mapping[str, int] | None
+) -> tuple[Share, ...]:
     """The shares of a plan as they are asked for: a job that may change its size starts with what it never goes below in one share for
     each cluster, and grows one by one. One that must be in one cluster, and leaves it while it runs, finds another one as a whole."""
-    starts = action.kept is None
-    together = least if starts else None if made.request.gang == "SameCluster" else {}
-    return apart(made.plan.shares, together if action.workload.elastic else None, most=MAX_SHARES - kept, starts=starts)
+    starts = action.kept_shares is None
+    together = min_by_group if starts else None if result.request.mode == "SameCluster" else {}
+    return split_by_worker(
+        result.plan.shares,
+        together if action.workload.elastic else None,
+        max_shares=MAX_SHARES - kept_count,
+        starting=starts,
+    )
 
 
-def unchanged(action: actions.Plan, before: Placement, spec: Raw) -> bool:
+def is_unchanged(action: actions.Plan, previous: Placement, spec: Raw) -> bool:
     """Whether the round that a plan becomes, as its Placement's `spec`, says nothing new beside the one that stands: the same
     shares, as many workers in all, the same clusters left out, and the same sentence."""
-    left_out = [{(one.cluster, one.until) for one in listed} for listed in (before.exclusions, action.excluded)]
+    left_out = [{(one.cluster, one.until) for one in listed} for listed in (previous.exclusions, action.exclusions)]
     if (
-        not before.round
-        or before.withdrawing
+        not previous.round
+        or previous.withdrawing
         or left_out[0] != left_out[1]
-        or before.attempt != action.workload.attempt
+        or previous.attempt != action.workload.attempt
     ):
         return False
-    same = len(spec["shares"]) == len(before.shares) == len(action.kept or ())
-    return same and bool((before.explanation, before.wanted_workers) == (spec["explanation"], spec["wanted"]))
+    same = len(spec["shares"]) == len(previous.shares) == len(action.kept_shares or ())
+    return same and bool((previous.explanation, previous.wanted_workers) == (spec["explanation"], spec["wanted"]))
 
 
-def _offered(asking: Asking, fleet: Iterable[Candidate]) -> list[Candidate]:
+def _requested_candidates(plan_request: PlanRequest, candidates: Iterable[Candidate]) -> list[Candidate]:
     """The clusters that a gang asks, in its policy's order; what keeps it from one is that cluster's problem."""
-    named, reasons = {one.name: one for one in fleet}, {e.cluster: e.reason for e in asking.excluded}
-    asked = (named[name] for name in asking.clusters if name in named)
-    return [_but_for(one, reasons.get(one.name) or one.problem or asking.unproven.get(one.name, "")) for one in asked]
+    named, reasons = {one.name: one for one in candidates}, {e.cluster: e.reason for e in plan_request.exclusions}
+    asked = (named[name] for name in plan_request.clusters if name in named)
+    return [
+        _with_problem(one, reasons.get(one.name) or one.problem or plan_request.unproven_clusters.get(one.name, ""))
+        for one in asked
+    ]
 
 
-def _but_for(one: Candidate, problem: str) -> Candidate:
-    return one if problem == one.problem else replace(one, problem=problem)
+def _with_problem(candidate: Candidate, problem: str) -> Candidate:
+    return candidate if problem == candidate.problem else replace(candidate, problem=problem)

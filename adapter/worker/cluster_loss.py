@@ -12,58 +12,62 @@ from datetime import UTC, datetime, timedelta
 from adapter import names
 from adapter.objects.unstructured import Raw, is_condition_true, parse_time
 
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class ClusterLoss:
     """A worker cluster that cannot be seen, as it concerns all that runs there, or one pod."""
 
-    why: str
-    since: datetime | None  # first loss; None: not known yet
-    until: datetime | None  # when its workers count as lost; None: never
-    alive: bool | None = (
+    reason: str
+    lost_since: datetime | None  # first loss; None: not known yet
+    given_up_at: datetime | None  # when its workers count as lost; None: never
+    ray_node_alive: bool | None = (
         None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
     )
-    late: str = ""  # the head will not be asked before somebody puts something right: a sentence that says what
+    head_problem: str = ""  # the head will not be asked before somebody puts something right: a sentence that says what
 
 
-def of_cluster(cluster: Raw | None, why: str | None, *, begun: bool, timeout: timedelta) -> Silence | None:
+def loss_of_cluster(
+    cluster: Raw | None, reason: str | None, *, starting: bool, timeout: timedelta
+) -> ClusterLoss | None:
     """What is to be thought of a cluster; None while it can be seen.
 
     `cluster` is its WorkerCluster, None when there is none; `why` says why it cannot be seen, None when it can; `begun`: this
     process has only begun to read it; after `timeout` without it its workers count as lost.
     """
     if cluster is None:
-        return Silence("is not registered any more", None, _LONG_AGO)
-    if why is None:
+        return ClusterLoss("is not registered any more", None, _EPOCH)
+    if reason is None:
         return None
     since = parse_time((cluster.get("status") or {}).get("lostSince"))
     # It may be well again since this process began to read it; or this loss is not told yet, and what is there is of another one.
-    if since is None or begun or is_condition_true(cluster, names.CONNECTED):
-        return Silence("cannot be seen", None, None)
-    return Silence(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
+    if since is None or starting or is_condition_true(cluster, names.CONNECTED):
+        return ClusterLoss("cannot be seen", None, None)
+    return ClusterLoss(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
 
 
-def of_pod(found: Silence | None, pod: Raw, nodes: Mapping[str, bool] | None, late: str = "") -> Silence | None:
+def loss_of_pod(
+    loss: ClusterLoss | None, pod: Raw, nodes: Mapping[str, bool] | None, head_problem: str = ""
+) -> ClusterLoss | None:
     """The same for a pod of the manager with a slot there.
 
     `nodes` says by address which nodes the head of its RayCluster hears from; None before anybody asked the head. `late` is
     why nobody can, where that is for somebody to put right.
     """
-    if found is None:
+    if loss is None:
         return None
-    if found.since and nodes is None:
-        return replace(found, until=None)
-    return replace(found, alive=(nodes or {}).get(address(pod)), late=late)
+    if loss.lost_since and nodes is None:
+        return replace(loss, given_up_at=None)
+    return replace(loss, ray_node_alive=(nodes or {}).get(ray_node_address(pod)), head_problem=head_problem)
 
 
-def address(pod: Raw) -> str:
+def ray_node_address(pod: Raw) -> str:
     """The address by which Ray's head knows a worker's node, empty while it has none."""
     return str((pod.get("status") or {}).get("podIP") or "")
 
 
-def given_up(found: Mapping[str, Silence | None], now: datetime) -> dict[str, str]:
+def given_up_clusters(losses: Mapping[str, ClusterLoss | None], now: datetime) -> dict[str, str]:
     """Those of the clusters whose workers count as lost now, unless Ray still hears from them, each with the reason."""
-    late = {name: one.why for name, one in found.items() if one and one.until and now >= one.until}
+    late = {name: one.reason for name, one in losses.items() if one and one.given_up_at and now >= one.given_up_at}
     return {name: f"the worker cluster {why}" for name, why in late.items()}

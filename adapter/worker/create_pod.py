@@ -7,7 +7,7 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
-from adapter.actions import Action, CreatePod, MirrorHead, say
+from adapter.actions import Action, CreatePod, MirrorHead, emit_event
 from adapter.admission import pod_validation
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
@@ -21,78 +21,78 @@ from adapter.rewrite.target import Target
 from adapter.worker.worker_facts import Worker
 
 
-def make(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Action]:
+def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Action]:
     """Make the copy of a pod in its slot, with what it needs there; nothing while there is something to wait for."""
     cluster = slot.cluster
     # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
     # no address yet.
     share = next((one for one in placement.active_shares if placement.share_key(one) == slot.share), None)
-    reservation = worker.reservations.get(slot.share)
+    reservation = worker.clusters.reservations.get(slot.share)
     if (
-        cluster in worker.remotes
-        or worker.own(pod)
-        or worker.job_gone
+        cluster in worker.remote_pods
+        or worker.own_remote_pods(pod)
+        or worker.owner.deleted
         or reservation is None
         or not reservation.admitted
-        or not worker.head.ip
+        or not worker.head.address.ip
     ):
         return []
-    return _make(worker, pod, placement, reservation, share, slot) if share else []
+    return _create_actions(worker, pod, placement, reservation, share, slot) if share else []
 
 
-def _make(
+def _create_actions(
     worker: Worker, pod: Raw, placement: Placement, reservation: Reservation, share: Share, slot: Slot
 ) -> list[Action]:
-    body = _copy(worker, pod, reservation, share, slot)
-    wanted = rewriter.referenced_objects(pod, worker.pull_secrets)
+    body = _remote_pod_body(worker, pod, reservation, share, slot)
+    wanted = rewriter.referenced_objects(pod, worker.owner.pull_secrets)
     if (
         why := pod_validation.remote_pod_problem(body["spec"])
-        or _beyond(body, reservation, slot)
+        or _excess_reason(body, reservation, slot)
         or copied_objects.over_limit_reason(wanted, {})
     ):
         text = f"A worker for {share.cluster} is not made: {why}."
-        return say(worker.job, "WorkerTrouble", text, warning=True)
-    made = CreatePod(share.cluster, worker.job, placement, slot.share, pod, body, wanted)
-    kept = _kept(worker.job, pod, worker.targets[share.cluster])
-    return [*kept, *mirrors(worker, pod, placement, slot.share), made]
+        return emit_event(worker.owner.job, "WorkerTrouble", text, warning=True)
+    made = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
+    kept = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
+    return [*kept, *head_mirror_writes(worker, pod, placement, slot.share), made]
 
 
-def mirrors(worker: Worker, pod: Raw, placement: Placement, share: ShareKey) -> list[Action]:
+def head_mirror_writes(worker: Worker, pod: Raw, placement: Placement, share_key: ShareKey) -> list[Action]:
     """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
-    cluster, reservation = share.cluster, worker.reservations.get(share)
-    standing, service = worker.head_mirrors.get(cluster), worker.head.service_key
+    cluster, reservation = share_key.cluster, worker.clusters.reservations.get(share_key)
+    standing, service = worker.head.mirrors.get(cluster), worker.head.address.service_key
     if standing is None or service is None or reservation is None or reservation.deleting:
         return []
-    target = replace(worker.targets[cluster], share=reservation.name)
-    lacks = service_mirror.mirror_writes(service, worker.head_pod, standing, target, reservation.anchor_uid)
-    return [MirrorHead(cluster, worker.job, placement, share, pod, body) for body in lacks]
+    target = replace(worker.clusters.targets[cluster], share=reservation.name)
+    lacks = service_mirror.mirror_writes(service, worker.head.pod, standing, target, reservation.anchor_uid)
+    return [MirrorHead(cluster, worker.owner.job, placement, share_key, pod, body) for body in lacks]
 
 
-def _copy(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: Slot) -> Raw:
-    target, role = worker.targets[share.cluster], slot.role
+def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: Slot) -> Raw:
+    target, role = worker.clusters.targets[share.cluster], slot.role
     labels = {**reservation.ray_labels.get(role, {}), **target.labels}
-    pods = _as_reserved(target.pods, reservation, role)
+    pods = _with_reserved_selector(target.pods, reservation, role)
     return rewriter.remote_pod(
         pod,
-        head=worker.head,
+        head=worker.head.address,
         target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
         total=share.workers,
         slot=str(slot),
         anchor_uid=reservation.anchor_uid,
         pod_group=reservation.pod_group,
-        pull_secrets=worker.pull_secrets,
+        pull_secrets=worker.owner.pull_secrets,
     )
 
 
-def _as_reserved(pods: PodMapping, reservation: Reservation, role: str) -> PodMapping:
+def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role: str) -> PodMapping:
     """What the cluster gives its pods, with the node selector of the share: Kueue chose a flavor by that, and would finish the whole
     share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart)."""
     held = reservation.templates.get(role)
-    return replace(pods, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else pods
+    return replace(mapping, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else mapping
 
 
-def _beyond(body: Raw, reservation: Reservation, slot: Slot) -> str:
+def _excess_reason(body: Raw, reservation: Reservation, slot: Slot) -> str:
     """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
     held = reservation.templates.get(slot.role)
     more = holding.excess_requests(body["spec"], held) if held else ""
@@ -102,8 +102,8 @@ def _beyond(body: Raw, reservation: Reservation, slot: Slot) -> str:
     )
 
 
-def _kept(job: Job | None, pod: Raw, target: Target) -> list[Action]:
+def _report_user_overrides(job: Job | None, pod: Raw, target: Target) -> list[Action]:
     """What the user set of a Ray node's place, and so was left."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
     text = zone.user_override_message(containers[0].get("env") or (), target)
-    return say(job, "PlaceKept", text) if text else []
+    return emit_event(job, "PlaceKept", text) if text else []

@@ -1,15 +1,22 @@
-"""What happens next to one worker pod: the manager's pod, its copies in the worker clusters, actions out.
+"""The next actions for one worker pod: its manager pod, and its remote pods in the worker clusters.
 
-The manager's pod is what is wanted, a remote pod of the same name is what is. The rule that holds through every fault:
-a remote pod whose manager pod (same uid) is gone goes; a manager pod whose remote copy vanished is reported Failed, so
-that KubeRay replaces it; a copy is made only for a pod that holds a slot on an admitted share, and never a second time.
-Clusters that cannot be seen are left alone: what runs there counts as running, until it counts as lost.
+The manager pod is the desired state, and a remote pod of the same name is the actual one. These rules hold through
+every fault: a remote pod is deleted once its manager pod (same uid) is gone; a manager pod whose remote pod vanished
+is reported as Failed, so that KubeRay replaces it; a remote pod is created only for a pod with a slot on an admitted
+share, and never a second time. Nothing is changed in an unreachable cluster: what ran there counts as running until
+it counts as lost.
+
+RULES has the rules in order. The first that applies gives the actions. Deletions of orphans precede them.
+docs/architecture.md lists the rules.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from adapter import names
-from adapter.actions import Action, AssignSlot, DeletePod, LookAgain, say
+from adapter.actions import Action, AssignSlot, DeletePod, RequeueAfter, emit_event
 from adapter.objects.placement import Placement
 from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.objects.worker_pod import (
@@ -21,181 +28,403 @@ from adapter.objects.worker_pod import (
     is_planned_slot,
     may_get_slot,
     planned_slots,
-    slot_cluster,
     slot_of,
     unlocked_reason,
     waits_for_quota,
 )  # fmt: skip
 from adapter.objects.workload import Job
+from adapter.rules import Rule, always, no_actions
 from adapter.worker import create_pod, report
 from adapter.worker.worker_facts import Worker
 
-# Why a copy goes, where nothing stands for it; the metrics know these apart.
-POD_GONE = "its pod in the manager cluster is gone"
+# Why an orphan is deleted; the metrics count these apart.
+MANAGER_POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
-# For a pod that came with a slot of the plan which is not its own for now. Who leaves it wakes the pod, but who was about to take it may fail
-# to, and nobody hears of that. As few wait like this as numbers were given twice, so they may ask. Those whose share was given up may be a
-# whole group: they are woken like all that have no slot.
-LOOKS_AROUND = timedelta(seconds=5)
+POD_ENDED = "its pod in the manager cluster ended"
+# How often a pod is reconciled whose template slot another pod holds. A pod that leaves the slot enqueues this one,
+# but one that fails to take it does not. Only as many pods wait like this as replica indexes were given twice. The
+# pods of a share that was given up may be a whole group; they are enqueued like all pods without a slot.
+SLOT_RETRY = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What the rules are evaluated on."""
+
+    worker: Worker
+    own_remote_pods: Mapping[str, Raw]  # by cluster: those that were created for this very manager pod
+    slot: Slot | None
+    now: datetime
+
+    @property
+    def pod(self) -> Raw:
+        """The manager pod; the first rule leaves only workers that have one."""
+        assert self.worker.pod is not None
+        return self.worker.pod
+
+    @property
+    def placement(self) -> Placement:
+        """The pod's Placement, for the rules after the one for pods without it."""
+        assert self.worker.placement is not None
+        return self.worker.placement
+
+    @property
+    def held_slot(self) -> Slot:
+        """The pod's slot, for the rules after the one for pods without it."""
+        assert self.slot is not None
+        return self.slot
+
+    @property
+    def cluster(self) -> str:
+        """The worker cluster of the slot; empty when the pod has none."""
+        return self.slot.cluster if self.slot else ""
+
+    @property
+    def remote_pod(self) -> Raw | None:
+        """The remote pod in the cluster of the slot."""
+        return self.own_remote_pods.get(self.cluster)
+
+    @property
+    def is_created(self) -> bool:
+        """Whether a remote pod was created, as far as it is known."""
+        return bool(self.own_remote_pods or self.worker.creation.created or is_dispatched(self.pod))
+
+    @property
+    def has_planned_slot(self) -> bool:
+        """Whether the slot is one of the plan; users write templates, so an annotation may say anything."""
+        return is_planned_slot(self.placement, self.pod, self.slot)
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
-    """Say what to do next for one worker pod."""
-    pod, orphans = worker.pod, _orphans(worker)
-    if pod is None:
-        return orphans
-    # 2. A pod that is being deleted or has ended wants no copy that still runs.
-    if is_deleting(pod) or has_ended(pod):
-        over = "its pod in the manager cluster ended"
-        return orphans + [
-            DeletePod(c, r, over) for c, r in worker.own(pod).items() if not is_deleting(r) and not has_ended(r)
-        ]
-    # 3. A label is easily forged: only pods of the RayCluster that this Placement stands for are ours.
-    if worker.placement is None or worker.belongs is None:
-        return orphans
-    if not worker.belongs:
-        return [*orphans, *_foreign(worker.job, pod)]
-    made = bool(worker.own(pod) or worker.made or is_dispatched(pod))
-    #    The manager has no quota for it yet, so it takes nothing elsewhere.
-    if waits_for_quota(pod) and not made:
-        return orphans
-    #    One that may run here gets neither a slot nor a copy: the worker would be there twice, once on no quota.
-    if (why := unlocked_reason(pod)) and not made:
-        return [*orphans, *_unheld(pod, why)]
-    return [*orphans, *_place(worker, pod, worker.placement, now)]
+    """Decide the next actions for one worker pod."""
+    state = worker_state(worker, now)
+    return [*_delete_orphans(state), *first_rule(state).actions(state)]
 
 
-def _orphans(worker: Worker) -> list[Action]:
-    # 1. Copies of a pod that is gone, or of an earlier pod of this name, are orphans.
+def worker_state(worker: Worker, now: datetime) -> WorkerState:
+    """Derive what the rules need from the facts."""
     pod = worker.pod
-    own = {} if pod is None else worker.own(pod)
+    own_remote_pods = worker.own_remote_pods(pod) if pod else {}
+    return WorkerState(worker, own_remote_pods, slot_of(pod) if pod else None, now)
+
+
+# --- deletion of orphans, before the actions of a rule ---------------------------------------------------------------
+
+
+def _delete_orphans(state: WorkerState) -> list[Action]:
+    """Delete remote pods of a manager pod that is gone, of an earlier one, and outside of the slot's cluster."""
+    own = state.own_remote_pods
     orphans: list[Action] = [
-        DeletePod(cluster, remote, POD_GONE)
-        for cluster, remote in worker.remotes.items()
-        if cluster not in own and not is_deleting(remote)
+        DeletePod(cluster, remote_pod, MANAGER_POD_GONE)
+        for cluster, remote_pod in state.worker.remote_pods.items()
+        if cluster not in own and not is_deleting(remote_pod)
     ]
-    slot = None if pod is None else slot_of(pod)
-    if pod is None or slot is None or is_deleting(pod) or has_ended(pod):
+    if state.worker.pod is None or state.slot is None or _is_over(state):
         return orphans
-    astray = {c: r for c, r in own.items() if c != slot.cluster and not is_deleting(r)}
-    return orphans + [DeletePod(cluster, remote, SLOT_ELSEWHERE) for cluster, remote in astray.items()]
+    return orphans + [
+        DeletePod(cluster, remote_pod, SLOT_ELSEWHERE)
+        for cluster, remote_pod in own.items()
+        if cluster != state.cluster and not is_deleting(remote_pod)
+    ]
 
 
-def _place(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> list[Action]:
-    slot = slot_of(pod)
-    # 4. No slot of this plan: take the first free one, in the order of the plan. (An annotation may say anything: users
-    #    write templates.) One that another pod holds as well (two writers met) is given up, while nothing is made of it.
-    if slot is None or (
-        _may_choose(worker, pod, placement) and (slot in worker.taken or not is_planned_slot(placement, pod, slot))
-    ):
-        free = _free_slot(worker, pod, placement, now)
-        waits: list[Action] = [LookAgain(LOOKS_AROUND)] if worker.slotless else []
-        return [AssignSlot(pod, free.cluster, free)] if free else waits
-    if better := _better_slot(worker, pod, placement, now):
-        return [AssignSlot(pod, better.cluster, better)]
-    cluster = slot.cluster
-    # 5. Nothing is known of a cluster that cannot be seen.
-    if cluster not in worker.targets:
-        return report.unseen(worker.job, pod, cluster, worker.silence, now) if worker.silence else []
-    # 6. The copy stands: what happens to it happens to the pod. Unless the whole gang is about to start again.
-    own = worker.own(pod).get(cluster)
-    if (own is None or has_ended(own)) and _starts_again(worker, pod, placement):
-        return []
-    if own:
-        kept = create_pod.mirrors(worker, pod, placement, slot.share) if _reads_mirrors(worker, cluster) else []
-        beyond = report.beyond(own, worker.reservations.get(slot.share), slot, cluster)
-        mirrored = report.mirrored(worker.job, pod, own, cluster, now, beyond, busy=worker.busy)
-        going = report.ending(own, now) or _replaced(worker, cluster, own)
-        return report.stuck(pod, own, cluster, now) or kept + mirrored + going
-    # 7. The copy stood and is gone: KubeRay shall replace the worker.
-    if worker.made or is_dispatched(pod):
-        return report.gone(pod, cluster, now)
-    # 8. It is to be made, as soon as nothing is in the way; of a slot that is not planned (see 4) nothing is.
-    return create_pod.make(worker, pod, placement, slot) if is_planned_slot(placement, pod, slot) else []
+# --- conditions and actions of the rules, in their order -------------------------------------------------------------
 
 
-def _starts_again(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod's share is lost, and its whole gang starts again for it (gang/running.py).
-
-    Were it said to have failed, KubeRay would replace it just before it is told to suspend the RayCluster. The replacement is
-    deleted then, and KubeRay goes on expecting it (kuberay:controllers/ray/expectations/scale_expectations.go): when the
-    RayCluster is resumed, its group gets no workers until the next resync, up to five minutes later.
-    """
-    slot = slot_of(pod)
-    found = worker.reservations.get(slot.share) if slot else None
-    return worker.restarts and (found is None or bool(found.eviction_message)) and is_planned_slot(placement, pod, slot)
+def _has_no_pod(state: WorkerState) -> bool:
+    return state.worker.pod is None
 
 
-def _may_choose(worker: Worker, pod: Raw, placement: Placement) -> bool:
-    """Whether the pod has no slot yet, or may have another one than it has: not while a copy may stand in a cluster that cannot be seen,
-    nor while one was asked for without an answer, which is asked for again (create.make) as long as the slot is planned."""
-    slot = slot_of(pod)
-    if worker.unanswered and is_planned_slot(placement, pod, slot):
-        return False
-    cluster = slot_cluster(pod)
-    seen = cluster in worker.targets or cluster not in {share.cluster for share in placement.active_shares}
-    return not slot or ((seen or not worker.sent) and not worker.made and may_get_slot(pod, worker.remotes))
+def _is_over(state: WorkerState) -> bool:
+    return is_deleting(state.pod) or has_ended(state.pod)
 
 
-def _free_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> Slot | None:
-    """The first free slot, in the order of the plan, None when there is none; one in a cluster that the plan leaves out now only
-    when there is no other: workers of this gang may not start there."""
-    avoided = _avoided(placement, now)
-    free = (slot for slot in planned_slots(placement, pod) if slot not in worker.taken and _open(worker, slot))
-    first = next(free, None)
-    if first is None or first.cluster not in avoided:
-        return first
-    return next((slot for slot in free if slot.cluster not in avoided), first)
+def _delete_running_remote_pods(state: WorkerState) -> list[Action]:
+    return [
+        DeletePod(cluster, remote_pod, POD_ENDED)
+        for cluster, remote_pod in state.own_remote_pods.items()
+        if not is_deleting(remote_pod) and not has_ended(remote_pod)
+    ]
 
 
-def _better_slot(worker: Worker, pod: Raw, placement: Placement, now: datetime) -> Slot | None:
-    """A free slot elsewhere for a pod that came with one in a cluster which the plan leaves out now: there nobody chose it. None when
-    there is none, and it stays."""
-    avoided = _avoided(placement, now)
-    if not has_template_slot(pod) or slot_cluster(pod) not in avoided or not _may_choose(worker, pod, placement):
-        return None
-    free = _free_slot(worker, pod, placement, now)
-    return free if free and free.cluster not in avoided else None
+def _has_unknown_owner(state: WorkerState) -> bool:
+    return state.worker.placement is None or state.worker.owner.owns_pod is None
 
 
-def _avoided(placement: Placement, now: datetime) -> set[str]:
-    """The clusters in which workers of this gang may not start."""
-    return {one.cluster for one in placement.exclusions if one.until > now}
+def _is_foreign(state: WorkerState) -> bool:
+    """A label is easily forged: only pods of the RayCluster that the Placement was made for are dispatched."""
+    return not state.worker.owner.owns_pod
 
 
-def _open(worker: Worker, slot: Slot) -> bool:
-    """Whether a new pod may take a slot: one that cannot be seen may be taken, and what is drained takes nobody."""
-    cluster = slot.cluster
-    return cluster in worker.targets and cluster not in worker.draining
-
-
-def _reads_mirrors(worker: Worker, cluster: str) -> bool:
-    """Whether it is known what stands there, so that it is kept true; where it is not, only who comes new is told so, by trying."""
-    standing = worker.head_mirrors.get(cluster)
-    return standing is not None and standing.readable
-
-
-def _replaced(worker: Worker, cluster: str, remote: Raw) -> list[Action]:
-    """A copy that must not stay: it goes with its grace period, in which its Ray node drains itself."""
-    if is_deleting(remote) or has_ended(remote):
-        return []
-    left = worker.head.stale_address(remote, mirrored=_reads_mirrors(worker, cluster))
-    return [DeletePod(cluster, remote, f"the head moved from {left} to {worker.head.ip}")] if left else []
-
-
-def _unheld(pod: Raw, why: str) -> list[Action]:
-    namespace, name = key_of(pod)
+def _report_foreign(state: WorkerState) -> list[Action]:
+    generate_name = meta(state.pod).get("generateName")  # pods of one template share it, and one event
+    name = f"{generate_name}*" if generate_name else meta(state.pod).get("name")
     text = (
-        f"{why}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave schedulingGates and "
-        "nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
-    )
-    return say(Job("v1", "Pod", namespace, name, uid_of(pod)), "NotHeld", text, warning=True)
-
-
-def _foreign(job: Job | None, pod: Raw) -> list[Action]:
-    made_up = meta(pod).get("generateName")  # the same for all of one template, which are told of once
-    text = (
-        f"Pod {f'{made_up}*' if made_up else meta(pod).get('name')} carries the label {names.PLACEMENT_LABEL} but belongs to no "
+        f"Pod {name} carries the label {names.PLACEMENT_LABEL} but belongs to no "
         "RayCluster of this job, so it is left alone; remove the label from its template."
     )
-    return say(job, "ForeignPod", text, warning=True)
+    return emit_event(state.worker.owner.job, "ForeignPod", text, warning=True)
+
+
+def _waits_for_quota(state: WorkerState) -> bool:
+    """Without the manager's quota, a pod takes nothing in the worker clusters."""
+    return waits_for_quota(state.pod) and not state.is_created
+
+
+def _is_ungated(state: WorkerState) -> bool:
+    """With a remote pod, the worker would exist twice, once without quota."""
+    return bool(unlocked_reason(state.pod)) and not state.is_created
+
+
+def _report_ungated(state: WorkerState) -> list[Action]:
+    namespace, name = key_of(state.pod)
+    text = (
+        f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave "
+        "schedulingGates and nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
+    )
+    return emit_event(Job("v1", "Pod", namespace, name, uid_of(state.pod)), "NotHeld", text, warning=True)
+
+
+def _needs_slot(state: WorkerState) -> bool:
+    """A slot that another pod holds too (two writers met) is given up while no remote pod was created on it."""
+    return _may_choose_slot(state) and (state.slot in state.worker.slots.taken or not state.has_planned_slot)
+
+
+def _assign_free_slot(state: WorkerState) -> list[Action]:
+    if free := _free_slot(state):
+        return [AssignSlot(state.pod, free.cluster, free)]
+    return [RequeueAfter(SLOT_RETRY)] if state.worker.slots.lost_template_slot else []
+
+
+def _has_better_slot(state: WorkerState) -> bool:
+    return _better_slot(state) is not None
+
+
+def _assign_better_slot(state: WorkerState) -> list[Action]:
+    slot = _better_slot(state)
+    return [AssignSlot(state.pod, slot.cluster, slot)] if slot else []
+
+
+def _is_unreachable(state: WorkerState) -> bool:
+    return state.cluster not in state.worker.clusters.targets
+
+
+def _report_unreachable(state: WorkerState) -> list[Action]:
+    loss = state.worker.clusters.loss
+    return report.mark_unreachable(state.worker.owner.job, state.pod, state.cluster, loss, state.now) if loss else []
+
+
+def _restarts_with_gang(state: WorkerState) -> bool:
+    """Whether the pod's remote pod ended or is gone, its share is lost, and its whole gang restarts (gang/running.py).
+
+    If the pod were reported as Failed, KubeRay would replace it just before it suspends the RayCluster. The
+    replacement would then be deleted, and KubeRay would keep expecting it
+    (kuberay:controllers/ray/expectations/scale_expectations.go). When the RayCluster is resumed, its group would get
+    no workers until the next resync, up to five minutes later.
+    """
+    if state.remote_pod is not None and not has_ended(state.remote_pod):
+        return False
+    reservation = state.worker.clusters.reservations.get(state.held_slot.share)
+    is_lost = reservation is None or bool(reservation.eviction_message)
+    return state.worker.owner.restarts_on_share_loss and is_lost and state.has_planned_slot
+
+
+def _has_remote_pod(state: WorkerState) -> bool:
+    return bool(state.remote_pod)
+
+
+def _mirror_remote_pod(state: WorkerState) -> list[Action]:
+    worker, pod, cluster, now = state.worker, state.pod, state.cluster, state.now
+    remote_pod = state.own_remote_pods[cluster]
+    job, reservation = worker.owner.job, worker.clusters.reservations.get(state.held_slot.share)
+    if stuck := report.fail_if_stuck(pod, remote_pod, cluster, now):
+        return stuck
+    heads = (
+        create_pod.head_mirror_writes(worker, pod, state.placement, state.held_slot.share)
+        if _observes_mirrors(state)
+        else []
+    )
+    excess = report.excess_message(remote_pod, reservation, state.held_slot, cluster)
+    status = report.mirror_status(job, pod, remote_pod, cluster, now, excess, busy=worker.creation.creating_pods)
+    return [*heads, *status, *(report.requeue_while_ending(remote_pod, now) or _delete_outdated(state, remote_pod))]
+
+
+def _is_remote_pod_gone(state: WorkerState) -> bool:
+    return state.worker.creation.created or is_dispatched(state.pod)
+
+
+def _report_gone(state: WorkerState) -> list[Action]:
+    return report.fail_missing(state.pod, state.cluster, state.now)
+
+
+def _create_remote_pod(state: WorkerState) -> list[Action]:
+    """Create it once nothing is in the way. A slot that is not of the plan gets no remote pod."""
+    if not state.has_planned_slot:
+        return []
+    return create_pod.create_when_ready(state.worker, state.pod, state.placement, state.held_slot)
+
+
+# --- what the rules share --------------------------------------------------------------------------------------------
+
+
+def _may_choose_slot(state: WorkerState) -> bool:
+    """Whether the pod has no slot, or may take another one.
+
+    It may not while a remote pod may exist in an unreachable cluster. Nor may it while a create request is
+    unanswered, for that is sent again (create_pod.make) as long as the slot is planned.
+    """
+    creation = state.worker.creation
+    if creation.unanswered and state.has_planned_slot:
+        return False
+    if state.slot is None:
+        return True
+    if creation.created or not may_get_slot(state.pod, state.worker.remote_pods):
+        return False
+    return not creation.may_exist_unobserved or not _is_unreachable(state) or not _is_cluster_in_plan(state)
+
+
+def _is_cluster_in_plan(state: WorkerState) -> bool:
+    return any(share.cluster == state.cluster for share in state.placement.active_shares)
+
+
+def _free_slot(state: WorkerState) -> Slot | None:
+    """The first free slot, in the order of the plan; None when there is none.
+
+    Clusters that the plan excludes now come last: workers of this gang may not start there.
+    """
+    excluded = _excluded_clusters(state)
+    taken = state.worker.slots.taken
+    free = (s for s in planned_slots(state.placement, state.pod) if s not in taken and _takes_new_pods(state.worker, s))
+    first = next(free, None)
+    if first is None or first.cluster not in excluded:
+        return first
+    return next((slot for slot in free if slot.cluster not in excluded), first)
+
+
+def _better_slot(state: WorkerState) -> Slot | None:
+    """A free slot in another cluster for a pod whose template slot is in an excluded cluster; None when there is none.
+
+    The plan did not choose that cluster for the pod.
+    """
+    excluded = _excluded_clusters(state)
+    if not has_template_slot(state.pod) or state.cluster not in excluded or not _may_choose_slot(state):
+        return None
+    free = _free_slot(state)
+    return free if free and free.cluster not in excluded else None
+
+
+def _excluded_clusters(state: WorkerState) -> set[str]:
+    return {exclusion.cluster for exclusion in state.placement.exclusions if exclusion.until > state.now}
+
+
+def _takes_new_pods(worker: Worker, slot: Slot) -> bool:
+    """Whether the slot's cluster is not drained, and reachable, so that the slot is known to be free."""
+    return slot.cluster in worker.clusters.targets and slot.cluster not in worker.clusters.draining
+
+
+def _observes_mirrors(state: WorkerState) -> bool:
+    """Whether the cluster's mirror of the head is observed, so that it can be kept up to date.
+
+    Where it is not, only the creation of a new pod updates the mirror.
+    """
+    mirror = state.worker.head.mirrors.get(state.cluster)
+    return mirror is not None and mirror.readable
+
+
+def _delete_outdated(state: WorkerState, remote_pod: Raw) -> list[Action]:
+    """Delete a remote pod whose head moved, with its grace period, in which its Ray node drains itself."""
+    if is_deleting(remote_pod) or has_ended(remote_pod):
+        return []
+    address = state.worker.head.address
+    moved_from = address.stale_address(remote_pod, mirrored=_observes_mirrors(state))
+    reason = f"the head moved from {moved_from} to {address.ip}"
+    return [DeletePod(state.cluster, remote_pod, reason)] if moved_from else []
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+RULES: Final = (
+    Rule(
+        "manager pod gone",
+        "Its remote pods are deleted as orphans, and nothing else is done.",
+        _has_no_pod,
+        no_actions,
+    ),
+    Rule(
+        "manager pod ended",
+        "It ended or is being deleted, so its remote pods are deleted.",
+        _is_over,
+        _delete_running_remote_pods,
+    ),
+    Rule(
+        "owner not known",
+        "Nothing is done until its Placement and its RayCluster are observed.",
+        _has_unknown_owner,
+        no_actions,
+    ),
+    Rule(
+        "pod of another RayCluster",
+        "It is left alone, and an event says so.",
+        _is_foreign,
+        _report_foreign,
+    ),
+    Rule(
+        "no quota in the manager cluster",
+        "It waits.",
+        _waits_for_quota,
+        no_actions,
+    ),
+    Rule(
+        "not gated",
+        "The manager's nodes may run it, so it gets no remote pod, and an event says so.",
+        _is_ungated,
+        _report_ungated,
+    ),
+    Rule(
+        "no slot, or one that it cannot keep",
+        "It gets the first free slot of the plan.",
+        _needs_slot,
+        _assign_free_slot,
+    ),
+    Rule(
+        "template slot in an excluded cluster",
+        "It gets a free slot in another cluster.",
+        _has_better_slot,
+        _assign_better_slot,
+    ),
+    Rule(
+        "cluster unreachable",
+        "It keeps its last state until its cluster counts as lost.",
+        _is_unreachable,
+        _report_unreachable,
+    ),
+    Rule(
+        "whole gang restarts",
+        "Nothing is done: KubeRay must not replace it before the job is suspended.",
+        _restarts_with_gang,
+        no_actions,
+    ),
+    Rule(
+        "remote pod exists",
+        "Its status is mirrored; it is deleted when the head moved.",
+        _has_remote_pod,
+        _mirror_remote_pod,
+    ),
+    Rule(
+        "remote pod gone",
+        "The manager pod is reported as Failed, so that KubeRay replaces it.",
+        _is_remote_pod_gone,
+        _report_gone,
+    ),
+    Rule(
+        "remote pod not created yet",
+        "It is created once its share is admitted and its head has an address.",
+        always,
+        _create_remote_pod,
+    ),
+)
+
+
+def first_rule(state: WorkerState) -> Rule[WorkerState]:
+    """Return the first rule that applies."""
+    return next(rule for rule in RULES if rule.applies(state))

@@ -13,64 +13,67 @@ from typing import Literal
 from adapter.objects.unstructured import Key
 
 # Ray takes about a minute to give a node up: asked six times in that, we are at most ten seconds later than it.
-ASK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 # Between two questions to a head that gives no answer: one that is well again is asked within what Ray itself takes for a node.
-SELDOM_SECONDS = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 # Of each kind that are asked at the same time. One that is silent holds its place for 2 s, or for 5 s when it takes the
 # connection: four hundred silent heads are through in one to two minutes, and nobody who answers waits for one of them.
-AT_ONCE = 16
-OF_NAMESPACE = AT_ONCE // 2  # of these: one tenant's heads leave places to others
+POLLS_AT_ONCE = 16
+POLLS_PER_NAMESPACE = POLLS_AT_ONCE // 2  # of these: one tenant's heads leave places to others
 
-Head = tuple[str, str, str]  # namespace, RayCluster, uid of the head's pod
+HeadId = tuple[str, str, str]  # namespace, RayCluster, uid of the head's pod
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class HeadPollState:
     """When a head is asked, and how often in a row it gave no answer; None: it was never asked."""
 
-    due: float = 0.0  # not before
-    misses: int | None = None
+    due_at: float = 0.0  # not before
+    failures: int | None = None
 
     @property
     def kind(self) -> Literal["new", "answers", "silent"]:
         """Whose places it takes."""
-        return "new" if self.misses is None else "silent" if self.misses else "answers"
+        return "new" if self.failures is None else "silent" if self.failures else "answers"
 
 
-def ray_cluster(head: Head) -> Key:
+def ray_cluster_key(head: HeadId) -> Key:
     """Namespace and name of the head's RayCluster."""
     return head[0], head[1]
 
 
-def after(turn: Turn, answered: bool, now: float) -> Turn:
+def state_after_poll(state: HeadPollState, answered: bool, now: float) -> HeadPollState:
     """The next turn of a head that was asked: soon after an answer, later and later without one."""
     if answered:
-        return Turn(now + ASK_SECONDS, 0)
-    misses = (turn.misses or 0) + 1
-    return Turn(now + min(ASK_SECONDS * 2 ** min(misses - 1, 9), SELDOM_SECONDS), misses)
+        return HeadPollState(now + POLL_SECONDS, 0)
+    misses = (state.failures or 0) + 1
+    return HeadPollState(now + min(POLL_SECONDS * 2 ** min(misses - 1, 9), MAX_BACKOFF_SECONDS), misses)
 
 
-def chosen(turns: Mapping[Head, Turn], flying: Mapping[Head, Turn], now: float) -> list[Head]:
+def heads_to_poll(
+    states: Mapping[HeadId, HeadPollState], in_flight: Mapping[HeadId, HeadPollState], now: float
+) -> list[HeadId]:
     """Those to be asked now, beside those that are being asked, each with the turn that it was asked by."""
     due = sorted(
-        (one for one, turn in turns.items() if turn.due <= now and one not in flying), key=lambda h: turns[h].due
+        (one for one, turn in states.items() if turn.due_at <= now and one not in in_flight),
+        key=lambda h: states[h].due_at,
     )
-    found: list[Head] = []
+    found: list[HeadId] = []
     for kind in ("answers", "new", "silent"):
-        busy = Counter(head[0] for head, turn in flying.items() if turn.kind == kind)
-        found += _picked([head for head in due if turns[head].kind == kind], busy)
+        busy = Counter(head[0] for head, turn in in_flight.items() if turn.kind == kind)
+        found += _pick_fairly([head for head in due if states[head].kind == kind], busy)
     return found
 
 
-def _picked(due: Iterable[Head], busy: Counter[str]) -> list[Head]:
+def _pick_fairly(due: Iterable[HeadId], busy: Counter[str]) -> list[HeadId]:
     """As many of one kind as there are places left, each from the namespace that has the fewest; `busy` counts these."""
-    waiting: dict[str, deque[Head]] = defaultdict(deque)
+    waiting: dict[str, deque[HeadId]] = defaultdict(deque)
     for head in due:
         waiting[head[0]].append(head)
-    found: list[Head] = []
-    while waiting and busy.total() < AT_ONCE:
+    found: list[HeadId] = []
+    while waiting and busy.total() < POLLS_AT_ONCE:
         namespace = min(waiting, key=lambda one: busy[one])  # the first of several: its head waits longest
-        if busy[namespace] >= OF_NAMESPACE:
+        if busy[namespace] >= POLLS_PER_NAMESPACE:
             break
         found.append(waiting[namespace].popleft())
         busy[namespace] += 1

@@ -9,11 +9,11 @@ from typing import Any
 
 from adapter.objects.unstructured import Raw
 
-PATH = "/api/v0/nodes"
+NODES_PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
 # An answer counts for this long when later ones fail: a dashboard that is busy for a moment has not lost its nodes.
-REMEMBERED_SECONDS = 60.0
-_STATES = {"ALIVE": True, "DEAD": False}
+ANSWER_VALID_SECONDS = 60.0
+_ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
 
 
 def dashboard_port(head: Raw) -> int:
@@ -23,29 +23,29 @@ def dashboard_port(head: Raw) -> int:
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "dashboard"), DASHBOARD_PORT)
 
 
-def alive(answer: object) -> dict[str, bool]:
+def parse_node_states(answer: object) -> dict[str, bool]:
     """For each address of a node, whether the head hears from it; one that came back under its address is alive.
 
     Empty for an answer that is not understood: then nothing is known.
     """
     found: dict[str, bool] = {}
-    for node in _nodes(answer):
-        address, state = node.get("node_ip"), _STATES.get(str(node.get("state")))
+    for node in _answered_nodes(answer):
+        address, state = node.get("node_ip"), _ALIVE_BY_STATE.get(str(node.get("state")))
         if address and state is not None:
             found[str(address)] = state or found.get(str(address), False)
     return found
 
 
-def newest(
-    answer: Mapping[str, bool] | None, before: tuple[Mapping[str, bool], float] | None, now: float
+def newest_answer(
+    answer: Mapping[str, bool] | None, previous: tuple[Mapping[str, bool], float] | None, now: float
 ) -> tuple[Mapping[str, bool], float]:
     """An answer (None: none came), or the last one for as long as it counts, each with when it came, in seconds."""
     if answer is not None:
         return answer, now
-    return before if before and now - before[1] < REMEMBERED_SECONDS else ({}, 0.0)
+    return previous if previous and now - previous[1] < ANSWER_VALID_SECONDS else ({}, 0.0)
 
 
-def _nodes(answer: object) -> Iterator[Mapping[str, Any]]:
+def _answered_nodes(answer: object) -> Iterator[Mapping[str, Any]]:
     for key in ("data", "result", "result"):
         answer = answer.get(key) if isinstance(answer, dict) else None
     if isinstance(answer, list):

@@ -28,30 +28,30 @@ from adapter.objects.unstructured import (
 from adapter.objects.worker_pod import has_template_slot, slot_of
 
 # Never qosClass: it is immutable, and the copy's differs as soon as that cluster's LimitRange adds a default.
-MIRRORED = (
+MIRRORED_FIELDS = (
     "phase", "conditions", "containerStatuses", "initContainerStatuses",
     "podIP", "podIPs", "hostIP", "hostIPs", "startTime", "reason", "message",
 )  # fmt: skip
-SCHEDULED = "PodScheduled"
-READINESS = ("Ready", "ContainersReady")
-OVER = ("Succeeded", "Failed")
-_THERE = "; there it is pod "  # what follows is no reason to write
+POD_SCHEDULED = "PodScheduled"
+READINESS_CONDITIONS = ("Ready", "ContainersReady")
+TERMINAL_PHASES = ("Succeeded", "Failed")
+_LOCATION_PREFIX = "; there it is pod "  # what follows is no reason to write
 # Bytes of what is said of a container's end, and of its state, as a kubelet bounds them (k8s:pkg/kubelet/container/runtime.go,
 # MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
 # containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
-_MOST_OF_ONE, _MOST_OF_A_POD = 4 * 1024, 12 * 1024
+_MAX_CONTAINER_BYTES, _MAX_POD_BYTES = 4 * 1024, 12 * 1024
 # Of what a pod says of itself no kubelet bounds anything, and one that evicts names every container. So much of it is for people.
-_MOST_SAID = 4 * 1024
+_MAX_TEXT_LENGTH = 4 * 1024
 # Kubernetes has ten, and every readiness gate adds one. As many again may be others': what a copy said before and says no more looks like theirs.
-_MOST_CONDITIONS = 32
-_LONGEST_TYPE = (
+_MAX_CONDITIONS = 32
+_MAX_TYPE_LENGTH = (
     317  # of a condition: what a readiness gate may be called (k8s:apimachinery/pkg/util/validation, IsQualifiedName)
 )
 # Of a list or a map within these: a container has a dozen mounts, and what Kubernetes has no field for is dropped when it is written.
-_MOST_PARTS = 64
+_MAX_ITEMS = 64
 # Reasons with which a kubelet waits because something is wrong, beside those that end so (k8s:pkg/kubelet/images/types.go,
 # pkg/kubelet/kuberuntime/kuberuntime_container.go).
-_WRONG = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
+_FAULT_REASONS = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
 def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
@@ -67,21 +67,21 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
     if _is_over(local):
         return None
     status = remote.get("status") or {}
-    said = truncate(trouble(remote, cluster) or note or f"runs in worker cluster {cluster}")
+    said = truncate(trouble_message(remote, cluster) or note or f"runs in worker cluster {cluster}")
     wanted = (
-        {field: _within(status.get(field) or None) for field in MIRRORED}
-        | _texts(status, _MOST_SAID)
+        {field: _truncate_all(status.get(field) or None) for field in MIRRORED_FIELDS}
+        | _bounded_texts(status, _MAX_TEXT_LENGTH)
         | {
-            "phase": _within(status.get("phase") or "Pending"),
-            "conditions": _conditions(local, remote, _before(local, said)),
-            "containerStatuses": _containers(local, status, "containers", "containerStatuses"),
-            "initContainerStatuses": _containers(local, status, "initContainers", "initContainerStatuses"),
+            "phase": _truncate_all(status.get("phase") or "Pending"),
+            "conditions": _mirrored_conditions(local, remote, _keep_known_location(local, said)),
+            "containerStatuses": _mirrored_containers(local, status, "containers", "containerStatuses"),
+            "initContainerStatuses": _mirrored_containers(local, status, "initContainers", "initContainerStatuses"),
         }
     )
-    if not _patch(local, wanted):
+    if not _build_patch(local, wanted):
         return None
-    text = _with_place(said, _place(local, remote, cluster))
-    return _patch(local, wanted | {"conditions": _conditions(local, remote, text)})
+    text = _with_location(said, _describe_location(local, remote, cluster))
+    return _build_patch(local, wanted | {"conditions": _mirrored_conditions(local, remote, text)})
 
 
 def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:
@@ -92,38 +92,40 @@ def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str
     if _is_over(local):
         return None
     lost = {"status": "False", "reason": reason, "message": message}
-    kept = [one for one in _all_conditions(local) if one.get("type") not in READINESS]
-    before = [{**condition(local, kind), "type": kind} for kind in READINESS]
+    kept = [one for one in _pod_conditions(local) if one.get("type") not in READINESS_CONDITIONS]
+    before = [{**condition(local, kind), "type": kind} for kind in READINESS_CONDITIONS]
     unready = [updated_condition(one, {**one, **lost}, now) for one in before]
-    return _patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": kept + unready})
+    return _build_patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": kept + unready})
 
 
-def unknown_patch(local: Raw, cluster: str, why: str, since: str) -> dict[str, Any] | None:
+def unknown_patch(local: Raw, cluster: str, reason: str, since: str) -> dict[str, Any] | None:
     """Give the JSON merge-patch that says that nothing is known of the copy; None when it is said, or over.
 
     Nothing else changes: whatever runs there counts as running, so Ready and phase stay. `since` is an RFC 3339 time.
     """
     if _is_over(local):
         return None
-    text = f"worker cluster {cluster} {why}; the worker is left running"
+    text = f"worker cluster {cluster} {reason}; the worker is left running"
     said = {"type": names.DISPATCHED_CONDITION, "status": "Unknown", "reason": "ClusterUnreachable", "message": text}
-    kept = [one for one in _all_conditions(local) if one.get("type") != names.DISPATCHED_CONDITION]
+    kept = [one for one in _pod_conditions(local) if one.get("type") != names.DISPATCHED_CONDITION]
     before = condition(local, names.DISPATCHED_CONDITION)
-    return _patch(local, {"conditions": [*kept, {**before, **said, "lastTransitionTime": since}]})
+    return _build_patch(local, {"conditions": [*kept, {**before, **said, "lastTransitionTime": since}]})
 
 
 def _is_over(local: Raw) -> bool:
-    return bool(meta(local).get("deletionTimestamp")) or (local.get("status") or {}).get("phase") in OVER
+    return bool(meta(local).get("deletionTimestamp")) or (local.get("status") or {}).get("phase") in TERMINAL_PHASES
 
 
-def _patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
+def _build_patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     status = local.get("status") or {}
     # In a merge-patch null removes a field, so a field that the copy has lost goes here too.
-    changed = {field: value for field, value in wanted.items() if plain(status.get(field)) != plain(value)}
-    return {"metadata": {"uid": uid_of(local), **_record(local)}, "status": changed} if changed else None
+    changed = {
+        field: value for field, value in wanted.items() if without_nulls(status.get(field)) != without_nulls(value)
+    }
+    return {"metadata": {"uid": uid_of(local), **_slot_metadata(local)}, "status": changed} if changed else None
 
 
-def _record(local: Raw) -> Raw:
+def _slot_metadata(local: Raw) -> Raw:
     """What is written with the first news of a pod that has the slot that it came with: where it is, for all who look for it there."""
     slot = slot_of(local) if has_template_slot(local) else None
     if slot is None:
@@ -131,22 +133,26 @@ def _record(local: Raw) -> Raw:
     return {"labels": {names.CLUSTER_LABEL: slot.cluster}, "annotations": {names.SLOT_ANNOTATION: str(slot)}}
 
 
-def _conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
-    theirs = [one for one in _all_conditions(remote) if one.get("type") != SCHEDULED and _is_kind(one.get("type"))]
-    mirrored = [_within(one) for one in theirs[:_MOST_CONDITIONS]]
+def _mirrored_conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
+    theirs = [
+        one for one in _pod_conditions(remote) if one.get("type") != POD_SCHEDULED and _is_valid_type(one.get("type"))
+    ]
+    mirrored = [_truncate_all(one) for one in theirs[:_MAX_CONDITIONS]]
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
-    scheduled = condition(remote if is_condition_true(remote, SCHEDULED) else local, SCHEDULED)
-    found = [*([_within(scheduled)] if scheduled else []), *mirrored, _dispatched(remote, text)]
-    return [_with_own_generation(one, local) for one in found] + list(_foreign(local, found))[:_MOST_CONDITIONS]
+    scheduled = condition(remote if is_condition_true(remote, POD_SCHEDULED) else local, POD_SCHEDULED)
+    found = [*([_truncate_all(scheduled)] if scheduled else []), *mirrored, _dispatched_condition(remote, text)]
+    return [_with_own_generation(one, local) for one in found] + list(_foreign_conditions(local, found))[
+        :_MAX_CONDITIONS
+    ]
 
 
-def _is_kind(kind: object) -> bool:
+def _is_valid_type(kind: object) -> bool:
     """Whether a condition can be of this type: of one that is longer, what is left would be another one's."""
-    return isinstance(kind, str) and len(kind) <= _LONGEST_TYPE
+    return isinstance(kind, str) and len(kind) <= _MAX_TYPE_LENGTH
 
 
-def _dispatched(remote: Raw, text: str) -> Raw:
+def _dispatched_condition(remote: Raw, text: str) -> Raw:
     return {
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
@@ -157,44 +163,44 @@ def _dispatched(remote: Raw, text: str) -> Raw:
     }
 
 
-def _before(local: Raw, said: str) -> str:
+def _keep_known_location(local: Raw, message: str) -> str:
     """What the condition says already, if that is this, wherever it is said to be; else this."""
     found = str(condition(local, names.DISPATCHED_CONDITION).get("message") or "")
-    return found if found.startswith(_with_place(said, _THERE)) else said
+    return found if found.startswith(_with_location(message, _LOCATION_PREFIX)) else message
 
 
-def _with_place(said: str, place: str) -> str:
-    return f"{said.removesuffix('.')}{place}" if place else said
+def _with_location(message: str, location: str) -> str:
+    return f"{message.removesuffix('.')}{location}" if location else message
 
 
-def _place(local: Raw, remote: Raw, cluster: str) -> str:
+def _describe_location(local: Raw, remote: Raw, cluster: str) -> str:
     """Where a copy is and what to type to see more of it; nothing while it has no node, for then there is nothing to see."""
     namespace, name = key_of(local)
     node = printable((remote.get("spec") or {}).get("nodeName") or "", MAX_NAME_LENGTH)
     if not node:
         return ""
     log = f"`kubectl --context {cluster} -n {namespace} logs {name}`"
-    return f"{_THERE}{namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl rayspan logs -n {namespace} {name}`"
+    return f"{_LOCATION_PREFIX}{namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl rayspan logs -n {namespace} {name}`"
 
 
-def _foreign(local: Raw, found: Sequence[Raw]) -> Iterator[Raw]:
+def _foreign_conditions(local: Raw, mirrored: Sequence[Raw]) -> Iterator[Raw]:
     """Keep conditions with a domain in their type: some controller of the manager writes them and would fight us."""
-    taken = {one.get("type") for one in found}
-    return (one for one in _all_conditions(local) if "/" in one.get("type", "") and one["type"] not in taken)
+    taken = {one.get("type") for one in mirrored}
+    return (one for one in _pod_conditions(local) if "/" in one.get("type", "") and one["type"] not in taken)
 
 
-def _with_own_generation(one: Raw, local: Raw) -> Raw:
+def _with_own_generation(entry: Raw, local: Raw) -> Raw:
     """Speak of the manager pod's generation, never the copy's.
 
     The API server keeps the old value where a patch leaves it out (k8s:registry/core/pod/strategy.go,
     preserveOldObservedGeneration), so leaving it out would look like a difference for ever.
     """
-    own = condition(local, one.get("type", "")).get("observedGeneration")
-    rest = {key: value for key, value in one.items() if key != "observedGeneration"}
+    own = condition(local, entry.get("type", "")).get("observedGeneration")
+    rest = {key: value for key, value in entry.items() if key != "observedGeneration"}
     return {**rest, "observedGeneration": own} if own else rest
 
 
-def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | None:
+def _mirrored_containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | None:
     """Mirror the statuses of the pod's own containers, keeping the last word of each that ended and may not start again.
 
     The API server refuses the whole patch otherwise (k8s:validation.go, ValidateContainerStateTransition). What a worker cluster adds to a
@@ -205,85 +211,94 @@ def _containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | N
     ended = {
         one.get("name"): one
         for one in (local.get("status") or {}).get(field) or ()
-        if _ended(one) and not may_restart(specs.get(one.get("name")), spec, _ended(one).get("exitCode") or 0)
+        if _terminated_state(one)
+        and not may_restart(specs.get(one.get("name")), spec, _terminated_state(one).get("exitCode") or 0)
     }
-    there, most = {one.get("name"): one for one in status.get(field) or () if one.get("name") in specs}, _most(status)
-    mirrored = [_told(one, most) if _ended(one) else ended.get(name, _told(one, most)) for name, one in there.items()]
+    there, most = (
+        {one.get("name"): one for one in status.get(field) or () if one.get("name") in specs},
+        _max_message_bytes(status),
+    )
+    mirrored = [
+        _bounded_status(one, most) if _terminated_state(one) else ended.get(name, _bounded_status(one, most))
+        for name, one in there.items()
+    ]
     return mirrored + [one for name, one in ended.items() if name not in there] or None
 
 
-def _told(container_status: Raw, most: int) -> Raw:
+def _bounded_status(container_status: Raw, most: int) -> Raw:
     """Within bounds, with no more than so many bytes of each message, and without the health of devices, which the API server compares with what the
     pod asks for: admission over there may have added some (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus)."""
     kept = {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
-    states = {field: _cut(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
-    return {**_within(kept), **states}
+    states = {field: _bounded_state(kept[field], most) for field in ("state", "lastState") if kept.get(field)}
+    return {**_truncate_all(kept), **states}
 
 
-def _cut(state: Raw, most: int) -> Raw:
+def _bounded_state(state: Raw, most: int) -> Raw:
     """A container's state with the end of what it says: the last line tells most of a crash."""
-    return {kind: {**_within(said), **_last_words(said, most)} if said else said for kind, said in state.items()}
+    return {
+        kind: {**_truncate_all(said), **_bounded_message(said, most)} if said else said for kind, said in state.items()
+    }
 
 
-def _last_words(said: Raw, most: int) -> Raw:
-    return {"message": _last(str(said["message"]), most)} if said.get("message") else {}
+def _bounded_message(details: Raw, most: int) -> Raw:
+    return {"message": _last_bytes(str(details["message"]), most)} if details.get("message") else {}
 
 
-def _within(part: Any) -> Any:
+def _truncate_all(part: Any) -> Any:
     """A part of what a copy says of itself, with no more than so many characters of each text, and so many items of each list."""
     if isinstance(part, str):
         return truncate(part, MAX_ITEM_LENGTH)
     if isinstance(part, Mapping):
-        return {_within(key): _within(value) for key, value in islice(part.items(), _MOST_PARTS)}
-    return list(map(_within, part[:_MOST_PARTS])) if isinstance(part, list) else part
+        return {_truncate_all(key): _truncate_all(value) for key, value in islice(part.items(), _MAX_ITEMS)}
+    return list(map(_truncate_all, part[:_MAX_ITEMS])) if isinstance(part, list) else part
 
 
-def _last(text: str, most: int) -> str:
+def _last_bytes(text: str, most: int) -> str:
     return text.encode()[-most:].decode(errors="ignore")
 
 
-def _most(status: Raw) -> int:
+def _max_message_bytes(status: Raw) -> int:
     """How many bytes each container of a pod may say."""
     many = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
-    return min(_MOST_OF_ONE, max(1, _MOST_OF_A_POD // max(1, many)))
+    return min(_MAX_CONTAINER_BYTES, max(1, _MAX_POD_BYTES // max(1, many)))
 
 
-def _texts(found: Raw, most: int) -> dict[str, Any]:
+def _bounded_texts(source: Raw, most: int) -> dict[str, Any]:
     """Reason and message of a status or of a condition, as far as it has them, with no more than so many characters each."""
-    said = {field: found.get(field) for field in ("reason", "message")}
+    said = {field: source.get(field) for field in ("reason", "message")}
     return {field: truncate(text, most) if isinstance(text, str) else text for field, text in said.items() if text}
 
 
-def _ended(container_status: Raw) -> Raw:
+def _terminated_state(container_status: Raw) -> Raw:
     return (container_status.get("state") or {}).get("terminated") or {}
 
 
-def _all_conditions(pod: Raw) -> list[Raw]:
+def _pod_conditions(pod: Raw) -> list[Raw]:
     return list((pod.get("status") or {}).get("conditions") or ())
 
 
-def plain(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """Forget nulls: the API server writes `lastProbeTime: null` into conditions that were sent without it."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [without_nulls(item) for item in value]
     return value
 
 
-def trouble(remote: Raw, cluster: str) -> str:
+def trouble_message(remote: Raw, cluster: str) -> str:
     """What is wrong with a remote pod, empty when nothing is; without the pod's name, since its siblings have it too."""
-    return next(_troubles(remote, cluster), "")
+    return next(_trouble_messages(remote, cluster), "")
 
 
-def _troubles(remote: Raw, cluster: str) -> Iterator[str]:
+def _trouble_messages(remote: Raw, cluster: str) -> Iterator[str]:
     for status in _container_statuses(remote):
         name, state = status.get("name"), status.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         before = (status.get("lastState") or {}).get("terminated") or {}
         if "OOMKilled" in (ended.get("reason"), before.get("reason")):
             yield f"Container {name} of a worker in {cluster} was killed for want of memory (OOMKilled); raise its memory limit."
-        if str(waiting.get("reason") or "").endswith(_WRONG):
+        if str(waiting.get("reason") or "").endswith(_FAULT_REASONS):
             # Of a back-off the kubelet says only for how long, and which pod: not what its siblings would say.
             tells = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
             said = f": {waiting['message']}" if tells else ""

@@ -45,12 +45,12 @@ from adapter.objects.worker_pod import (
 class TemplateSlotFacts:
     """What decides whether a pod owns its template slot."""
 
-    created: bool  # its remote pod is observed, or this process created it
+    remote_pod_created: bool  # its remote pod is observed, or this process created it
     reachable: bool  # the cluster of the slot
     maybe_sent: bool  # a remote pod may exist there that is not known
-    unanswered: bool  # this process sent a create request, and no answer says whether it succeeded
-    shared: bool  # another pod or remote pod holds the slot, or is about to
-    draining: Collection[str]  # clusters that get no new pods
+    create_unanswered: bool  # this process sent a create request, and no answer says whether it succeeded
+    slot_shared: bool  # another pod or remote pod holds the slot, or is about to
+    draining_clusters: Collection[str]  # clusters that get no new pods
 
 
 def must_check_slot(pod: Raw) -> bool:
@@ -61,12 +61,12 @@ def must_check_slot(pod: Raw) -> bool:
 
 def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
     """Whether a pod whose slot must be checked owns it."""
-    if facts.created:
+    if facts.remote_pod_created:
         return True
     if not facts.reachable:
         return facts.maybe_sent
-    is_open = not facts.shared and slot_cluster(pod) not in facts.draining
-    return (is_open or facts.unanswered) and is_planned_slot(placement, pod, slot_of(pod))
+    is_open = not facts.slot_shared and slot_cluster(pod) not in facts.draining_clusters
+    return (is_open or facts.create_unanswered) and is_planned_slot(placement, pod, slot_of(pod))
 
 
 def may_have_been_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:

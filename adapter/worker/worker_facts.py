@@ -1,10 +1,10 @@
-"""What does the fate of one worker pod depend on: the manager's pod, its copies, its share, and the head that it joins?
+"""The facts that one worker pod's next actions depend on: its remote pods, its share and its head.
 
-Read from the stores by shell/observe/worker_observer.py; dispatch.py, create_pod.py and report.py decide from it. Nothing here decides anything.
+shell/observe/worker_observer.py reads them from the stores; dispatch.py, create_pod.py and report.py decide on them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from adapter import names
 from adapter.objects.placement import Placement, ShareKey
@@ -15,47 +15,81 @@ from adapter.objects.workload import Job
 from adapter.rewrite import service_mirror, zone
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
-from adapter.worker.cluster_loss import Silence
+from adapter.worker.cluster_loss import ClusterLoss
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerFacts:
+    """The job that the pod belongs to. Read by dispatch.py and create_pod.py."""
+
+    job: Job | None
+    owns_pod: bool | None  # the pod's RayCluster is the one that the Workload admitted; None: it is not known
+    deleted: bool  # the job or its Workload is deleted, or about to be: its shares are deleted too
+    restarts_on_share_loss: bool  # the policy restarts the whole gang when a share is lost
+    pull_secrets: tuple[Raw, ...]  # that the pod's template names, as written there
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerClusterFacts:
+    """The clusters that the pod may run in. Read by dispatch.py and create_pod.py."""
+
+    reservations: Mapping[ShareKey, Reservation]  # of its slot's share, while reachable
+    targets: Mapping[str, Target]  # of reachable clusters
+    draining: Collection[str]  # clusters that get no new pods, and that pods are to leave
+    loss: ClusterLoss | None  # of the cluster of the pod's slot; None while it is reachable
+
+
+@dataclass(frozen=True, slots=True)
+class SlotChoiceFacts:
+    """Which slots the pod may take. Read by dispatch.py."""
+
+    taken: Collection[Slot]  # slots that other pods of the Placement hold; known only if the pod may take another one
+    lost_template_slot: bool  # its template slot is planned, but another pod holds it; `pod` shows no slot
+
+
+@dataclass(frozen=True, slots=True)
+class CreationFacts:
+    """What this process knows of create requests. Read by dispatch.py."""
+
+    created: bool  # it created the remote pod; the manager pod may not show that yet
+    may_exist_unobserved: bool  # somebody may have created the remote pod in a cluster that is unreachable now
+    unanswered: bool  # it sent the create request, and no answer says whether the pod was created
+    creating_pods: bool  # remote pods are being created, of whichever job
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFacts:
+    """The head that the worker joins. Read by dispatch.py and create_pod.py."""
+
+    address: HeadAddress  # without an IP while the head has none
+    pod: Raw | None  # None while it has no address
+    mirrors: Mapping[str, service_mirror.MirrorState]  # clusters that mirror heads -> what they have of this one
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Everything that the fate of one worker pod depends on."""
+    """All facts about one worker pod."""
 
-    pod: Raw | None
-    remotes: Mapping[str, Raw]  # cluster -> pod of that name with our manager label
+    pod: Raw | None  # the manager pod
+    remote_pods: Mapping[str, Raw]  # cluster -> pod of that name with our manager label
     placement: Placement | None
-    job: Job | None
-    belongs: bool | None  # to the RayCluster that the Placement's Workload admitted; None: its RayCluster is not known
-    head: HeadAddress  # of which no IP is known while it has none
-    reservations: Mapping[ShareKey, Reservation]  # that of its slot, while it can be seen
-    targets: Mapping[str, Target]  # for clusters that can be seen
-    taken: Collection[Slot]  # slots held by other pods of the Placement, here or there; known where `may_get_slot`
-    draining: Collection[str] = ()  # clusters that get no new pods, and whose pods move away
-    silence: Silence | None = None  # of the cluster of the pod's slot; None while it can be seen
-    made: bool = False  # whether this process made its copy, of which the manager may not be told yet
-    sent: bool = True  # whether somebody may have sent its copy to a cluster that cannot be seen now
-    unanswered: bool = False  # whether this process asked for its copy, and no answer says that it was made, or was not
-    head_pod: Raw | None = None  # the head itself, None while it has no address
-    # cluster that mirrors heads -> what it has of this one's mirror
-    head_mirrors: Mapping[str, service_mirror.MirrorState] = field(default_factory=dict)
-    pull_secrets: tuple[Raw, ...] = ()  # that the pod's template names, as written there
-    job_gone: bool = False  # its job or Workload is deleted, or about to be: the shares it has go
-    slotless: bool = False  # it came with a slot that is planned and not its own, and `pod` shows none
-    busy: bool = False  # whether copies are being made, of whichever job
-    restarts: bool = False  # its whole gang starts again when a share is lost, as its policy says
+    owner: OwnerFacts
+    clusters: WorkerClusterFacts
+    slots: SlotChoiceFacts
+    creation: CreationFacts
+    head: HeadFacts
 
-    def own(self, pod: Raw) -> Mapping[str, Raw]:
-        """The copies that were made for this very pod, by cluster."""
-        return {c: r for c, r in self.remotes.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
+    def own_remote_pods(self, pod: Raw) -> Mapping[str, Raw]:
+        """The remote pods that were created for this very manager pod, by cluster."""
+        return {c: r for c, r in self.remote_pods.items() if label(r, names.POD_UID_LABEL) == uid_of(pod)}
 
 
-def with_ray_labels(found: Reservation, flavor: Callable[[str], Raw | None]) -> Reservation:
-    """A share with what Ray is told of the nodes that each role was given there; `flavor` finds a ResourceFlavor of its cluster."""
-    told = {role: _ray_labels(map(flavor, flavors)) for role, flavors in found.flavors.items()}
-    return replace(found, ray_labels={role: labels for role, labels in told.items() if labels})
+def with_ray_labels(reservation: Reservation, find_flavor: Callable[[str], Raw | None]) -> Reservation:
+    """Add the Ray node labels of the flavors of each role; `find_flavor` returns a ResourceFlavor of the cluster."""
+    labels = {role: _labels_of_flavors(map(find_flavor, flavors)) for role, flavors in reservation.flavors.items()}
+    return replace(reservation, ray_labels={role: own for role, own in labels.items() if own})
 
 
-def _ray_labels(flavors: Iterable[Raw | None]) -> dict[str, str]:
-    node_labels = (((one or {}).get("spec") or {}).get("nodeLabels") or {} for one in flavors)
+def _labels_of_flavors(flavors: Iterable[Raw | None]) -> dict[str, str]:
+    node_labels = (((flavor or {}).get("spec") or {}).get("nodeLabels") or {} for flavor in flavors)
     return {key: value for labels in node_labels for key, value in zone.ray_labels_of_node(labels).items()}

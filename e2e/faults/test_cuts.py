@@ -11,7 +11,7 @@ import pytest
 
 from adapter import names
 from adapter.objects.unstructured import parse_time
-from adapter.worker.head_polling import ASK_SECONDS
+from adapter.worker.head_polling import POLL_SECONDS
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
@@ -24,7 +24,7 @@ from hack.testbed.reader import Raw
 pytestmark = pytest.mark.long
 
 TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout here: the shortest there is
-ASKED_SINCE = timedelta(seconds=ASK_SECONDS + 5)  # the head is asked so often, and may take that long to answer
+ASKED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the head is asked so often, and may take that long to answer
 POLICY = "everywhere"
 
 

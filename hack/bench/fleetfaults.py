@@ -141,7 +141,7 @@ async def _killed(asked: argparse.Namespace) -> dict[str, Value]:
             raise LabError("All copies were on their way when the leader was killed; take more workers.")
         copies = sum(len(world.workers(gang, name)) for name in world.size.names)
     gap = max(later - sooner for sooner, later in pairwise(made[pods // 2 - 1 :]))
-    return {"gap_s": gap - leader_election.LEASE_SECONDS, "doubled": len(made) - pods, "copies": copies}
+    return {"gap_s": gap - leader_election.LEASE_DURATION_SECONDS, "doubled": len(made) - pods, "copies": copies}
 
 
 async def _freed(asked: argparse.Namespace) -> dict[str, Value]:

@@ -14,6 +14,7 @@ from adapter.objects import specs, worker_pod
 from adapter.objects.placement import (
     GroupShare,
     Placement,
+    PlacementState,
     Share,
     parse_placement,
     placement_manifest,
@@ -109,7 +110,7 @@ class Gang:
             status={},
         )  # fmt: skip
         made = placement_manifest(place, self.job, CHECK, ())
-        status = {"state": names.PLACED, "placedRound": 1}
+        status = {"state": PlacementState.PLACED, "placedRound": 1}
         return {**made, "metadata": {**made["metadata"], **about(self.name)}, "status": status}
 
     def of_manager(self) -> Iterator[tuple[resources.Resource, Raw]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.membership import identity
+from adapter.membership import cluster_identity_of
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube import resources
 from hack.bench import plannerinput
@@ -60,7 +60,7 @@ def fill(size: Size, clusters: dict[str, Cluster], url: str, fresh: int = 0) -> 
     manager.put(resources.NAMESPACES, of_manager)
     workers = [*size.gangs, *([fresh] if fresh else [])]
     gangs = [
-        Gang(number, many, size.over(number), identity(of_manager), listed=size.listed)
+        Gang(number, many, size.over(number), cluster_identity_of(of_manager), listed=size.listed)
         for number, many in enumerate(workers)
     ]
     for resource, raw in _rules(size, url):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.bench import promises
 from hack.bench.promises import Found
 from hack.lab.base.progress import LabError, step
@@ -146,7 +147,7 @@ def _by_hand(fleet: Clusters) -> tuple[Ran, Ran]:
 
 
 def _placed(job: Job) -> bool:
-    return (job.placement().get("status") or {}).get("state") == names.PLACED
+    return (job.placement().get("status") or {}).get("state") == PlacementState.PLACED
 
 
 def _ran(job: Job) -> Ran:

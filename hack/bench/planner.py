@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from adapter.planning.plan_request import Candidate, Request
-from adapter.planning.planner import charged, keep, plan
+from adapter.planning.plan_request import Candidate, GangRequest
+from adapter.planning.planner import charge_shares, plan, shares_to_hold
 from adapter.quota import tree
 from hack.bench import plannerinput, promises
 from hack.bench.plannerinput import Fleet, Size
@@ -95,13 +95,13 @@ def _kinds(made: Fleet) -> dict[str, Callable[[], object]]:
         "AvailableCapacity": lambda: _decide(made, replace(ask, strategy="AvailableCapacity")),
         "Spread": lambda: _decide(made, spread),
         "Spread, one too many": lambda: _decide(made, replace(more, strategy="Spread"), fits=False),
-        "SameCluster, a small gang": lambda: _decide(made, replace(small, gang="SameCluster")),
-        "SameCluster, too large": lambda: _decide(made, replace(ask, gang="SameCluster"), fits=False),
-        "keep room for one too many": lambda: keep(more, _after_others(made)),
+        "SameCluster, a small gang": lambda: _decide(made, replace(small, mode="SameCluster")),
+        "SameCluster, too large": lambda: _decide(made, replace(ask, mode="SameCluster"), fits=False),
+        "keep room for one too many": lambda: shares_to_hold(more, _after_others(made)),
     }
 
 
-def _decide(made: Fleet, request: Request, *, fits: bool = True) -> None:
+def _decide(made: Fleet, request: GangRequest, *, fits: bool = True) -> None:
     """One decision; raises LabError if it is not the one that was to be measured."""
     found = plan(request, _after_others(made))
     if bool(found.shares) is not fits:
@@ -111,7 +111,7 @@ def _decide(made: Fleet, request: Request, *, fits: bool = True) -> None:
 def _after_others(made: Fleet) -> list[Candidate]:
     candidates = list(made.candidates)
     for request, shares in made.in_flight:
-        candidates = charged(request, candidates, shares)
+        candidates = charge_shares(request, candidates, shares)
     return candidates
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.unstructured import Raw
-from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.quota import node_capacity, tree
 from adapter.quota.node_capacity import NodeIndex
 
@@ -42,8 +42,8 @@ class Fleet:
 
     size: Size
     candidates: Sequence[Candidate]
-    request: Request
-    in_flight: Sequence[tuple[Request, tuple[Share, ...]]]
+    request: GangRequest
+    in_flight: Sequence[tuple[GangRequest, tuple[Share, ...]]]
 
 
 def make(size: Size) -> Fleet:
@@ -65,18 +65,18 @@ def _candidate(size: Size, number: int, of: tree.QuotaTree, there: NodeIndex) ->
     return Candidate(f"cluster-{number}", "", of, queues, {NAMESPACE: {}}, nodes=there)
 
 
-def _gang(queue: int, pods: int, groups: int) -> Request:
+def _gang(queue: int, pods: int, groups: int) -> GangRequest:
     """Groups of equal size with different requests for memory, of which there is enough."""
     each = [pods // groups + (number < pods % groups) for number in range(groups)]
     asked = {"cpu": _CPU, "nvidia.com/gpu": _GPU, "pods": 1}
-    return Request(
+    return GangRequest(
         NAMESPACE,
         f"team-{queue}",
-        tuple(Group(f"g{n}", f"g{n}", count, {}, {**asked, "memory": n + 1}) for n, count in enumerate(each)),
+        tuple(GroupRequest(f"g{n}", f"g{n}", count, {}, {**asked, "memory": n + 1}) for n, count in enumerate(each)),
     )
 
 
-def _in_flight(size: Size, number: int) -> tuple[Request, tuple[Share, ...]]:
+def _in_flight(size: Size, number: int) -> tuple[GangRequest, tuple[Share, ...]]:
     """A gang of another queue with one worker of each group in each of a few clusters; quota for it is there."""
     request = _gang(1 + number % (size.queues - 2), _SPANNED * size.groups, size.groups)
     where = [(number * _SPANNED + offset) % size.clusters for offset in range(min(_SPANNED, size.clusters))]
@@ -151,7 +151,7 @@ def node(number: int) -> Raw:
     }
 
 
-def one_more(request: Request) -> Request:
+def one_more(request: GangRequest) -> GangRequest:
     """The gang with one worker more than there is room for."""
     *rest, last = request.groups
     return replace(request, groups=(*rest, replace(last, count=last.count + 1)))

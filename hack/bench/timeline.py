@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import Raw, is_condition_true, label, meta
 from adapter.objects.worker_pod import slot_of
 from adapter.shell.kube.resources import PLACEMENTS, PODS, RAY_CLUSTERS, WORKLOADS
@@ -68,7 +69,7 @@ def rise(changes: Sequence[Change], manager: str) -> Rise:
 
     return Rise(
         reserved=when(WORKLOADS.plural, lambda w: is_condition_true(w, names.QUOTA_RESERVED)),
-        placed=when(PLACEMENTS.plural, lambda p: (p.get("status") or {}).get("state") == names.PLACED),
+        placed=when(PLACEMENTS.plural, lambda p: (p.get("status") or {}).get("state") == PlacementState.PLACED),
         ready=when(WORKLOADS.plural, _checked),
         admitted=when(WORKLOADS.plural, lambda w: is_condition_true(w, names.ADMITTED)),
         pods=each(here, lambda _: True),

@@ -13,8 +13,8 @@ from adapter.objects import pod_requests
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.unstructured import Raw, key_of
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, Group, Offer, Request
-from adapter.planning.planner import charged
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest, Offer
+from adapter.planning.planner import charge_shares
 from adapter.quota import clusterqueue
 from adapter.quota.tree import build, local_queue_target
 from hack.oracle.draw import Question
@@ -62,7 +62,7 @@ def see(objects: Mapping[str, Iterable[Raw]]) -> Seen:
     return Seen(
         name="seen",
         problem="",
-        tree=build(objects["clusterqueues"], objects["cohorts"], objects["resourceflavors"]),
+        quota_tree=build(objects["clusterqueues"], objects["cohorts"], objects["resourceflavors"]),
         queues={key_of(one): local_queue_target(one) for one in objects["localqueues"]},
         namespaces={one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in objects["namespaces"]},
     )
@@ -87,23 +87,23 @@ def forecast(seen: Seen, question: Question) -> tuple[Forecast, Seen]:
         flavors=tuple(one.flavors for one in given) if last else (),
         borrows=any(one.borrows for one in given),
         most=most,
-        ever=given[-1].room.ever,
+        ever=given[-1].room.potential,
         reason=given[-1].reason,
-        told=_told(seen.tree.queues[queue].groups, question),
+        told=_told(seen.quota_tree.queues[queue].groups, question),
     )
     return ours, given[-1].left if last else seen
 
 
-def gang(question: Question, spec: Raw, count: int) -> Request:
+def gang(question: Question, spec: Raw, count: int) -> GangRequest:
     """So many pods of one podset, as the planner is asked for them."""
-    group = Group("podset", "podset", count, spec, pod_requests.pod_requests(spec))
-    return Request(question.namespace, question.queue, (group,))
+    group = GroupRequest("podset", "podset", count, spec, pod_requests.pod_requests(spec))
+    return GangRequest(question.namespace, question.queue, (group,))
 
 
-def admitted(seen: Seen, asked: Request) -> Seen:
+def admitted(seen: Seen, asked: GangRequest) -> Seen:
     """The cluster once all pods of a gang of one podset were given what they ask for."""
     (group,) = asked.groups
-    (left,) = charged(asked, [seen], [Share(seen.name, (GroupShare(group.name, group.role, group.count),))])
+    (left,) = charge_shares(asked, [seen], [Share(seen.name, (GroupShare(group.name, group.role, group.count),))])
     return left
 
 
@@ -115,14 +115,14 @@ def _give(seen: Seen, question: Question, spec: Raw, share: float) -> _Given:
     return _Given(room, reason, asked.workers, flavors, exact.nominal < asked.workers, admitted(seen, asked))
 
 
-def _asked(seen: Seen, asked: Request) -> tuple[Offer, str, Mapping[str, str]]:
+def _asked(seen: Seen, asked: GangRequest) -> tuple[Offer, str, Mapping[str, str]]:
     """The most for a gang of one podset, why it is no more, and its flavors."""
     offers, (group,) = Offers(asked), asked.groups
-    line = offers.line(seen)
+    line = offers.quota_path(seen)
     return (
-        offers.of(seen, line, group),
-        offers.reason(seen, line, group),
-        offers.flavors(seen, line, group, group.count),
+        offers.offer_for(seen, line, group),
+        offers.shortage_reason(seen, line, group),
+        offers.assigned_flavors(seen, line, group, group.count),
     )
 
 
@@ -142,18 +142,18 @@ def _second_try(seen: Seen, queue: str, question: Question, counts: Counts) -> b
     back.
     """
     (first, last), (some, others) = question.specs, counts
-    for groups in product(*(_each_flavor(group) for group in seen.tree.queues[queue].groups)):
-        only = replace(seen.tree.queues[queue], groups=groups)
-        narrow = replace(seen, tree=replace(seen.tree, queues={**seen.tree.queues, queue: only}))
+    for groups in product(*(_each_flavor(group) for group in seen.quota_tree.queues[queue].groups)):
+        only = replace(seen.quota_tree.queues[queue], groups=groups)
+        narrow = replace(seen, quota_tree=replace(seen.quota_tree, queues={**seen.quota_tree.queues, queue: only}))
         wanted = gang(question, first, some)
-        forest = admitted(narrow, wanted).tree.forest
-        rest = replace(seen, tree=replace(seen.tree, forest=forest))
+        forest = admitted(narrow, wanted).quota_tree.forest
+        rest = replace(seen, quota_tree=replace(seen.quota_tree, forest=forest))
         if _fits(narrow, wanted) and _fits(rest, gang(question, last, others)):
             return True
     return False
 
 
-def _fits(seen: Seen, asked: Request) -> bool:
+def _fits(seen: Seen, asked: GangRequest) -> bool:
     return _asked(seen, asked)[0].total >= asked.workers
 
 

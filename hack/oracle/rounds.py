@@ -116,7 +116,7 @@ class Game:
         """Wait until Kueue shows what it admitted, and see whether we charged the same."""
 
         def wrong(seen: Seen) -> dict[str, str]:
-            return {tree.name: judge.uncounted(expected.tree, seen.tree, tree.name) for tree in self._left}
+            return {tree.name: judge.uncounted(expected.quota_tree, seen.quota_tree, tree.name) for tree in self._left}
 
         seen = await ask.settled(self._client, lambda seen: not any(wrong(seen).values()), _COUNTING)
         self._judge(number, wrong(seen))

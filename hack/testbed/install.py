@@ -161,8 +161,8 @@ async def _hand_over(manager: Cluster, name: str, cluster: Cluster) -> None:
     try:
         async with clients.open_clients(given) as both:
             there = await join.address_for_manager(both, "")
-            await join.create_login(both, there, ["default"], membership.LIFETIME, lambda _: None)
-    except (clients.ClusterError, membership.Unusable) as trouble:
+            await join.create_login(both, there, ["default"], membership.TOKEN_LIFETIME, lambda _: None)
+    except (clients.ClusterError, membership.MembershipError) as trouble:
         raise LabError(f"{name} cannot be handed over to the manager: {trouble}") from trouble
 
 

@@ -29,17 +29,17 @@ _Waits = Mapping[ModuleType, Mapping[str, Any]]
 _NO_NETS: _Waits = {
     engine: {"RESYNC_SECONDS": _HOUR.total_seconds()},
     timeouts: {"RESYNC": _HOUR},
-    transient_state: {"SURE_FOR": _HOUR},
+    transient_state: {"PLAN_VALID_FOR": _HOUR},
 }
 _SHORT: _Waits = {
     # A cut link shows within their sum, 4 s in place of 15: a busy lab answers in less than 3.
     reflector: {"PROBE_SECONDS": 1.0},
     client: {"TIMEOUT_SECONDS": 3.0},
     # A source is read again in 12 s in place of 120, and polled every 3 s.
-    copies: {"PAUSE_SECONDS": 3.0, "AGAIN_SECONDS": 12.0},
-    head_polling: {"ASK_SECONDS": 2.0},
+    copies: {"PAUSE_SECONDS": 3.0, "REWRITE_SECONDS": 12.0},
+    head_polling: {"POLL_SECONDS": 2.0},
     # Longer than from an anchor to the share that is written after it.
-    orphan_anchors: {"SETTLED": timedelta(seconds=5)},
+    orphan_anchors: {"SETTLED_AFTER": timedelta(seconds=5)},
     # All by a third: their order keeps two from writing.
     cluster_claim: {
         "RENEW_SECONDS": 3.5,
@@ -49,9 +49,9 @@ _SHORT: _Waits = {
     },
     # Still longer than SPILL_AFTER, so that another cluster is tried first, and a gang spills before it is deactivated.
     timeouts: {
-        "EXCLUDED_FIRST": timedelta(seconds=5),
-        "EXCLUDED_FOR": timedelta(seconds=15),
-        "YIELD_AFTER": timedelta(seconds=4.5),
+        "MIN_EXCLUSION": timedelta(seconds=5),
+        "MAX_EXCLUSION": timedelta(seconds=15),
+        "DEACTIVATE_AFTER": timedelta(seconds=4.5),
     },
 }
 # A cluster whose versions go back, or whose probe fails, is left alone until the next probe.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.workload import active_slice
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
@@ -196,7 +197,7 @@ class Stage:
     def where(self, job: str) -> str:
         """Where a job's workers are, as its Placement says once they are placed; empty before."""
         status = self.placement(job).get("status") or {}
-        return str(status.get("where")) if status.get("state") == names.PLACED else ""
+        return str(status.get("where")) if status.get("state") == PlacementState.PLACED else ""
 
     def placement(self, job: str) -> Raw:
         """The Placement of a job, {} while there is none."""

@@ -131,7 +131,7 @@ class Scene:
         self.manager.apply(yaml.safe_dump(self._pod({"annotations": slot}, {**spec, **held})))
         pod = self.manager.get("pods", POD, self.stage.name)
         uid = self.manager.get("namespaces", "kube-system")
-        labels = {names.MANAGER_LABEL: membership.identity(uid), names.POD_UID_LABEL: pod["metadata"]["uid"]}
+        labels = {names.MANAGER_LABEL: membership.cluster_identity_of(uid), names.POD_UID_LABEL: pod["metadata"]["uid"]}
         self.east.apply(yaml.safe_dump(self._pod({"labels": labels}, spec)))
         wait(lambda: "line 3" in self.east.log(POD, self.stage.name), 60, "the copy prints", self.dump)
         self._mirror()

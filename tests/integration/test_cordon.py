@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab.base.paths import REPO
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
@@ -56,7 +57,7 @@ def test_a_gang_that_waits_for_a_cordoned_cluster_starts_when_it_is_open_again(
     _rayspan(stage.manager, "cordon", east)
     _wait_until_seen(stage.manager, east)
     stage.ray_cluster("pi", workers=3)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert f"{east} has room for 0 (it is cordoned)" in stage.reason("pi")
     _rayspan(stage.manager, "uncordon", east)
     wait(lambda: stage.where("pi") == f"2 {east}, 1 west", 60, "it starts", running.tail)

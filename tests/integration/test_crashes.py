@@ -6,6 +6,7 @@ It is started first, so that its start takes no time beside the stage's. Until t
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
 from hack.testbed.preemption import lend
@@ -113,7 +114,7 @@ def test_killed_while_a_gang_makes_room_for_others(stage: Stage, process: Contro
     process.start(die_after=(kind, 1, stage.name))
     stage.build({"east": 1, "west": 0}, manager_cpu=3)
     stage.ray_cluster("large", workers=2)
-    wait(lambda: stage.state("large") == names.WAITING, 60, "the large one waits", process.tail)
+    wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "the large one waits", process.tail)
     stage.ray_cluster("small", workers=1)
     process.wait_for_death()
     process.start()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab.base.progress import LabError
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import Cluster, wait
@@ -68,7 +68,7 @@ def test_who_is_refused_everywhere_waits_with_the_reason_and_goes_on_when_that_i
     east.kubectl("label", "namespace", stage.name, "pod-security.kubernetes.io/enforce=restricted")
     wait(lambda: _refuses(east, stage, "violates PodSecurity"), 30, "east refuses such pods", running.tail)
     stage.ray_cluster("pi", workers=1)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     wait(
         lambda: "violates PodSecurity" in str(stage.check("pi").get("message")), 30, "its check says why", running.tail
     )

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
@@ -26,7 +27,7 @@ def test_gang_spans_two_clusters(stage: Stage, running: Controller) -> None:
     assert {c: len(pods) for c, pods in stage.remote().items() if pods} == {"east": 2, "west": 2}
     place = stage.placement("pi")
     assert (place["status"]["state"], place["status"]["workers"], place["status"]["where"]) == (
-        names.PLACED,
+        PlacementState.PLACED,
         "4 of 4",
         "2 east, 2 west",
     )
@@ -92,7 +93,7 @@ def test_quota_is_held_until_the_last_worker_is_gone(stage: Stage, running: Cont
     wait(lambda: not stage.workload("pi") and not stage.workers(), 60, "the manager forgot the job", running.tail)
     wait(lambda: [pod["metadata"]["name"] for pod in stage.remote()["east"]] == [last], 60, "one worker is left")
     stage.ray_cluster("next", workers=2)
-    wait(lambda: stage.state("next") == names.WAITING, 60, "the next one waits for its quota", running.tail)
+    wait(lambda: stage.state("next") == PlacementState.WAITING, 60, "the next one waits for its quota", running.tail)
     left = [one["metadata"]["uid"] for kind in ("workloads", "configmaps") for one in stage.remote(kind)["east"]]
     assert left == [share["metadata"]["uid"], anchor["metadata"]["uid"]]
 

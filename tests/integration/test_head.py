@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller, dump
 from hack.testbed.preemption import preempt
@@ -122,7 +123,7 @@ def test_a_cluster_without_rights_on_services_keeps_what_it_runs(
     assert told["status"] == "True" and "cannot list resource" in told["message"]
 
     stage.ray_cluster("late", workers=1)
-    wait(lambda: stage.state("late") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("late") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert "heads cannot be mirrored there" in stage.placement("late")["spec"]["explanation"]
     copies = stage.remote()["east"]
     east.delete("pod", copies[0]["metadata"]["name"], stage.name, wait=False)

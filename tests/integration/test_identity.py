@@ -18,6 +18,7 @@ from adapter import names
 from adapter.admission import cluster_claim
 from adapter.admission.cluster_claim import Leadership
 from adapter.admission.cluster_identity import IdentityRecord
+from adapter.objects.placement import PlacementState
 from adapter.shell.clusters.claim_holder import ClaimHolder
 from adapter.shell.clusters.identity import ConnectionIdentity
 from adapter.shell.kube.client import Client, Unreachable
@@ -69,7 +70,9 @@ def test_a_secret_that_leads_elsewhere_loses_nothing(stage: Stage, running: Cont
     assert said["status"] == "False" and uid(workers["west"]) in said["message"]
     assert f"{names.ACCEPT_ANNOTATION}={uid(workers['west'])}" in said["message"]
     wait(lambda: names.ANOTHER_CLUSTER in told(manager, "workerclusters", "east"), 20, "an event says so", running.tail)
-    wait(lambda: stage.state("pi") == names.UNKNOWN, 30, "nothing is known of two", lambda: dump(stage, running))
+    wait(
+        lambda: stage.state("pi") == PlacementState.UNKNOWN, 30, "nothing is known of two", lambda: dump(stage, running)
+    )
     stage.ray_cluster("next", workers=1)  # who comes meanwhile goes where something is seen
     wait(lambda: stage.running(4), 60, "another job runs", lambda: dump(stage, running))
     assert stage.where("next") == "1 west"

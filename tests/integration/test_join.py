@@ -105,7 +105,7 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
     said = rayspan(stage, "rotate", NAME, "--expires", "30d")
     assert "UTC, in 30 days. Renew it before" in said and "The token before it ends " in said
     second = install.worker_kubeconfig(stage.manager, NAME)
-    assert membership.renewed(first, membership.token_in(second)) == second != first
+    assert membership.with_token(first, membership.token_in_kubeconfig(second)) == second != first
     for number, text in enumerate((first, second)):
         assert ACCOUNT in whoami(text, tmp_path / str(number)), "both tokens are good"
     wait(lambda: asks_by(stage, second), 30, "the controller asks by the new one", running.tail)
@@ -143,7 +143,7 @@ def test_a_wrong_cluster_keeps_its_account(stage: Stage) -> None:
 def asks_by(stage: Stage, kubeconfig: str) -> bool:
     """Whether the controller follows west by this token, of which west's API server notes an identity with each request; kubectl and
     `join` asked by it, too, and follow nothing."""
-    claims = membership.token_in(kubeconfig).split(".")[1]
+    claims = membership.token_in_kubeconfig(kubeconfig).split(".")[1]
     known = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
     lines = west(stage).kubeconfig.with_name("audit.log").read_text(errors="replace").splitlines()
     signs = f'"JTI={known}"', '"userAgent":"rayspan/', '"verb":"watch"'
@@ -184,7 +184,7 @@ def left(stage: Stage, name: str) -> list[str]:
         "what lets it read logs": worker.get("clusterroles", names.LOGS_ROLE),
         "what lets it run commands": worker.get("clusterroles", names.EXEC_ROLE),
         "ClusterRoleBinding": worker.get("clusterrolebindings", names.WORKER_ACCOUNT),
-        "RoleBindings": [one for one in worker.items("rolebindings") if membership.opens(one)],
+        "RoleBindings": [one for one in worker.items("rolebindings") if membership.is_namespace_binding(one)],
     }
     return [what for what, there in found.items() if there]
 

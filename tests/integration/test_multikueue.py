@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO
@@ -129,7 +130,7 @@ def test_a_policy_takes_a_configs_clusters_in_its_order(secrets: Clusters, stage
         wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
         assert _active(stage)["message"] == f"Dispatches Ray workers to {OURS['west']}."
         stage.ray_cluster("pi", workers=3)
-        wait(lambda: stage.state("pi") == names.WAITING, 60, "west alone is too small", running.tail)
+        wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "west alone is too small", running.tail)
 
         _put(stage, multikueue.config(CONFIG, OURS["west"], OURS["east"]))
         wait(lambda: stage.running(3), 90, "three workers run", running.tail)

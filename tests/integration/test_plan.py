@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import RawDict as Raw
 from hack.lab.base.paths import REPO
 from hack.testbed import progress
@@ -106,7 +107,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
         lambda: _fitting(stage, first), 20, "the controller knows the queues", lambda: str(_answer(stage, first))
     )
     stage.manager.apply(yaml.safe_dump(first))
-    wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
+    wait(lambda: stage.state("first") == PlacementState.PLACED, 60, "the first is placed", door.tail)
     _same(planned, stage.placement("first"))
     wait(lambda: "Placed" in stage.events("first"), 10, "the job is told")
     assert stage.told("first", "Placed") == stage.check("first")["message"] == planned["sentence"]
@@ -119,7 +120,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
         ("west", "2", "1"),
     ]
     stage.manager.apply(yaml.safe_dump(second))
-    wait(lambda: stage.state("second") == names.WAITING, 60, "the second waits", door.tail)
+    wait(lambda: stage.state("second") == PlacementState.WAITING, 60, "the second waits", door.tail)
     _same(planned, stage.placement("second"))
     wait(lambda: "Waiting" in stage.events("second"), 10, "the job is told")
     assert stage.told("second", "Waiting") == stage.check("second")["message"] == planned["sentence"]
@@ -131,9 +132,9 @@ def test_one_that_waits_for_room_is_shown_what_the_clusters_have(stage: Stage, d
     """`why` ends with the table of `plan`, which says what the Placement says, and `top` has the same queues' figures."""
     stage.build({"east": 2, "west": 3})
     stage.ray_cluster("first", workers=4)
-    wait(lambda: stage.state("first") == names.PLACED, 60, "the first is placed", door.tail)
+    wait(lambda: stage.state("first") == PlacementState.PLACED, 60, "the first is placed", door.tail)
     stage.ray_cluster("second", workers=4)
-    wait(lambda: stage.state("second") == names.WAITING, 60, "the second waits", door.tail)
+    wait(lambda: stage.state("second") == PlacementState.WAITING, 60, "the second waits", door.tail)
 
     config = stage.manager.kubeconfig
     told = _asked(config, "why", "second", "-n", stage.name, "-o", "json")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.preflight.preflight_facts import MANAGER
 from hack.lab import faults
 from hack.lab.base.lab import Lab
@@ -111,7 +112,7 @@ def test_a_cluster_that_is_cut_off_is_told_and_passed_over(stage: Stage, running
     )
 
     stage.ray_cluster("large", workers=6)
-    wait(lambda: stage.state("large") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "it waits", running.tail)
     faults.heal(lab)
     preflight(stage, *BOTH, want=0)
     wait(lambda: stage.where("large") == "4 east, 2 west", 60, "who waited for east starts", running.tail)

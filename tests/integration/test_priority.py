@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.auditlog import Written
 from hack.testbed.clusters import condition, wait
 from hack.testbed.controller import Controller
@@ -59,7 +60,7 @@ def test_where_the_queue_preempts_nobody_the_higher_one_waits(stage: Stage, runn
     wait(lambda: stage.running(2), 90, "the lower one runs", running.tail)
     assert {one.what for one in written.take(["create"])} >= {"workloads", "pods"}, "what is made shows in the log"
     stage.ray_cluster("high", workers=2, priority=stage.priority("high", 1000))
-    wait(lambda: stage.state("high") == names.WAITING, 60, "the higher one waits", running.tail)
+    wait(lambda: stage.state("high") == PlacementState.WAITING, 60, "the higher one waits", running.tail)
     assert written.take(["create", "delete", "deletecollection"]) == []
     assert _admitted(stage) == [10]
     assert stage.running(2)

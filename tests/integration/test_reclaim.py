@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.auditlog import Written
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
@@ -32,7 +32,7 @@ def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Co
     written = Written(stage)
     stage.ray_cluster("pi", workers=3)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is given up", running.tail)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
     assert {one.cluster for one in written.take(["create"])} == {"east"}, "west was not asked"
     assert borrowers(stage, "west") == before and len(before) == 2

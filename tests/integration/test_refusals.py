@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed import rayservice
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import condition, wait
@@ -52,7 +53,7 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     stage.ray_cluster("pi", workers=2)
     missing = f"west has room for 0 (no namespace {stage.name} there"
     wait(lambda: missing in _reason(stage), 60, "it waits", running.tail)
-    wait(lambda: stage.state("pi") == names.WAITING, 10, "its state says so too", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 10, "its state says so too", running.tail)
     west = stage.fleet.workers["west"]
     west.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.name}}))
     wait(

@@ -409,7 +409,7 @@ def test_no_token_leaves_its_secret(deployed: None, fleet: Clusters) -> None:
     ]
     for name in fleet.workers:
         kubeconfig = install.worker_kubeconfig(manager, name)
-        signature = membership.token_in(kubeconfig).rpartition(".")[2]
+        signature = membership.token_in_kubeconfig(kubeconfig).rpartition(".")[2]
         encoded = base64.b64encode(kubeconfig.encode()).decode()
         assert len(signature) > 40
         for text in shown:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.auditlog import Written, gangs
 from hack.testbed.clusters import Cluster, condition, wait
 from hack.testbed.controller import Controller
@@ -83,7 +84,7 @@ def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running:
     stage.ray_cluster("one", workers=2)
     wait(lambda: stage.running(2), 60, "the first runs", running.tail)
     stage.ray_cluster("two", workers=2)
-    wait(lambda: stage.state("two") == names.WAITING, 60, "the second waits", running.tail)
+    wait(lambda: stage.state("two") == PlacementState.WAITING, 60, "the second waits", running.tail)
     reason = stage.reason("two")
     assert "east has room for 0" in reason and "west has room for 0" in reason
     stage.manager.delete("rayclusters", "one", stage.name)
@@ -100,7 +101,7 @@ def test_two_at_once_never_share_a_place(stage: Stage, running: Controller) -> N
     for job in jobs:
         stage.ray_cluster(job, workers=2)
     wait(
-        lambda: sorted(stage.state(job) for job in jobs) == [names.PLACED, names.WAITING],
+        lambda: sorted(stage.state(job) for job in jobs) == [PlacementState.PLACED, PlacementState.WAITING],
         60,
         "one of two",
         running.tail,
@@ -138,7 +139,7 @@ def test_pinned_fills_and_does_not_spill(stage: Stage, running: Controller) -> N
     for job in ("one", "two"):
         stage.ray_cluster(job, workers=2)
     wait(
-        lambda: stage.state("two") == names.WAITING or stage.state("one") == names.WAITING,
+        lambda: stage.state("two") == PlacementState.WAITING or stage.state("one") == PlacementState.WAITING,
         60,
         "one waits",
         running.tail,
@@ -184,12 +185,12 @@ def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
     stage.build({"east": 0, "west": 0})
     low, high = stage.priority("low", 10), stage.priority("high", 100)
     stage.ray_cluster("early", workers=2, priority=low)
-    wait(lambda: stage.state("early") == names.WAITING, 60, "the early one waits", running.tail)
+    wait(lambda: stage.state("early") == PlacementState.WAITING, 60, "the early one waits", running.tail)
     stage.ray_cluster("late", workers=2, priority=high)
-    wait(lambda: stage.state("late") == names.WAITING, 60, "the late one waits", running.tail)
+    wait(lambda: stage.state("late") == PlacementState.WAITING, 60, "the late one waits", running.tail)
     stage.set_quota(stage.fleet.workers["east"], 2)
     wait(lambda: stage.where("late") == "2 east", 60, "the high one is placed", running.tail)
-    assert stage.state("early") == names.WAITING
+    assert stage.state("early") == PlacementState.WAITING
     shares = stage.remote("workloads")["east"]
     assert [share["spec"]["priority"] for share in shares] == [100]
 
@@ -202,7 +203,7 @@ def test_four_of_six(stage: Stage, running: Controller) -> None:
     written = Written(stage)
     stage.ray_cluster("one", workers=6)
     wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("one"), 60, "it waits", running.tail)
-    assert stage.state("one") == names.WAITING
+    assert stage.state("one") == PlacementState.WAITING
     assert written.take() == [], "no cluster was asked for anything"
     stage.set_quota(stage.fleet.workers["west"], 2)
     wait(lambda: stage.where("one") == "2 east, 2 west", 60, "four are placed", running.tail)
@@ -240,7 +241,7 @@ def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller
     stage.ray_cluster("one", workers=2, more={device: "1"})
     short = f"east has room for 0 (no node there has allocatable {device}: is its device plugin ready?)"
     wait(lambda: short in stage.reason("one"), 60, "no cluster has the device", running.tail)
-    assert stage.state("one") == names.WAITING
+    assert stage.state("one") == PlacementState.WAITING
     with added(stage.fleet.workers["west"], stage.name, {device: "8"}):
         wait(lambda: stage.where("one") == "2 west", 60, "west has it now", running.tail)
         stage.manager.delete("rayclusters", "one", stage.name)

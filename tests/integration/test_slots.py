@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import annotation, label
 from adapter.objects.worker_pod import has_template_slot, slot_cluster, slot_of
 from hack.lab.base import lab as definition
@@ -121,5 +122,5 @@ def _finalizers(cluster: Cluster, pod: str, namespace: str, wanted: list[str] | 
 def _settled(stage: Stage, running: Controller) -> None:
     """What was to be done for a worker was done: the job that came after it is decided on."""
     stage.ray_cluster("after", workers=1)
-    wait(lambda: stage.state("after") == names.WAITING, 60, "another gang was decided on", running.tail)
+    wait(lambda: stage.state("after") == PlacementState.WAITING, 60, "another gang was decided on", running.tail)
     stage.manager.delete("raycluster", "after", stage.name)

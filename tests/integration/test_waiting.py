@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.testbed.auditlog import Written
 from hack.testbed.clusters import wait
 from hack.testbed.controller import Controller
@@ -19,7 +20,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
     stage.ray_cluster("pi", workers=4)
     wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("pi"), 60, "it waits", running.tail)
     reason = stage.reason("pi")
-    assert stage.state("pi") == names.WAITING
+    assert stage.state("pi") == PlacementState.WAITING
     assert "east has room for 2" in reason and "west has room for 1" in reason
     wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
     wait(lambda: stage.check("pi")["message"] == reason, 10, "its check says the same", running.tail)
@@ -42,7 +43,7 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     stage.ray_cluster("pi", workers=2)
     wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
     assert "did not admit in time" in stage.reason("pi")
     made = written.take(["create"])
@@ -65,7 +66,7 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
     """While others queue behind, a gang without room gives the manager's quota back; it gets its turn when there is room."""
     stage.build({"east": 1, "west": 0}, manager_cpu=3, strict=strict)
     stage.ray_cluster("large", workers=2)
-    wait(lambda: stage.state("large") == names.WAITING, 60, "the large one waits", running.tail)
+    wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "the large one waits", running.tail)
     stage.ray_cluster("small", workers=1)
     wait(lambda: stage.running(1), 120, "the small one runs", running.tail)
     assert "Yielded" in stage.events("large")

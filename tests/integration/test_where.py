@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab.base.paths import REPO
 from hack.lab.base.progress import LabError
 from hack.testbed import progress
@@ -146,9 +147,9 @@ def test_the_fleet_shows_its_workers(stage: Stage, running: Controller, scientis
 def test_one_that_waits_for_room_says_what_is_missing(stage: Stage, running: Controller) -> None:
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=4)
-    wait(lambda: stage.state("pi") == names.WAITING, 60, "it waits", running.tail)
+    wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     found = _json(stage.manager.kubeconfig, "why", "pi", "-n", stage.name, code=WAITS)
-    assert (found["link"]["stage"], found["link"]["reason"]) == ("Placement", names.WAITING)
+    assert (found["link"]["stage"], found["link"]["reason"]) == ("Placement", PlacementState.WAITING)
     assert found["link"]["sentence"] == stage.reason("pi")
     assert found["steps"][2:4] == [
         {"stage": "AdmissionCheck", "state": "ok"},

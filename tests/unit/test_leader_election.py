@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from adapter import leader_election, names
 from adapter.leader_election import (
-    LATE_SECONDS,
-    LEASE_SECONDS,
-    RENEW_SECONDS,
-    RETRY_SECONDS,
-    Candidate,
-    Put,
+    LEASE_DURATION_SECONDS,
+    NEAR_EXPIRY_SECONDS,
+    RENEW_DEADLINE_SECONDS,
+    RETRY_PERIOD_SECONDS,
+    LeaseCandidate,
+    LeaseWrite,
     StepDown,
     Wait,
 )
@@ -27,7 +27,7 @@ WALL = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
 STAMP, EARLIER = "2026-05-01T12:00:00.000250Z", "2026-04-01T00:00:00.000000Z"
 ME, OTHER = "rayspan-a_1", "rayspan-b_2"
 NOW = 1000.0
-FRESH = Candidate(ME)
+FRESH = LeaseCandidate(ME)
 
 
 def lease(holder: str | None, version: int = 7, **spec: Any) -> Raw:
@@ -36,31 +36,31 @@ def lease(holder: str | None, version: int = 7, **spec: Any) -> Raw:
     return {"metadata": metadata, "spec": {**usual, "holderIdentity": holder, **spec}}
 
 
-def seen(seconds: float) -> Candidate:
+def seen(seconds: float) -> LeaseCandidate:
     """A candidate that has not seen the Lease change for so long."""
-    return Candidate(ME, "7", NOW - seconds)
+    return LeaseCandidate(ME, "7", NOW - seconds)
 
 
-def leading(seconds: float) -> Candidate:
+def leading(seconds: float) -> LeaseCandidate:
     """A leader whose last renewal was sent so long ago."""
-    return leader_election.granted(seen(0), NOW - seconds)
+    return leader_election.with_renewal(seen(0), NOW - seconds)
 
 
 @pytest.mark.parametrize(
     ("me", "found", "near"),
     [
         pytest.param(seen(0), lease(OTHER), False, id="another one holds it"),
-        pytest.param(seen(LATE_SECONDS - 0.1), lease(OTHER), False, id="and was renewing it a moment ago"),
-        pytest.param(seen(LATE_SECONDS), lease(OTHER), True, id="and is late"),
+        pytest.param(seen(NEAR_EXPIRY_SECONDS - 0.1), lease(OTHER), False, id="and was renewing it a moment ago"),
+        pytest.param(seen(NEAR_EXPIRY_SECONDS), lease(OTHER), True, id="and is late"),
         pytest.param(seen(0), lease(""), True, id="it was given back"),
         pytest.param(FRESH, None, True, id="there is none"),
         pytest.param(seen(0), lease(ME), True, id="it is ours: the answer was lost"),
         pytest.param(leading(1), lease(ME), True, id="we lead"),
     ],
 )
-def test_whoever_may_lead_soon_knows_it_before(me: Candidate, found: Raw | None, near: bool) -> None:
-    assert leader_election.near(me, found, NOW) is near
-    assert RETRY_SECONDS * 2 < LATE_SECONDS < LEASE_SECONDS / 2, (
+def test_whoever_may_lead_soon_knows_it_before(me: LeaseCandidate, found: Raw | None, near: bool) -> None:
+    assert leader_election.may_lead_soon(me, found, NOW) is near
+    assert RETRY_PERIOD_SECONDS * 2 < NEAR_EXPIRY_SECONDS < LEASE_DURATION_SECONDS / 2, (
         "two looks may miss a renewal; and there is time left to read"
     )
 
@@ -72,20 +72,22 @@ def test_whoever_may_lead_soon_knows_it_before(me: Candidate, found: Raw | None,
     ("me", "found"),
     [
         pytest.param(FRESH, None, id="there is none, and never was"),
-        pytest.param(seen(LEASE_SECONDS), lease(OTHER), id="it did not change for its duration"),
+        pytest.param(seen(LEASE_DURATION_SECONDS), lease(OTHER), id="it did not change for its duration"),
         pytest.param(seen(3600), lease(OTHER), id="nor for an hour"),
         pytest.param(seen(0), lease(""), id="it was given back"),
         pytest.param(seen(0), lease(None), id="nobody ever held it"),
         pytest.param(seen(0), {"metadata": {"uid": "u1", "resourceVersion": "7"}}, id="it says nothing"),
         pytest.param(seen(0), lease(ME), id="it is ours: the answer was lost"),
-        pytest.param(Candidate(ME, "", NOW - LEASE_SECONDS), None, id="it was deleted, and nobody made it anew"),
+        pytest.param(
+            LeaseCandidate(ME, "", NOW - LEASE_DURATION_SECONDS), None, id="it was deleted, and nobody made it anew"
+        ),
         pytest.param(leading(9), lease(ME), id="we lead"),
         pytest.param(leading(9), None, id="we lead, and somebody deleted it"),
     ],
 )
-def test_it_is_taken_or_renewed(me: Candidate, found: Raw | None) -> None:
+def test_it_is_taken_or_renewed(me: LeaseCandidate, found: Raw | None) -> None:
     move = leader_election.decide(me, found, NOW, WALL)
-    assert isinstance(move, Put)
+    assert isinstance(move, LeaseWrite)
     assert move.create is (found is None)
     assert move.body["spec"]["holderIdentity"] == ME
     if found is not None:
@@ -95,15 +97,17 @@ def test_it_is_taken_or_renewed(me: Candidate, found: Raw | None) -> None:
 @pytest.mark.parametrize(
     ("me", "found", "seconds"),
     [
-        pytest.param(seen(0), lease(OTHER), RETRY_SECONDS, id="just renewed"),
+        pytest.param(seen(0), lease(OTHER), RETRY_PERIOD_SECONDS, id="just renewed"),
         pytest.param(seen(14.5), lease(OTHER), 0.5, id="not a moment later than needed"),
-        pytest.param(seen(16), lease(OTHER, leaseDurationSeconds=60), RETRY_SECONDS, id="its holder asks for longer"),
+        pytest.param(
+            seen(16), lease(OTHER, leaseDurationSeconds=60), RETRY_PERIOD_SECONDS, id="its holder asks for longer"
+        ),
         pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=1), 1.0, id="its holder asks for less than is safe"),
         pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=None), 1.0, id="its holder does not say"),
-        pytest.param(Candidate(ME, "", NOW - 14), None, 1.0, id="deleted, and its holder may not know yet"),
+        pytest.param(LeaseCandidate(ME, "", NOW - 14), None, 1.0, id="deleted, and its holder may not know yet"),
     ],
 )
-def test_another_ones_is_respected(me: Candidate, found: Raw | None, seconds: float) -> None:
+def test_another_ones_is_respected(me: LeaseCandidate, found: Raw | None, seconds: float) -> None:
     holder = OTHER if found else ""
     assert leader_election.decide(me, found, NOW, WALL) == Wait(seconds, holder)
 
@@ -121,7 +125,7 @@ def test_another_ones_is_respected(me: Candidate, found: Raw | None, seconds: fl
         ),
     ],
 )
-def test_a_leader_steps_down(me: Candidate, found: Raw | None, why: str) -> None:
+def test_a_leader_steps_down(me: LeaseCandidate, found: Raw | None, why: str) -> None:
     assert leader_election.decide(me, found, NOW, WALL) == StepDown(why)
 
 
@@ -139,49 +143,49 @@ def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("me", "move"),
     [
-        pytest.param(FRESH, Wait(RETRY_SECONDS), id="a candidate tries again"),
-        pytest.param(leading(3), Wait(RETRY_SECONDS), id="a leader, too"),
+        pytest.param(FRESH, Wait(RETRY_PERIOD_SECONDS), id="a candidate tries again"),
+        pytest.param(leading(3), Wait(RETRY_PERIOD_SECONDS), id="a leader, too"),
         pytest.param(leading(9), Wait(1.0), id="but not beyond its deadline"),
         pytest.param(leading(10), StepDown("it was not renewed for 10 s: refused"), id="which is its end"),
     ],
 )
-def test_an_attempt_that_fails(me: Candidate, move: Wait | StepDown) -> None:
-    assert leader_election.missed(me, NOW, "refused") == move
+def test_an_attempt_that_fails(me: LeaseCandidate, move: Wait | StepDown) -> None:
+    assert leader_election.decide_after_error(me, NOW, "refused") == move
 
 
 @pytest.mark.parametrize(
     ("me", "allowed"),
     [(FRESH, False), (seen(99), False), (leading(0), True), (leading(9.9), True), (leading(10), False)],
 )
-def test_who_may_write(me: Candidate, allowed: bool) -> None:
+def test_who_may_write(me: LeaseCandidate, allowed: bool) -> None:
     assert leader_election.may_write(me, NOW) is allowed
-    assert not leader_election.may_write(leader_election.resigned(me), NOW)
+    assert not leader_election.may_write(leader_election.without_lead(me), NOW)
 
 
 def test_an_attempt_of_a_leader_ends_with_its_deadline() -> None:
     assert (
-        leader_election.patience(FRESH, NOW)
-        == leader_election.patience(leading(0), NOW)
-        == leader_election.REQUEST_SECONDS
+        leader_election.request_timeout(FRESH, NOW)
+        == leader_election.request_timeout(leading(0), NOW)
+        == leader_election.REQUEST_TIMEOUT_SECONDS
     )
-    assert leader_election.patience(leading(8), NOW) == 2.0
+    assert leader_election.request_timeout(leading(8), NOW) == 2.0
 
 
 def test_what_was_seen_counts_from_when_it_changed() -> None:
-    me = leader_election.saw(FRESH, lease(OTHER, 7), 100.0)
-    assert (me.seen, me.since) == ("7", 100.0)
-    assert leader_election.saw(me, lease(OTHER, 7), 105.0) == me
-    assert leader_election.saw(me, lease(OTHER, 8), 106.0).since == 106.0
-    assert leader_election.saw(me, None, 107.0).since == 107.0
-    assert leader_election.saw(FRESH, None, 100.0).since == -math.inf
+    me = leader_election.with_observation(FRESH, lease(OTHER, 7), 100.0)
+    assert (me.observed_version, me.observed_at) == ("7", 100.0)
+    assert leader_election.with_observation(me, lease(OTHER, 7), 105.0) == me
+    assert leader_election.with_observation(me, lease(OTHER, 8), 106.0).observed_at == 106.0
+    assert leader_election.with_observation(me, None, 107.0).observed_at == 107.0
+    assert leader_election.with_observation(FRESH, None, 100.0).observed_at == -math.inf
 
 
 # --- what stands in it -----------------------------------------------------------------------------------------------
 
 
-def put(me: Candidate, found: Raw | None) -> Put:
+def put(me: LeaseCandidate, found: Raw | None) -> LeaseWrite:
     move = leader_election.decide(me, found, NOW, WALL)
-    assert isinstance(move, Put)
+    assert isinstance(move, LeaseWrite)
     return move
 
 
@@ -212,24 +216,24 @@ def test_it_is_made_with_the_fields_of_client_go() -> None:
         pytest.param(seen(0), lease("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
     ],
 )
-def test_it_tells_who_leads_since_when(me: Candidate, found: Raw, acquired: str, transitions: int) -> None:
+def test_it_tells_who_leads_since_when(me: LeaseCandidate, found: Raw, acquired: str, transitions: int) -> None:
     spec = put(me, found).body["spec"]
     assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
 
 
 def test_it_is_given_back_by_its_holder_only() -> None:
-    assert leader_election.giving_back(leading(1), lease(ME), WALL) == {
+    assert leader_election.release_patch(leading(1), lease(ME), WALL) == {
         "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {names.GAVE_BACK_ANNOTATION: ME}},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
     }
     for found in (lease(OTHER), lease(""), None):
-        assert leader_election.giving_back(leading(1), found, WALL) is None
+        assert leader_election.release_patch(leading(1), found, WALL) is None
 
 
 def test_who_led_last_is_known_although_it_was_given_back() -> None:
     noted = lease("")
     noted["metadata"]["annotations"] = {names.GAVE_BACK_ANNOTATION: OTHER}
-    assert [leader_election.leader(found) for found in (None, lease(""), lease(ME), noted)] == ["", "", ME, OTHER]
+    assert [leader_election.lease_holder(found) for found in (None, lease(""), lease(ME), noted)] == ["", "", ME, OTHER]
 
 
 # --- two of them -----------------------------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ class Shelf:
 
     kept: Raw | None = None
     version: int = 0
-    late: list[Put] = field(default_factory=list)  # on their way, when who sent them had given up
+    late: list[LeaseWrite] = field(default_factory=list)  # on their way, when who sent them had given up
 
     def arrive(self) -> None:
         while self.late:
@@ -269,8 +273,8 @@ class Process:
     number: int
     time: float = 0.0  # the true one
     lives: int = 0
-    sending: Put | None = None
-    me: Candidate = field(init=False)
+    sending: LeaseWrite | None = None
+    me: LeaseCandidate = field(init=False)
     work: Iterator[None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -288,7 +292,7 @@ class Process:
         """Die at once, and begin as another one."""
         self._drop()
         self.lives += 1
-        self.me = Candidate(f"{self.number}_{self.lives}")
+        self.me = LeaseCandidate(f"{self.number}_{self.lives}")
         self.work = self._attempt()
 
     def go_on(self) -> None:
@@ -303,7 +307,7 @@ class Process:
 
     def give_back(self) -> None:
         self._drop()
-        self.me = leader_election.resigned(self.me)
+        self.me = leader_election.without_lead(self.me)
         self.work = self._giving_back()
 
     def _drop(self) -> None:
@@ -315,12 +319,12 @@ class Process:
         yield
         found = self.shelf.kept
         yield
-        self.me = leader_election.saw(self.me, found, self.clock)
+        self.me = leader_election.with_observation(self.me, found, self.clock)
         yield
         move = leader_election.decide(self.me, found, self.clock, WALL)
         if isinstance(move, StepDown):
             self.restart()
-        if not isinstance(move, Put):
+        if not isinstance(move, LeaseWrite):
             return
         yield
         sent = self.clock
@@ -331,12 +335,12 @@ class Process:
         done = self.shelf.take(move.body, create=move.create)
         yield
         if done:
-            self.me = leader_election.granted(self.me, sent)
+            self.me = leader_election.with_renewal(self.me, sent)
 
     def _giving_back(self) -> Iterator[None]:
         found = self.shelf.kept
         yield
-        if body := leader_election.giving_back(self.me, found, WALL):
+        if body := leader_election.release_patch(self.me, found, WALL):
             self.shelf.take(body, create=False)
         self.restart()
 
@@ -386,7 +390,7 @@ def test_the_two_do_lead_in_turn() -> None:
 
     run(one, two, seconds=30)
     assert (one.writes, two.writes) == (True, False)
-    run(two, seconds=LEASE_SECONDS - 1)
+    run(two, seconds=LEASE_DURATION_SECONDS - 1)
     assert (one.writes, two.writes) == (False, False), "the one is stopped, and the other one still waits"
     run(two, seconds=4)
     assert (one.writes, two.writes) == (False, True)
@@ -399,5 +403,5 @@ def test_the_two_do_lead_in_turn() -> None:
 
 def test_the_deadline_leaves_room_before_the_lease_runs_out() -> None:
     """For clocks that run unequally fast."""
-    assert RENEW_SECONDS * 1.5 <= LEASE_SECONDS
-    assert LEASE_SECONDS + RETRY_SECONDS < 20, "the hand-over that users are promised"
+    assert RENEW_DEADLINE_SECONDS * 1.5 <= LEASE_DURATION_SECONDS
+    assert LEASE_DURATION_SECONDS + RETRY_PERIOD_SECONDS < 20, "the hand-over that users are promised"

@@ -8,14 +8,14 @@ import yaml
 
 from adapter import membership, names
 from adapter.cli.membership import membership_objects
-from adapter.membership import Address, Found, Membership, Unusable
+from adapter.membership import ApiServerAddress, Membership, MembershipError, MembershipState
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube import kubeconfig
 from hack.lab.base.paths import REPO
 
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
 EAST = Membership("east", "m" * 10, "w" * 10)
-THERE = Address("https://10.1.2.3:6443")
+THERE = ApiServerAddress("https://10.1.2.3:6443")
 
 
 def signed(**joined: str) -> Raw:
@@ -24,8 +24,8 @@ def signed(**joined: str) -> Raw:
     return {"metadata": {"name": names.WORKER_ACCOUNT, "annotations": annotations}}
 
 
-def held(token: str = "swordfish", there: Address = THERE, ends: datetime = NOW + timedelta(days=9)) -> Raw:
-    return membership.secret(EAST, membership.kubeconfig(there, token), ends)
+def held(token: str = "swordfish", there: ApiServerAddress = THERE, ends: datetime = NOW + timedelta(days=9)) -> Raw:
+    return membership.kubeconfig_secret(EAST, membership.build_kubeconfig(there, token), ends)
 
 
 def cluster(**source: Raw) -> Raw:
@@ -40,19 +40,19 @@ def test_the_worker_side_is_what_the_overlay_installs() -> None:
     folder = REPO / "manifests/rbac"
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
-    made = membership.worker_side(
+    made = membership.worker_cluster_objects(
         EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["default"], None
     )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
-    assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager}": "east"}
+    assert mine["metadata"].pop("annotations") == {f"{names.JOINED_PREFIX}{EAST.manager_identity}": "east"}
     assert made == installed
 
 
 def test_each_kind_of_object_has_a_place() -> None:
-    made = membership.worker_side(
+    made = membership.worker_cluster_objects(
         EAST, membership_objects.account_objects(), membership_objects.namespace_binding(), ["a", "b"], None
     )
-    paths = [membership_objects.object_path(one) for one in [*made, held(), membership.worker_cluster("east")]]
+    paths = [membership_objects.object_path(one) for one in [*made, held(), membership.worker_cluster_manifest("east")]]
     assert len(set(paths)) == len(paths)
     assert paths[-4:-2] == [
         f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/rayspan-worker-tenant"
@@ -61,7 +61,7 @@ def test_each_kind_of_object_has_a_place() -> None:
 
 
 def test_what_other_managers_call_the_cluster_stays() -> None:
-    made = membership.worker_side(
+    made = membership.worker_cluster_objects(
         EAST,
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
@@ -70,11 +70,11 @@ def test_what_other_managers_call_the_cluster_stays() -> None:
     )
     (mine,) = (one for one in made if one["kind"] == "ServiceAccount")
     assert mine["metadata"]["annotations"] == signed(other="x", mmmmmmmmmm="east")["metadata"]["annotations"]
-    assert membership.others(EAST, mine) == ["other"]
+    assert membership.other_managers(EAST, mine) == ["other"]
 
 
 def test_a_membership_that_is_printed_shows_no_token() -> None:
-    assert "swordfish" not in repr(membership.Token("swordfish", NOW))
+    assert "swordfish" not in repr(membership.AccountToken("swordfish", NOW))
 
 
 # --- the kubeconfig --------------------------------------------------------------------------------------------------
@@ -82,18 +82,23 @@ def test_a_membership_that_is_printed_shows_no_token() -> None:
 
 @pytest.mark.parametrize(
     "there",
-    [THERE, Address("https://[fd00::1]:6443/k8s/c-1", tls_name="east.example.com", proxy="http://10.0.0.1:3128")],
+    [
+        THERE,
+        ApiServerAddress(
+            "https://[fd00::1]:6443/k8s/c-1", tls_server_name="east.example.com", proxy_url="http://10.0.0.1:3128"
+        ),
+    ],
 )
-async def test_the_controller_takes_the_kubeconfig(there: Address) -> None:
-    login = await kubeconfig.login_of_text(membership.kubeconfig(there, "swordfish"))
+async def test_the_controller_takes_the_kubeconfig(there: ApiServerAddress) -> None:
+    login = await kubeconfig.login_of_text(membership.build_kubeconfig(there, "swordfish"))
     await login.close()
     assert login.address == there
 
 
 def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:
-    there = Address("https://10.1.2.3:6443", "PEM", "east.example.com")
-    before = membership.kubeconfig(there, "swordfish")
-    assert membership.renewed(before, "marlin") == membership.kubeconfig(there, "marlin")
+    there = ApiServerAddress("https://10.1.2.3:6443", "PEM", "east.example.com")
+    before = membership.build_kubeconfig(there, "swordfish")
+    assert membership.with_token(before, "marlin") == membership.build_kubeconfig(there, "marlin")
 
 
 @pytest.mark.parametrize(
@@ -110,8 +115,8 @@ def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:
     ],
 )
 def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
-    with pytest.raises(Unusable, match="it is no kubeconfig of one user with a token"):
-        membership.renewed(text, "marlin")
+    with pytest.raises(MembershipError, match="it is no kubeconfig of one user with a token"):
+        membership.with_token(text, "marlin")
 
 
 @pytest.mark.parametrize(
@@ -123,91 +128,94 @@ def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
         (held(), True),
         (held(ends=NOW + timedelta(minutes=59)), False),
         (held(ends=NOW - timedelta(days=1)), False),
-        (held(there=Address("https://10.9.9.9:6443")), False),
+        (held(there=ApiServerAddress("https://10.9.9.9:6443")), False),
         (held() | {"metadata": {}}, False),
     ],
 )
 def test_a_token_is_kept_while_nothing_is_to_be_changed(standing: Raw | None, kept: bool) -> None:
-    token = membership.kept(EAST, Found(secret=standing, account=signed()), THERE, NOW)
+    token = membership.reusable_token(EAST, MembershipState(secret=standing, service_account=signed()), THERE, NOW)
     assert (token.value if token else None) == ("swordfish" if kept else None)
 
 
 def test_the_token_of_an_account_that_was_deleted_is_not_kept() -> None:
-    assert membership.kept(EAST, Found(secret=held()), THERE, NOW) is None
+    assert membership.reusable_token(EAST, MembershipState(secret=held()), THERE, NOW) is None
 
 
 # --- what must not be mixed up -----------------------------------------------------------------------------------------
 
-OTHER = membership.secret(Membership("east", EAST.manager, "another"), "", NOW)
+OTHER = membership.kubeconfig_secret(Membership("east", EAST.manager_identity, "another"), "", NOW)
 OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Found(), ""),
-        (Found(OWN, held(), signed(mmmmmmmmmm="east")), ""),
-        (Found(OWN, {"data": {}}, signed()), ""),  # as by hand: it is adopted
-        (Found(account=signed(other="x")), ""),
+        (MembershipState(), ""),
+        (MembershipState(OWN, held(), signed(mmmmmmmmmm="east")), ""),
+        (MembershipState(OWN, {"data": {}}, signed()), ""),  # as by hand: it is adopted
+        (MembershipState(service_account=signed(other="x")), ""),
         (
-            Found(account=signed(mmmmmmmmmm="west")),
+            MembershipState(service_account=signed(mmmmmmmmmm="west")),
             "This cluster has joined as west: it would be counted twice. Let it leave first, by `kubectl rayspan leave west`.",
         ),
         (
-            Found(secret=OTHER),
+            MembershipState(secret=OTHER),
             "east is another cluster than the one that you named: Secret east in rayspan-system leads there. "
             "Choose another name, or let that one leave first.",
         ),
         (
-            Found(cluster(multiKueueClusterRef={"name": "east"})),
+            MembershipState(cluster(multiKueueClusterRef={"name": "east"})),
             "WorkerCluster east uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name.",
         ),
         (
-            Found(cluster(clusterProfileRef={"name": "east"})),
+            MembershipState(cluster(clusterProfileRef={"name": "east"})),
             "WorkerCluster east uses a ClusterProfile (spec.source.clusterProfileRef), and the token beside it: renew that, or choose another name.",
         ),
         (
-            Found(cluster(kubeConfig={"secretRef": {"name": "login"}})),
+            MembershipState(cluster(kubeConfig={"secretRef": {"name": "login"}})),
             "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and join writes Secret east: set that there, or choose another name.",
         ),
     ],
 )
-def test_who_may_not_join(found: Found, said: str) -> None:
-    assert membership.not_to_join(EAST, found) == said
+def test_who_may_not_join(found: MembershipState, said: str) -> None:
+    assert membership.join_problem(EAST, found) == said
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Found(), ""),
-        (Found(OWN, held(), signed(mmmmmmmmmm="east", other="x")), ""),
-        (Found(account=signed(mmmmmmmmmm="east")), ""),
-        (Found(OWN, OTHER), "east is another cluster than the one that you named: "),
+        (MembershipState(), ""),
+        (MembershipState(OWN, held(), signed(mmmmmmmmmm="east", other="x")), ""),
+        (MembershipState(service_account=signed(mmmmmmmmmm="east")), ""),
+        (MembershipState(OWN, OTHER), "east is another cluster than the one that you named: "),
         (
-            Found(OWN, held(), signed(mmmmmmmmmm="west")),
+            MembershipState(OWN, held(), signed(mmmmmmmmmm="west")),
             "The worker cluster that you named has joined as west, not as east: ",
         ),
         (
-            Found(OWN, held(), signed(other="east")),
+            MembershipState(OWN, held(), signed(other="east")),
             "The account rayspan-worker of the worker cluster that you named was not made by ",
         ),
-        (Found(OWN), "The worker cluster that you named has no account rayspan-worker, and nothing says "),
+        (MembershipState(OWN), "The worker cluster that you named has no account rayspan-worker, and nothing says "),
         (
-            Found(OWN, {"data": {}}),
+            MembershipState(OWN, {"data": {}}),
             "The worker cluster that you named has no account rayspan-worker, and nothing says ",
         ),
-        (Found(OWN, held()), ""),
+        (MembershipState(OWN, held()), ""),
     ],
 )
-def test_whose_cluster_it_is(found: Found, said: str) -> None:
-    assert membership.not_its_own(EAST, found).startswith(said) and bool(membership.not_its_own(EAST, found)) == bool(
-        said
-    )
+def test_whose_cluster_it_is(found: MembershipState, said: str) -> None:
+    assert membership.identity_problem(EAST, found).startswith(said) and bool(
+        membership.identity_problem(EAST, found)
+    ) == bool(said)
 
 
 def test_a_manager_is_no_worker_of_its_own() -> None:
     same = Membership("east", "m", "m")
-    for sentence in (membership.not_to_join(same, Found()), membership.not_its_own(same, Found())):
+    for sentence in (
+        membership.join_problem(same, MembershipState()),
+        membership.identity_problem(same, MembershipState()),
+    ):
         assert sentence.startswith("Both logins lead to the same cluster")
 
 
@@ -231,24 +239,24 @@ def binding(**other: Any) -> Raw:
     ],
 )
 def test_which_bindings_open_a_namespace_to_the_account_alone(raw: Raw, ours: bool) -> None:
-    assert membership.opens(raw) is ours
+    assert membership.is_namespace_binding(raw) is ours
 
 
 @pytest.mark.parametrize(
     ("there", "asked", "said"),
     [
         (THERE, False, ""),
-        (Address("https://east.example.com"), False, ""),
-        (Address("https://127.0.0.1:6443"), False, "is this machine's own address"),
-        (Address("https://localhost:6443"), False, "is this machine's own address"),
-        (Address("https://[::1]:6443"), False, "is this machine's own address"),
-        (Address("https://127.0.0.1:6443"), True, ""),  # a controller on this machine
-        (Address("http://10.1.2.3:6443"), True, "is not https"),
-        (Address("https://10.1.2.3:6443", verified=False), True, "does not verify who answers"),
+        (ApiServerAddress("https://east.example.com"), False, ""),
+        (ApiServerAddress("https://127.0.0.1:6443"), False, "is this machine's own address"),
+        (ApiServerAddress("https://localhost:6443"), False, "is this machine's own address"),
+        (ApiServerAddress("https://[::1]:6443"), False, "is this machine's own address"),
+        (ApiServerAddress("https://127.0.0.1:6443"), True, ""),  # a controller on this machine
+        (ApiServerAddress("http://10.1.2.3:6443"), True, "is not https"),
+        (ApiServerAddress("https://10.1.2.3:6443", verified=False), True, "does not verify who answers"),
     ],
 )
-def test_which_address_is_handed_on(there: Address, asked: bool, said: str) -> None:
-    sentence = membership.out_of_reach(there, asked=asked)
+def test_which_address_is_handed_on(there: ApiServerAddress, asked: bool, said: str) -> None:
+    sentence = membership.address_problem(there, explicit=asked)
     assert said in sentence and bool(sentence) == bool(said)
 
 
@@ -264,7 +272,7 @@ def test_which_address_is_handed_on(there: Address, asked: bool, said: str) -> N
     ],
 )
 def test_when_a_token_ends(left: timedelta, said: str) -> None:
-    assert membership.when(NOW + left, NOW) == said
+    assert membership.describe_expiry(NOW + left, NOW) == said
 
 
 @pytest.mark.parametrize(
@@ -278,7 +286,7 @@ def test_when_a_token_ends(left: timedelta, said: str) -> None:
     ],
 )
 def test_a_token_that_ends_soon_is_told_of_with_its_day(left: timedelta | None, day: str) -> None:
-    said = membership.notice("east", None if left is None else NOW + left, NOW)
+    said = membership.expiry_notice("east", None if left is None else NOW + left, NOW)
     assert said == (
         f"Its token ends on {day}: renew it by `kubectl rayspan rotate east --worker-context CONTEXT`." if day else ""
     )
@@ -286,7 +294,7 @@ def test_a_token_that_ends_soon_is_told_of_with_its_day(left: timedelta | None, 
 
 def test_a_notice_is_the_same_all_day() -> None:
     ends = NOW + timedelta(days=9)
-    assert len({membership.notice("east", ends, NOW + timedelta(minutes=30 * step)) for step in range(400)}) == 1
+    assert len({membership.expiry_notice("east", ends, NOW + timedelta(minutes=30 * step)) for step in range(400)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -301,7 +309,7 @@ def test_a_notice_is_the_same_all_day() -> None:
     ],
 )
 def test_which_secret_of_ours_a_cluster_names(raw: Raw, named: str) -> None:
-    assert membership.secret_of(raw) == named
+    assert membership.kubeconfig_secret_name(raw) == named
 
 
 def test_which_policies_name_the_cluster() -> None:
@@ -310,4 +318,4 @@ def test_which_policies_name_the_cluster() -> None:
         {"metadata": {"name": "a"}, "spec": {"clusters": {"names": ["east"]}}},
         {"metadata": {"name": "c"}, "spec": {"clusters": {"selector": {}}}},
     ]
-    assert membership.naming(policies, "east") == ["a", "b"]
+    assert membership.policies_naming(policies, "east") == ["a", "b"]

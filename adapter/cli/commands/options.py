@@ -120,6 +120,6 @@ def _parse_lifetime(text: str) -> timedelta:
 
     days = _DAYS_PATTERN.fullmatch(text)
     wanted = timedelta(days=int(days[1])) if days else parse_duration(text)
-    if not membership.SHORTEST <= wanted <= membership.LONGEST:
+    if not membership.MIN_TOKEN_LIFETIME <= wanted <= membership.MAX_TOKEN_LIFETIME:
         raise argparse.ArgumentTypeError(f"{text} is no lifetime that an API server gives a token: from 10m to 49710d")
     return wanted

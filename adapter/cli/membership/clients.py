@@ -19,7 +19,7 @@ from adapter import membership, names
 from adapter.cli import common
 from adapter.cli.commands.options import TOKEN_LIFETIME
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
-from adapter.membership import Address, Found, Membership, Token, Unusable
+from adapter.membership import AccountToken, ApiServerAddress, Membership, MembershipError, MembershipState
 from adapter.objects.unstructured import Raw, parse_time
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -41,8 +41,8 @@ class MembershipClients:
     manager: Client
     worker: Client
     membership: Membership
-    existing: Found
-    worker_address: Address  # how this machine reaches the worker cluster
+    existing: MembershipState
+    worker_address: ApiServerAddress  # how this machine reaches the worker cluster
 
 
 def run_reporting_errors(args: argparse.Namespace, command: Coroutine[Any, Any, int]) -> int:
@@ -50,7 +50,7 @@ def run_reporting_errors(args: argparse.Namespace, command: Coroutine[Any, Any, 
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
     try:
         return asyncio.run(command)
-    except Unusable as error:
+    except MembershipError as error:
         return print_error(str(error), EXIT_USAGE)
     except ClusterError as error:
         return print_error(str(error), EXIT_ERROR)
@@ -72,7 +72,7 @@ async def open_clients(args: argparse.Namespace) -> AsyncIterator[MembershipClie
     """Both sides, by what the command line names; raises Unusable or Trouble."""
     if not (args.worker_context or args.worker_kubeconfig):
         # No silent default: a wrong cluster would join.
-        raise Unusable("Say which cluster is the worker: --worker-context CONTEXT, or --worker-kubeconfig FILE.")
+        raise MembershipError("Say which cluster is the worker: --worker-context CONTEXT, or --worker-kubeconfig FILE.")
     with reporting_errors(MANAGER):
         manager = await Client.for_user(args.kubeconfig, args.context)
     try:
@@ -89,16 +89,18 @@ async def open_clients(args: argparse.Namespace) -> AsyncIterator[MembershipClie
         await manager.close()
 
 
-async def _read_membership(manager: Client, worker: Client, name: str, worker_address: Address) -> MembershipClients:
+async def _read_membership(
+    manager: Client, worker: Client, name: str, worker_address: ApiServerAddress
+) -> MembershipClients:
     with reporting_errors(MANAGER):
-        ours = membership.identity(await manager.get(NAMESPACES.path(name="kube-system")))
+        ours = membership.cluster_identity_of(await manager.get(NAMESPACES.path(name="kube-system")))
         cluster = await _find_worker_cluster(manager, name)
         secret = await manager.find(SECRETS.path(names.SYSTEM_NAMESPACE, name))
     with reporting_errors(WORKER):
-        theirs = membership.identity(await worker.get(NAMESPACES.path(name="kube-system")))
+        theirs = membership.cluster_identity_of(await worker.get(NAMESPACES.path(name="kube-system")))
         account = await worker.find(SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
     return MembershipClients(
-        manager, worker, Membership(name, ours, theirs), Found(cluster, secret, account), worker_address
+        manager, worker, Membership(name, ours, theirs), MembershipState(cluster, secret, account), worker_address
     )
 
 
@@ -115,7 +117,7 @@ async def _find_worker_cluster(manager: Client, name: str) -> Raw | None:
         raise
 
 
-async def create_token(clients: MembershipClients, lifetime: timedelta) -> Token:
+async def create_token(clients: MembershipClients, lifetime: timedelta) -> AccountToken:
     """A new token of the account. An API server may give a shorter one (k8s:pkg/registry/core/serviceaccount/storage/token.go)."""
     path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT, "token")
     with reporting_errors(WORKER):
@@ -123,15 +125,17 @@ async def create_token(clients: MembershipClients, lifetime: timedelta) -> Token
     ends, value = parse_time(given.get("expirationTimestamp")), given.get("token")
     if ends is None or not isinstance(value, str):
         raise ClusterError("The worker cluster cannot be asked: it answers a TokenRequest without a token.")
-    return Token(value, ends)
+    return AccountToken(value, ends)
 
 
-def print_token_expiry(token: Token, args: argparse.Namespace) -> None:
+def print_token_expiry(token: AccountToken, args: argparse.Namespace) -> None:
     """Say when a token ends, what was asked for, and the command that renews it."""
     now = datetime.now(UTC)
-    short = not token.kept and args.expires - (token.ends - now) > timedelta(minutes=5)
+    short = not token.reused and args.expires - (token.expires_at - now) > timedelta(minutes=5)
     less = " The worker cluster gives none that lasts longer." if short else ""
-    print(f"The token ends {membership.when(token.ends, now)}.{less} Renew it before, by `{_rotate_command(args)}`.")
+    print(
+        f"The token ends {membership.describe_expiry(token.expires_at, now)}.{less} Renew it before, by `{_rotate_command(args)}`."
+    )
 
 
 def _rotate_command(args: argparse.Namespace) -> str:

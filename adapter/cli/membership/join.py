@@ -21,7 +21,7 @@ from adapter.cli.membership import clients, membership_objects
 from adapter.cli.membership.clients import EXIT_INCOMPLETE, MANAGER, WORKER, MembershipClients, reporting_errors
 from adapter.cli.membership.membership_objects import ReportLine
 from adapter.cli.preflight import inspection, run
-from adapter.membership import Address, Token, Unusable
+from adapter.membership import AccountToken, ApiServerAddress, MembershipError
 from adapter.objects.unstructured import Raw, annotation, condition, meta
 from adapter.preflight import evaluation
 from adapter.preflight.preflight_facts import Finding, PreflightOptions
@@ -60,73 +60,79 @@ async def _join_cluster(args: argparse.Namespace) -> int:
         token = await create_login(both, there, namespaces, args.expires, print)
         with reporting_errors(MANAGER):
             await membership_objects.apply_object(
-                both.manager, f"{MANAGER} cluster", membership.worker_cluster(args.name), print
+                both.manager, f"{MANAGER} cluster", membership.worker_cluster_manifest(args.name), print
             )
         clients.print_token_expiry(token, args)
         await _report_legacy_token(both)
         return await _report_readiness(args, both, token, namespaces)
 
 
-async def _checked_address(both: MembershipClients, server: str, namespaces: Sequence[str]) -> Address:
+async def _checked_address(both: MembershipClients, server: str, namespaces: Sequence[str]) -> ApiServerAddress:
     """The address that is handed on; raises Unusable while nothing is written yet."""
-    why = membership.not_to_join(both.membership, both.existing)
+    why = membership.join_problem(both.membership, both.existing)
     if why:
-        raise Unusable(why)
+        raise MembershipError(why)
     there = await address_for_manager(both, server)
-    why = membership.out_of_reach(there, asked=bool(server))
+    why = membership.address_problem(there, explicit=bool(server))
     if why:
-        raise Unusable(why)
+        raise MembershipError(why)
     try:  # as the controller will
-        await (await kubeconfig.login_of_text(membership.kubeconfig(there, membership.HIDDEN))).close()
+        await (await kubeconfig.login_of_text(membership.build_kubeconfig(there, membership.TOKEN_PLACEHOLDER))).close()
     except BadLogin as error:
-        raise Unusable(f"The controller would not take this kubeconfig: {error}.") from None
+        raise MembershipError(f"The controller would not take this kubeconfig: {error}.") from None
     with reporting_errors(WORKER):
         for namespace in namespaces:
             if not await both.worker.find(NAMESPACES.path(name=namespace)):
-                raise Unusable(
+                raise MembershipError(
                     f"There is no namespace {namespace} in the worker cluster: create it, or name another by -n."
                 )
     return there
 
 
-async def address_for_manager(both: MembershipClients, server: str) -> Address:
+async def address_for_manager(both: MembershipClients, server: str) -> ApiServerAddress:
     """How the manager is to reach the worker cluster: as this machine does, without its proxy; or by another URL.
 
     Who answers at another URL may show a certificate of the cluster's own authority, in place of one that is made for people.
     """
-    there = replace(both.worker_address, proxy="")
+    there = replace(both.worker_address, proxy_url="")
     if not server:
         return there
     with reporting_errors(WORKER):
         found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_AUTHORITY))
     own = str(((found or {}).get("data") or {}).get("ca.crt") or "")
-    authority = there.authority if own.strip() in there.authority else f"{there.authority}{own}"
-    return Address(server.rstrip("/"), authority, verified=there.verified)
+    authority = there.ca_bundle if own.strip() in there.ca_bundle else f"{there.ca_bundle}{own}"
+    return ApiServerAddress(server.rstrip("/"), authority, verified=there.verified)
 
 
 async def create_login(
-    both: MembershipClients, worker_address: Address, namespaces: Sequence[str], lifetime: timedelta, report: ReportLine
-) -> Token:
+    both: MembershipClients,
+    worker_address: ApiServerAddress,
+    namespaces: Sequence[str],
+    lifetime: timedelta,
+    report: ReportLine,
+) -> AccountToken:
     """Make the account, and the manager's Secret with a kubeconfig of it; a token that lasts is kept."""
-    made = membership.worker_side(
+    made = membership.worker_cluster_objects(
         both.membership,
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
         namespaces,
-        both.existing.account,
+        both.existing.service_account,
     )
     with reporting_errors(WORKER):
         for body in made:
             await membership_objects.apply_object(both.worker, f"{WORKER} cluster", body, report)
-    kept = membership.kept(both.membership, both.existing, worker_address, datetime.now(UTC))
+    kept = membership.reusable_token(both.membership, both.existing, worker_address, datetime.now(UTC))
     token = kept if kept and await _token_works(both, kept) else await clients.create_token(both, lifetime)
-    body = membership.secret(both.membership, membership.kubeconfig(worker_address, token.value), token.ends)
+    body = membership.kubeconfig_secret(
+        both.membership, membership.build_kubeconfig(worker_address, token.value), token.expires_at
+    )
     with reporting_errors(MANAGER):
         await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, report)
     return token
 
 
-async def _token_works(both: MembershipClients, token: Token) -> bool:
+async def _token_works(both: MembershipClients, token: AccountToken) -> bool:
     """Whether the token still works: that of an account that was deleted, and made again, does not."""
     with reporting_errors(WORKER):
         client = await _account_client(both, token)
@@ -141,9 +147,11 @@ async def _token_works(both: MembershipClients, token: Token) -> bool:
     return True
 
 
-async def _account_client(both: MembershipClients, token: Token) -> Client:
+async def _account_client(both: MembershipClients, token: AccountToken) -> Client:
     """The worker cluster by the account's rights, on the way that this machine takes."""
-    return await Client.from_kubeconfig(membership.kubeconfig(both.worker_address, token.value), both.membership.name)
+    return await Client.from_kubeconfig(
+        membership.build_kubeconfig(both.worker_address, token.value), both.membership.name
+    )
 
 
 async def _report_legacy_token(both: MembershipClients) -> None:
@@ -161,7 +169,7 @@ async def _report_legacy_token(both: MembershipClients) -> None:
 
 
 async def _report_readiness(
-    args: argparse.Namespace, both: MembershipClients, token: Token, namespaces: Sequence[str]
+    args: argparse.Namespace, both: MembershipClients, token: AccountToken, namespaces: Sequence[str]
 ) -> int:
     name = both.membership.name
     silent = await common.await_with_hint(_await_connection(both), "Waiting until the controller is connected ...")
@@ -190,7 +198,7 @@ async def _await_connection(both: MembershipClients) -> str:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _find_failures(both: MembershipClients, token: Token, namespaces: Sequence[str]) -> list[Finding]:
+async def _find_failures(both: MembershipClients, token: AccountToken, namespaces: Sequence[str]) -> list[Finding]:
     """What would keep workers away, as the account itself sees it; a preflight's own words."""
     with reporting_errors(WORKER):
         client = await _account_client(both, token)
@@ -207,7 +215,7 @@ async def _find_failures(both: MembershipClients, token: Token, namespaces: Sequ
 
 
 async def _inspect_namespace(both: MembershipClients, client: Client, namespace: str) -> list[Finding]:
-    spec = (both.existing.cluster or {}).get("spec") or {}
+    spec = (both.existing.worker_cluster or {}).get("spec") or {}
     head = (spec.get("head") or {}).get("address") or "PodIP"
     scheduler = (spec.get("pods") or {}).get("schedulerName") or ""
     with reporting_errors(MANAGER):
@@ -221,7 +229,7 @@ async def _next_steps(
 ) -> list[str]:
     name = both.membership.name
     with reporting_errors(MANAGER):
-        policies = membership.naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], name)
+        policies = membership.policies_naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], name)
         unasked = [one for one in namespaces if inspected and await _lacks_queue(both.manager, one)]
     sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
     none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
@@ -247,25 +255,25 @@ def _missing_queue_message(namespace: str) -> str:
 
 
 def _render_manifests(
-    both: MembershipClients, worker_address: Address, namespaces: Sequence[str], lifetime: timedelta
+    both: MembershipClients, worker_address: ApiServerAddress, namespaces: Sequence[str], lifetime: timedelta
 ) -> str:
-    worker = membership.worker_side(
+    worker = membership.worker_cluster_objects(
         both.membership,
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
         namespaces,
-        both.existing.account,
+        both.existing.service_account,
     )
-    text = membership.kubeconfig(worker_address, membership.HIDDEN)
-    secret = membership.secret(both.membership, text, datetime.now(UTC) + lifetime)
+    text = membership.build_kubeconfig(worker_address, membership.TOKEN_PLACEHOLDER)
+    secret = membership.kubeconfig_secret(both.membership, text, datetime.now(UTC) + lifetime)
     del secret["data"], secret["metadata"]["annotations"][names.TOKEN_ENDS_ANNOTATION]
     secret["stringData"] = {names.KUBECONFIG_KEY: text}
     hours = int(lifetime.total_seconds()) // 3600
     note = (
-        f"# No token was made, and none is shown: {membership.HIDDEN} stands for it. By hand, in the worker cluster:\n"
+        f"# No token was made, and none is shown: {membership.TOKEN_PLACEHOLDER} stands for it. By hand, in the worker cluster:\n"
         f"#   kubectl -n {names.SYSTEM_NAMESPACE} create token {names.WORKER_ACCOUNT} --duration={max(hours, 1)}h\n"
     )
-    manager = [secret, membership.worker_cluster(both.membership.name)]
+    manager = [secret, membership.worker_cluster_manifest(both.membership.name)]
     return f"# In the worker cluster.\n{_dump_documents(worker)}---\n# In the manager cluster.\n{note}{_dump_documents(manager)}"
 
 

@@ -23,7 +23,7 @@ from adapter.cli.membership.clients import (
     MembershipClients,
     reporting_errors,
 )
-from adapter.membership import Unusable
+from adapter.membership import MembershipError
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
@@ -69,9 +69,9 @@ def main(args: argparse.Namespace) -> int:
 
 async def _leave_manager(args: argparse.Namespace) -> int:
     async with clients.open_clients(args) as both:
-        why = membership.not_its_own(both.membership, both.existing)
+        why = membership.identity_problem(both.membership, both.existing)
         if why:
-            raise Unusable(why)
+            raise MembershipError(why)
         made = await _objects_to_delete(both)
         print(_deletion_notice(both, made), flush=True)
         try:
@@ -90,10 +90,14 @@ async def _leave_manager(args: argparse.Namespace) -> int:
 
 async def _objects_to_delete(both: MembershipClients) -> list[Raw]:
     """What there is to be deleted in the worker cluster, in that order: the account late, for it tells whose all this is."""
-    if membership.others(both.membership, both.existing.account):
+    if membership.other_managers(both.membership, both.existing.service_account):
         return []
     with reporting_errors(WORKER):
-        bindings = [one for one in (await list_all(both.worker, ROLE_BINDINGS.path()))[0] if membership.opens(one)]
+        bindings = [
+            one
+            for one in (await list_all(both.worker, ROLE_BINDINGS.path()))[0]
+            if membership.is_namespace_binding(one)
+        ]
         added = [
             role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
         ]
@@ -133,7 +137,7 @@ def _deletion_notice(both: MembershipClients, objects: Sequence[Raw]) -> str:
 
 async def _wait_until_empty(both: MembershipClients) -> int:
     """Keep new workers away, and wait until the last one and what was made for it are gone."""
-    if both.existing.cluster is None:
+    if both.existing.worker_cluster is None:
         return EXIT_OK
     with reporting_errors(MANAGER):
         await cordon.patch_spec(both.manager, both.membership.name, {"cordoned": True, "draining": True})
@@ -169,7 +173,7 @@ async def _remaining_quota(both: MembershipClients) -> str:
 
 
 def _owner_selector(both: MembershipClients) -> str:
-    return f"{names.MANAGER_LABEL}={both.membership.manager},{names.CLUSTER_LABEL}={both.membership.name}"
+    return f"{names.MANAGER_LABEL}={both.membership.manager_identity},{names.CLUSTER_LABEL}={both.membership.name}"
 
 
 # --- then the membership ---------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ def _owner_selector(both: MembershipClients) -> str:
 async def _delete_from_manager(both: MembershipClients) -> None:
     """Delete what the manager has: first what the controller goes by, then the login."""
     with reporting_errors(MANAGER):
-        for body in (membership.worker_cluster(both.membership.name), _secret_reference(both.membership.name)):
+        for body in (membership.worker_cluster_manifest(both.membership.name), _secret_reference(both.membership.name)):
             await membership_objects.delete_object(both.manager, f"{MANAGER} cluster", body, _print_line)
 
 
@@ -202,9 +206,9 @@ async def _delete_from_worker(both: MembershipClients, objects: Sequence[Raw]) -
 
 async def _remove_join_annotation(both: MembershipClients) -> None:
     """Only take the name off the account: others use it. The token that was deleted with the Secret ends by itself."""
-    key = f"{names.JOINED_PREFIX}{both.membership.manager}"
+    key = f"{names.JOINED_PREFIX}{both.membership.manager_identity}"
     path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
-    patch = {"metadata": {"uid": uid_of(both.existing.account or {}), "annotations": {key: None}}}
+    patch = {"metadata": {"uid": uid_of(both.existing.service_account or {}), "annotations": {key: None}}}
     await both.worker.merge_patch(path, patch)
     print(
         "The account of the worker cluster stays, for other managers use it; a copy of this manager's token is good until it ends."
@@ -224,14 +228,16 @@ async def _await_namespace_deletion(both: MembershipClients) -> None:
 
 
 async def _report_leftovers(both: MembershipClients) -> None:
-    if both.existing.cluster is None and (
+    if both.existing.worker_cluster is None and (
         left := await _remaining_objects(both)
     ):  # it was deleted by force, and nobody removes these
         print(
             f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_owner_selector(both)}`."
         )
     with reporting_errors(MANAGER):
-        policies = membership.naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], both.membership.name)
+        policies = membership.policies_naming(
+            (await list_all(both.manager, DISPATCH_POLICIES.path()))[0], both.membership.name
+        )
     if policies:
         print(
             f"Next: DispatchPolicy {', '.join(policies)} still names {both.membership.name}; take it out of spec.clusters.names."

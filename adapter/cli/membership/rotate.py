@@ -11,7 +11,7 @@ from adapter import membership, names
 from adapter.cli.common import EXIT_OK
 from adapter.cli.membership import clients, membership_objects
 from adapter.cli.membership.clients import MANAGER, reporting_errors
-from adapter.membership import Found, Membership, Unusable
+from adapter.membership import Membership, MembershipError, MembershipState
 
 
 def main(args: argparse.Namespace) -> int:
@@ -23,37 +23,37 @@ async def _rotate_token(args: argparse.Namespace) -> int:
     async with clients.open_clients(args) as both:
         _check_renewable(both.membership, both.existing)
         token = await clients.create_token(both, args.expires)
-        text = membership.renewed(membership.held(both.existing.secret), token.value)
+        text = membership.with_token(membership.read_kubeconfig(both.existing.secret), token.value)
         with reporting_errors(MANAGER):
-            body = membership.secret(both.membership, text, token.ends)
+            body = membership.kubeconfig_secret(both.membership, text, token.expires_at)
             await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, print)
         clients.print_token_expiry(token, args)
         print(_old_token_expiry(both.existing))
     return EXIT_OK
 
 
-def _check_renewable(current: Membership, existing: Found) -> None:
+def _check_renewable(current: Membership, existing: MembershipState) -> None:
     """Raise Unusable where there is nothing to renew, or where it is another cluster's."""
     join, where = f"`kubectl rayspan join {current.name}` makes it", names.SYSTEM_NAMESPACE
-    why = membership.not_its_own(current, existing)
-    if not why and not existing.cluster:
+    why = membership.identity_problem(current, existing)
+    if not why and not existing.worker_cluster:
         why = (
             f"There is no WorkerCluster {current.name}; `kubectl get workerclusters` lists those there are, and {join}."
         )
-    elif not why and not existing.account:
+    elif not why and not existing.service_account:
         why = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {where}; {join}."
     elif not why and not existing.secret:
         why = f"There is no Secret {current.name} in {where} of the manager; {join}."
     if why:
-        raise Unusable(why)
+        raise MembershipError(why)
     try:
-        membership.renewed(membership.held(existing.secret), membership.HIDDEN)
-    except Unusable as error:
-        raise Unusable(f"Secret {current.name} in {where} cannot be renewed: {error}; {join} anew.") from None
+        membership.with_token(membership.read_kubeconfig(existing.secret), membership.TOKEN_PLACEHOLDER)
+    except MembershipError as error:
+        raise MembershipError(f"Secret {current.name} in {where} cannot be renewed: {error}; {join} anew.") from None
 
 
-def _old_token_expiry(existing: Found) -> str:
-    last = membership.ends(existing.secret)
+def _old_token_expiry(existing: MembershipState) -> str:
+    last = membership.token_expires_at(existing.secret)
     if last is None:
         return "When the token before it ends was not noted; one that `kubectl rayspan join` made ends by itself."
-    return f"The token before it ends {membership.when(last, datetime.now(UTC))}."
+    return f"The token before it ends {membership.describe_expiry(last, datetime.now(UTC))}."

@@ -104,7 +104,7 @@ class GrantResolver:
 
     async def _read_manager_identity(self) -> str:
         path = resources.NAMESPACES.path(name="kube-system")
-        self._manager_identity = membership.identity(await self._manager.get(path))
+        self._manager_identity = membership.cluster_identity_of(await self._manager.get(path))
         return self._manager_identity
 
     async def _new_client(self, cluster: str) -> Client:

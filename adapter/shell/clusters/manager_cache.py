@@ -124,7 +124,7 @@ class ManagerCache(ClusterCache):
                     log.warning("manager cluster: %s; asked every %.0f s", told, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
-                return membership.identity(found)
+                return membership.cluster_identity_of(found)
 
     def follow_deferred(self) -> None:
         super().follow_deferred()
@@ -193,7 +193,9 @@ class ManagerCache(ClusterCache):
 
     def token_expiry(self, cluster: Raw) -> datetime | None:
         """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours says it."""
-        return membership.ends(self.secrets.get((names.SYSTEM_NAMESPACE, membership.secret_of(cluster))))
+        return membership.token_expires_at(
+            self.secrets.get((names.SYSTEM_NAMESPACE, membership.kubeconfig_secret_name(cluster)))
+        )
 
     def read_workload(self, raw: Raw) -> Workload:
         """Read a Workload of its store, once for each of its versions."""

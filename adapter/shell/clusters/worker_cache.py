@@ -318,7 +318,7 @@ def _is_forbidden(error: Exception) -> bool:
 
 def _error_message(error: Exception, name: str, spec: WorkerCluster) -> str:
     if isinstance(error, ApiError) and error.status == 401:
-        renew = f"run {membership.renewal(name)}" if spec.source.kube_config else "renew the Secret"
+        renew = f"run {membership.renewal_command(name)}" if spec.source.kube_config else "renew the Secret"
         return f"it does not accept the kubeconfig's token or certificate, which may have ended; {renew}"
     if isinstance(error, ApiError) and error.status == 403:
         bind = "" if spec.source.kube_config else " and bind its ClusterRoles to that account"

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from adapter.leader_election import RETRY_SECONDS
+from adapter.leader_election import RETRY_PERIOD_SECONDS
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.shell import metrics
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -101,7 +101,7 @@ class Engine:
         if self._elector:
             # What breaks a renewal shall not hold up the next one: a Lease that is not renewed in time is lost, and that ends the process.
             renewed = run_with_restarts(
-                "lease", self._elector.run, fatal=(LeadershipLost,), longest_pause=RETRY_SECONDS
+                "lease", self._elector.run, fatal=(LeadershipLost,), longest_pause=RETRY_PERIOD_SECONDS
             )
             tasks.create_task(renewed)
             await self._elector.may_lead_soon.wait()

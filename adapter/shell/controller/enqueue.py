@@ -140,7 +140,9 @@ class Enqueuer:
         planned finds that those before it were."""
         draining = self._fleet.draining()
         wants = read_each(
-            "wake", self._manager.placements, lambda place: ordering.short(place, draining) and concerned(place)
+            "wake",
+            self._manager.placements,
+            lambda place: ordering.wants_capacity(place, draining) and concerned(place),
         )
         gangs = [_gang_of(place) for place, wanted in wants if wanted]
         works = [raw for key in gangs if (raw := self._manager.gang_workload(key))]
@@ -150,7 +152,7 @@ class Enqueuer:
         for namespace, name in dict.fromkeys([*in_turn, *gangs]):  # of the others nothing is known
             self.single_key(GANG, namespace, name, CAPACITY_SECONDS)
 
-    def _order_key(self, raw: Raw) -> ordering.Turn:
+    def _order_key(self, raw: Raw) -> ordering.OrderKey:
         return order_key(self._manager, aged_workload(self._manager, self._manager.read_workload(raw)))
 
 

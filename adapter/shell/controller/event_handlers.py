@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from adapter import names
-from adapter.actions import Action, Reserve, TryCopy
+from adapter.actions import Action, DryRunPod, Reserve
 from adapter.admission.cluster_identity import recorded_uid
 from adapter.admission.condition_patches import STEADY_AFTER
 from adapter.objects.placement import parse_placement
@@ -145,7 +145,7 @@ class EventHandlers:
     def after_actions(self, actions: Sequence[Action]) -> None:
         """All of these were tried. The anchor of a share that could not be made must not outlive the wish for it; and those behind a
         gang were planned as if its workers were everywhere what their template says, before a cluster was asked."""
-        if any(isinstance(action, TryCopy) for action in actions):
+        if any(isinstance(action, DryRunPod) for action in actions):
             self._enqueue.gangs_after_promise_change()
         for action in actions:
             if isinstance(action, Reserve):
@@ -349,7 +349,7 @@ class EventHandlers:
         """A Service does not lead to that RayCluster any more: one that was one too many may now."""
         namespace, _, name = ray_cluster_key.partition("/")
         if ray_cluster := self._manager.ray_clusters.get((namespace, name)):
-            for key in service_endpoints.led(self._manager.services.by_index(ray_cluster_key), ray_cluster):
+            for key in service_endpoints.routed_services(self._manager.services.by_index(ray_cluster_key), ray_cluster):
                 self._enqueue.single_key(SERVICE, *key, BURST_SECONDS)
 
     def _on_slice(self, before: Raw | None, after: Raw | None) -> None:

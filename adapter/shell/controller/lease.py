@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from adapter import leader_election, names
 from adapter.admission.cluster_claim import Leadership
-from adapter.leader_election import Candidate, Put, StepDown, Wait
+from adapter.leader_election import LeaseCandidate, LeaseWrite, StepDown, Wait
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import LEASES
@@ -39,7 +39,7 @@ class LeaderElector:
         self.leading = asyncio.Event()
         self.may_lead_soon = asyncio.Event()  # it is held, or may be soon
         self._client, self._clock = client, clock
-        self._candidate = Candidate(name)
+        self._candidate = LeaseCandidate(name)
         self._last_logged = ""  # what was logged last: an attempt every two seconds is no news
         self._leadership = Leadership(name)
 
@@ -59,10 +59,10 @@ class LeaderElector:
 
     async def give_back(self) -> None:
         """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
-        self._candidate = leader_election.resigned(self._candidate)
+        self._candidate = leader_election.without_lead(self._candidate)
         try:
-            async with asyncio.timeout(leader_election.REQUEST_SECONDS):
-                patch = leader_election.giving_back(
+            async with asyncio.timeout(leader_election.REQUEST_TIMEOUT_SECONDS):
+                patch = leader_election.release_patch(
                     self._candidate, await self._client.find(_LEASE_PATH), datetime.now(UTC)
                 )
                 if patch:
@@ -79,49 +79,51 @@ class LeaderElector:
         """Look at the Lease once and do what follows; returns the seconds until the next look."""
         move: Wait | StepDown
         try:
-            async with asyncio.timeout(leader_election.patience(self._candidate, self._clock())):
+            async with asyncio.timeout(leader_election.request_timeout(self._candidate, self._clock())):
                 move = await self._reconcile_lease()
         except (ApiError, Unreachable, TimeoutError) as trouble:
             self._log_once(logging.WARNING, f"cannot be read or written ({_error_text(trouble)})")
-            move = leader_election.missed(self._candidate, self._clock(), _error_text(trouble))
+            move = leader_election.decide_after_error(self._candidate, self._clock(), _error_text(trouble))
         if isinstance(move, StepDown):
-            raise LeadershipLost(f"{_LEASE_TITLE}: {move.why}")
+            raise LeadershipLost(f"{_LEASE_TITLE}: {move.reason}")
         return move.seconds
 
     async def _reconcile_lease(self) -> Wait | StepDown:
-        if late := leader_election.overdue(self._candidate, self._clock()):
+        if late := leader_election.step_down_if_overdue(self._candidate, self._clock()):
             return late
         lease = await self._client.find(_LEASE_PATH)
-        self._candidate = leader_election.saw(self._candidate, lease, self._clock())
+        self._candidate = leader_election.with_observation(self._candidate, lease, self._clock())
         self._note_predecessor(lease)
-        if leader_election.near(self._candidate, lease, self._clock()):
+        if leader_election.may_lead_soon(self._candidate, lease, self._clock()):
             self.may_lead_soon.set()
         move = leader_election.decide(self._candidate, lease, self._clock(), datetime.now(UTC))
-        if isinstance(move, Put):
+        if isinstance(move, LeaseWrite):
             await self._write_lease(move)
-            return Wait(leader_election.RETRY_SECONDS)
+            return Wait(leader_election.RETRY_PERIOD_SECONDS)
         if isinstance(move, Wait):
             self._log_once(logging.INFO, f"is held by {move.holder or 'nobody'}; standing by")
         return move
 
-    async def _write_lease(self, move: Put) -> None:
+    async def _write_lease(self, move: LeaseWrite) -> None:
         sent = self._clock()
         kept = await (
             self._client.create(_LEASES_PATH, move.body)
             if move.create
             else self._client.merge_patch(_LEASE_PATH, move.body)
         )
-        self._candidate = leader_election.granted(self._candidate, sent)
+        self._candidate = leader_election.with_renewal(self._candidate, sent)
         self._leadership = replace(self._leadership, version=version_of(kept))
         self._log_once(
-            logging.INFO, f"is held by this process, {self._candidate.name}", f" (before: {move.follows or 'nobody'})"
+            logging.INFO,
+            f"is held by this process, {self._candidate.name}",
+            f" (before: {move.previous_holder or 'nobody'})",
         )
         self.leading.set()
 
     def _note_predecessor(self, lease: Raw | None) -> None:
         """Remember who leads before this process does, as of the newest version that tells of it: a Lease that comes back from a backup
         tells of less."""
-        before, known = leader_election.leader(lease), self._leadership
+        before, known = leader_election.lease_holder(lease), self._leadership
         if lease is not None and before not in ("", self._candidate.name):
             until = max(version_of(lease), known.predecessor_version if before == known.predecessor else 0)
             self._leadership = replace(known, predecessor=before, predecessor_version=until)

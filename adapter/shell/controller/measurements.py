@@ -14,8 +14,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from adapter import names
-from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
+from adapter.actions import Action, CreatePod, DeletePod, PatchPodStatus, SetCheck, UpdatePlacementStatus
 from adapter.admission import condition_patches
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import Raw, condition, key_of, meta, parse_time
 from adapter.objects.worker_pod import has_template_slot, placement_key, slot_cluster, without_unplanned_slot
 from adapter.shell import metrics
@@ -24,9 +25,9 @@ from adapter.shell.supervise import read_each
 from adapter.worker import dispatch
 
 _LabelValues = tuple[str, ...]
-_STATES = (names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED)
+_STATES = tuple(PlacementState)
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")  # Kubernetes'; no API server refuses another one
-_ORPHANS = {dispatch.POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
+_ORPHANS = {dispatch.MANAGER_POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 
 
 class StateCollector(Collector):
@@ -96,7 +97,7 @@ def _add_counts(family: GaugeMetricFamily, label_sets: Iterable[_LabelValues]) -
 
 
 def _state_label(placement: Raw) -> _LabelValues:
-    state = str((placement.get("status") or {}).get("state") or names.WAITING)
+    state = str((placement.get("status") or {}).get("state") or PlacementState.WAITING)
     return (state if state in _STATES else metrics.OTHER,)
 
 
@@ -115,13 +116,15 @@ def count_action(action: Action, cluster: str, now: datetime) -> None:
     match action:
         case CreatePod():
             _observe_dispatch(action.pod, cluster, metrics.CREATED, now)
-        case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Running":  # it holds what changes only
+        case PatchPodStatus() if (action.body.get("status") or {}).get(
+            "phase"
+        ) == "Running":  # it holds what changes only
             _observe_dispatch(action.pod, slot_cluster(action.pod), metrics.RUNNING, now)
-        case PatchStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
+        case PatchPodStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
             _count_lost_worker(action)
-        case DeletePod() if action.why in _ORPHANS:
-            metrics.ORPHANS.labels(cluster, _ORPHANS[action.why]).inc()
-        case Record():
+        case DeletePod() if action.reason in _ORPHANS:
+            metrics.ORPHANS.labels(cluster, _ORPHANS[action.reason]).inc()
+        case UpdatePlacementStatus():
             _count_rollback(action)
         case SetCheck() if action.state == names.CHECK_READY:
             _observe_ready(action, now)
@@ -133,7 +136,7 @@ def _observe_dispatch(pod: Raw, cluster: str, stage: str, now: datetime) -> None
         metrics.DISPATCH.labels(cluster, stage).observe(max(0.0, (now - created).total_seconds()))
 
 
-def _count_lost_worker(action: PatchStatus) -> None:
+def _count_lost_worker(action: PatchPodStatus) -> None:
     """Its slot may be forged, and its reason is the copy's own where we gave none."""
     reason = action.body["status"].get("reason")
     known = reason if reason in names.LOSSES else metrics.OTHER
@@ -147,7 +150,7 @@ def _observe_ready(action: SetCheck, now: datetime) -> None:
         metrics.GANG_READY.observe(max(0.0, (now - reserved).total_seconds()))
 
 
-def _count_rollback(action: Record) -> None:
+def _count_rollback(action: UpdatePlacementStatus) -> None:
     if action.status.get("withdrawnRound") != action.placement.round or action.placement.withdrawing:
         return
     metrics.ROLLBACKS.inc()

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from adapter.planning.ordering import Turn
+from adapter.planning.ordering import OrderKey
 
 
 @dataclass(eq=False, slots=True)
 class _WaitingPlan:
-    order_key: Turn
+    order_key: OrderKey
     admission: asyncio.Future[None]
 
 
@@ -29,7 +29,7 @@ class PlanQueue:
         self._chosen_by_order = False  # how the last one was chosen
 
     @asynccontextmanager
-    async def admit(self, order_key: Turn) -> AsyncIterator[None]:
+    async def admit(self, order_key: OrderKey) -> AsyncIterator[None]:
         """While this lasts nobody else is in."""
         if self._busy:
             await self._wait_for_admission(order_key)
@@ -39,7 +39,7 @@ class PlanQueue:
         finally:
             self._admit_next()
 
-    async def _wait_for_admission(self, order_key: Turn) -> None:
+    async def _wait_for_admission(self, order_key: OrderKey) -> None:
         me = _WaitingPlan(order_key, asyncio.get_running_loop().create_future())
         self._waiting_plans.append(me)
         try:

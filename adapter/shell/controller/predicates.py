@@ -9,7 +9,7 @@ from dataclasses import replace
 from adapter import names
 from adapter.objects import trim
 from adapter.objects.pending_workload import is_pending, quota_would_not_help
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.queues import read_cluster_queue
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import (
@@ -32,7 +32,7 @@ from adapter.objects.worker_pod import (
 )
 from adapter.objects.workload import parse_workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
-from adapter.worker.status_mirror import plain
+from adapter.worker.status_mirror import without_nulls
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -80,7 +80,7 @@ def job_state(raw: Raw) -> object:
 def placement_quota(raw: Raw) -> object:
     """Where a Placement holds quota, and whether it still does."""
     found = parse_placement(raw)
-    return found.active_shares, found.status.get("state") == names.ENDED
+    return found.active_shares, found.status.get("state") == PlacementState.ENDED
 
 
 def frees_capacity(before: Raw | None, after: Raw | None) -> bool:
@@ -111,7 +111,7 @@ def is_own_patch(before: Raw | None, after: Raw | None, patch: Raw | None) -> bo
     metadata = {**had, **notes, "resourceVersion": meta(after).get("resourceVersion")}
     status = {**(before.get("status") or {}), **patch["status"]}
     wanted = trim.manager_pod({**before, "metadata": metadata, "status": status})
-    return bool(plain(wanted) == plain(after))
+    return bool(without_nulls(wanted) == without_nulls(after))
 
 
 def endpoint_state(pod: Raw) -> object:

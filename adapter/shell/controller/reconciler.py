@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from adapter.actions import Action, LookAgain, Plan, Reserve, Say, TryCopy, cluster_of, describe
+from adapter.actions import Action, DryRunPod, EmitEvent, Plan, RequeueAfter, Reserve, describe, target_cluster
 from adapter.gang import lifecycle
 from adapter.objects.unstructured import Key
 from adapter.objects.workload import Workload
@@ -127,20 +127,20 @@ class Reconciler:
                 raise trouble
         if not all(done):
             return SHORTEST_REQUEUE_SECONDS
-        waits = [action.after.total_seconds() for action in actions if isinstance(action, LookAgain)]
+        waits = [action.delay.total_seconds() for action in actions if isinstance(action, RequeueAfter)]
         return max(min(waits), SHORTEST_REQUEUE_SECONDS) if waits else None
 
     async def _execute_in_order(self, key: Key, actions: Sequence[Action]) -> bool:
         """Do actions one after the other; False when a plan is not wanted any more: something else is to be decided."""
         wanted = True
         for action in actions:
-            if not isinstance(action, LookAgain | Say):  # what is said again every time is not done every time
+            if not isinstance(action, RequeueAfter | EmitEvent):  # what is said again every time is not done every time
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
                 wanted = await self._make_plan(key, action.workload) and wanted
             else:
                 await self.executor.execute(action)
-                measurements.count_action(action, cluster_of(action), datetime.now(UTC))
+                measurements.count_action(action, target_cluster(action), datetime.now(UTC))
         return wanted
 
     async def _make_plan(self, key: Key, workload: Workload) -> bool:
@@ -159,7 +159,7 @@ class Reconciler:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
             await self.executor.execute(plan)
-        measurements.count_action(plan, cluster_of(plan), datetime.now(UTC))
+        measurements.count_action(plan, target_cluster(plan), datetime.now(UTC))
         return True
 
 
@@ -168,7 +168,7 @@ def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action
     found: dict[tuple[str, str], list[Action]] = defaultdict(list)
     single = Counter[str]()  # shares of single workers by cluster
     for action in actions:
-        cluster = cluster_of(action)
+        cluster = target_cluster(action)
         found[cluster, _lane_name(action, single[cluster])].append(action)
         single[cluster] += isinstance(action, Reserve) and action.share.single_worker
     return found
@@ -178,7 +178,7 @@ def _lane_name(action: Action, number: int) -> str:
     """What needs no order beside the other actions on its cluster: what that is asked of each worker group, so that a webhook which hangs
     is waited for once; and the shares of single workers, of which there may be hundreds, by their `number`."""
     match action:
-        case TryCopy():
+        case DryRunPod():
             return action.podset.name
         case Reserve() if action.share.single_worker:
             return str(number % SINGLE_SHARE_LANES)

@@ -25,7 +25,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 
 from adapter import __version__
-from adapter.membership import Address
+from adapter.membership import ApiServerAddress
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, MAX_TEXT_LENGTH, key_of, printable, uid_of
 from adapter.shell.kube import encoding, response_limits, user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin, Credentials
@@ -140,8 +140,8 @@ class Client:
         # A redirect leads to somebody's login page, never to an API server.
         self._request_options: dict[str, Any] = {
             "allow_redirects": False,
-            "proxy": login.address.proxy or None,
-            "server_hostname": login.address.tls_name or None,
+            "proxy": login.address.proxy_url or None,
+            "server_hostname": login.address.tls_server_name or None,
         }
 
     @classmethod
@@ -204,7 +204,7 @@ class Client:
         return self.write_guard() if self.may_write() else FENCED
 
     @property
-    def address(self) -> Address:
+    def address(self) -> ApiServerAddress:
         """How this API server is reached, for who hands that on."""
         return self._login.address
 

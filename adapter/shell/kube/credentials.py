@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from adapter.membership import Address
+from adapter.membership import ApiServerAddress
 
 
 class BadLogin(ValueError):
@@ -19,7 +19,7 @@ async def close_nothing() -> None:
 class Credentials:
     """A login that works as far as is known before anything is asked."""
 
-    address: Address
+    address: ApiServerAddress
     tls: ssl.SSLContext = field(repr=False)
     headers: Callable[[], Awaitable[dict[str, str]]] = field(
         repr=False

@@ -16,7 +16,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as kube_config
 from yarl import URL
 
-from adapter.membership import Address
+from adapter.membership import ApiServerAddress
 from adapter.objects.unstructured import truncate
 from adapter.shell.kube.credentials import BadLogin, Credentials
 
@@ -95,7 +95,7 @@ def credentials_of(api: kube.ApiClient) -> Credentials:
     settings = api.configuration
     file, name, proxy = settings.ssl_ca_cert, settings.tls_server_name, settings.proxy
     authority = Path(file).read_text() if file else ""
-    there = Address(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
+    there = ApiServerAddress(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
     return Credentials(there, api.rest_client.ssl_context, headers, api.close)
 
 

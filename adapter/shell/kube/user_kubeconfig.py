@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from adapter.membership import Address
+from adapter.membership import ApiServerAddress
 from adapter.shell.kube.credentials import Credentials
 
 _Content = dict[str, Any]
@@ -120,7 +120,9 @@ def _build_credentials(folder: Path, cluster: _Content, user: _Content) -> Crede
     async def authorized() -> dict[str, str]:
         return dict(headers)
 
-    there = Address(server, authority, cluster.get("tls-server-name", ""), cluster.get("proxy-url", ""), verified)
+    there = ApiServerAddress(
+        server, authority, cluster.get("tls-server-name", ""), cluster.get("proxy-url", ""), verified
+    )
     return Credentials(there, tls, authorized)
 
 

@@ -24,8 +24,8 @@ from adapter.shell.observe import head_client
 from adapter.shell.observe.head_client import HeadAnswer, HeadClient
 from adapter.shell.supervise import contain_errors, read_each
 from adapter.worker import cluster_loss, head_polling, ray_nodes
-from adapter.worker.cluster_loss import Silence
-from adapter.worker.head_polling import Head, Turn
+from adapter.worker.cluster_loss import ClusterLoss
+from adapter.worker.head_polling import HeadId, HeadPollState
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class ClusterLosses:
             Key, str
         ] = {}  # by RayCluster: why its head answers nobody before something is put right
         # Whose turn it is: those to be asked, and those that are being asked.
-        self._heads: dict[Head, Raw] = {}
-        self._poll_schedule: dict[Head, Turn] = {}
-        self._in_flight: dict[Head, Turn] = {}
+        self._heads: dict[HeadId, Raw] = {}
+        self._poll_schedule: dict[HeadId, HeadPollState] = {}
+        self._in_flight: dict[HeadId, HeadPollState] = {}
         self._poll_done = asyncio.Event()  # one of the latter is done
         self._pods_by_ray_cluster: Mapping[
             Key, list[Raw]
@@ -56,23 +56,23 @@ class ClusterLosses:
 
     def given_up_clusters(self, clusters: Iterable[str], timeout: timedelta, now: datetime) -> dict[str, str]:
         """Those of the clusters whose workers count as lost, unless Ray still hears from them, each with the reason."""
-        return cluster_loss.given_up({name: self._cluster_silence(name, timeout) for name in clusters}, now)
+        return cluster_loss.given_up_clusters({name: self._cluster_silence(name, timeout) for name in clusters}, now)
 
-    def silence_of_pod(self, cluster: str, pod: Raw, timeout: timedelta) -> Silence | None:
+    def silence_of_pod(self, cluster: str, pod: Raw, timeout: timedelta) -> ClusterLoss | None:
         """What is to be thought of a pod with a slot in a cluster; None while that can be seen."""
         nodes, _ = self._live_nodes.get(_ray_cluster_key(pod), (None, 0.0))
-        return cluster_loss.of_pod(
+        return cluster_loss.loss_of_pod(
             self._cluster_silence(cluster, timeout), pod, nodes, self._head_problems.get(_ray_cluster_key(pod), "")
         )
 
     def is_node_dead(self, pod: Raw) -> bool:
         """Whether the head says that the node is dead of a pod whose cluster cannot be seen; False where it says nothing."""
         nodes, _ = self._live_nodes.get(_ray_cluster_key(pod), (None, 0.0))
-        return (nodes or {}).get(cluster_loss.address(pod)) is False
+        return (nodes or {}).get(cluster_loss.ray_node_address(pod)) is False
 
-    def _cluster_silence(self, cluster: str, timeout: timedelta) -> Silence | None:
+    def _cluster_silence(self, cluster: str, timeout: timedelta) -> ClusterLoss | None:
         raw, why = self._manager.worker_clusters.by_name(cluster), self._fleet.unreachable().get(cluster)
-        return cluster_loss.of_cluster(raw, why, begun=(why or "").endswith(FIRST_LISTS), timeout=timeout)
+        return cluster_loss.loss_of_cluster(raw, why, starting=(why or "").endswith(FIRST_LISTS), timeout=timeout)
 
     async def run(self, listener: LossListener) -> None:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
@@ -83,7 +83,7 @@ class ClusterLosses:
                 self._refresh_heads(listener)
                 again = loop.time() + REFRESH_SECONDS
                 while loop.time() < again:
-                    for head in head_polling.chosen(self._poll_schedule, self._in_flight, loop.time()):
+                    for head in head_polling.heads_to_poll(self._poll_schedule, self._in_flight, loop.time()):
                         self._in_flight[head] = self._poll_schedule[head]
                         tasks.create_task(self._poll_head(client, head, self._heads[head], listener))
                     self._poll_done.clear()
@@ -97,9 +97,9 @@ class ClusterLosses:
         self._pods_by_ray_cluster = self._unreachable_pods()
         heads = {key: self._live_head(pods) for key, pods in self._pods_by_ray_cluster.items()}
         self._heads = {(*key, uid_of(head)): head for key, head in heads.items() if head}
-        self._poll_schedule = {head: self._poll_schedule.get(head, Turn()) for head in self._heads}
+        self._poll_schedule = {head: self._poll_schedule.get(head, HeadPollState()) for head in self._heads}
         known = [key for key, head in heads.items() if key in before or head is None]
-        self._live_nodes = {key: ray_nodes.newest(None, before.get(key), now) for key in known}
+        self._live_nodes = {key: ray_nodes.newest_answer(None, before.get(key), now) for key in known}
         self._head_problems = {key: why for key, why in self._head_problems.items() if heads.get(key)}
         for key in known:
             if before.get(key, (None,))[0] != self._live_nodes[key][0]:
@@ -121,13 +121,13 @@ class ClusterLosses:
         )
         return next((head for _, head in found if head and not has_ended(head)), None)
 
-    async def _poll_head(self, client: HeadClient, head: Head, pod: Raw, listener: LossListener) -> None:
+    async def _poll_head(self, client: HeadClient, head: HeadId, pod: Raw, listener: LossListener) -> None:
         """Ask one head, and note what comes of it."""
         answer = HeadAnswer()
         try:
             answer = await client.poll_nodes(pod)
         except Exception as error:  # its user wrote what a head says
-            if not self._in_flight[head].misses:
+            if not self._in_flight[head].failures:
                 log.info("head %s/%s does not tell which nodes it hears from: %s", *key_of(pod), type(error).__name__)
         finally:
             del self._in_flight[head]
@@ -135,14 +135,16 @@ class ClusterLosses:
         if head in self._poll_schedule:  # it is to be asked still
             self._note_answer(head, answer, listener)
 
-    def _note_answer(self, head: Head, answer: HeadAnswer, listener: LossListener) -> None:
-        now, key = asyncio.get_running_loop().time(), head_polling.ray_cluster(head)
+    def _note_answer(self, head: HeadId, answer: HeadAnswer, listener: LossListener) -> None:
+        now, key = asyncio.get_running_loop().time(), head_polling.ray_cluster_key(head)
         before, answer = (
             (self._live_nodes.get(key), self._head_problems.get(key, "")),
             self._only_own_nodes(key, answer),
         )
-        self._poll_schedule[head] = head_polling.after(self._poll_schedule[head], answer.nodes is not None, now)
-        self._live_nodes[key] = ray_nodes.newest(answer.nodes, before[0], now)
+        self._poll_schedule[head] = head_polling.state_after_poll(
+            self._poll_schedule[head], answer.nodes is not None, now
+        )
+        self._live_nodes[key] = ray_nodes.newest_answer(answer.nodes, before[0], now)
         self._head_problems[key] = answer.problem
         if before[0] is None or (before[0][0], before[1]) != (self._live_nodes[key][0], answer.problem):
             self._notify_pods(key, listener)
@@ -151,7 +153,7 @@ class ClusterLosses:
         """What an answer says of the pods for whose sake it was asked: the rest may be any number of nodes."""
         if answer.nodes is None:
             return answer
-        there = {cluster_loss.address(pod) for pod in self._pods_by_ray_cluster.get(key, ())}
+        there = {cluster_loss.ray_node_address(pod) for pod in self._pods_by_ray_cluster.get(key, ())}
         return replace(answer, nodes={node: heard for node, heard in answer.nodes.items() if node in there})
 
     def _notify_pods(self, key: Key, listener: LossListener) -> None:

@@ -63,39 +63,43 @@ class HeadClient:
 
     async def poll_nodes(self, head: Raw) -> HeadAnswer:
         """Ask a head; raises whatever its answer, or the way to it, leads to."""
-        where = ray_token.source(head)
+        where = ray_token.token_source(head)
         async with AsyncExitStack() as place:  # of a large answer, until it is read
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     headers = await self._auth_headers(head, where)
                     status, body = await self._get_body(head, headers, place)
             except _TokenUnavailable as why:
-                return HeadAnswer(problem=ray_token.late(head, str(why)))
+                return HeadAnswer(problem=ray_token.head_not_asked_message(head, str(why)))
             if status in (401, 403):
-                return HeadAnswer(problem=ray_token.late(head, ray_token.refused(where, status)))
-            return HeadAnswer(ray_nodes.alive(await self._parse_body(body))) if status == 200 else HeadAnswer()
+                return HeadAnswer(
+                    problem=ray_token.head_not_asked_message(head, ray_token.unauthorized_message(where, status))
+                )
+            return (
+                HeadAnswer(ray_nodes.parse_node_states(await self._parse_body(body))) if status == 200 else HeadAnswer()
+            )
 
-    async def _auth_headers(self, head: Raw, source: ray_token.Source | None) -> Mapping[str, str]:
+    async def _auth_headers(self, head: Raw, source: ray_token.TokenSource | None) -> Mapping[str, str]:
         """The headers that show a head its own token, none when it has none; raises _Unshown."""
         if source is None:
             return {}
         try:
-            return ray_token.headers(await self._read_token(key_of(head)[0], source))
+            return ray_token.auth_headers(await self._read_token(key_of(head)[0], source))
         except ValueError:
-            raise _TokenUnavailable(ray_token.unusable(source)) from None
+            raise _TokenUnavailable(ray_token.invalid_token_message(source)) from None
 
-    async def _read_token(self, namespace: str, source: ray_token.Source) -> str:
+    async def _read_token(self, namespace: str, source: ray_token.TokenSource) -> str:
         if source.secret is None or copied_objects.invalid_name_reason(source.secret):
             return source.value
         try:
             found = await self._manager.client.get(resources.SECRETS.path(namespace, source.secret.name))
         except ApiError as error:
             if error.not_found:
-                raise _TokenUnavailable(ray_token.missing(source, namespace)) from None
+                raise _TokenUnavailable(ray_token.missing_secret_message(source, namespace)) from None
             if error.status == 403:
-                raise _TokenUnavailable(ray_token.may_not_read(source, namespace)) from None
+                raise _TokenUnavailable(ray_token.forbidden_message(source, namespace)) from None
             raise
-        return ray_token.token(found, source.key)
+        return ray_token.decode_token(found, source.key)
 
     async def _get_body(
         self, head: Raw, headers: Mapping[str, str], large_answer_slot: AsyncExitStack
@@ -103,7 +107,7 @@ class HeadClient:
         """Status and body of what answers at the head's own address, and nowhere else; a large one takes its place."""
         address = ipaddress.ip_address(head["status"]["podIP"])  # a name would lead wherever somebody likes
         host = f"[{address}]" if address.version == 6 else str(address)
-        url = f"http://{host}:{ray_nodes.dashboard_port(head)}{ray_nodes.PATH}"
+        url = f"http://{host}:{ray_nodes.dashboard_port(head)}{ray_nodes.NODES_PATH}"
         # Nothing is unpacked: a few packed bytes may stand for more than fits into memory.
         sent = {**headers, "Accept-Encoding": "identity"}
         async with self._session.get(url, params={"limit": "10000"}, headers=sent, allow_redirects=False) as answer:

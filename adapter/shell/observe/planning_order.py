@@ -11,7 +11,7 @@ from adapter import names
 from adapter.objects.unstructured import Raw, is_condition_true
 from adapter.objects.workload import Workload
 from adapter.planning import ordering
-from adapter.planning.ordering import Turn
+from adapter.planning.ordering import OrderKey
 from adapter.shell.clusters.manager_cache import ManagerCache
 
 
@@ -19,7 +19,7 @@ class _QueuedWorkload(NamedTuple):
     """A Workload that holds the manager's quota; of an elastic job its turn hangs on the job, too."""
 
     workload: Workload
-    order_key: Turn | None
+    order_key: OrderKey | None
 
 
 class PlanningOrder:
@@ -29,7 +29,7 @@ class PlanningOrder:
         self._manager = manager
         self._queued_reader = partial(_read_queued, manager)  # one function, by which the store knows what was read
 
-    def workloads_before(self, own_key: Turn) -> Iterator[tuple[Turn, Workload]]:
+    def workloads_before(self, own_key: OrderKey) -> Iterator[tuple[OrderKey, Workload]]:
         """Those whose turn comes before this one, each as old as it counts, and as they stand in the store."""
         for found in self._manager.workloads.read_all_cached(self._queued_reader).values():
             if found is None:
@@ -54,9 +54,11 @@ def aged_workload(manager: ManagerCache, workload: Workload) -> Workload:
     if not (workload.elastic and workload.job):
         return workload
     job = manager.job_object(workload.job)
-    return manager.memo_of(workload).get_or_find(ordering.aged, (workload, job), lambda: ordering.aged(workload, job))
+    return manager.memo_of(workload).get_or_find(
+        ordering.with_job_age, (workload, job), lambda: ordering.with_job_age(workload, job)
+    )
 
 
-def order_key(manager: ManagerCache, workload: Workload) -> Turn:
+def order_key(manager: ManagerCache, workload: Workload) -> OrderKey:
     """The turn of a gang, by its Workload as `aged` gives it, as a key to sort by."""
-    return manager.memo_of(workload).get_or_find(ordering.turn, (workload,), lambda: ordering.turn(workload))
+    return manager.memo_of(workload).get_or_find(ordering.order_key, (workload,), lambda: ordering.order_key(workload))

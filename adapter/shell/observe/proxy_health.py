@@ -19,7 +19,7 @@ from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.supervise import contain_errors
 from adapter.worker import proxy_polling
-from adapter.worker.proxy_polling import Proxy, Turn
+from adapter.worker.proxy_polling import ProxyId, ProxyPollState
 
 # Between two looks at who is to be asked.
 REFRESH_SECONDS = 1.0
@@ -32,16 +32,16 @@ class ProxyHealth:
 
     def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
-        self._pods_by_proxy: dict[Proxy, Raw] = {}
-        self._unreachable_proxies: set[Proxy] = set()
-        self._poll_schedule: dict[Proxy, Turn] = {}
-        self._in_flight: set[Proxy] = set()
+        self._pods_by_proxy: dict[ProxyId, Raw] = {}
+        self._unreachable_proxies: set[ProxyId] = set()
+        self._poll_schedule: dict[ProxyId, ProxyPollState] = {}
+        self._in_flight: set[ProxyId] = set()
         self._poll_done = asyncio.Event()  # one of the latter is done
         self._read_versions: tuple[object, ...] = ()  # what the endpoints were read from
 
     def is_unresponsive(self, pod: Raw) -> bool:
         """Whether a worker's proxy answered once, and does not now that its cluster cannot be seen."""
-        return any(turn.silent for one, turn in self._poll_schedule.items() if one[1] == uid_of(pod))
+        return any(turn.is_unresponsive for one, turn in self._poll_schedule.items() if one[1] == uid_of(pod))
 
     async def run(self, listener: ProxyListener) -> None:
         """Ask proxies until cancelled; `heard` is told of each pod with news."""
@@ -52,7 +52,7 @@ class ProxyHealth:
                 self._refresh_endpoints()
                 again = loop.time() + REFRESH_SECONDS
                 while loop.time() < again:
-                    for one in proxy_polling.chosen(
+                    for one in proxy_polling.proxies_to_poll(
                         self._poll_schedule, self._unreachable_proxies, self._in_flight, loop.time()
                     ):
                         self._in_flight.add(one)
@@ -70,17 +70,18 @@ class ProxyHealth:
             return
         self._read_versions, self._pods_by_proxy = as_of, dict(self._listed_endpoints())
         self._unreachable_proxies = {one for one, pod in self._pods_by_proxy.items() if slot_cluster(pod) in silent}
-        turns = {one: self._poll_schedule.get(one, Turn()) for one in self._pods_by_proxy}
+        turns = {one: self._poll_schedule.get(one, ProxyPollState()) for one in self._pods_by_proxy}
         self._poll_schedule = {
-            one: turn if one in self._unreachable_proxies else proxy_polling.seen(turn) for one, turn in turns.items()
+            one: turn if one in self._unreachable_proxies else proxy_polling.without_failures(turn)
+            for one, turn in turns.items()
         }
 
-    def _listed_endpoints(self) -> Iterator[tuple[Proxy, Raw]]:
+    def _listed_endpoints(self) -> Iterator[tuple[ProxyId, Raw]]:
         for found in self._manager.slices if self._manager.endpoints_readable else ():
             with contain_errors("proxies", key_of(found)):
                 yield from [each for one in found.get("endpoints") or () for each in self._endpoint_proxies(found, one)]
 
-    def _endpoint_proxies(self, endpoint_slice: Raw, endpoint: Raw) -> Iterator[tuple[Proxy, Raw]]:
+    def _endpoint_proxies(self, endpoint_slice: Raw, endpoint: Raw) -> Iterator[tuple[ProxyId, Raw]]:
         """One that gets requests, or would if its proxy answered."""
         target, namespace = endpoint.get("targetRef") or {}, key_of(endpoint_slice)[0]
         pod, port = self._manager.pods.get((namespace, str(target.get("name")))), _serve_port(endpoint_slice)
@@ -90,11 +91,11 @@ class ProxyHealth:
             host = ipaddress.ip_address(address)  # a name would lead wherever somebody likes
             yield (namespace, uid_of(pod), f"{f'[{host}]' if host.version == 6 else host}:{port}"), pod
 
-    async def _poll_proxy(self, session: aiohttp.ClientSession, proxy: Proxy, listener: ProxyListener) -> None:
+    async def _poll_proxy(self, session: aiohttp.ClientSession, proxy: ProxyId, listener: ProxyListener) -> None:
         """Ask one, and note what comes of it."""
         well = False
         try:
-            async with session.get(f"http://{proxy[2]}{proxy_polling.PATH}", allow_redirects=False) as answer:
+            async with session.get(f"http://{proxy[2]}{proxy_polling.HEALTH_PATH}", allow_redirects=False) as answer:
                 well = answer.status == 200
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             pass  # no answer, or none that HTTP knows
@@ -103,8 +104,10 @@ class ProxyHealth:
             self._poll_done.set()
         if (before := self._poll_schedule.get(proxy)) is None:
             return  # it is no endpoint any more
-        self._poll_schedule[proxy] = now = proxy_polling.after(before, well, asyncio.get_running_loop().time())
-        if now.silent != before.silent:
+        self._poll_schedule[proxy] = now = proxy_polling.state_after_poll(
+            before, well, asyncio.get_running_loop().time()
+        )
+        if now.is_unresponsive != before.is_unresponsive:
             listener(self._pods_by_proxy[proxy])
 
 

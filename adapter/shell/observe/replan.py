@@ -12,7 +12,7 @@ from adapter.admission.policy import ResolvedPolicy
 from adapter.objects.placement import Share
 from adapter.objects.unstructured import UNREADABLE, Raw, uid_of
 from adapter.objects.workload import Workload
-from adapter.planning.plan_request import Request
+from adapter.planning.plan_request import GangRequest
 from adapter.shell.clusters.capacity_versions import CohortTree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -74,7 +74,7 @@ class ReplanCheck:
         return self._transient.is_outdated(uid, version, self._last_relevant_change(work, chosen))
 
     def depends_on_promised(
-        self, workload: Workload, chosen: ResolvedPolicy | None, promised: Sequence[tuple[Request, Sequence[Share]]]
+        self, workload: Workload, chosen: ResolvedPolicy | None, promised: Sequence[tuple[GangRequest, Sequence[Share]]]
     ) -> bool:
         """Whether something of what is promised to others, or to itself, is in a tree of which a gang is planned."""
         if not promised:

@@ -20,7 +20,7 @@ from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.supervise import read_each
 from adapter.worker import service_endpoints
-from adapter.worker.endpoint_objects import Serving
+from adapter.worker.endpoint_objects import ServiceFacts
 from adapter.worker.service_endpoints import Backend
 
 
@@ -43,23 +43,23 @@ class ServiceObserver:
         self._led_services: dict[str, tuple[Raw, Sequence[Key]]] = {}
         self._led_version = -1
 
-    def facts(self, key: Key) -> Serving:
+    def facts(self, key: Key) -> ServiceFacts:
         """The facts about a Service."""
         if not self._manager.endpoints_readable:
-            return Serving(None)
+            return ServiceFacts(None)
         service, standing = self._manager.services.get(key), tuple(self._manager.slices.by_index("/".join(key)))
         if service is None:
-            return Serving(None, standing=standing)
+            return ServiceFacts(None, current_slices=standing)
         selector = (service.get("spec") or {}).get("selector") or {}
         name = key[0], str(selector.get(names.RAY_GCS_CLUSTER_LABEL) or "")
         ray_cluster = self._manager.ray_clusters.get(name)
-        if ray_cluster is None or not service_endpoints.is_of(service, ray_cluster):
-            return Serving(service, standing=standing)
+        if ray_cluster is None or not service_endpoints.is_service_of(service, ray_cluster):
+            return ServiceFacts(service, current_slices=standing)
         if self._exceeds_limit(key, ray_cluster):
-            return Serving(service, standing=standing, beyond=True)
+            return ServiceFacts(service, current_slices=standing, exceeds_limit=True)
         seen = self._fleet.reachable()
         backends = read_each("services", self._workers_of("/".join(name)), lambda pod: self._read_backend(pod, seen))
-        return Serving(service, ray_cluster, tuple(backend for _, backend in backends), standing)
+        return ServiceFacts(service, ray_cluster, tuple(backend for _, backend in backends), standing)
 
     def _exceeds_limit(self, key: Key, ray_cluster: Raw) -> bool:
         """Whether enough older Services lead to the same RayCluster."""
@@ -68,7 +68,10 @@ class ServiceObserver:
             self._led_services, self._led_version = {}, services.change_count
         known = self._led_services.get(of)
         if known is None or known[0] is not ray_cluster:
-            known = self._led_services[of] = ray_cluster, service_endpoints.led(services.by_index(of), ray_cluster)
+            known = self._led_services[of] = (
+                ray_cluster,
+                service_endpoints.routed_services(services.by_index(of), ray_cluster),
+            )
         return key not in known[1]
 
     def _workers_of(self, ray_cluster: str) -> Sequence[Raw]:
@@ -84,7 +87,7 @@ class ServiceObserver:
         cluster = slot_cluster(pod)
         networks = self._pod_networks(cluster)
         if networks is None:
-            return Backend(pod, None, seen=True, cluster=cluster)
+            return Backend(pod, None, reachable=True, cluster=cluster)
         member = self._fleet.caches().get(cluster) if cluster in reachable else None
         copy = member.pods.get(key_of(pod)) if member else None
         dead = member is None and (self._cluster_losses.is_node_dead(pod) or self._proxy_health.is_unresponsive(pod))

@@ -18,7 +18,7 @@ from datetime import datetime
 from adapter import names
 from adapter.actions import Action, AssignSlot
 from adapter.gang import drain_order
-from adapter.gang.drain_order import Gathered
+from adapter.gang.drain_order import GangWorkers
 from adapter.objects import raycluster
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.rayjob import read_ray_cluster
@@ -131,12 +131,12 @@ class SlotObserver:
         uid, memory = uid_of(pod), self._transient
         remote = member.pods.get(key_of(pod)) if member else None
         return TemplateSlotFacts(
-            created=bool(remote and label(remote, names.POD_UID_LABEL) == uid) or uid in memory.created_pods,
+            remote_pod_created=bool(remote and label(remote, names.POD_UID_LABEL) == uid) or uid in memory.created_pods,
             reachable=member is not None,
             maybe_sent=member is None and self.may_have_been_sent(pod),
-            unanswered=uid in memory.unanswered_pods,
-            shared=shared,
-            draining=draining,
+            create_unanswered=uid in memory.unanswered_pods,
+            slot_shared=shared,
+            draining_clusters=draining,
         )
 
     def may_have_been_sent(self, pod: Raw) -> bool:
@@ -243,9 +243,9 @@ class SlotObserver:
         draining = {name: members[name].spec.max_unavailable for name in self._fleet.draining()}
         if not draining:  # This is so most of the time, and then a large gang is not gathered.
             return ()
-        return drain_order.movers(self._gather_workers(placement, reservations), draining)
+        return drain_order.pods_to_move(self._gather_workers(placement, reservations), draining)
 
-    def unready_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered | None:
+    def unready_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> GangWorkers | None:
         """The workers of a Placement; None while all that its RayCluster wants are ready, and then they are not
         gathered."""
         states = self._worker_states(placement)
@@ -253,12 +253,14 @@ class SlotObserver:
         all_ready = ready == len(pods) and ready >= self._desired_workers(pods, placement)
         return None if all_ready else self._gather_workers(placement, reservations)
 
-    def _gather_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> Gathered:
+    def _gather_workers(self, placement: Placement, reservations: Iterable[Reservation]) -> GangWorkers:
         pods = self._valid_pods(placement)
         admitted = {share.key for share in reservations if share.placement == placement.name and share.admitted}
         desired, head = self._desired_workers(pods, placement), self._head_of(pods)
         since = condition_true_since(head, "Ready") if head else None
-        return Gathered(placement, pods, self._remote_pods(pods), self.taken_slots(placement), admitted, desired, since)
+        return GangWorkers(
+            placement, pods, self._remote_pods(pods), self.taken_slots(placement), admitted, desired, since
+        )
 
     def _valid_pods(self, placement: Placement) -> list[Raw]:
         """The effective manager pods of a Placement. They are cached: each reconcile of a gang reads them several

@@ -7,14 +7,14 @@ queue for a moment loses the room that it gathered, and a round that a clock ahe
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from adapter.gang.timeouts import AWAY, RESYNC
+from adapter.gang.timeouts import INACTIVE_FOR, RESYNC
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.workload import Workload
 
 # How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
 # a second; five are enough for a busy one and for our watch. Who does not hold it by then waits behind somebody else, for
 # hours perhaps, and whoever could use the room shall not wait for that.
-REACTIVATED_WITHIN = AWAY + timedelta(seconds=5)
+REACTIVATED_WITHIN = INACTIVE_FOR + timedelta(seconds=5)
 
 
 # When a plan that found no room, and for which nothing has changed since, is made once more if anything has changed for others: a net

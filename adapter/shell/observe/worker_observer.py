@@ -1,9 +1,10 @@
-"""What is known about one worker pod of the manager and its copies?
+"""Reads the facts about one worker pod from the stores; worker/dispatch.py decides on them.
 
-Reads the stores and builds the facts that worker/dispatch.py decides from. Clusters that cannot be seen contribute no copies.
+An unreachable cluster contributes no remote pods.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from adapter.admission.policy import share_lost_action, worker_lost_timeout
 from adapter.objects import raycluster
@@ -23,8 +24,29 @@ from adapter.shell.observe.reservations import ReservationObserver
 from adapter.shell.observe.slots import SlotObserver
 from adapter.shell.observe.targets import TargetBuilder
 from adapter.shell.observe.transient_state import TransientState
-from adapter.worker.cluster_loss import Silence
-from adapter.worker.worker_facts import Worker, with_ray_labels
+from adapter.worker.cluster_loss import ClusterLoss
+from adapter.worker.worker_facts import (
+    CreationFacts,
+    HeadFacts,
+    OwnerFacts,
+    SlotChoiceFacts,
+    Worker,
+    WorkerClusterFacts,
+    with_ray_labels,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkerObjects:
+    """The objects of one worker, from which all of its facts are read."""
+
+    members: Mapping[str, WorkerClusterCache]  # the reachable worker clusters
+    pod: Raw | None  # the manager pod; without its template slot if that is not its own
+    pod_with_template_slot: Raw | None  # as it is in the store
+    remote_pods: Mapping[str, Raw]
+    placement: Placement | None
+    workload: Workload | None
+    may_get_slot: bool  # the pod may still take a slot, so a remote pod may be created for it now
 
 
 class WorkerObserver:
@@ -50,83 +72,128 @@ class WorkerObserver:
         )
 
     def facts(self, key: Key) -> Worker:
-        """The facts about a worker pod of the manager and its copies."""
-        pod, members = self._manager.pods.get(key), self._fleet.reachable()
-        remotes = {name: found for name, member in members.items() if (found := member.pods.get(key))}
-        stands_for = self._reservations.placement_of(pod) if pod else None
-        came, pod = pod, self._slots.effective_pod(stands_for, pod) if pod and stands_for else pod
-        near = _usable_caches(members, stands_for, pod) if pod and stands_for else {}
-        work = self._reservations.workload_of(stands_for) if stands_for else None
-        standing = (
-            self._reservations.reservations_of_slot(stands_for, slot_of(pod)) if pod and work and stands_for else []
-        )
-        unmade = bool(pod and may_get_slot(pod, remotes))
-        if unmade:  # only a copy that is made now is told of its flavor
-            standing = [with_ray_labels(one, members[one.cluster].flavors.by_name) for one in standing]
-        head = raycluster.find_head(pod, self._manager.heads.by_index(by_ray_cluster(pod))) if pod else None
-        address = HeadAddress.from_pod(pod, str(head["status"]["podIP"]) if head else "") if pod else HeadAddress()
+        """Read the facts about a manager pod and its remote pods."""
+        objects = self._read(key)
         return Worker(
-            pod=pod,
-            remotes=remotes,
-            placement=stands_for if work else None,
-            job=work.job if work else None,
-            belongs=raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), work.job)
-            if pod and work
-            else None,
-            head=address,
-            reservations={one.key: one for one in standing},
-            targets=self._targets.build_targets(near, work, stands_for.name) if work and stands_for else {},
-            taken=self._taken_slots(pod, stands_for) if pod and stands_for and unmade else (),
-            draining=self._fleet.draining(),
-            silence=self._cluster_silence(pod, work) if pod and work else None,
-            made=bool(pod and uid_of(pod) in self._transient.created_pods),
-            sent=bool(pod and self._slots.may_have_been_sent(pod)),
-            unanswered=bool(pod and uid_of(pod) in self._transient.unanswered_pods),
-            head_pod=head,
-            head_mirrors=_head_mirrors(address.service_key, members),
-            pull_secrets=pull_secrets(pod, work) if pod and work else (),
-            job_gone=bool(work and (work.deleting or self._reservations.job_presence(work) != "There")),
-            slotless=bool(came and stands_for and pod is not came and is_planned_slot(stands_for, came, slot_of(came))),
-            busy=self._transient.creations_in_flight > 0,
-            restarts=self._restarts_on_loss(work) if work else False,
+            pod=objects.pod,
+            remote_pods=objects.remote_pods,
+            placement=objects.placement if objects.workload else None,
+            owner=self._owner_facts(objects),
+            clusters=self._cluster_facts(objects),
+            slots=self._slot_choice_facts(objects),
+            creation=self._creation_facts(objects.pod),
+            head=self._head_facts(objects),
         )
+
+    def _read(self, key: Key) -> _WorkerObjects:
+        stored_pod, members = self._manager.pods.get(key), self._fleet.reachable()
+        placement = self._reservations.placement_of(stored_pod) if stored_pod else None
+        pod = self._slots.effective_pod(placement, stored_pod) if stored_pod and placement else stored_pod
+        remote_pods = {name: remote for name, member in members.items() if (remote := member.pods.get(key))}
+        return _WorkerObjects(
+            members=members,
+            pod=pod,
+            pod_with_template_slot=stored_pod,
+            remote_pods=remote_pods,
+            placement=placement,
+            workload=self._reservations.workload_of(placement) if placement else None,
+            may_get_slot=pod is not None and may_get_slot(pod, remote_pods),
+        )
+
+    def _owner_facts(self, objects: _WorkerObjects) -> OwnerFacts:
+        pod, workload = objects.pod, objects.workload
+        if workload is None:
+            return OwnerFacts(job=None, owns_pod=None, deleted=False, restarts_on_share_loss=False, pull_secrets=())
+        return OwnerFacts(
+            job=workload.job,
+            owns_pod=raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), workload.job) if pod else None,
+            deleted=workload.deleting or self._reservations.job_presence(workload) != "There",
+            restarts_on_share_loss=self._restarts_on_share_loss(workload),
+            pull_secrets=pull_secrets(pod, workload) if pod else (),
+        )
+
+    def _cluster_facts(self, objects: _WorkerObjects) -> WorkerClusterFacts:
+        pod, placement, workload = objects.pod, objects.placement, objects.workload
+        reservations = (
+            self._reservations.reservations_of_slot(placement, slot_of(pod)) if pod and workload and placement else []
+        )
+        if objects.may_get_slot:  # only a remote pod that is created now gets the labels of its flavor
+            members = objects.members
+            reservations = [with_ray_labels(r, members[r.cluster].flavors.by_name) for r in reservations]
+        candidates = _candidates(objects.members, placement, pod) if pod and placement else {}
+        return WorkerClusterFacts(
+            reservations={r.key: r for r in reservations},
+            targets=self._targets.build_targets(candidates, workload, placement.name) if workload and placement else {},
+            draining=self._fleet.draining(),
+            loss=self._cluster_loss(pod, workload) if pod and workload else None,
+        )
+
+    def _slot_choice_facts(self, objects: _WorkerObjects) -> SlotChoiceFacts:
+        pod, placement, stored_pod = objects.pod, objects.placement, objects.pod_with_template_slot
+        is_without_slot = stored_pod is not None and pod is not stored_pod
+        return SlotChoiceFacts(
+            taken=self._taken_slots(pod, placement) if pod and placement and objects.may_get_slot else (),
+            lost_template_slot=bool(
+                stored_pod
+                and placement
+                and is_without_slot
+                and is_planned_slot(placement, stored_pod, slot_of(stored_pod))
+            ),
+        )
+
+    def _creation_facts(self, pod: Raw | None) -> CreationFacts:
+        memory = self._transient
+        return CreationFacts(
+            created=pod is not None and uid_of(pod) in memory.created_pods,
+            may_exist_unobserved=pod is not None and self._slots.may_have_been_sent(pod),
+            unanswered=pod is not None and uid_of(pod) in memory.unanswered_pods,
+            creating_pods=memory.creations_in_flight > 0,
+        )
+
+    def _head_facts(self, objects: _WorkerObjects) -> HeadFacts:
+        pod = objects.pod
+        if pod is None:
+            return HeadFacts(address=HeadAddress(), pod=None, mirrors={})
+        head = raycluster.find_head(pod, self._manager.heads.by_index(by_ray_cluster(pod)))
+        address = HeadAddress.from_pod(pod, str(head["status"]["podIP"]) if head else "")
+        return HeadFacts(address=address, pod=head, mirrors=_head_mirrors(address.service_key, objects.members))
 
     def pull_secrets_of(self, pod: Raw) -> tuple[Raw, ...]:
-        """Those that the pod's template names, while its Workload holds quota."""
-        place = self._reservations.placement_of(pod)
-        work = self._reservations.workload_of(place) if place else None
-        return pull_secrets(pod, work) if work else ()
+        """The pull Secrets that the pod's template names, while its Workload holds quota."""
+        placement = self._reservations.placement_of(pod)
+        workload = self._reservations.workload_of(placement) if placement else None
+        return pull_secrets(pod, workload) if workload else ()
 
-    def _cluster_silence(self, pod: Raw, workload: Workload) -> Silence | None:
-        """What is to be thought of a pod whose cluster cannot be seen."""
+    def _cluster_loss(self, pod: Raw, workload: Workload) -> ClusterLoss | None:
+        """Since when the cluster of the pod's slot is unreachable, and when its workers count as lost."""
         cluster = slot_cluster(pod)
         if not cluster or cluster in self._fleet.reachable():
             return None
-        chosen, _ = self._policies.policy_of(self._policies.check_of(workload))
-        return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(chosen))
+        policy, _ = self._policies.policy_of(self._policies.check_of(workload))
+        return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(policy))
 
     def _taken_slots(self, pod: Raw, placement: Placement) -> Collection[Slot]:
-        """The slots that others hold; none where the pod keeps its own: all are not read for each pod of a large gang."""
+        """The slots of other pods; empty for a pod that keeps its own: reading all is slow in a large gang."""
         slot = slot_of(pod)
-        keeps = is_planned_slot(placement, pod, slot) and not self._slots.is_shared(pod)
-        if keeps and not placement.exclusions:
+        keeps_slot = is_planned_slot(placement, pod, slot) and not self._slots.is_shared(pod)
+        if keeps_slot and not placement.exclusions:
             return ()
         taken = self._slots.taken_by_others(pod)
         return taken - {slot} if slot and slot in taken and self._slots.outranks_others(placement, pod) else taken
 
-    def _restarts_on_loss(self, workload: Workload) -> bool:
-        chosen, _ = self._policies.policy_of(self._policies.check_of(workload))
-        return share_lost_action(chosen) == "Restart"
+    def _restarts_on_share_loss(self, workload: Workload) -> bool:
+        policy, _ = self._policies.policy_of(self._policies.check_of(workload))
+        return share_lost_action(policy) == "Restart"
 
 
-def _usable_caches(
-    caches: Mapping[str, WorkerClusterCache], placement: Placement, pod: Raw
+def _candidates(
+    members: Mapping[str, WorkerClusterCache], placement: Placement, pod: Raw
 ) -> dict[str, WorkerClusterCache]:
-    """Those that a pod may run in: with a hundred clusters, all the others are not prepared for at each look."""
+    """The clusters that the pod may run in: preparing for all of a hundred clusters at each reconcile would be slow."""
     clusters = {*(share.cluster for share in placement.active_shares), slot_cluster(pod)}
-    return {name: member for name, member in caches.items() if name in clusters}
+    return {name: member for name, member in members.items() if name in clusters}
 
 
 def _head_mirrors(service: Key | None, caches: Mapping[str, WorkerClusterCache]) -> dict[str, MirrorState]:
-    found = {name: member.head_mirror(service) for name, member in caches.items()} if service else {}
-    return {name: standing for name, standing in found.items() if standing}
+    mirrors = {name: member.head_mirror(service) for name, member in caches.items()} if service else {}
+    return {name: mirror for name, mirror in mirrors.items() if mirror}

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from adapter.planning.plan_request import Candidate
-from adapter.planning.rounds import Left
+from adapter.planning.rounds import RemainingCapacity
 
 # Steps that are remembered: each keeps what it found, kilobytes where a cluster has hundreds of queues. Behind so many gangs that take or
 # keep room a plan costs what its own steps cost, and no crowd takes the memory that others need.
@@ -25,28 +25,28 @@ class Deduction(NamedTuple):
 
     key: Hashable
     facts: object
-    apply: Callable[[Left], Left]
+    apply: Callable[[RemainingCapacity], RemainingCapacity]
 
 
 class _CachedDeduction(NamedTuple):
-    before: Left  # the very object: two that are alike are not asked whether they are
+    before: RemainingCapacity  # the very object: two that are alike are not asked whether they are
     facts: object
-    after: Left
+    after: RemainingCapacity
 
 
 class DeductionCache:
     """Goes through deductions, and remembers them: those of the last plan first."""
 
     def __init__(self) -> None:
-        self._full_capacity = Left(())
+        self._full_capacity = RemainingCapacity(())
         self._cached: Mapping[Hashable, _CachedDeduction] = {}
         self.applied_count = 0  # of steps that were done, and not taken up: for whoever measures
 
-    async def capacity_after(self, fleet: Sequence[Candidate], deductions: Sequence[Deduction]) -> Left:
+    async def capacity_after(self, fleet: Sequence[Candidate], deductions: Sequence[Deduction]) -> RemainingCapacity:
         """What is left of the clusters after these steps. It pauses after each that is done: others plan beside it, for jobs that are
         not submitted yet."""
-        same = self._full_capacity.fleet == fleet
-        ground, known = (self._full_capacity, self._cached) if same else (Left(fleet), {})
+        same = self._full_capacity.candidates == fleet
+        ground, known = (self._full_capacity, self._cached) if same else (RemainingCapacity(fleet), {})
         left, done = ground, dict[Hashable, _CachedDeduction]()
         for step in deductions:
             one = known.get(step.key)

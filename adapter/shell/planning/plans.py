@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from adapter import actions
 from adapter.admission.policy import ResolvedPolicy, worker_start_timeout
-from adapter.gang.timeouts import excluded
+from adapter.gang.timeouts import current_exclusions
 from adapter.objects.placement import Exclusion, Share, placement_manifest
 from adapter.objects.rayjob import is_running
 from adapter.objects.workload import Workload
 from adapter.planning import ordering, rounds
-from adapter.planning.ordering import Turn, Waiting
-from adapter.planning.plan_request import Request
-from adapter.planning.planner import Plan
-from adapter.planning.rounds import Asking, Made
+from adapter.planning.ordering import OrderKey, WaitingGang
+from adapter.planning.plan_request import GangRequest
+from adapter.planning.planner import GangPlan
+from adapter.planning.rounds import PlanRequest, PlanResult
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe.dispatch_policies import PolicyObserver
@@ -62,35 +62,39 @@ class WaitingGangs:
             PlanningOrder(manager),
         )
 
-    async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[Waiting, Asking]]:
+    async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[WaitingGang, PlanRequest]]:
         """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
         workload = aged_workload(self._manager, workload)
         mine = order_key(self._manager, workload)
         waiting = (
             one
             for one in (*self._waiting_before(mine, now), *self._deactivated_gangs(now))
-            if ordering.takes_part(one, now)
+            if ordering.may_take_or_hold(one, now)
         )
         found = []
-        for one in ordering.before(workload, waiting, mine):
+        for one in ordering.gangs_before(workload, waiting, mine):
             if asking := self._request_of(one, now):
                 found.append((one, asking))
             await asyncio.sleep(0)
         return found
 
-    def _request_of(self, waiting_gang: Waiting, now: datetime) -> Asking | None:
-        check = self._policies.check_of(waiting_gang.work)
+    def _request_of(self, waiting_gang: WaitingGang, now: datetime) -> PlanRequest | None:
+        check = self._policies.check_of(waiting_gang.workload)
         chosen, problem = self._policies.policy_of(check)
-        chosen = rounds.usable(chosen, self._planning_obstacles(waiting_gang.work, check, chosen, problem))
+        chosen = rounds.plannable_policy(
+            chosen, self._planning_obstacles(waiting_gang.workload, check, chosen, problem)
+        )
         if chosen is None:
             return None
-        left_out = excluded(waiting_gang.current, now, worker_start_timeout(chosen))
+        left_out = current_exclusions(waiting_gang.placement, now, worker_start_timeout(chosen))
         me = self._snapshot.plan_request(
-            self._snapshot.request_of(waiting_gang.work, check, chosen.policy), chosen, left_out
+            self._snapshot.request_of(waiting_gang.workload, check, chosen.policy), chosen, left_out
         )
-        if not waiting_gang.grows or waiting_gang.current is None:
+        if not waiting_gang.is_scale_up or waiting_gang.placement is None:
             return me
-        more = rounds.beside(me, waiting_gang.current.active_shares, self._fleet.draining(), elastic=True)
+        more = rounds.request_beside_shares(
+            me, waiting_gang.placement.active_shares, self._fleet.draining(), elastic=True
+        )
         return more if more.request.workers else None
 
     def _planning_obstacles(
@@ -101,7 +105,7 @@ class WaitingGangs:
         yield self._job_problems.missing_objects(workload, check)
         yield self._job_problems.rejection_reason(workload, check, chosen)
 
-    def _waiting_before(self, own_key: Turn, now: datetime) -> Iterator[Waiting]:
+    def _waiting_before(self, own_key: OrderKey, now: datetime) -> Iterator[WaitingGang]:
         """The gangs whose turn comes before `mine`, that hold the manager's quota and have no share, or are giving back those that they
         had; and elastic jobs that want more than they have. But for those that were planned last without finding room, and keep none
         either."""
@@ -114,12 +118,12 @@ class WaitingGangs:
                 policies[check], _ = self._policies.policy_of(check)
             of = current.uid if current and not current.withdrawing else ""
             looked = self._replan_check.is_up_to_date(of, work, policies[check], now)
-            if looked and not ordering.starves(work, now):
+            if looked and not ordering.is_starved(work, now):
                 continue  # most of the others, in a crowd: nobody asks whether they wait
-            grows = ordering.grows(work, check, current)
-            waits = ordering.waits(work, check, current) and not self._keeps_running(work)
+            grows = ordering.needs_scale_up(work, check, current)
+            waits = ordering.needs_plan(work, check, current) and not self._keeps_running(work)
             if (grows or waits) and not self._reservations.is_leaving(work):
-                yield Waiting(work, looked, current, grows=grows, turn=theirs)
+                yield WaitingGang(work, looked, current, is_scale_up=grows, order_key=theirs)
 
     def _keeps_running(self, workload: Workload) -> bool:
         """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
@@ -127,12 +131,12 @@ class WaitingGangs:
             workload.elastic and workload.job and is_running(workload.job, self._manager.job_object(workload.job))
         )
 
-    def _deactivated_gangs(self, now: datetime) -> Iterator[Waiting]:
+    def _deactivated_gangs(self, now: datetime) -> Iterator[WaitingGang]:
         for work, since in self._transient.deactivated.values():
             raw = self._manager.gang_workload(work.gang_key)
             current = self._manager.read_workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := ordering.aside(
+            if found := ordering.deactivated_gang(
                 aged_workload(self._manager, work), since + REACTIVATED_WITHIN, current, check, now
             ):
                 yield found
@@ -142,7 +146,7 @@ class PlannedRound(NamedTuple):
     """What a plan becomes."""
 
     body: dict[str, Any]  # its Placement object as it is to be written
-    plan: Plan
+    plan: GangPlan
     replan_at: datetime | None  # when to plan again unasked
     independent: bool  # it found no room on what its own clusters show, and nothing that was deducted from that counted
 
@@ -173,18 +177,20 @@ class GangPlanner:
         check = self._policies.check_of(work)
         chosen, _ = self._policies.policy_of(check)
         began = asyncio.get_running_loop().time()
-        made = await self.plan_gang(work, check, chosen, action.excluded, now, action.kept, action.without)
+        made = await self.plan_gang(
+            work, check, chosen, action.exclusions, now, action.kept_shares, action.unusable_slots
+        )
         now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
         wanted, least = self._snapshot.request_of(work, check).workers, self._snapshot.least_workers(work)
-        place = rounds.next_round(action, made, wanted, now, least)
-        again = made.again_at(None if made.plan.shares else self._snapshot.settled_at(now))
+        place = rounds.next_placement(action, made, wanted, now, least)
+        again = made.replan_at(None if made.plan.shares else self._snapshot.settled_at(now))
         # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
-        alone = action.kept is None and self._is_independent(work, chosen, made)
+        alone = action.kept_shares is None and self._is_independent(work, chosen, made)
         return PlannedRound(placement_manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
 
-    def _is_independent(self, workload: Workload, chosen: ResolvedPolicy | None, result: Made) -> bool:
+    def _is_independent(self, workload: Workload, chosen: ResolvedPolicy | None, result: PlanResult) -> bool:
         """Whether a plan would be the same whatever others are promised, take first, or keep."""
-        kept = result.plan.shares or result.holds or result.freed
+        kept = result.plan.shares or result.holds or result.holds_if_preempting
         return not (kept or self._replan_check.depends_on_promised(workload, chosen, result.promised))
 
     async def plan_gang(
@@ -196,41 +202,45 @@ class GangPlanner:
         now: datetime,
         kept_shares: Sequence[Share] | None = None,
         unusable_slots: Mapping[str, int] | None = None,
-    ) -> Made:
+    ) -> PlanResult:
         """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
         shares, only the workers that have no place, or must leave theirs. `without`: slots on them that are no place, by group."""
         me = self._snapshot.plan_request(
             self._snapshot.request_of(workload, check, chosen.policy if chosen else None), chosen, excluded
         )
         if kept_shares is not None:
-            me = rounds.beside(me, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic)
+            me = rounds.request_beside_shares(
+                me, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic
+            )
             if not me.request.workers:
-                return rounds.complete(me.request, kept_shares)
+                return rounds.complete_result(me.request, kept_shares)
         ahead = await self._waiting_gangs.gangs_before(workload, now)
-        involved = rounds.involved(me, ahead)
+        involved = rounds.involved_clusters(me, ahead)
         owed = enumerate(self._snapshot.uncounted_shares(workload, now, kept_shares or ()))
         steps = [
             *(_uncounted_deduction(number, *one) for number, one in owed),
             *(_earlier_gang_deduction(*one, now) for one in ahead),
         ]
-        made = rounds.planned(me, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps))
+        made = rounds.plan_gang(
+            me, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps)
+        )
         if not made.plan.shares and (
             trees := self._snapshot.trees_after_preemption(me.clusters, workload.priority or 0)
         ):
             freed = await self._preempting_deductions.capacity_after(self._snapshot.candidates(involved, trees), steps)
-            made = rounds.preempting(me, made, freed)
+            made = rounds.plan_preempting(me, made, freed)
         return made
 
 
-def _uncounted_deduction(number: int, request: Request, shares: Sequence[Share]) -> Deduction:
+def _uncounted_deduction(number: int, request: GangRequest, shares: Sequence[Share]) -> Deduction:
     """Somebody has a share that its cluster does not count yet."""
-    return Deduction(number, (request, shares), lambda left: rounds.deducted(request, shares, left))
+    return Deduction(number, (request, shares), lambda left: rounds.deduct_shares(request, shares, left))
 
 
-def _earlier_gang_deduction(waiting_gang: Waiting, asking: Asking, now: datetime) -> Deduction:
+def _earlier_gang_deduction(waiting_gang: WaitingGang, asking: PlanRequest, now: datetime) -> Deduction:
     """Somebody whose turn comes first takes what it can."""
     return Deduction(
-        waiting_gang.work.uid,
-        rounds.hangs_on(waiting_gang, asking, now),
-        lambda left: rounds.after(waiting_gang, asking, left, now),
+        waiting_gang.workload.uid,
+        rounds.deduction_key(waiting_gang, asking, now),
+        lambda left: rounds.capacity_after(waiting_gang, asking, left, now),
     )

@@ -18,7 +18,7 @@ from adapter.objects.rayjob import InvalidJob, JobManifest
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of, printable
 from adapter.objects.workload import Workload, parse_workload
 from adapter.planning import plan_document
-from adapter.planning.plan_document import Answer
+from adapter.planning.plan_document import PlanJson
 from adapter.quota import tree
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -48,7 +48,7 @@ class Preview:
             planner,
         )
 
-    async def preview_plan(self, raw: object, namespace: str, now: datetime) -> Answer:
+    async def preview_plan(self, raw: object, namespace: str, now: datetime) -> PlanJson:
         """The plan for a RayJob or RayCluster as of now; raises Unusable with a sentence when there is none to make."""
         asked = rayjob.parse(raw, namespace)
         try:
@@ -65,7 +65,7 @@ class Preview:
                 "`kubectl apply --dry-run=server` says what is wrong with it."
             ) from None
 
-    async def _preview_job(self, job: JobManifest, now: datetime) -> Answer:
+    async def _preview_job(self, job: JobManifest, now: datetime) -> PlanJson:
         queue, cluster_queue = self._queue_of(job)
         priority = rayjob.observed_priority(job.priority_class, self._manager.workloads)
         checks, flavors = cluster_queue.checks, cluster_queue.flavors
@@ -79,21 +79,25 @@ class Preview:
         about = _document_head(job, queue, cluster_queue, check, self._policies.policy_name(check))
         chosen, problem = self._policies.policy_of(check)
         if why := self._rejection_reason(job, work, check, chosen):
-            return plan_document.refused(about, why, self._job_problems.other_problems(job.job, work, check, chosen))
+            return plan_document.rejected_document(
+                about, why, self._job_problems.other_problems(job.job, work, check, chosen)
+            )
         why = problem or self._stop_reason(job, work, queue)
         if why or chosen is None:
-            return plan_document.refused(about, why)
+            return plan_document.rejected_document(about, why)
         if not self._policies.remote_podsets(work, check):
-            return plan_document.local(about)
+            return plan_document.no_workers_document(about)
         made = await self._planned_document(about, work, check, chosen, now)
         return {**made, "priority": work.priority, "notes": _plan_notes(job, cluster_queue, priority)}
 
     async def _planned_document(
         self, head: Raw, workload: Workload, check: str, chosen: ResolvedPolicy, now: datetime
-    ) -> Answer:
+    ) -> PlanJson:
         found = await self._planner.plan_gang(workload, check, chosen, (), now)
         prices = {name: member.spec.price_per_hour for name, member in self._fleet.caches().items()}
-        return plan_document.planned(head, found.request, found.fleet, found.plan, prices, more=found.more)
+        return plan_document.planned_document(
+            head, found.request, found.candidates, found.plan, prices, extra_sentence=found.hold_note
+        )
 
     def _rejection_reason(self, job: JobManifest, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
         """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""

@@ -19,9 +19,9 @@ from adapter.objects.specs import DispatchPolicy
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation
 from adapter.objects.workload import PodSet, Workload
 from adapter.planning import capacity
-from adapter.planning.capacity import Held
-from adapter.planning.plan_request import Candidate, Group, Request
-from adapter.planning.rounds import Asking
+from adapter.planning.capacity import HeldShare
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.rounds import PlanRequest
 from adapter.preflight import reachability
 from adapter.quota import preemption, tree
 from adapter.rewrite import group_workload
@@ -54,41 +54,45 @@ class Snapshot:
             str, tuple[tuple[object, ...], tree.QuotaTree | None]
         ] = {}  # by cluster, and what it was found from
 
-    def request_of(self, workload: Workload, check: str, policy: DispatchPolicy | None = None) -> Request:
+    def request_of(self, workload: Workload, check: str, policy: DispatchPolicy | None = None) -> GangRequest:
         """What a gang asks for; without a policy, only how its shares are charged."""
         zones = rayjob.podset_zones(self._manager.job_object(workload.job)) if workload.job else {}
         podsets = self._policies.remote_podsets(workload, check)
         groups = tuple(self._worker_group(workload, podset, zones.get(podset.name, "")) for podset in podsets)
         if policy is None:
-            return Request(workload.namespace, workload.queue, groups)
-        return Request(workload.namespace, workload.queue, groups, policy.strategy, policy.gang, policy.min_workers)
+            return GangRequest(workload.namespace, workload.queue, groups)
+        return GangRequest(workload.namespace, workload.queue, groups, policy.strategy, policy.gang, policy.min_workers)
 
-    def _worker_group(self, workload: Workload, podset: PodSet, zone: str) -> Group:
+    def _worker_group(self, workload: Workload, podset: PodSet, zone: str) -> GroupRequest:
         kept, flavors = self._manager.memo_of(workload), self._targets.flavor_specs((podset,))
         held = self._manager.is_stored(workload)  # what somebody only asks about leaves nothing behind
         group = kept.get_or_find(
             (Snapshot, podset.name), (podset, *flavors), lambda: self._base_group(podset, known=held)
         )
         tried = self._dry_run_answers.answers_for(workload, podset)
-        return replace(group, tried=tried, zone=group.zone or zone) if tried or zone else group
+        return replace(group, dry_run_results=tried, zone=group.zone or zone) if tried or zone else group
 
-    def _base_group(self, podset: PodSet, *, known: bool) -> Group:
+    def _base_group(self, podset: PodSet, *, known: bool) -> GroupRequest:
         spec = self._targets.reservation_template(podset)["spec"]
         zone = annotation(podset.template, names.ZONE_ANNOTATION)
         role = group_workload.role_of_group(podset.name)
         asked = pod_requests.pod_requests(spec)
         alike = pod_requests.scheduling_hash(spec, asked) if known else ""
-        return Group(podset.name, role, podset.count, spec, asked, zone, alike=alike)
+        return GroupRequest(podset.name, role, podset.count, spec, asked, zone, scheduling_hash=alike)
 
     def least_workers(self, workload: Workload) -> Mapping[str, int] | None:
         """How many workers of each group an elastic job never has fewer of; None of any other, and while its job is not known."""
         job = self._manager.job_object(workload.job) if workload.elastic and workload.job else UNKNOWN_JOB
         return rayjob.podset_min_replicas(job) if job.is_known else None
 
-    def plan_request(self, request: Request, chosen: ResolvedPolicy | None, excluded: Sequence[Exclusion]) -> Asking:
+    def plan_request(
+        self, request: GangRequest, chosen: ResolvedPolicy | None, excluded: Sequence[Exclusion]
+    ) -> PlanRequest:
         """Whom a gang asks for room, and whom it does not: without a policy, nobody."""
         return (
-            Asking(request, chosen.clusters, excluded, self._unproven_clusters(chosen)) if chosen else Asking(request)
+            PlanRequest(request, chosen.clusters, excluded, self._unproven_clusters(chosen))
+            if chosen
+            else PlanRequest(request)
         )
 
     def _unproven_clusters(self, chosen: ResolvedPolicy) -> dict[str, str]:
@@ -120,7 +124,7 @@ class Snapshot:
     def candidates(self, clusters: Iterable[str], trees: Mapping[str, tree.QuotaTree]) -> list[Candidate]:
         """The clusters as they stand; `trees`: quotas to be reckoned with instead of those of these clusters."""
         members, silent = self._fleet.caches(), self._fleet.unreachable()
-        return capacity.left(
+        return capacity.remaining_capacity(
             (_read_candidate(name, members.get(name), silent.get(name, "")) for name in clusters), trees, ()
         )
 
@@ -129,17 +133,17 @@ class Snapshot:
         held = (
             held
             for _, place in self._gangs_with_shares()
-            for _, held in self._held_shares(place, capacity.promised(place))
+            for _, held in self._held_shares(place, capacity.promised_shares(place))
         )
-        return capacity.settles(held, now)
+        return capacity.all_counted_at(held, now)
 
     def uncounted_shares(
         self, own_workload: Workload, now: datetime, kept_shares: Sequence[Share] = ()
-    ) -> Iterator[tuple[Request, Sequence[Share]]]:
+    ) -> Iterator[tuple[GangRequest, Sequence[Share]]]:
         """What the clusters do not count yet: what other gangs were promised, and what this one keeps."""
         for work, place in self._gangs_with_shares():
-            shares = capacity.promised(place) if work.gang_key != own_workload.gang_key else kept_shares
-            if uncounted := capacity.uncounted(self._held_shares(place, shares), now):
+            shares = capacity.promised_shares(place) if work.gang_key != own_workload.gang_key else kept_shares
+            if uncounted := capacity.uncounted_shares(self._held_shares(place, shares), now):
                 yield self.request_of(work, self._policies.check_of(work)), uncounted
 
     def _gangs_with_shares(self) -> Iterator[tuple[Workload, Placement]]:
@@ -147,11 +151,11 @@ class Snapshot:
         for place in self._manager.read_placements():
             if not place.shares:
                 continue  # as of a whole crowd that waits
-            work = self._reservations.workload_of(place) if capacity.promised(place) else None
+            work = self._reservations.workload_of(place) if capacity.promised_shares(place) else None
             if work and not self._reservations.is_leaving(work):  # else its shares go, and it plans no more
                 yield work, place
 
-    def _held_shares(self, placement: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, Held | None]]:
+    def _held_shares(self, placement: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, HeldShare | None]]:
         """What stands for each share in its cluster, and how old the figures are there; None where nothing is seen of it."""
         found = {
             name: _held_by_round(self._fleet.caches().get(name), placement) for name in {one.cluster for one in shares}
@@ -162,23 +166,23 @@ class Snapshot:
 def _read_candidate(name: str, cache: WorkerClusterCache | None, unreachable_reason: str) -> Candidate:
     """A cluster as it stands; `silent` says why it cannot be seen, empty when it can."""
     spec, unmirrored = (cache.spec, cache.unmirrored_reason) if cache else (None, "")
-    problem = capacity.problem(name, unreachable_reason, spec, unmirrored)
+    problem = capacity.cluster_problem(name, unreachable_reason, spec, unmirrored)
     if cache is None or problem:
-        return capacity.absent(name, problem)
+        return capacity.absent_candidate(name, problem)
     return Candidate(
         name=name,
         problem="",
-        tree=cache.tree,
+        quota_tree=cache.tree,
         queues=cache.queues,
         namespaces=cache.namespace_labels,
         zone=cache.spec.zone or name,
         nodes=cache.nodes,
         can_grow=cache.spec.can_grow,
-        pods=cache.spec.pods,
+        pod_mapping=cache.spec.pods,
     )
 
 
-def _held_by_round(cache: WorkerClusterCache | None, placement: Placement) -> dict[int, Held]:
+def _held_by_round(cache: WorkerClusterCache | None, placement: Placement) -> dict[int, HeldShare]:
     """What stands for a Placement in one cluster, by round; what cannot be read stands for nothing, so it is deducted."""
     if cache is None:
         return {}
@@ -188,9 +192,9 @@ def _held_by_round(cache: WorkerClusterCache | None, placement: Placement) -> di
     return {found.round: held for _, (found, held) in listed if found.placement == placement.name}
 
 
-def _read_held(cache: WorkerClusterCache, raw: Raw) -> tuple[Reservation, Held]:
+def _read_held(cache: WorkerClusterCache, raw: Raw) -> tuple[Reservation, HeldShare]:
     found = cache.read_reservation(raw)
-    return found, Held(found.reserved_at, cache.reserved_as_of(found), cache.queue_version(found))
+    return found, HeldShare(found.reserved_at, cache.reserved_as_of(found), cache.queue_version(found))
 
 
 def _queues_after_preemption(cache: WorkerClusterCache, priority: int) -> Sequence[Raw] | None:

@@ -66,9 +66,13 @@ async def run(
         if not manager.unreachable_reason:
             turns = {member: turns.get(member, -1) + 1 for member in reachable().values()}
             await asyncio.gather(
-                *(_sweep_cluster(one, manager, manager_id) for one, turn in turns.items() if orphan_anchors.due(turn))
+                *(
+                    _sweep_cluster(one, manager, manager_id)
+                    for one, turn in turns.items()
+                    if orphan_anchors.is_sweep_due(turn)
+                )
             )
-        await asyncio.sleep(orphan_anchors.SETTLED.total_seconds())
+        await asyncio.sleep(orphan_anchors.SETTLED_AFTER.total_seconds())
 
 
 async def _sweep_cluster(cache: WorkerClusterCache, manager: ManagerCache, manager_id: str) -> None:
@@ -98,7 +102,7 @@ async def _sweep_namespace(cache: WorkerClusterCache, namespace: str, manager: M
 def _is_orphan(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) -> bool:
     if meta(anchor).get("ownerReferences"):
         return False  # a copy all the same, whose label somebody took
-    return not _is_needed(anchor, cache, manager) and orphan_anchors.settled(anchor, datetime.now(UTC))
+    return not _is_needed(anchor, cache, manager) and orphan_anchors.is_settled(anchor, datetime.now(UTC))
 
 
 async def _delete_anchor(anchor: Raw, cache: WorkerClusterCache) -> None:
@@ -116,6 +120,6 @@ def _require_reachable(cache: WorkerClusterCache, manager: ManagerCache) -> None
 
 def _is_needed(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) -> bool:
     placements = manager.placements.by_index(by_reserved_workload(anchor))
-    return orphan_anchors.stands(
+    return orphan_anchors.is_in_use(
         anchor, cache.name, cache.workloads.get(key_of(anchor)), map(parse_placement, placements)
     )

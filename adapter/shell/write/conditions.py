@@ -86,7 +86,7 @@ class ConditionWriter:
             lack=lack,
             uid=uid,
             unclaimed=unclaimed,
-            expiring=membership.notice(name, self._manager.token_expiry(raw), now),
+            expiring=membership.expiry_notice(name, self._manager.token_expiry(raw), now),
             unguarded=bool(member and member.is_unclaimable),
             cut_off=cut_off_reason(raw),
         )

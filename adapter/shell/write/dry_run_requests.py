@@ -7,7 +7,7 @@ this long and no longer, and nobody else. Nothing is decided here; what the answ
 import asyncio
 from collections import defaultdict
 
-from adapter.actions import TryCopy
+from adapter.actions import DryRunPod
 from adapter.objects.unstructured import key_of
 from adapter.rewrite import dry_run_pod
 from adapter.rewrite.dry_run_pod import DryRunResult
@@ -32,15 +32,15 @@ class DryRunner:
             lambda: asyncio.Semaphore(DRY_RUNS_AT_ONCE)
         )  # by cluster
 
-    async def dry_run(self, action: TryCopy) -> None:
+    async def dry_run(self, action: DryRunPod) -> None:
         """Have a cluster say what it makes of a copy, unless it has just said so of another job's."""
         cluster, pair = action.target.cluster, (action.target.cluster, action.podset.name)
         client = self._fleet.connected_cache(cluster).client
-        under = self._dry_run_answers.circumstances(cluster, action.work.namespace)
+        under = self._dry_run_answers.circumstances(cluster, action.workload.namespace)
         tried = DryRunResult(unknown_reason=f"no answer within {DRY_RUN_SECONDS:.0f}s")
         try:
             async with asyncio.timeout(DRY_RUN_SECONDS), self._semaphores[cluster]:
-                if self._dry_run_answers.known_answers(action.work, [pair]):
+                if self._dry_run_answers.known_answers(action.workload, [pair]):
                     return
                 namespace, _ = key_of(action.body)
                 under = self._dry_run_answers.circumstances(
@@ -54,4 +54,4 @@ class DryRunner:
             tried = DryRunResult(unknown_reason=str(error))
         except TimeoutError:
             pass
-        self._dry_run_answers.add_answer(cluster, action.work, action.podset, tried, under)
+        self._dry_run_answers.add_answer(cluster, action.workload, action.podset, tried, under)

@@ -4,7 +4,7 @@ With the version of what stands as a precondition, or as a new one. Where the ri
 the Service is told, and nothing is tried again before the next resync: Kubernetes' own slices lead to the head meanwhile.
 """
 
-from adapter.actions import DeleteSlice, PutSlice, Say
+from adapter.actions import DeleteEndpointSlice, EmitEvent, PutEndpointSlice
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -23,7 +23,7 @@ class EndpointSliceWriter:
     def __init__(self, manager: ManagerCache, recorder: EventRecorder) -> None:
         self._manager, self._recorder = manager, recorder
 
-    async def put_slice(self, action: PutSlice) -> None:
+    async def put_slice(self, action: PutEndpointSlice) -> None:
         """Make a slice, or change the one that stands in that version."""
         namespace, name = key_of(action.body)
         client = self._manager.client
@@ -35,25 +35,27 @@ class EndpointSliceWriter:
         except ApiError as error:
             if error.already_exists:  # nobody told us of it, so it is without our label
                 return await self._emit_event(
-                    action.about, f"EndpointSlice {name} exists and is not Rayspan's; delete it"
+                    action.regarding, f"EndpointSlice {name} exists and is not Rayspan's; delete it"
                 )
             if error.status in _REFUSALS:
-                return await self._emit_event(action.about, f"EndpointSlice {name} cannot be written ({error.message})")
+                return await self._emit_event(
+                    action.regarding, f"EndpointSlice {name} cannot be written ({error.message})"
+                )
             if not error.not_found:  # its deletion will be heard of
                 raise
         else:
             self._manager.slices.put(written)
 
-    async def delete_slice(self, action: DeleteSlice) -> None:
+    async def delete_slice(self, action: DeleteEndpointSlice) -> None:
         """Delete a slice."""
-        namespace, name = key_of(action.slice)
+        namespace, name = key_of(action.endpoint_slice)
         try:
-            await self._manager.client.delete(ENDPOINT_SLICES.path(namespace, name), uid_of(action.slice))
+            await self._manager.client.delete(ENDPOINT_SLICES.path(namespace, name), uid_of(action.endpoint_slice))
         except ApiError as error:
             if error.status not in _REFUSALS:
                 raise
-            await self._emit_event(action.about, f"EndpointSlice {name} cannot be deleted ({error.message})")
+            await self._emit_event(action.regarding, f"EndpointSlice {name} cannot be deleted ({error.message})")
 
     async def _emit_event(self, about: Job, message: str) -> None:
         text = f"{message}. Requests pass the proxy on the head; see kustomize/components/rayservice-endpoints."
-        await self._recorder.emit_event(Say(about, "RequestsNotStraight", text, warning=True))
+        await self._recorder.emit_event(EmitEvent(about, "RequestsNotStraight", text, warning=True))

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.actions import Say
+from adapter.actions import EmitEvent
 from adapter.objects.unstructured import format_time, printable, truncate
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError, Client, Unreachable
@@ -115,12 +115,12 @@ class EventRecorder:
             key: told for key, told in self._histories.items() if now - told.requested_at < REPEATED_SECONDS
         }
 
-    async def emit_event(self, action: Say) -> None:
+    async def emit_event(self, action: EmitEvent) -> None:
         """The same for an action; what cannot be said must not hold up what is done."""
         try:
-            await self.record_event(action.about, action.reason, action.message, warning=action.warning)
+            await self.record_event(action.regarding, action.reason, action.message, warning=action.warning)
         except (ApiError, Unreachable) as trouble:
-            log.warning("event %s on %s %s: %s", action.reason, action.about.kind, action.about.name, trouble)
+            log.warning("event %s on %s %s: %s", action.reason, action.regarding.kind, action.regarding.name, trouble)
 
 
 def _event_body(about: Job, event_key: str, reason: str, message: str, warning: bool) -> dict[str, Any]:

@@ -11,7 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.actions import Forget, Plan, Record, Rejoin, Release, Repoint, Reserve, SetCheck, Vacate, Yield
+from adapter.actions import (
+    Deactivate,
+    DeletePlacement,
+    DeleteShare,
+    DeleteSharePods,
+    Plan,
+    Reactivate,
+    Reserve,
+    RetargetPlacement,
+    SetCheck,
+    UpdatePlacementStatus,
+)
 from adapter.objects.placement import Placement
 from adapter.objects.reservation import Reservation
 from adapter.objects.reservation import parse_reservation as read_reservation
@@ -56,14 +67,14 @@ class GangWriter:
             body, made, settles, alone = await self._planner.plan_round(action, now)
         if self._manager.unreachable_reason:  # since it was begun: what it was made of is not to be believed
             raise Unreachable(self._manager.unreachable_reason)
-        if self._dry_run_answers.defers_plan(action.workload, made.untried):
+        if self._dry_run_answers.defers_plan(action.workload, made.untested):
             return
         # NB: it pauses on its way, and another plan must not read the stores before they show this one's Placement: the looks
         # therefore make one plan at a time.
         before = action.placement
         if before is None:
             raw = await self._manager.client.create(resources.PLACEMENTS.path(action.workload.namespace), body)
-        elif rounds.unchanged(action, before, body["spec"]):
+        elif rounds.is_unchanged(action, before, body["spec"]):
             self._transient.note_plan(before.uid, version, settles, now if alone else None)
             return
         else:
@@ -75,15 +86,15 @@ class GangWriter:
         self._transient.note_plan(uid_of(raw), version, settles, now if alone else None)
         self._manager.placements.put(raw)
 
-    async def retarget_placement(self, action: Repoint) -> None:
+    async def retarget_placement(self, action: RetargetPlacement) -> None:
         """Let a Placement stand for another slice of its elastic job; what it was planned for is to be planned anew then."""
         place, work = action.placement, action.workload
         spec: dict[str, Any] = {
             "workload": {"name": work.name, "uid": work.uid},
             "attempt": work.attempt,
-            "wanted": action.wanted,
+            "wanted": action.wanted_workers,
         }
-        if action.vacant:
+        if action.drops_shares:
             spec = {"shares": [], "lost": None}
         path = resources.PLACEMENTS.path(place.namespace, place.name)
         raw = await self._manager.client.merge_patch(path, {"metadata": _version_precondition(place), "spec": spec})
@@ -109,18 +120,23 @@ class GangWriter:
             member.client, resources.CONFIG_MAPS, group_workload.build_anchor(target, namespace)
         )
         body = group_workload.build_workload(
-            target, namespace, action.groups, uid_of(anchor), priority=action.priority, dry_run_templates=action.held
+            target,
+            namespace,
+            action.groups,
+            uid_of(anchor),
+            priority=action.priority,
+            dry_run_templates=action.dry_run_templates,
         )
         # Before any pod can name it, and before quota is held that it may not use.
-        if group := group_workload.build_pod_group(body, target, starts=action.starts):
+        if group := group_workload.build_pod_group(body, target, starts=action.starts_gang):
             await ensure_pod_group(member.client, group)
         member.workloads.put(await create_or_get(member.client, resources.WORKLOADS, body))
 
-    async def delete_share_pods(self, action: Vacate) -> None:
+    async def delete_share_pods(self, action: DeleteSharePods) -> None:
         """Delete pods of a share; what its cluster's API server refuses is remembered, as with the share itself."""
         await self._note_refusal(action.reservation, self._delete_all_pods(action))
 
-    async def delete_share(self, action: Release) -> None:
+    async def delete_share(self, action: DeleteShare) -> None:
         """Delete a share; what its cluster's API server refuses is remembered, so that it holds up nobody."""
         await self._note_refusal(action.reservation, self._delete_share_objects(action.reservation))
 
@@ -133,7 +149,7 @@ class GangWriter:
             raise
         self._transient.undeleted_shares.pop(reservation.uid, None)
 
-    async def _delete_all_pods(self, action: Vacate) -> None:
+    async def _delete_all_pods(self, action: DeleteSharePods) -> None:
         """All are tried, whatever becomes of one; the first trouble is raised."""
         client, at_once = (
             self._fleet.connected_cache(action.reservation.cluster).client,
@@ -160,7 +176,9 @@ class GangWriter:
 
     async def set_check(self, action: SetCheck) -> None:
         """Write our entry of a Workload's admission checks, after one more look at the shares it relies on."""
-        for trouble in await asyncio.gather(*map(self._verify_share, action.verify), return_exceptions=True):
+        for trouble in await asyncio.gather(
+            *map(self._verify_share, action.reservations_to_verify), return_exceptions=True
+        ):
             if isinstance(trouble, BaseException):
                 raise trouble
         work = action.workload
@@ -169,7 +187,7 @@ class GangWriter:
             "state": action.state,
             "message": action.message,
             "lastTransitionTime": format_time(datetime.now(UTC)),
-            **({"podSetUpdates": list(action.updates)} if action.updates else {}),
+            **({"podSetUpdates": list(action.podset_updates)} if action.podset_updates else {}),
         }
         body = {
             "apiVersion": names.KUEUE_API_VERSION,
@@ -192,7 +210,7 @@ class GangWriter:
         if not found.admitted or found.deleting or found.uid != share.uid:
             raise Unreachable(f"the share in {share.cluster} is not admitted any more")
 
-    async def deactivate(self, action: Yield) -> None:
+    async def deactivate(self, action: Deactivate) -> None:
         """Make a Workload inactive, so that others get its turn."""
         now, count = datetime.now(UTC), str(action.workload.deactivations + 1)
         self._transient.note_deactivated(
@@ -203,7 +221,7 @@ class GangWriter:
             action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count}
         )
 
-    async def reactivate(self, action: Rejoin) -> None:
+    async def reactivate(self, action: Reactivate) -> None:
         """Make a Workload that stepped aside active again."""
         await self._set_active(action.workload, True, {names.YIELDED_ANNOTATION: None})
 
@@ -214,14 +232,14 @@ class GangWriter:
         body = {"metadata": metadata, "spec": {"active": active}}
         self._manager.workloads.put(await self._manager.client.merge_patch(path, body))
 
-    async def update_placement_status(self, action: Record) -> None:
+    async def update_placement_status(self, action: UpdatePlacementStatus) -> None:
         """Write a Placement's status."""
         place = action.placement
         path = resources.PLACEMENTS.path(place.namespace, place.name, "status")
         body = {"metadata": _version_precondition(place), "status": action.status}
         self._manager.placements.put(await self._manager.client.merge_patch(path, body))
 
-    async def delete_placement(self, action: Forget) -> None:
+    async def delete_placement(self, action: DeletePlacement) -> None:
         """Delete a Placement."""
         place = action.placement
         await self._manager.client.delete(resources.PLACEMENTS.path(place.namespace, place.name), place.uid)

@@ -8,7 +8,7 @@ import asyncio
 from collections import defaultdict
 
 from adapter import names
-from adapter.actions import AssignSlot, CreatePod, DeletePod, MirrorHead, PatchStatus, Say
+from adapter.actions import AssignSlot, CreatePod, DeletePod, EmitEvent, MirrorHead, PatchPodStatus
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.rewrite import service_mirror
 from adapter.shell.clusters.fleet import Fleet
@@ -82,13 +82,13 @@ class PodWriter:
 
     async def _note_refused(self, action: MirrorHead | CreatePod, subject: str, refusal: ApiError) -> None:
         """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
-        if action.about:
+        if action.regarding:
             why, uid = _message_without_name(action.pod, refusal), uid_of(action.pod)
             self._transient.note_pod_refused(
-                action.placement, action.share, uid, f"the cluster refuses its pods: {why}"
+                action.placement, action.share_key, uid, f"the cluster refuses its pods: {why}"
             )
             text = f"worker cluster {action.cluster} refuses {subject}: {why}"
-            await self._recorder.emit_event(Say(action.about, "PodRefused", text, warning=True))
+            await self._recorder.emit_event(EmitEvent(action.regarding, "PodRefused", text, warning=True))
 
     async def create_pod(self, action: CreatePod) -> None:
         """Make a pod's copy, and before it what it refers to."""
@@ -109,7 +109,7 @@ class PodWriter:
         finally:
             self._transient.creations_in_flight -= 1
         self._transient.created_pods.add(uid_of(action.pod))
-        self._transient.note_pod_accepted(action.placement, action.share)
+        self._transient.note_pod_accepted(action.placement, action.share_key)
 
     async def _create_remote_pod(self, cache: WorkerClusterCache, action: CreatePod) -> Raw:
         """Make it, and remember while no answer says whether it stands: whatever the watch shows, it may."""
@@ -127,8 +127,8 @@ class PodWriter:
     async def _report_trouble(self, action: CreatePod, reason: str) -> str:
         """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""
         text = f"A worker for {action.cluster} is not made: {reason.removesuffix('.')}."
-        if action.about:
-            await self._recorder.emit_event(Say(action.about, "WorkerTrouble", text, warning=True))
+        if action.regarding:
+            await self._recorder.emit_event(EmitEvent(action.regarding, "WorkerTrouble", text, warning=True))
         return text
 
     async def delete_pod(self, action: DeletePod) -> None:
@@ -137,7 +137,7 @@ class PodWriter:
         client = self._fleet.connected_cache(action.cluster).client
         await client.delete(resources.PODS.path(namespace, name), uid_of(action.pod))
 
-    async def patch_status(self, action: PatchStatus) -> None:
+    async def patch_status(self, action: PatchPodStatus) -> None:
         """Bring a pod's status in the manager up to date with its copy's."""
         namespace, name = key = key_of(action.pod)
         path = resources.PODS.path(namespace, name, "status")

@@ -19,7 +19,11 @@ RESIGNED = f"stopped writing, and ending for a fresh start: Lease {names.LEASE} 
 _CODE = 1
 _BEFORE = "before the trial"
 # A leader that is stopped for less has time left: it renewed at most RETRY before, and may lose a whole attempt after.
-_PAUSE = leader_election.RENEW_SECONDS - leader_election.RETRY_SECONDS - leader_election.REQUEST_SECONDS
+_PAUSE = (
+    leader_election.RENEW_DEADLINE_SECONDS
+    - leader_election.RETRY_PERIOD_SECONDS
+    - leader_election.REQUEST_TIMEOUT_SECONDS
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter import names
-from adapter.objects.placement import Placement, parse_placement
+from adapter.objects.placement import Placement, PlacementState, parse_placement
 from adapter.objects.pod_requests import format_quantity, parse_quantity
 from adapter.objects.unstructured import Raw, is_condition_true, label, meta, uid_of
 from adapter.objects.worker_pod import slot_of
@@ -211,7 +211,7 @@ def _record(snapshot: Snapshot, work: Workload) -> Iterator[Finding]:
         return
     (place,) = mine
     state, workers = place.status.get("state"), sum(share.workers for share in place.shares)
-    if state != names.PLACED:
+    if state != PlacementState.PLACED:
         yield Finding(RECORD, f"Placement {place.name} says {state}: {place.status.get('reason')}")
     if wanted is not None and workers != wanted:
         yield Finding(RECORD, f"Placement {place.name} is for {workers} workers, and the gang has {wanted}")
@@ -229,7 +229,7 @@ def _workers(work: Workload) -> int:
 def standing(snapshot: Snapshot) -> list[Placement]:
     """Those that still stand for something; one that has ended is a record of what was."""
     found = map(parse_placement, snapshot.placements)
-    return [place for place in found if place.status.get("state") != names.ENDED]
+    return [place for place in found if place.status.get("state") != PlacementState.ENDED]
 
 
 def _shown(member: Member) -> int:

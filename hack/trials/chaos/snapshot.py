@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.unstructured import is_condition_true, label, meta, uid_of
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import parse_workload
@@ -93,7 +93,7 @@ def _moment(gang: str, snapshot: Snapshot) -> int:
         "submitted": any(meta(job).get("name") == gang for job in snapshot.jobs),
         "planned": any(place.shares for place in places),
         "reserved": bool(mine),
-        "placed": any(place.status.get("state") == names.PLACED for place in places),
+        "placed": any(place.status.get("state") == PlacementState.PLACED for place in places),
         "dispatched": any(label(one, names.POD_UID_LABEL) for one in mine),
     }
     return max((MOMENTS.index(moment) for moment, yes in passed.items() if yes), default=-1)

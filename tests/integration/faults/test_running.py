@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
@@ -75,7 +76,7 @@ def test_a_cluster_out_of_sight_is_given_up_in_time(stage: Stage, running: Contr
     wait(lambda: stage.running(3), 90, "three workers run", running.tail)
     stayed = uids(stage, "west")
     faults.cut(lab, lab.cluster("east"), way="link")  # also from this machine, on which the controller runs here
-    wait(lambda: len(_unknown(stage)) == 2 and status(stage)["state"] == names.UNKNOWN, 60,
+    wait(lambda: len(_unknown(stage)) == 2 and status(stage)["state"] == PlacementState.UNKNOWN, 60,
          "nothing is known of two", lambda: dump(stage, running))  # fmt: skip
     assert "cannot be seen since" in _unknown(stage)[0]["message"]
     assert stage.running(3), "they are left running meanwhile"

@@ -11,5 +11,5 @@ _SECONDS = 100.0  # of one answer; the longest that was seen took 18
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told to wait, and no server is given up, unless a test is about that."""
-    monkeypatch.setattr(common, "PATIENCE_SECONDS", _SECONDS)
+    monkeypatch.setattr(common, "HINT_AFTER_SECONDS", _SECONDS)
     monkeypatch.setattr(client, "TIMEOUT_SECONDS", _SECONDS)

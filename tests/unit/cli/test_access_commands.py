@@ -106,7 +106,7 @@ async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
 async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_worker_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follow_logs, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(follow_logs, "MIN_FOLLOW_SECONDS", 0.0)
     job = _Job(monkeypatch, {"a": "exit 1"}, 40)
     assert await job.followed() == 0
     assert len(job.asked) > 6

@@ -204,7 +204,7 @@ def test_it_calls_itself_as_it_was_called(name: str, shown: str) -> None:
 @pytest.mark.parametrize("verb", ["join", "rotate"])
 def test_a_token_lasts_as_long_as_the_help_says(verb: str) -> None:
     words = [verb, "east", "--worker-context", "east"]
-    assert build_parser(["rayspan", *words]).parse_args(words).expires == membership.LIFETIME
+    assert build_parser(["rayspan", *words]).parse_args(words).expires == membership.TOKEN_LIFETIME
 
 
 def test_each_verb_is_run_by_somebody() -> None:

@@ -23,7 +23,7 @@ from adapter import __main__ as command
 from adapter import membership, names
 from adapter.cli import drain
 from adapter.cli.membership import clients, join, leave, membership_objects
-from adapter.membership import Address
+from adapter.membership import ApiServerAddress
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import format_time
 from tests.unit import apiserver, verbs
@@ -175,7 +175,7 @@ class Both:
         return await self.run("join", "--server", URL, *words, code=code)
 
     def kubeconfig(self) -> Any:
-        return yaml.safe_load(membership.held(self.manager.objects[SECRET]))
+        return yaml.safe_load(membership.read_kubeconfig(self.manager.objects[SECRET]))
 
     def writes(self) -> int:
         return len(self.manager.written) + len(self.worker.written)
@@ -187,7 +187,7 @@ async def both(
 ) -> AsyncIterator[Both]:
     for module in (drain, join, leave):
         monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(join, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(join, "CONNECT_TIMEOUT_SECONDS", 0.05)
     manager, worker = Keeper(objects=bare("m", "rayspan-system")), Keeper(objects=bare("w", "research"))
     async with apiserver.serving(manager), apiserver.serving(worker):
         yield Both(manager, worker, tmp_path, capsys, monkeypatch)
@@ -321,13 +321,13 @@ async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both
         mine = replace(
             found,
             worker_address=replace(
-                found.worker_address, authority="MINE\n", tls_name="a", proxy="http://10.0.0.1:3128"
+                found.worker_address, ca_bundle="MINE\n", tls_server_name="a", proxy_url="http://10.0.0.1:3128"
             ),
         )
-        assert await join.address_for_manager(mine, f"{URL}/") == Address(URL, "MINE\nITS OWN\n")
-        assert await join.address_for_manager(mine, "") == Address(both.worker.url, "MINE\n", "a")
-        known = replace(found, worker_address=replace(found.worker_address, authority="MINE\nITS OWN\n"))
-        assert (await join.address_for_manager(known, URL)).authority == "MINE\nITS OWN\n"
+        assert await join.address_for_manager(mine, f"{URL}/") == ApiServerAddress(URL, "MINE\nITS OWN\n")
+        assert await join.address_for_manager(mine, "") == ApiServerAddress(both.worker.url, "MINE\n", "a")
+        known = replace(found, worker_address=replace(found.worker_address, ca_bundle="MINE\nITS OWN\n"))
+        assert (await join.address_for_manager(known, URL)).ca_bundle == "MINE\nITS OWN\n"
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ async def test_nothing_is_left_of_who_leaves(both: Both) -> None:
 
 async def test_nothing_is_deleted_before_the_last_worker_is_gone(both: Both) -> None:
     await both.join()
-    ours = {names.MANAGER_LABEL: membership.identity(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
+    ours = {names.MANAGER_LABEL: membership.cluster_identity_of(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
     said, complained = await both.run("leave", "--timeout", "3s", code=3)
     assert "Waiting until the controller has removed 1 pod ...\n" in said
@@ -553,7 +553,7 @@ async def test_a_leave_that_dies_at_any_write_is_gone_on_with(both: Both) -> Non
 
 async def test_what_a_deletion_by_force_left_behind_is_told(both: Both) -> None:
     await both.join()
-    ours = {names.MANAGER_LABEL: membership.identity(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
+    ours = {names.MANAGER_LABEL: membership.cluster_identity_of(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
     del both.manager.objects[CLUSTER]
     both.manager.put(f"{OURS}/dispatchpolicies/everywhere", spec={"clusters": {"names": ["east"]}})

@@ -234,7 +234,7 @@ async def test_who_waits_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The answer comes when the sentence stands there."""
-    monkeypatch.setattr(common, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(common, "HINT_AFTER_SECONDS", 0.05)
     told: list[str] = []
 
     async def late(request: Any) -> Any:

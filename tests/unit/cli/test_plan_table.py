@@ -3,12 +3,12 @@
 import asyncio
 
 from adapter.cli import plan_table
-from adapter.planning.plan_document import Answer
+from adapter.planning.plan_document import PlanJson
 from tests.unit.builders import NAMESPACE, START, make_cluster_queue
 from tests.unit.stores import Sight, fill, make_group, make_member, make_ray_job
 
 
-def _answer(*, workers: int) -> Answer:
+def _answer(*, workers: int) -> PlanJson:
     sight = Sight({"east": 3, "west": 1, "north": 5})
     sight.members["east"].spec = make_member("east", 3, pricePerHour={"cpu": "0.12"}, zone="us-east-1a").spec
     sight.members["north"].spec = make_member("north", 3, cordoned=True).spec

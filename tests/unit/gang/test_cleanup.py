@@ -1,21 +1,31 @@
 """A share holds its cluster's quota until the last of its workers is gone there: pods go first, and are waited for."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from adapter import names
-from adapter.actions import Action, LookAgain, Plan, Record, Release, Say, SetCheck, Vacate
+from adapter.actions import (
+    Action,
+    DeleteShare,
+    DeleteSharePods,
+    EmitEvent,
+    Plan,
+    RequeueAfter,
+    SetCheck,
+    UpdatePlacementStatus,
+)
 from adapter.gang import cleanup
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.timeouts import ENDS_IN, RESYNC
+from adapter.gang.timeouts import ENDING_TIMEOUT, RESYNC
+from adapter.objects.placement import PlacementState
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import JOB, NAMESPACE, at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.fact_builders import with_facts
 from tests.unit.stores import Sight, fill
 
 WORK = make_workload()
@@ -61,17 +71,17 @@ def east(raw: Raw) -> Reservation:
 @pytest.mark.parametrize(
     ("share", "pods", "want"),
     [
-        pytest.param(OLD, [], [Release(east(OLD))], id="no worker is there: the share goes"),
-        pytest.param(OLD, [RUNS], [Vacate(east(OLD), (RUNS,))], id="one runs: it goes first"),
+        pytest.param(OLD, [], [DeleteShare(east(OLD))], id="no worker is there: the share goes"),
+        pytest.param(OLD, [RUNS], [DeleteSharePods(east(OLD), (RUNS,))], id="one runs: it goes first"),
         pytest.param(OLD, [ENDS], [], id="it ends: nothing is to be done, and the quota stays"),
         pytest.param(
-            OLD, [ENDS, RUNS_TOO], [Vacate(east(OLD), (RUNS_TOO,))], id="only what does not go yet is deleted"
+            OLD, [ENDS, RUNS_TOO], [DeleteSharePods(east(OLD), (RUNS_TOO,))], id="only what does not go yet is deleted"
         ),
-        pytest.param(OLD, [OVER], [Release(east(OLD))], id="one that has ended needs no quota"),
-        pytest.param(OLD, [copy(round_=2)], [Release(east(OLD))], id="one on another share is none of it"),
-        pytest.param(OLD, [copy(PLACE)], [Release(east(OLD))], id="nor is one of another attempt"),
+        pytest.param(OLD, [OVER], [DeleteShare(east(OLD))], id="one that has ended needs no quota"),
+        pytest.param(OLD, [copy(round_=2)], [DeleteShare(east(OLD))], id="one on another share is none of it"),
+        pytest.param(OLD, [copy(PLACE)], [DeleteShare(east(OLD))], id="nor is one of another attempt"),
         pytest.param(GOES, [], [], id="a share that goes is not deleted again"),
-        pytest.param(GOES, [RUNS], [Vacate(east(GOES), (RUNS,))], id="its workers go, whoever deleted it"),
+        pytest.param(GOES, [RUNS], [DeleteSharePods(east(GOES), (RUNS,))], id="its workers go, whoever deleted it"),
     ],
 )
 def test_workers_go_before_their_share(share: Raw, pods: list[Raw], want: list[Action]) -> None:
@@ -79,7 +89,7 @@ def test_workers_go_before_their_share(share: Raw, pods: list[Raw], want: list[A
     assert decide(seen(None, share, *pods), at(5)) == want
 
 
-@pytest.mark.parametrize(("seconds", "want"), [(299, []), (300, [Release(east(OLD))])])
+@pytest.mark.parametrize(("seconds", "want"), [(299, []), (300, [DeleteShare(east(OLD))])])
 def test_a_worker_that_nobody_will_see_end_holds_no_quota_for_ever(seconds: float, want: list[Action]) -> None:
     """Its node is lost: whoever could say that it has ended is gone. Kubernetes itself waits as long for a node."""
     assert decide(seen(None, OLD, ENDS, now=seconds), at(seconds)) == want
@@ -98,11 +108,11 @@ def test_a_worker_that_nobody_will_see_end_holds_no_quota_for_ever(seconds: floa
 )
 @pytest.mark.parametrize(
     ("pod", "kind"),
-    [pytest.param(copy(PLACE), Vacate, id="runs"), pytest.param(copy(PLACE, deleting=True), None, id="ends")],
+    [pytest.param(copy(PLACE), DeleteSharePods, id="runs"), pytest.param(copy(PLACE, deleting=True), None, id="ends")],
 )
 def test_however_a_gang_ends_its_quota_waits_for_its_workers(work: Raw | None, pod: Raw, kind: type | None) -> None:
     actions = decide(seen(work, HELD, pod, place=PLACE, now=10), at(10))
-    assert {type(action) for action in actions} & {Vacate, Release} == ({kind} if kind else set())
+    assert {type(action) for action in actions} & {DeleteSharePods, DeleteShare} == ({kind} if kind else set())
 
 
 def test_a_share_that_a_running_gang_lost_waits_for_its_workers_too() -> None:
@@ -112,10 +122,12 @@ def test_a_share_that_a_running_gang_lost_waits_for_its_workers_too() -> None:
         make_placement(WORK, shares={"west": {"workers": 4}}, placedRound=1),
     )
     actions = decide(seen(work, HELD, copy(PLACE), place=place), at(5))
-    assert Vacate(east(HELD), (copy(PLACE),)) in actions and any(isinstance(action, Plan) for action in actions)
-    assert [action.message for action in actions if isinstance(action, Say) and action.reason == "StillEnding"] == [
-        STILL
-    ]
+    assert DeleteSharePods(east(HELD), (copy(PLACE),)) in actions and any(
+        isinstance(action, Plan) for action in actions
+    )
+    assert [
+        action.message for action in actions if isinstance(action, EmitEvent) and action.reason == "StillEnding"
+    ] == [STILL]
 
 
 def test_a_cluster_out_of_sight_tells_nothing_of_its_workers() -> None:
@@ -140,26 +152,26 @@ def test_a_cluster_out_of_sight_tells_nothing_of_its_workers() -> None:
 def test_how_long_a_new_attempt_waits(
     seconds: float, pods: list[Raw], unreleased: Mapping[str, str], want: timedelta
 ) -> None:
-    gang = replace(seen(WORK, OLD, *pods), unreleased=unreleased)
-    assert gang.workload and timedelta(seconds=10) == ENDS_IN
-    assert cleanup.hold_up(gang, gang.workload, gang.reservations, at(seconds)) == want
+    gang = with_facts(seen(WORK, OLD, *pods), deletion_denials=unreleased)
+    assert gang.workload and timedelta(seconds=10) == ENDING_TIMEOUT
+    assert cleanup.leftover_wait(gang, gang.workload, gang.shares.reservations, at(seconds)) == want
 
 
 def test_who_waits_for_workers_to_end_says_so_on_its_check() -> None:
     actions = decide(seen(WORK, OLD, ENDS), at(5))
-    assert [type(action) for action in actions] == [SetCheck, LookAgain]
+    assert [type(action) for action in actions] == [SetCheck, RequeueAfter]
     assert isinstance(actions[0], SetCheck) and (actions[0].state, actions[0].message) == (names.CHECK_PENDING, STILL)
 
 
 def test_what_kueue_has_yet_to_act_on_is_not_overwritten() -> None:
     actions = decide(seen(make_workload(check=names.CHECK_RETRY), OLD, ENDS), at(5))
-    assert [type(action) for action in actions] == [LookAgain]
+    assert [type(action) for action in actions] == [RequeueAfter]
 
 
 def test_who_waited_long_enough_is_planned_beside_them() -> None:
     """Their quota counts as taken, for their share stands."""
-    actions = decide(replace(seen(WORK, OLD, ENDS), refusal=""), at(11))
-    assert [action.message for action in actions if isinstance(action, Say)] == [STILL]
+    actions = decide(with_facts(seen(WORK, OLD, ENDS), rejection=""), at(11))
+    assert [action.message for action in actions if isinstance(action, EmitEvent)] == [STILL]
     assert any(isinstance(action, Plan) for action in actions)
 
 
@@ -175,8 +187,8 @@ def test_who_waited_long_enough_is_planned_beside_them() -> None:
 )
 def test_the_record_of_a_job_that_ended_says_where_workers_still_end(pods: list[Raw], said: bool) -> None:
     gang = seen(make_workload(conditions=[names.FINISHED]), HELD, *pods, place=PLACE)
-    (record,) = [action for action in decide(gang, at(5)) if isinstance(action, Record)]
-    assert str(record.status["reason"]).endswith(STILL) is said and record.status["state"] == names.ENDED
+    (record,) = [action for action in decide(gang, at(5)) if isinstance(action, UpdatePlacementStatus)]
+    assert str(record.status["reason"]).endswith(STILL) is said and record.status["state"] == PlacementState.ENDED
 
 
 # --- a share that another plan made ----------------------------------------------------------------------------------
@@ -199,9 +211,9 @@ def test_the_record_of_a_job_that_ended_says_where_workers_still_end(pods: list[
 def test_a_share_stands_for_what_is_planned(check: str, placed: int, counts: dict[str, int], wanted: bool) -> None:
     place = make_placement(WORK, placedRound=placed)
     gang = seen(make_workload(check=check), make_reservation(place, counts=counts), place=place)
-    assert (cleanup.unwanted(gang) == ()) is wanted
+    assert (cleanup.unwanted_shares(gang) == ()) is wanted
 
 
 def test_one_that_does_not_goes_before_another_of_its_name_is_asked_for() -> None:
     share = make_reservation(PLACE, counts={ROLE: 3})
-    assert decide(seen(WORK, share, place=PLACE), at(1)) == [Release(east(share)), LookAgain(RESYNC)]
+    assert decide(seen(WORK, share, place=PLACE), at(1)) == [DeleteShare(east(share)), RequeueAfter(RESYNC)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapter.gang.drain_order import news, stays, total
+from adapter.gang.drain_order import change_lines, remaining_jobs, remaining_workers_text
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import make_pod
 
@@ -33,7 +33,7 @@ def in_round(found: Raw) -> Raw:
 
 
 def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
-    return list(news({}, stays("east", pods, placements)))
+    return list(change_lines({}, remaining_jobs("east", pods, placements)))
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_what_is_left(pods: list[Raw], placements: list[Raw], want: list[str]) -
 
 
 def test_only_what_changed_is_said_again() -> None:
-    both = stays("east", [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
-    one = stays("east", [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
-    assert list(news(both, both)) == []
-    assert list(news(both, one)) == ["RayJob demo/b-job: 1 worker left; no room."]
-    assert list(news(one, {})) == ["RayJob demo/a-job: no worker left", "RayJob demo/b-job: no worker left"]
+    both = remaining_jobs("east", [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
+    one = remaining_jobs("east", [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
+    assert list(change_lines(both, both)) == []
+    assert list(change_lines(both, one)) == ["RayJob demo/b-job: 1 worker left; no room."]
+    assert list(change_lines(one, {})) == ["RayJob demo/a-job: no worker left", "RayJob demo/b-job: no worker left"]
 
 
 def test_the_total_counts_pods_and_quota_whose_pods_are_still_to_come() -> None:
-    found = stays("east", [pod("a"), pod("a")], [placement("a", east=2), placement("b", east=1)])
-    assert total(found) == "3 workers"
-    assert total(stays("east", [pod("a")], [])) == "1 worker"
+    found = remaining_jobs("east", [pod("a"), pod("a")], [placement("a", east=2), placement("b", east=1)])
+    assert remaining_workers_text(found) == "3 workers"
+    assert remaining_workers_text(remaining_jobs("east", [pod("a")], [])) == "1 worker"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapter.gang.drain_order import Gathered, movers
+from adapter.gang.drain_order import GangWorkers, pods_to_move
 from adapter.objects import unstructured as facts
 from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
@@ -22,15 +22,15 @@ def pod(name: str, slot: str, *, ready: bool = True, group: str = "workers", del
     return made
 
 
-def gathered(*pods: Raw) -> Gathered:
+def gathered(*pods: Raw) -> GangWorkers:
     """These workers, each with its copy, are all that the RayCluster is to have."""
     copies = {facts.key_of(one): make_copy(one) for one in pods if slot_of(one)}
-    return Gathered(PLACE, pods, copies, {slot for one in pods if (slot := slot_of(one))}, ALL, len(pods))
+    return GangWorkers(PLACE, pods, copies, {slot for one in pods if (slot := slot_of(one))}, ALL, len(pods))
 
 
-def leave(gang: Gathered, at_once: int = 1) -> list[str]:
+def leave(gang: GangWorkers, at_once: int = 1) -> list[str]:
     """Who leaves east, by name."""
-    found = movers(gang, {"east": at_once})
+    found = pods_to_move(gang, {"east": at_once})
     assert {cluster for cluster, _ in found} <= {"east"}
     return sorted(facts.key_of(copy)[1] for _, copy in found)
 
@@ -74,12 +74,15 @@ def test_whose_turn_it_is_to_leave(pods: tuple[Raw, ...], at_once: int, who: lis
 def test_nobody_leaves_while_another_one_is_on_its_way() -> None:
     gang = gathered(E0, E1, W0)
     going = {facts.key_of(E0): make_copy(E0, deleting=True)}
-    assert leave(replace(gang, copies={**gang.copies, **going})) == []
+    assert leave(replace(gang, remote_pods={**gang.remote_pods, **going})) == []
 
 
 def test_nobody_leaves_while_a_copy_is_gone_and_its_pod_does_not_say_so_yet() -> None:
     gang = gathered(E0, E1, W0)
-    assert leave(replace(gang, copies={key: one for key, one in gang.copies.items() if key != facts.key_of(E0)})) == []
+    assert (
+        leave(replace(gang, remote_pods={key: one for key, one in gang.remote_pods.items() if key != facts.key_of(E0)}))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,15 +96,15 @@ def test_nobody_leaves_while_a_copy_is_gone_and_its_pod_does_not_say_so_yet() ->
 )
 def test_those_that_kuberay_has_yet_to_make_are_away(desired: int, who: list[str]) -> None:
     place = replace(PLACE, wanted_workers=2) if desired == 9 else PLACE
-    assert leave(replace(gathered(E0, E1), place=place, desired=desired)) == who
+    assert leave(replace(gathered(E0, E1), placement=place, desired_workers=desired)) == who
 
 
 def test_nobody_moves_to_a_share_without_quota() -> None:
-    assert leave(replace(gathered(E0, E1), admitted={ShareKey("east", 1)})) == []
+    assert leave(replace(gathered(E0, E1), admitted_shares={ShareKey("east", 1)})) == []
 
 
 def test_nobody_moves_to_another_cluster_that_is_drained() -> None:
-    assert movers(gathered(E0, E1), {"east": 1, "west": 1}) == ()
+    assert pods_to_move(gathered(E0, E1), {"east": 1, "west": 1}) == ()
 
 
 def test_a_group_without_a_place_holds_up_no_other() -> None:
@@ -109,12 +112,12 @@ def test_a_group_without_a_place_holds_up_no_other() -> None:
     work = make_workload(groups={"a": 1, "b": 1})
     place = parse_placement(make_placement(work, shares={"east": {"a": 1, "b": 1}, "west": {"b": 1}}))
     pods = [pod("one", "east/1/role-a/0", group="a"), pod("two", "east/1/role-b/0", group="b")]
-    assert leave(replace(gathered(*pods), place=place)) == ["two"]
+    assert leave(replace(gathered(*pods), placement=place)) == ["two"]
 
 
 @pytest.mark.parametrize(("elastic", "who"), [(True, ["a"]), (False, [])])
 def test_who_waits_for_more_workers_holds_up_no_drain(elastic: bool, who: list[str]) -> None:
     """An elastic job may wait for hours for a worker of a group that has no room; that one is away from nowhere."""
     place = replace(PLACE, job=parse_workload(make_workload()).job) if elastic else PLACE
-    gang = replace(gathered(E0, pod("x", "", group="gpu")), place=place)
+    gang = replace(gathered(E0, pod("x", "", group="gpu")), placement=place)
     assert leave(gang) == who

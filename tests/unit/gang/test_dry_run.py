@@ -1,12 +1,11 @@
 """Who is asked what a copy would be, before what: the plan or the share waits for the answer, and for nothing else."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from adapter.actions import Action, LookAgain, Plan, Record, Reserve, Say, TryCopy
+from adapter.actions import Action, DryRunPod, EmitEvent, Plan, RequeueAfter, Reserve, UpdatePlacementStatus
 from adapter.gang import dry_run, lifecycle
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import parse_placement
@@ -15,6 +14,7 @@ from adapter.objects.workload import parse_workload
 from adapter.rewrite import dry_run_pod
 from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
+from tests.unit.fact_builders import make_gang, with_facts
 
 WORK = make_workload()
 W = parse_workload(WORK)
@@ -28,20 +28,18 @@ MUTE = DryRunResult(unknown_reason='admission webhook "old" does not support dry
 
 def gang(**more: Any) -> Gang:
     plain: dict[str, Any] = {
-        "workload": W, "check": CHECK, "placements": (PLACE,), "reservations": (), "silent": {}, "refused": {},
-        "timeout": timedelta(seconds=30), "problem": "", "refusal": "", "others_wait_from": None, "room_changed": False,
-        "remote_podsets": ("workers",), "targets": {cluster: make_target(cluster) for cluster in ("east", "west")},
+        "workload": W, "check": CHECK, "placements": (PLACE,), "targets": {cluster: make_target(cluster) for cluster in ("east", "west")},
     }  # fmt: skip
-    return Gang(**plain | more)
+    return make_gang(**plain | more)
 
 
-def asks(cluster: str) -> TryCopy:
+def asks(cluster: str) -> DryRunPod:
     target = make_target(cluster)
-    return TryCopy(W, POD_SET, target, dry_run_pod.build_pod(POD_SET.template, "workers", target, W.namespace))
+    return DryRunPod(W, POD_SET, target, dry_run_pod.build_pod(POD_SET.template, "workers", target, W.namespace))
 
 
 def tries(actions: list[Action]) -> list[Action]:
-    return [one for one in actions if isinstance(one, TryCopy)]
+    return [one for one in actions if isinstance(one, DryRunPod)]
 
 
 def reserves(actions: list[Action]) -> dict[str, Reserve]:
@@ -57,34 +55,40 @@ EAST, WEST = ("east", "workers"), ("west", "workers")
 
 def test_a_plan_waits_until_the_clusters_that_it_takes_have_answered() -> None:
     fresh = gang(placements=())
-    assert decide(fresh) == decide(replace(fresh, untried=(EAST,))) == [Plan(W, None, ())], "as the last plan said"
-    assert decide(replace(fresh, untried_by_plan=(EAST, WEST))) == [asks("east"), asks("west"), LookAgain(timedelta(0))]
+    assert decide(fresh) == decide(with_facts(fresh, missing_for_shares=(EAST,))) == [Plan(W, None, ())], (
+        "as the last plan said"
+    )
+    assert decide(with_facts(fresh, missing_for_plan=(EAST, WEST))) == [
+        asks("east"),
+        asks("west"),
+        RequeueAfter(timedelta(0)),
+    ]
 
 
 def test_a_share_waits_for_its_own_cluster_alone() -> None:
     """After a restart nothing is remembered, while the round stands."""
     assert list(reserves(decide(gang()))) == ["east", "west"]
-    found = decide(gang(untried=(EAST,)))
+    found = decide(gang(missing_for_shares=(EAST,)))
     assert list(reserves(found)) == ["west"] and tries(found) == [asks("east")]
-    assert LookAgain(timedelta(0)) in found, "the answer wakes nobody"
+    assert RequeueAfter(timedelta(0)) in found, "the answer wakes nobody"
 
 
 def test_nobody_is_asked_where_nothing_is_decided_on_it() -> None:
     """A gang that has given up its quota, one that is placed."""
-    assert tries(decide(gang(workload=parse_workload(make_workload(reserved=None)), untried=(EAST,)))) == []
+    assert tries(decide(gang(workload=parse_workload(make_workload(reserved=None)), missing_for_shares=(EAST,)))) == []
     both = tuple(parse_reservation(cluster, make_reservation(ROUND1)) for cluster in ("east", "west"))
-    assert tries(decide(gang(reservations=both, untried=(EAST,)))) == []
+    assert tries(decide(gang(reservations=both, missing_for_shares=(EAST,)))) == []
 
 
 def test_a_share_is_asked_for_with_what_its_cluster_makes_of_it() -> None:
-    found = reserves(decide(gang(tried={EAST: HELD})))
-    assert found["east"].held == {"workers": HELD.reserved_template}
-    assert found["west"].held == {}, "as the template says"
+    found = reserves(decide(gang(results={EAST: HELD})))
+    assert found["east"].dry_run_templates == {"workers": HELD.reserved_template}
+    assert found["west"].dry_run_templates == {}, "as the template says"
 
 
 def test_a_cluster_that_refuses_is_not_asked_for_quota() -> None:
     """The plan took it before it was asked anew: the round is given up in time, with this reason."""
-    found = lifecycle.decide(gang(tried={EAST: REFUSED}), at(3))
+    found = lifecycle.decide(gang(results={EAST: REFUSED}), at(3))
     assert list(reserves(found)) == ["west"]
     (text,) = [one.status["reason"] for one in found if hasattr(one, "status")]
     assert "east: it refuses its pods: violates PodSecurity" in text
@@ -103,8 +107,10 @@ def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
 ) -> None:
     asked = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
     standing = tuple(parse_reservation(cluster, asked) for cluster in more.get("reservations", ()))
-    found = lifecycle.decide(gang(tried={EAST: REFUSED}, reservations=standing), at(seconds))
-    assert [one.status.get("withdrawnRound") for one in found if isinstance(one, Record)] == [1 if given_up else None]
+    found = lifecycle.decide(gang(results={EAST: REFUSED}, reservations=standing), at(seconds))
+    assert [one.status.get("withdrawnRound") for one in found if isinstance(one, UpdatePlacementStatus)] == [
+        1 if given_up else None
+    ]
 
 
 @pytest.mark.parametrize(
@@ -116,17 +122,19 @@ def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
     ],
 )
 def test_where_no_dry_run_is_to_be_had_the_share_is_asked_for_and_it_is_said(tried: Any, clusters: list[str]) -> None:
-    found = decide(gang(tried=tried))
+    found = decide(gang(results=tried))
     assert sorted(reserves(found)) == ["east", "west"]
-    said = [one.message for one in found if isinstance(one, Say) and one.reason == "NotTried"]
+    said = [one.message for one in found if isinstance(one, EmitEvent) and one.reason == "NotTried"]
     assert bool(said) == bool(clusters)
     assert all(f'{cluster}: admission webhook "old" does not support dry run' in said[0] for cluster in clusters)
 
 
 def test_an_unseen_cluster_holds_up_nothing() -> None:
     """It is not asked, and the next plan leaves it out."""
-    found = dry_run.first(
-        gang(targets={"west": make_target("west")}, untried_by_plan=(EAST, WEST)), [Plan(W, None, ())]
+    found = dry_run.defer_until_answered(
+        gang(targets={"west": make_target("west")}, missing_for_plan=(EAST, WEST)), [Plan(W, None, ())]
     )
     assert tries(found) == [asks("west")]
-    assert dry_run.first(gang(targets={}, untried_by_plan=(EAST,)), [Plan(W, None, ())]) == [Plan(W, None, ())]
+    assert dry_run.defer_until_answered(gang(targets={}, missing_for_plan=(EAST,)), [Plan(W, None, ())]) == [
+        Plan(W, None, ())
+    ]

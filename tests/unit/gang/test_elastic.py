@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,17 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.actions import Action, Forget, LookAgain, Plan, Record, Release, Repoint, Reserve, Say, SetCheck, Yield
+from adapter.actions import (
+    Action,
+    Deactivate,
+    DeletePlacement,
+    DeleteShare,
+    EmitEvent,
+    Plan,
+    RequeueAfter,
+    Reserve,
+    RetargetPlacement,
+    SetCheck,
+    UpdatePlacementStatus,
+)
 from adapter.gang import elastic
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.objects.placement import GroupShare, Share, placement_name
+from adapter.objects.placement import GroupShare, PlacementState, Share, placement_name
 from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
+from tests.unit.fact_builders import make_gang, with_facts
 
 NOW = at(5)
 
@@ -61,7 +73,7 @@ def chain_of(work: Raw, **more: Any) -> Raw:
 FIRST = slice_of(1, check=names.CHECK_READY)
 NEXT = slice_of(2, workers=4)
 NEXT_READY = slice_of(2, workers=4, check=names.CHECK_READY)
-PLACED: Raw = {"placedRound": 1, "state": names.PLACED}
+PLACED: Raw = {"placedRound": 1, "state": PlacementState.PLACED}
 RUNNING = chain_of(FIRST, **PLACED)
 FOLLOWED = chain_of(NEXT_READY, **PLACED)
 NAME = RUNNING["metadata"]["name"]
@@ -72,18 +84,11 @@ def gang(work: Raw | None, place: Raw | None = RUNNING, *, stands: bool = True, 
     held = {"east": make_reservation(place)} if place and stands and place["spec"]["shares"] else {}
     plain: Raw = {
         "check": CHECK if work else "",
-        "silent": {},
-        "refused": {},
-        "timeout": timedelta(seconds=30),
-        "problem": "",
-        "refusal": "",
-        "others_wait_from": None,
-        "room_changed": False,
-        "remote_podsets": ("workers",),
+        "reservation_timeout": timedelta(seconds=30),
         "unsuspended": True,
-        "occupied": frozenset({("east", 1)}),
+        "shares_with_pods": frozenset({("east", 1)}),
     }
-    return Gang(
+    return make_gang(
         workload=parse_workload(work) if work else None,
         placements=found,
         targets={c: make_target(c) for c in ("east", "west")},
@@ -93,7 +98,7 @@ def gang(work: Raw | None, place: Raw | None = RUNNING, *, stands: bool = True, 
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [type(action).__name__ for action in actions if not isinstance(action, Say | LookAgain)]
+    return [type(action).__name__ for action in actions if not isinstance(action, EmitEvent | RequeueAfter)]
 
 
 def only(actions: list[Action], kind: type) -> Any:
@@ -104,8 +109,8 @@ def only(actions: list[Action], kind: type) -> Any:
 
 def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
     actions = decide(gang(NEXT, idle_podsets=("spare",)), NOW)
-    assert kinds(actions) == ["Repoint", "SetCheck"]
-    pointed, said = only(actions, Repoint), only(actions, SetCheck)
+    assert kinds(actions) == ["RetargetPlacement", "SetCheck"]
+    pointed, said = only(actions, RetargetPlacement), only(actions, SetCheck)
     assert (pointed.placement.resource_version, pointed.workload.name, pointed.wanted) == ("7", "train-2", 4)
     assert said.state == names.CHECK_READY
     assert [(u["name"], u["labels"]) for u in said.updates] == [
@@ -114,20 +119,20 @@ def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("trouble", ["refusal", "problem", "absent"])
+@pytest.mark.parametrize("trouble", ["rejection", "planning_problem", "missing_object"])
 def test_nothing_keeps_a_job_from_running_on(trouble: str) -> None:
     more: Raw = {trouble: "It cannot."}
-    actions = decide(gang(NEXT, others_wait_from=at(0), **more), at(10_000))
+    actions = decide(gang(NEXT, quota_contended_from=at(0), **more), at(10_000))
     assert only(actions, SetCheck).state == names.CHECK_READY
-    assert not any(isinstance(one, Yield | Release | Forget) for one in actions)
-    assert "It cannot." in only(actions, Say).message
+    assert not any(isinstance(one, Deactivate | DeleteShare | DeletePlacement) for one in actions)
+    assert "It cannot." in only(actions, EmitEvent).message
 
 
 def test_what_is_still_going_holds_up_no_slice() -> None:
     """A share of a round that was given up may take its time."""
     facts = gang(NEXT)
     left = parse_reservation("west", make_reservation(RUNNING, round=9, deleting=True))
-    actions = decide(replace(facts, reservations=(*facts.reservations, left)), NOW)
+    actions = decide(with_facts(facts, reservations=(*facts.shares.reservations, left)), NOW)
     assert only(actions, SetCheck).state == names.CHECK_READY
 
 
@@ -156,11 +161,11 @@ def test_the_first_slice_is_planned_as_a_whole() -> None:
 )
 def test_what_loses_the_managers_quota_gives_up_its_shares_and_keeps_its_name(work: Raw) -> None:
     actions = decide(gang(work), NOW)
-    assert kinds(actions) == ["Release", "Repoint"]
-    assert only(actions, Repoint).vacant
+    assert kinds(actions) == ["Release", "RetargetPlacement"]
+    assert only(actions, RetargetPlacement).vacant
     empty = chain_of(FIRST, shares={}, **PLACED)
     told = decide(gang(work, empty), NOW)
-    assert kinds(told) == ["Record"] and only(told, Record).status["state"] == names.WAITING
+    assert kinds(told) == ["Record"] and only(told, UpdatePlacementStatus).status["state"] == PlacementState.WAITING
 
 
 def test_a_slice_whose_successor_is_not_heard_of_tears_nothing_down() -> None:
@@ -171,10 +176,10 @@ def test_a_slice_whose_successor_is_not_heard_of_tears_nothing_down() -> None:
 def test_a_job_that_is_over_gives_its_shares_back() -> None:
     actions = decide(gang(slice_of(1, check=names.CHECK_READY, reason="Succeeded")), NOW)
     assert kinds(actions) == ["Release", "Record"]
-    assert only(actions, Record).status["state"] == names.ENDED
+    assert only(actions, UpdatePlacementStatus).status["state"] == PlacementState.ENDED
 
 
-@pytest.mark.parametrize("facts", [gang(None), gang(FIRST, job_gone=True)], ids=["no Workload", "no job"])
+@pytest.mark.parametrize("facts", [gang(None), gang(FIRST, deleted=True)], ids=["no Workload", "no job"])
 def test_what_is_gone_leaves_nothing(facts: Gang) -> None:
     assert "Release" in kinds(decide(facts, NOW))
 
@@ -189,7 +194,7 @@ def test_one_that_is_scaled_down_in_the_queue_is_planned_for_what_it_wants_now(s
     if not shares:
         assert only(actions, Plan).kept is None
         return
-    body = only(actions, Record).status
+    body = only(actions, UpdatePlacementStatus).status
     assert body["withdrawnRound"] == 1 and body["reason"].startswith("The job wants 1 workers now, and not 2, so")
 
 
@@ -198,32 +203,32 @@ def test_an_untouched_job_needs_nothing() -> None:
 
 
 def test_its_growth_is_planned_beside_what_stands() -> None:
-    plan = only(decide(gang(NEXT_READY, FOLLOWED, room_changed=True), NOW), Plan)
+    plan = only(decide(gang(NEXT_READY, FOLLOWED, changed_since_plan=True), NOW), Plan)
     assert [(share.cluster, share.workers) for share in plan.kept] == [("east", 2)]
 
 
 def test_growth_without_room_waits_with_a_sentence() -> None:
     actions = decide(gang(NEXT_READY, FOLLOWED), NOW)
-    said = only(actions, Say)
+    said = only(actions, EmitEvent)
     assert said.reason == "Waiting" and said.message.startswith(
         "2 of 4 workers have a place: 2 east; the others wait for room"
     )
-    assert only(actions, Record).status["workers"] == "2 of 4"
+    assert only(actions, UpdatePlacementStatus).status["workers"] == "2 of 4"
     assert not any(isinstance(action, Plan | SetCheck) for action in actions)
 
 
 @pytest.mark.parametrize("impatience", ["", "Ray's autoscaler keeps it for an hour."])
 def test_who_waits_is_told_what_rays_autoscaler_does_meanwhile(impatience: str) -> None:
     """And nobody is who does not wait."""
-    waits = decide(gang(NEXT_READY, FOLLOWED, impatience=impatience), at(1))
-    assert ("AutoscalerGivesUp" in {one.reason for one in waits if isinstance(one, Say)}) is bool(impatience)
-    assert not any(isinstance(one, Say) for one in decide(gang(FIRST, impatience=impatience), at(1)))
+    waits = decide(gang(NEXT_READY, FOLLOWED, waiting_warning=impatience), at(1))
+    assert ("AutoscalerGivesUp" in {one.reason for one in waits if isinstance(one, EmitEvent)}) is bool(impatience)
+    assert not any(isinstance(one, EmitEvent) for one in decide(gang(FIRST, waiting_warning=impatience), at(1)))
 
 
 def test_of_several_groups_it_is_said_which_one_waits() -> None:
     work = slice_of(2, groups={"gpu": 3, "cpu": 2}, check=names.CHECK_READY)
     place = chain_of(work, shares={"east": {"gpu": 1, "cpu": 2}}, **PLACED)
-    said = only(decide(gang(work, place, remote_podsets=("gpu", "cpu")), NOW), Say)
+    said = only(decide(gang(work, place, remote_podsets=("gpu", "cpu")), NOW), EmitEvent)
     assert said.message.startswith("3 of 5 workers have a place: 3 east; the others (2 gpu) wait for room")
 
 
@@ -233,7 +238,7 @@ def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
     facts = gang(NEXT_READY, grown)
     held = parse_reservation("east", make_reservation(grown, round=1))
-    asked = only(decide(replace(facts, reservations=(held,)), NOW), Reserve)
+    asked = only(decide(with_facts(facts, reservations=(held,)), NOW), Reserve)
     assert (asked.share.cluster, asked.starts) == ("west", False)
 
 
@@ -244,9 +249,9 @@ def test_a_round_that_nobody_needs_any_more_is_given_up(wanted: int, needed: boo
     grown["spec"]["shares"][0]["round"] = 1
     grown["spec"]["shares"].append({"cluster": "west", "groups": [{"name": "workers", "role": "r", "count": 2}]})
     held = parse_reservation("east", make_reservation(grown, round=1))
-    actions = decide(replace(gang(work, grown), reservations=(held,)), NOW)
+    actions = decide(with_facts(gang(work, grown), reservations=(held,)), NOW)
     assert ("Reserve" in kinds(actions)) is needed
-    withdrawn = [one.status.get("withdrawnRound") for one in actions if isinstance(one, Record)]
+    withdrawn = [one.status.get("withdrawnRound") for one in actions if isinstance(one, UpdatePlacementStatus)]
     assert (2 in withdrawn) is not needed
 
 
@@ -271,22 +276,22 @@ def test_a_share_goes_when_nobody_is_on_it_or_needs_it(wanted: int, on: set[str]
     both = tuple(parse_reservation(cluster, make_reservation(place)) for cluster in ("east", "west"))
     occupied = frozenset((cluster, 1) for cluster in on)
     remote = ("workers",) if wanted else ()
-    facts = replace(gang(work, place, occupied=occupied, remote_podsets=remote), reservations=both)
+    facts = with_facts(gang(work, place, shares_with_pods=occupied, remote_podsets=remote), reservations=both)
     plans = [action for action in decide(facts, NOW) if isinstance(action, Plan)]
-    assert ([share.cluster for share in plans[0].kept or ()] if plans else ["east", "west"]) == kept
+    assert ([share.cluster for share in plans[0].kept_shares or ()] if plans else ["east", "west"]) == kept
 
 
 def test_its_placement_follows_a_slice_that_shrinks_in_place() -> None:
     work, place = shrunk(4)
     work["spec"]["podSets"][1]["count"] = 3
-    pointed = only(decide(gang(work, place), NOW), Repoint)
+    pointed = only(decide(gang(work, place), NOW), RetargetPlacement)
     assert (pointed.wanted, pointed.vacant) == (3, False)
 
 
 def test_places_of_one_group_are_none_for_another() -> None:
     work = slice_of(2, groups={"a": 1, "b": 3}, check=names.CHECK_READY)
     place = chain_of(work, shares={"east": {"a": 3, "b": 1}}, **PLACED)
-    facts = gang(work, place, remote_podsets=("a", "b"), room_changed=True)
+    facts = gang(work, place, remote_podsets=("a", "b"), changed_since_plan=True)
     assert kinds(decide(facts, NOW))[-1] == "Plan"
 
 
@@ -302,17 +307,21 @@ def test_one_that_started_with_no_worker_elsewhere_grows_all_the_same() -> None:
 
 def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -> None:
     said = only(decide(gang(NEXT, None), NOW), SetCheck)
-    assert (said.state, said.updates, said.message) == (names.CHECK_READY, (), elastic.NOT_OURS)
+    assert (said.state, said.updates, said.message) == (names.CHECK_READY, (), elastic.NOT_DISPATCHED_MESSAGE)
     assert decide(gang(NEXT_READY, None), NOW) == []
 
 
 @pytest.mark.parametrize("policy", ["Replace", "Restart"])
 def test_a_share_that_nobody_is_on_is_missed_by_nobody(policy: str) -> None:
     lost = decide(gang(FIRST, stands=False, on_share_lost=policy), NOW)
-    assert kinds(lost) == ["Plan"] and only(lost, Plan).lost == "" and not any(isinstance(one, Say) for one in lost)
-    missed = decide(gang(FIRST, stands=False, on_share_lost=policy, here=frozenset({("east", 1)})), NOW)
+    assert (
+        kinds(lost) == ["Plan"] and only(lost, Plan).lost == "" and not any(isinstance(one, EmitEvent) for one in lost)
+    )
+    missed = decide(
+        gang(FIRST, stands=False, on_share_lost=policy, shares_with_manager_pods=frozenset({("east", 1)})), NOW
+    )
     assert kinds(missed) == (["SetCheck"] if policy == "Restart" else ["Plan"])
-    assert only(missed, Say).reason == "ShareLost"
+    assert only(missed, EmitEvent).reason == "ShareLost"
 
 
 MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
@@ -331,7 +340,7 @@ MARKED: Raw = {"metadata": {"labels": {names.PLACEMENT_LABEL: NAME}}}
     ],
 )
 def test_who_was_let_run_by_kueue(work: Raw, job: Raw, slices: list[Raw], want: bool) -> None:
-    assert elastic.started(parse_workload(work), ["workers"], read_ray_cluster(job), slices) is want
+    assert elastic.was_started_by_kueue(parse_workload(work), ["workers"], read_ray_cluster(job), slices) is want
 
 
 def _share(number: int, counts: Mapping[str, int]) -> Share:
@@ -349,10 +358,10 @@ def test_what_is_spared_is_missed_by_nobody_and_what_is_left_is_needed(
     empty = [share for number, share in enumerate(shares) if number not in busy]
     groups = tuple(name for name, count in wanted.items() if count)
     facts = gang(slice_of(1, groups=wanted), remote_podsets=groups)
-    gone = elastic.spare(facts, empty, places(shares))
+    gone = elastic.spare_shares(facts, empty, places(shares))
     left = [share for share in shares if share not in gone]
-    assert elastic.lacking(facts, places(left)) == elastic.lacking(facts, places(shares))
-    assert not elastic.spare(facts, [share for share in empty if share in left], places(left))
+    assert elastic.unplaced_by_group(facts, places(left)) == elastic.unplaced_by_group(facts, places(shares))
+    assert not elastic.spare_shares(facts, [share for share in empty if share in left], places(left))
 
 
 def places(shares: list[Share]) -> Counter[str]:

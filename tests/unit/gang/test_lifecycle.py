@@ -5,13 +5,11 @@ it had in memory between any two writes.
 """
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,25 +19,33 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import (
     Action,
+    Deactivate,
+    DeletePlacement,
     DeletePod,
-    Forget,
-    LookAgain,
+    DeleteShare,
+    DeleteSharePods,
+    EmitEvent,
     Plan,
-    Record,
-    Rejoin,
-    Release,
+    Reactivate,
+    RequeueAfter,
     Reserve,
-    Say,
     SetCheck,
-    Vacate,
-    Yield,
+    UpdatePlacementStatus,
 )
-from adapter.gang import lifecycle
 from adapter.gang import messages as explain
-from adapter.gang.cleanup import unwanted
+from adapter.gang.cleanup import unwanted_shares
 from adapter.gang.gang_facts import Gang
-from adapter.gang.lifecycle import decide
-from adapter.gang.timeouts import ABSENT_AGAIN, DOUBLINGS, EXCLUDED_FOR, RESYNC, RETRY, SOON, YIELD_AFTER, excluded_for
+from adapter.gang.lifecycle import RULES, decide, first_rule, gang_state
+from adapter.gang.timeouts import (
+    DEACTIVATE_AFTER,
+    MAX_DOUBLINGS,
+    MAX_EXCLUSION,
+    MISSING_OBJECTS_RETRY,
+    RESERVE_RETRY,
+    RESYNC,
+    SOON,
+    exclusion_duration,
+)
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.reservation import Reservation, parse_reservation
@@ -49,9 +55,16 @@ from adapter.objects.workload import Workload, parse_workload
 from adapter.rewrite.target import Target
 from tests.unit import builders as make
 from tests.unit.builders import CHECK, at, make_placement, make_reservation, make_target, make_workload
+from tests.unit.fact_builders import make_gang, with_facts
 
 TIMEOUT = timedelta(seconds=30)
 LATE = "Not admitted within 30s"
+ELASTIC_RULES = {
+    "slice replaced",
+    "elastic job has a new slice",
+    "ran before it had our check",
+    "resized while it waits",
+}
 SECOND = timedelta(seconds=1)
 
 
@@ -68,21 +81,14 @@ def gang(
     ]
     plain: Raw = {
         "check": CHECK if work else "",
-        "silent": {},
-        "refused": {},
-        "timeout": TIMEOUT,
-        "problem": "",
-        "refusal": "",
-        "others_wait_from": None,
-        "room_changed": False,
-        "remote_podsets": ("workers",),
+        "reservation_timeout": TIMEOUT,
     } | more
     found = tuple(map(read_placement, places))
     asked = {share.cluster for one in found for share in one.shares}
-    return Gang(
+    return make_gang(
         workload=parse_workload(work) if work else None,
         placements=found,
-        targets={cluster: target(cluster) for cluster in asked if cluster not in plain["silent"]},
+        targets={cluster: target(cluster) for cluster in asked if cluster not in plain.get("unreachable", {})},
         reservations=tuple(parse_reservation(cluster, raw) for cluster, raw in standing),
         **plain,
     )
@@ -113,7 +119,7 @@ def reserving_status(raw: Raw, blocked: Mapping[str, str], now: datetime) -> Raw
     """What is said of a round of which these clusters have not admitted their share."""
     found = place(raw)
     asked = {share.cluster: share for share in found.shares if found.is_from_last_plan(share)}
-    return explain.reserving(found, {asked[cluster]: why for cluster, why in blocked.items()}, now)
+    return explain.reserving_status(found, {asked[cluster]: why for cluster, why in blocked.items()}, now)
 
 
 def there(cluster: str, raw: Raw) -> Reservation:
@@ -135,30 +141,30 @@ def pending(message: str, work: Workload = W) -> SetCheck:
 
 
 NO = make_reservation(ROUND1, admitted=False, message="cpu is short")
-NO_STATUS = explain.withdrawing(
+NO_STATUS = explain.withdrawing_status(
     place(ROUND1),
     {"east": "cpu is short"},
     "Not admitted within 4s",
-    at(4) + excluded_for(place(ROUND1)),
+    at(4) + exclusion_duration(place(ROUND1)),
     at(4),
 )
 MUTE = make_reservation(ROUND1, admitted=False)
-MUTE_STATUS = explain.withdrawing(
-    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + excluded_for(place(ROUND1)), at(4)
+MUTE_STATUS = explain.withdrawing_status(
+    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + exclusion_duration(place(ROUND1)), at(4)
 )
 AGAIN, OFTEN_AGAIN = make_placement(WORK, given_up=2), make_placement(WORK, given_up=4)
-PLACED = explain.placed(place(ROUND1), at(5))
+PLACED = explain.placed_status(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
-WAITS = explain.waiting(place(NO_ROOM), at(5))
+WAITS = explain.waiting_status(place(NO_ROOM), at(5))
 RESERVING = reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(5))
-GIVEN_UP = explain.withdrawing(
+GIVEN_UP = explain.withdrawing_status(
     place(ROUND1),
     {"east": "pending the preemption of 1 workload"},
     LATE,
-    at(30) + excluded_for(place(ROUND1)),
+    at(30) + exclusion_duration(place(ROUND1)),
     at(30),
 )
-LOST = explain.running(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
+LOST = explain.degraded_status(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
 VANISHED = "Workers were lost, 2 in east: its reservation is gone there."
 NO_QUOTA = "Workers were lost, 2 in east: it lost its quota there: pending the preemption of 1 workload."
 UNCHECKED = make_reservation(ROUND1, admitted=False, conditions=[names.QUOTA_RESERVED])
@@ -170,18 +176,18 @@ TAKEN["status"]["conditions"][-1]["message"] = "Preempted"
 KEPT_WEST = {"cluster": "west", "groups": [{"name": "workers", "role": "role-workers", "count": 2}], "round": 1}
 LEFT = with_shares(make_placement(WORK, round=2), KEPT_WEST)
 AGAIN_WEST = told(with_shares(make_placement(WORK, round=2), KEPT_WEST, {**KEPT_WEST, "round": 2}), {"placedRound": 1})
-AGAIN_NO = explain.withdrawing(
+AGAIN_NO = explain.withdrawing_status(
     place(AGAIN_WEST),
     {"west": "cpu is short"},
     "Not admitted within 4s",
-    at(4) + excluded_for(place(AGAIN_WEST)),
+    at(4) + exclusion_duration(place(AGAIN_WEST)),
     at(4),
 )
 DRAINED = told(
     with_shares(make_placement(WORK, round=2), {**KEPT_WEST, "cluster": "east"}, KEPT_WEST, {**KEPT_WEST, "round": 2}),
     {"placedRound": 2},
 )
-LEFT_OUT = Exclusion("east", at(5) + excluded_for(place(ROUND1)), "it refuses its pods")
+LEFT_OUT = Exclusion("east", at(5) + exclusion_duration(place(ROUND1)), "it refuses its pods")
 COPY = make.make_copy(make.make_pod())
 ON_BOTH = frozenset({("east", 1), ("west", 1)})
 UPDATE = {
@@ -194,15 +200,23 @@ LOCKED = {key: value for key, value in UPDATE.items() if key != "annotations"}  
 READY_SAID = SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD)))
 COMMIT: list[Action] = [
     READY_SAID,
-    Say(JOB, "Placed", str(PLACED["reason"])),
+    EmitEvent(JOB, "Placed", str(PLACED["reason"])),
 ]
-REFUSED: list[Action] = [Say(JOB, "Refused", "hostNetwork.", True), SetCheck(W, CHECK, "Rejected", "hostNetwork.")]
-STUCK: list[Action] = [Say(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), LookAgain(RESYNC)]
-WAITING: list[Action] = [Record(place(NO_ROOM), WAITS), pending(SHORT), Say(JOB, "Waiting", SHORT), LookAgain(RESYNC)]
+REFUSED: list[Action] = [
+    EmitEvent(JOB, "Refused", "hostNetwork.", True),
+    SetCheck(W, CHECK, "Rejected", "hostNetwork."),
+]
+STUCK: list[Action] = [EmitEvent(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), RequeueAfter(RESYNC)]
+WAITING: list[Action] = [
+    UpdatePlacementStatus(place(NO_ROOM), WAITS),
+    pending(SHORT),
+    EmitEvent(JOB, "Waiting", SHORT),
+    RequeueAfter(RESYNC),
+]
 GAVE_WAY = f"Gave the manager's quota to those who queue behind, and queued again. {SHORT}"
-YIELD: list[Action] = [Say(JOB, "Yielded", GAVE_WAY), Yield(W)]
+YIELD: list[Action] = [EmitEvent(JOB, "Yielded", GAVE_WAY), Deactivate(W)]
 EAST, WEST = there("east", HELD), there("west", HELD)
-FREE_BOTH: list[Action] = [Release(EAST), Release(WEST)]
+FREE_BOTH: list[Action] = [DeleteShare(EAST), DeleteShare(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
 FINISHED, STOPPED = make_reservation(ROUND1, conditions=[names.FINISHED]), make_reservation(ROUND1, active=False)
 
@@ -228,206 +242,206 @@ def reserve(found: Placement, share: Share, work: Workload) -> Reserve:
         target=target(share.cluster, found.name_of_share(share), found.round_of(share)),
         groups=tuple((group.name, group.count, templates[group.name]) for group in share.groups),
         priority=work.priority,
-        starts=work.checks[CHECK].state != names.CHECK_READY,
+        starts_gang=work.checks[CHECK].state != names.CHECK_READY,
     )
 
 
 ENDED = [
-    Case("1. a Workload that is gone leaves nothing",
+    Case("a Workload that is gone leaves nothing",
          "orphans hold quota",
          gang(None, shares=BOTH),
          FREE_BOTH),
-    Case("1. nor does one that is being deleted",
+    Case("nor does one that is being deleted",
          "its Placement is garbage collected",
          gang(make_workload(deleting=True), [ROUND1], BOTH),
          FREE_BOTH),
-    Case("1. what goes already is not deleted again",
+    Case("what goes already is not deleted again",
          "one write is enough",
          gang(None, shares={"east": DELETING, "west": HELD}),
-         [Release(WEST)]),
-    Case("1. deletion comes before the end",
+         [DeleteShare(WEST)]),
+    Case("deletion comes before the end",
          "no status for what goes",
          gang(make_workload(deleting=True, conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH),
          FREE_BOTH),
-    Case("2. a finished job gives its shares back and keeps its record",
+    Case("a finished job gives its shares back and keeps its record",
          "people ask later where it ran",
          gang(make_workload(conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH),
-         [*FREE_BOTH, Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))]),
-    Case("2. the end is recorded once",
+         [*FREE_BOTH, UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
+    Case("the end is recorded once",
          "no write without news",
-         gang(make_workload(conditions=["Finished"]), [told(ROUND1, explain.ended(place(ROUND1), at(1)))]),
+         gang(make_workload(conditions=["Finished"]), [told(ROUND1, explain.ended_status(place(ROUND1), at(1)))]),
          []),
-    Case("2. the end comes before the loss of quota",
+    Case("the end comes before the loss of quota",
          "Kueue takes the quota of a finished job; its record stays",
          gang(make_workload(conditions=["Finished"], reserved=None), [told(ROUND1, PLACED)]),
-         [Record(place(told(ROUND1, PLACED)), explain.ended(place(told(ROUND1, PLACED)), at(5)))]),
-    Case("3. an evicted Workload leaves nothing",
+         [UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
+    Case("an evicted Workload leaves nothing",
          "its quota is somebody else's soon",
          gang(make_workload(conditions=["Evicted"]), [ROUND1], BOTH),
-         [*FREE_BOTH, Forget(place(ROUND1))]),
-    Case("3. nor does a deactivated one",
+         [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
+    Case("nor does a deactivated one",
          "active: false is the user's stop",
          gang(make_workload(active=False), [ROUND1], BOTH),
-         [*FREE_BOTH, Forget(place(ROUND1))]),
-    Case("3. nor one without a reservation",
+         [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
+    Case("nor one without a reservation",
          "no attempt, no shares",
          gang(make_workload(reserved=None), [ROUND1], BOTH),
-         [*FREE_BOTH, Forget(place(ROUND1))]),
-    Case("3. nor one that is not ours any more",
+         [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
+    Case("nor one that is not ours any more",
          "the check was taken off its queue",
          gang(WORK, [ROUND1], BOTH, check=""),
-         [*FREE_BOTH, Forget(place(ROUND1))]),
-    Case("3. one that runs is left alone all the same",
+         [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
+    Case("one that runs is left alone all the same",
          "Kueue lets run what it admitted, whatever becomes of its queue's checks",
          gang(READY, [told(ROUND1, PLACED)], BOTH, check=""),
          []),
-    Case("3. where nothing stands nothing is done",
+    Case("where nothing stands nothing is done",
          "most Workloads, most of the time",
          gang(make_workload(reserved=None)),
          []),
-    Case("4. an earlier round goes before anything new is asked for",
+    Case("an earlier round goes before anything new is asked for",
          "two rounds hold twice the quota",
          gang(WORK, [ROUND2], {"east": HELD}),
-         [Release(EAST), LookAgain(RESYNC)]),
-    Case("4. but for one that its cluster will not have deleted",
+         [DeleteShare(EAST), RequeueAfter(RESYNC)]),
+    Case("but for one that its cluster will not have deleted",
          "it may never go, others have room, and somebody should know",
-         gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}, unreleased={there("east", make_reservation(EARLIER)).uid: "no right"}),
-         [Forget(place(EARLIER)),
-          Say(JOB, "NotReleased", f"Worker cluster east refuses to have Workload {there('east', make_reservation(EARLIER)).name} of this "
+         gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}, deletion_denials={there("east", make_reservation(EARLIER)).uid: "no right"}),
+         [DeletePlacement(place(EARLIER)),
+          EmitEvent(JOB, "NotReleased", f"Worker cluster east refuses to have Workload {there('east', make_reservation(EARLIER)).name} of this "
               "job deleted, which holds quota there for nothing: no right", True),
-          Release(there("east", make_reservation(EARLIER))), Plan(W, None, ())]),
-    Case("4. and is waited for while it goes",
+          DeleteShare(there("east", make_reservation(EARLIER))), Plan(W, None, ())]),
+    Case("and is waited for while it goes",
          "its quota is free only when it is gone",
          gang(WORK, [ROUND2], {"east": DELETING}),
-         [LookAgain(RESYNC)]),
-    Case("4. a share where this round has none goes",
+         [RequeueAfter(RESYNC)]),
+    Case("a share where this round has none goes",
          "only what the plan names stands",
          gang(WORK, [make_placement(WORK, shares={"west": {"workers": 4}})], BOTH),
-         [Release(EAST), LookAgain(RESYNC)]),
-    Case("4. an earlier attempt's record and shares go",
+         [DeleteShare(EAST), RequeueAfter(RESYNC)]),
+    Case("an earlier attempt's record and shares go",
          "another reservation of the manager's is another attempt",
          gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}),
-         [Forget(place(EARLIER)), Release(there("east", make_reservation(EARLIER))), LookAgain(RESYNC)]),
-    Case("4. an earlier attempt's record alone holds nothing up",
+         [DeletePlacement(place(EARLIER)), DeleteShare(there("east", make_reservation(EARLIER))), RequeueAfter(RESYNC)]),
+    Case("an earlier attempt's record alone holds nothing up",
          "there is nothing to wait for",
          gang(WORK, [EARLIER]),
-         [Forget(place(EARLIER)), Plan(W, None, ())]),
-    Case("4. a withdrawn round's shares go",
+         [DeletePlacement(place(EARLIER)), Plan(W, None, ())]),
+    Case("a withdrawn round's shares go",
          "all of them, also the admitted ones",
          gang(WORK, [WITHDRAWN], BOTH),
-         [*FREE_BOTH, LookAgain(RESYNC)]),
-    Case("4. a share that is finished there goes",
+         [*FREE_BOTH, RequeueAfter(RESYNC)]),
+    Case("a share that is finished there goes",
          "it will never be admitted again, and the next look asks anew",
          gang(WORK, [ROUND1], {"east": FINISHED, "west": HELD}),
-         [Release(there("east", FINISHED)), LookAgain(RESYNC)]),
-    Case("4. so does one that is deactivated there",
+         [DeleteShare(there("east", FINISHED)), RequeueAfter(RESYNC)]),
+    Case("so does one that is deactivated there",
          "an admin's stop there takes the share, not the gang",
          gang(WORK, [ROUND1], {"east": STOPPED, "west": HELD}),
-         [Release(there("east", STOPPED)), LookAgain(RESYNC)]),
-    Case("4. also under a job that runs",
+         [DeleteShare(there("east", STOPPED)), RequeueAfter(RESYNC)]),
+    Case("also under a job that runs",
          "whose workers are planned anew meanwhile",
          gang(READY, [told(ROUND1, PLACED)], {"east": STOPPED, "west": HELD}),
          [
-             Release(there("east", STOPPED)),
-             Say(JOB, "ShareLost", VANISHED, warning=True),
+             DeleteShare(there("east", STOPPED)),
+             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("4. leftovers go even if the job is to be refused",
+    Case("leftovers go even if the job is to be refused",
          "first things first",
-         gang(WORK, [ROUND2], {"east": HELD}, refusal="hostNetwork."),
-         [Release(EAST), LookAgain(RESYNC)]),
+         gang(WORK, [ROUND2], {"east": HELD}, rejection="hostNetwork."),
+         [DeleteShare(EAST), RequeueAfter(RESYNC)]),
 ]  # fmt: skip
 
 PLANNED = [
-    Case("6. what can never work is refused",
+    Case("what can never work is refused",
          "before any quota is held remotely",
-         gang(WORK, refusal="hostNetwork."),
+         gang(WORK, rejection="hostNetwork."),
          REFUSED),
-    Case("6. a refusal comes before a problem",
+    Case("a refusal comes before a problem",
          "no admin can help",
-         gang(WORK, refusal="hostNetwork.", problem="no gate."),
+         gang(WORK, rejection="hostNetwork.", planning_problem="no gate."),
          REFUSED),
-    Case("6. a job that runs is not refused",
+    Case("a job that runs is not refused",
          "a new rule does not stop old jobs",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, refusal="hostNetwork."),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, rejection="hostNetwork."),
          []),
-    Case("11. what its user is to know stands beside the answer",
+    Case("what its user is to know stands beside the answer",
          "a service that may stop as a whole says so when it starts",
-         gang(WORK, [ROUND1], BOTH, caution="It may stop."),
-         [Record(place(ROUND1), PLACED), Say(JOB, "StopsAsAWhole", "It may stop.", True), *COMMIT]),
-    Case("8. what cannot be planned waits and says why",
+         gang(WORK, [ROUND1], BOTH, start_warning="It may stop."),
+         [UpdatePlacementStatus(place(ROUND1), PLACED), EmitEvent(JOB, "StopsAsAWhole", "It may stop.", True), *COMMIT]),
+    Case("what cannot be planned waits and says why",
          "the user sees it on the Workload and on the job",
-         gang(WORK, problem="no gate."),
+         gang(WORK, planning_problem="no gate."),
          STUCK),
-    Case("8. the check is not told twice",
+    Case("the check is not told twice",
          "no write without news",
-         gang(make_workload(message="no gate."), problem="no gate."),
+         gang(make_workload(message="no gate."), planning_problem="no gate."),
          [STUCK[0], STUCK[2]]),
-    Case("8. a job that runs is left alone",
+    Case("a job that runs is left alone",
          "its pods were gated when they were made",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, problem="no gate."),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, planning_problem="no gate."),
          []),
-    Case("8. what was asked for before there was a problem is given back",
+    Case("what was asked for before there was a problem is given back",
          "no deadline runs while it lasts, and quota must not be held for nothing",
-         gang(WORK, [ROUND1], {"east": HELD}, problem="no gate."),
-         [Record(place(ROUND1), explain.withdrawing(place(ROUND1), {}, "no gate.", at(5), at(5)))], seconds=5),
-    Case("8. a Secret that is not there yet is looked for again soon",
+         gang(WORK, [ROUND1], {"east": HELD}, planning_problem="no gate."),
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, "no gate.", at(5), at(5)))], seconds=5),
+    Case("a Secret that is not there yet is looked for again soon",
          "nobody tells us that it was created",
-         gang(WORK, absent="no Secret."),
-         [Say(JOB, "CannotDispatch", "no Secret.", True), pending("no Secret."), LookAgain(ABSENT_AGAIN)]),
-    Case("8. a problem of the queue is told before it",
+         gang(WORK, missing_object="no Secret."),
+         [EmitEvent(JOB, "CannotDispatch", "no Secret.", True), pending("no Secret."), RequeueAfter(MISSING_OBJECTS_RETRY)]),
+    Case("a problem of the queue is told before it",
          "its user cannot help that one",
-         gang(WORK, problem="no gate.", absent="no Secret."),
+         gang(WORK, planning_problem="no gate.", missing_object="no Secret."),
          STUCK),
-    Case("8. who lacks a Secret gives way to those behind it",
+    Case("who lacks a Secret gives way to those behind it",
          "it is this gang's own trouble, and may last",
-         gang(WORK, absent="no Secret.", others_wait_from=at(0)),
+         gang(WORK, missing_object="no Secret.", quota_contended_from=at(0)),
          [
-             Say(JOB, "Yielded", "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
-             Yield(W),
+             EmitEvent(JOB, "Yielded", "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
+             Deactivate(W),
          ], seconds=10),
-    Case("8. a Secret that goes while clusters are asked takes the round with it",
+    Case("a Secret that goes while clusters are asked takes the round with it",
          "its workers could not start on what they were promised",
-         gang(WORK, [ROUND1], {"east": HELD}, absent="no Secret."),
-         [Record(place(ROUND1), explain.withdrawing(place(ROUND1), {}, "no Secret.", at(5), at(5)))], seconds=5),
-    Case("8. a job that runs does not look for its Secrets",
+         gang(WORK, [ROUND1], {"east": HELD}, missing_object="no Secret."),
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, "no Secret.", at(5), at(5)))], seconds=5),
+    Case("a job that runs does not look for its Secrets",
          "its pods have copies",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, absent="no Secret."),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, missing_object="no Secret."),
          []),
-    Case("5. a Retry that Kueue has not acted on is left to it",
+    Case("a Retry that Kueue has not acted on is left to it",
          "another word would take it back",
-         gang(make_workload(check="Retry"), [NO_ROOM], room_changed=True),
-         [LookAgain(RESYNC)]),
-    Case("5. so is a refusal",
+         gang(make_workload(check="Retry"), [NO_ROOM], changed_since_plan=True),
+         [RequeueAfter(RESYNC)]),
+    Case("so is a refusal",
          "it would be deactivated again and again",
-         gang(make_workload(check="Rejected"), refusal="no."),
-         [LookAgain(RESYNC)]),
-    Case("7. a job without workers for elsewhere is let through",
+         gang(make_workload(check="Rejected"), rejection="no."),
+         [RequeueAfter(RESYNC)]),
+    Case("a job without workers for elsewhere is let through",
          "it is not for us to hold it up",
          gang(WORK, remote_podsets=()),
          [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.")]),
-    Case("7. its groups are locked away, for somebody may scale them by hand",
+    Case("its groups are locked away, for somebody may scale them by hand",
          "their pods would start in the manager, on quota that nobody gave",
          gang(WORK, remote_podsets=(), idle_podsets=("workers",)),
          [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.", (LOCKED,))]),
-    Case("7. and is let through once",
+    Case("and is let through once",
          "no write without news",
          gang(READY, remote_podsets=()),
          []),
-    Case("9. without a round one is planned",
+    Case("without a round one is planned",
          "the plan is written before anything is asked for",
          gang(WORK),
          [Plan(W, None, ())]),
-    Case("9. after a withdrawal the next one does without the blockers",
+    Case("after a withdrawal the next one does without the blockers",
          "the same plan would fail again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), place(WITHDRAWN).blocked)]),
-    Case("9. a blocker is forgiven after its time",
+    Case("a blocker is forgiven after its time",
          "until is the first second in which it is asked again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), ())], seconds=60),
-    Case("9. a blocker in an earlier round is still known",
+    Case("a blocker in an earlier round is still known",
          "two clusters may refuse one after the other",
          gang(WORK, [make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})]),
          [
@@ -441,15 +455,15 @@ PLANNED = [
 
 AWAY, STOPPED_BY_USER = make_workload(active=False, yielded=0, yields=1), make_workload(active=False, yields=1)
 STEPPED_ASIDE = [
-    Case("3. who made room for others stays away for a moment",
+    Case("who made room for others stays away for a moment",
          "Kueue looks at those behind a second later",
          gang(AWAY),
-         [LookAgain(SECOND)], seconds=4),
-    Case("3. and goes back, whoever wrote down that it went",
+         [RequeueAfter(SECOND)], seconds=4),
+    Case("and goes back, whoever wrote down that it went",
          "the note is on the Workload, so a crash does not strand it",
          gang(AWAY),
-         [Rejoin(parse_workload(AWAY))], seconds=5),
-    Case("3. what a user deactivated stays so",
+         [Reactivate(parse_workload(AWAY))], seconds=5),
+    Case("what a user deactivated stays so",
          "only what we took out is ours to put back",
          gang(STOPPED_BY_USER),
          [], seconds=99),
@@ -463,84 +477,86 @@ LONELY = make_workload(owner="")
 OFTEN = make_workload(yields=2)
 
 WAITED_FOR = [
-    Case("10. where nothing fits the gang waits and says for what",
+    Case("where nothing fits the gang waits and says for what",
          "nothing is reserved meanwhile",
          gang(WORK, [NO_ROOM]),
          WAITING),
-    Case("10. what was told is not told again",
+    Case("what was told is not told again",
          "the announcer counts events, the API need not",
          gang(WAITED, [WAITING_RAW]),
          WAITING[2:]),
-    Case("10. a Workload of no job has nobody to tell",
+    Case("a Workload of no job has nobody to tell",
          "an event needs an object",
          gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
-         [Record(place(NO_ROOM), WAITS), pending(SHORT, parse_workload(LONELY)), LookAgain(RESYNC)]),
-    Case("10. room that changed is a new plan",
+         [UpdatePlacementStatus(place(NO_ROOM), WAITS), pending(SHORT, parse_workload(LONELY)), RequeueAfter(RESYNC)]),
+    Case("room that changed is a new plan",
          "this is what it waits for",
-         gang(WORK, [NO_ROOM], room_changed=True),
-         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)]),
-    Case("10. room that was deducted twice comes back at a known moment",
+         gang(WORK, [NO_ROOM], changed_since_plan=True),
+         [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)]),
+    Case("room that was deducted twice comes back at a known moment",
          "no event tells of it",
-         gang(WORK, [NO_ROOM], settles=at(8)),
-         [*WAITING[:-1], LookAgain(3 * SECOND)]),
-    Case("10. and is a new plan then",
+         gang(WORK, [NO_ROOM], deductions_expire_at=at(8)),
+         [*WAITING[:-1], RequeueAfter(3 * SECOND)]),
+    Case("and is a new plan then",
          "the gang may fit now",
-         gang(WORK, [NO_ROOM], settles=at(8)),
-         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)], seconds=8),
-    Case("10. a cluster that is forgiven is a new plan",
+         gang(WORK, [NO_ROOM], deductions_expire_at=at(8)),
+         [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)], seconds=8),
+    Case("a cluster that is forgiven is a new plan",
          "it may admit now",
          gang(WORK, [TRIED]),
-         [Plan(W, place(TRIED), ()), LookAgain(SOON)], seconds=60),
-    Case("10. nobody tells when a cluster is forgiven",
+         [Plan(W, place(TRIED), ()), RequeueAfter(SOON)], seconds=60),
+    Case("nobody tells when a cluster is forgiven",
          "so the gang looks again then",
          gang(WORK, [NO_EAST]),
-         [Record(place(NO_EAST), WAITS), *WAITING[1:3], LookAgain(15 * SECOND)], seconds=5),
-    Case("10. one that is not forgiven yet is none",
+         [UpdatePlacementStatus(place(NO_EAST), WAITS), *WAITING[1:3], RequeueAfter(15 * SECOND)], seconds=5),
+    Case("one that is not forgiven yet is none",
          "it would say no again",
          gang(WORK, [TRIED]),
-         [Record(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
-    Case("10. who queues behind is not kept waiting",
+         [UpdatePlacementStatus(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
+    Case("who queues behind is not kept waiting",
          "10 s after the reservation",
-         gang(WORK, [NO_ROOM], others_wait_from=at(0)),
+         gang(WORK, [NO_ROOM], quota_contended_from=at(0)),
          YIELD, seconds=10),
-    Case("10. but for a moment",
+    Case("but for a moment",
          "5 s of the 10 are left",
-         gang(WORK, [NO_ROOM], others_wait_from=at(0)),
-         [*WAITING[:-1], LookAgain(5 * SECOND)]),
-    Case("10. nor by one that Kueue may yet have quota for",
+         gang(WORK, [NO_ROOM], quota_contended_from=at(0)),
+         [*WAITING[:-1], RequeueAfter(5 * SECOND)]),
+    Case("nor by one that Kueue may yet have quota for",
          "it counts from 12 s on",
-         gang(WORK, [NO_ROOM], others_wait_from=at(12)),
+         gang(WORK, [NO_ROOM], quota_contended_from=at(12)),
          [
-             Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(10))),
+             UpdatePlacementStatus(place(NO_ROOM), explain.waiting_status(place(NO_ROOM), at(10))),
              pending(SHORT, parse_workload(WORK)),
-             Say(JOB, "Waiting", SHORT),
-             LookAgain(2 * SECOND),
+             EmitEvent(JOB, "Waiting", SHORT),
+             RequeueAfter(2 * SECOND),
          ], seconds=10),
-    Case("10. who yielded before holds longer",
+    Case("who yielded before holds longer",
          "10 s doubled twice",
-         gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
+         gang(OFTEN, [NO_ROOM], quota_contended_from=at(0)),
          [
-             Record(place(NO_ROOM), explain.waiting(place(NO_ROOM), at(39))),
+             UpdatePlacementStatus(place(NO_ROOM), explain.waiting_status(place(NO_ROOM), at(39))),
              pending(SHORT, parse_workload(OFTEN)),
-             Say(JOB, "Waiting", SHORT),
-             LookAgain(SECOND),
+             EmitEvent(JOB, "Waiting", SHORT),
+             RequeueAfter(SECOND),
          ], seconds=39),
-    Case("10. and yields then",
+    Case("and yields then",
          "10 s doubled twice",
-         gang(OFTEN, [NO_ROOM], others_wait_from=at(0)),
-         [YIELD[0], Yield(parse_workload(OFTEN))], seconds=40),
-    Case("10. a new plan comes before yielding",
+         gang(OFTEN, [NO_ROOM], quota_contended_from=at(0)),
+         [YIELD[0], Deactivate(parse_workload(OFTEN))], seconds=40),
+    Case("a new plan comes before yielding",
          "it may just have got its room",
-         gang(WORK, [NO_ROOM], others_wait_from=at(0), room_changed=True),
-         [Plan(W, place(NO_ROOM), ()), LookAgain(SOON)], seconds=99),
+         gang(WORK, [NO_ROOM], quota_contended_from=at(0), changed_since_plan=True),
+         [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)], seconds=99),
 ]  # fmt: skip
 
 NOT_ASKED = {"east": "", "west": ""}
 ONE_ASKED = {"west": ""}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
-SILENT_STATUS = PLACED | explain.running(place(ROUND1), {"east": SILENT}, {"east": SILENT}, at(5))
+SILENT_STATUS = PLACED | explain.degraded_status(place(ROUND1), {"east": SILENT}, {"east": SILENT}, at(5))
 NOT_OPEN = "its API server refuses the share: namespace demo is not open"
-REFUSED_UP = explain.withdrawing(place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + excluded_for(place(ROUND1)), at(30))
+REFUSED_UP = explain.withdrawing_status(
+    place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + exclusion_duration(place(ROUND1)), at(30)
+)
 TOLD = told(ROUND1, RESERVING)
 
 
@@ -553,346 +569,350 @@ def reserving(
 ) -> list[Action]:
     status = reserving_status(raw, blocked, at(5))
     left = again if again is not None else timedelta(seconds=30 - seconds)
-    return [Record(place(raw), status), pending(str(status["reason"]), work), LookAgain(left)]
+    return [UpdatePlacementStatus(place(raw), status), pending(str(status["reason"]), work), RequeueAfter(left)]
 
 
 RESERVED = [
-    Case("11. shares that do not stand are asked for",
+    Case("shares that do not stand are asked for",
          "in the order of the plan",
          gang(WORK, [ROUND1]),
-         [ask("east"), ask("west"), *reserving(NOT_ASKED, again=RETRY)]),
-    Case("11. only those",
+         [ask("east"), ask("west"), *reserving(NOT_ASKED, again=RESERVE_RETRY)]),
+    Case("only those",
          "a crash between two writes repeats neither",
          gang(WORK, [ROUND1], {"east": HELD}),
-         [ask("west"), *reserving(ONE_ASKED, again=RETRY)]),
-    Case("11. one that was refused is asked for again soon, and says why",
+         [ask("west"), *reserving(ONE_ASKED, again=RESERVE_RETRY)]),
+    Case("one that was refused is asked for again soon, and says why",
          "a namespace may be opened, a policy mended, within the deadline",
-         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
-         [ask("east"), *reserving({"east": NOT_OPEN}, again=RETRY)]),
-    Case("11. but not after the deadline",
+         gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
+         [ask("east"), *reserving({"east": NOT_OPEN}, again=RESERVE_RETRY)]),
+    Case("but not after the deadline",
          "one second is left, and RETRY is two",
-         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
+         gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [
              ask("east"),
-             Record(place(ROUND1), reserving_status(ROUND1, {"east": NOT_OPEN}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": NOT_OPEN}, at(29))),
              pending(f"Reserving quota for workers: 2 east, 2 west; east: {NOT_OPEN}."),
-             LookAgain(SECOND),
+             RequeueAfter(SECOND),
          ], seconds=29),
-    Case("11. a refusal is forgotten where the share stands",
+    Case("a refusal is forgotten where the share stands",
          "what that Kueue says is newer",
-         gang(WORK, [ROUND1], HALF, refused={"east": NOT_OPEN}),
+         gang(WORK, [ROUND1], HALF, creation_denials={"east": NOT_OPEN}),
          reserving({"east": "pending the preemption of 1 workload"})),
-    Case("11. and where it is admitted",
+    Case("and where it is admitted",
          "all is well",
-         gang(WORK, [ROUND1], BOTH, refused={"east": NOT_OPEN}),
-         [Record(place(ROUND1), PLACED), *COMMIT]),
-    Case("11. a cluster that refused and fell silent is silent",
+         gang(WORK, [ROUND1], BOTH, creation_denials={"east": NOT_OPEN}),
+         [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
+    Case("a cluster that refused and fell silent is silent",
          "the newer reason counts",
-         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}, silent={"east": SILENT}),
+         gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}, unreachable={"east": SILENT}),
          reserving({"east": SILENT})),
-    Case("11. beside a silent cluster another one is asked again soon",
+    Case("beside a silent cluster another one is asked again soon",
          "only what can be asked is missing",
-         gang(WORK, [ROUND1], silent={"east": SILENT}),
-         [ask("west"), *reserving({"east": SILENT, "west": ""}, again=RETRY)]),
-    Case("11. a silent cluster is not asked",
+         gang(WORK, [ROUND1], unreachable={"east": SILENT}),
+         [ask("west"), *reserving({"east": SILENT, "west": ""}, again=RESERVE_RETRY)]),
+    Case("a silent cluster is not asked",
          "it would not answer",
-         gang(WORK, [ROUND1], {"west": HELD}, silent={"east": SILENT}),
+         gang(WORK, [ROUND1], {"west": HELD}, unreachable={"east": SILENT}),
          reserving({"east": SILENT})),
-    Case("11. a cluster beside the plan may be silent",
+    Case("a cluster beside the plan may be silent",
          "nothing of ours is there",
-         gang(WORK, [ROUND1], BOTH, silent={"north": "n"}),
-         [Record(place(ROUND1), PLACED), *COMMIT]),
-    Case("11. all admitted turns the check Ready",
+         gang(WORK, [ROUND1], BOTH, unreachable={"north": "n"}),
+         [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
+    Case("all admitted turns the check Ready",
          "with pods labelled and locked, and the shares read once more",
          gang(WORK, [ROUND1], BOTH),
-         [Record(place(ROUND1), PLACED), *COMMIT]),
-    Case("11. Ready goes out once",
+         [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
+    Case("Ready goes out once",
          "nothing is left to do while it runs",
          gang(READY, [told(ROUND1, PLACED)], BOTH),
          []),
-    Case("11. a record that was lost in a crash is made up for",
+    Case("a record that was lost in a crash is made up for",
          "the check says Ready, the Placement must too",
          gang(READY, [ROUND1], BOTH),
-         [Record(place(ROUND1), PLACED)]),
-    Case("11. groups that have no workers yet are locked as well",
+         [UpdatePlacementStatus(place(ROUND1), PLACED)]),
+    Case("groups that have no workers yet are locked as well",
          "whoever scales one by hand gets gated pods",
          gang(WORK, [ROUND1], BOTH, idle_podsets=("spare",)),
-         [Record(place(ROUND1), PLACED), replace(READY_SAID, updates=(UPDATE, LOCKED | {"name": "spare"})), *COMMIT[1:]]),
-    Case("11. admission at the last moment counts",
+         [UpdatePlacementStatus(place(ROUND1), PLACED), replace(READY_SAID, podset_updates=(UPDATE, LOCKED | {"name": "spare"})), *COMMIT[1:]]),
+    Case("admission at the last moment counts",
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),
-         [Record(place(ROUND1), explain.placed(place(ROUND1), at(99))), *COMMIT], seconds=99),
-    Case("12. a share that holds no quota any more is lost",
+         [UpdatePlacementStatus(place(ROUND1), explain.placed_status(place(ROUND1), at(99))), *COMMIT], seconds=99),
+    Case("a share that holds no quota any more is lost",
          "its queue may be long",
          gang(READY, [told(ROUND1, PLACED)], HALF),
          [
-             Say(JOB, "ShareLost", NO_QUOTA, warning=True),
+             EmitEvent(JOB, "ShareLost", NO_QUOTA, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), NO_QUOTA),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ], seconds=99),
-    Case("12. not while it holds quota and is not admitted",
+    Case("not while it holds quota and is not admitted",
          "a check of that cluster's own may have said no for a while",
          gang(READY, [told(ROUND1, PLACED)], {"east": UNCHECKED, "west": HELD}),
          [
-             Record(
+             UpdatePlacementStatus(
                  place(told(ROUND1, PLACED)),
-                 explain.running(place(told(ROUND1, PLACED)), {"east": "an admission check there is pending"}, {}, at(99)),
+                 explain.degraded_status(place(told(ROUND1, PLACED)), {"east": "an admission check there is pending"}, {}, at(99)),
              ),
-             LookAgain(RESYNC),
+             RequeueAfter(RESYNC),
          ], seconds=99),
-    Case("12. the workers of a share that vanished are planned anew",
+    Case("the workers of a share that vanished are planned anew",
          "the others stay where they are",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
-             Say(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. also before the record says that they were placed",
+    Case("also before the record says that they were placed",
          "a crash may have come between",
          gang(READY, [ROUND1], {"west": HELD}),
          [
-             Say(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
              Plan(R, place(ROUND1), (), (place(ROUND1).shares[1],), VANISHED),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. the whole gang starts again, where its policy says so",
+    Case("the whole gang starts again, where its policy says so",
          "some jobs are of no use in part",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, on_share_lost="Restart"),
          [
-             Say(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
              SetCheck(R, CHECK, names.CHECK_RETRY, f"{VANISHED} The whole job starts again, as its policy's onShareLost says."),
          ]),
-    Case("12. a share whose quota went to others is lost",
+    Case("a share whose quota went to others is lost",
          "its Kueue stopped its workers, and they are all gone",
          gang(READY, [told(ROUND1, PLACED)], {"east": TAKEN, "west": HELD}),
          [
-             Say(JOB, "ShareLost", f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
+             EmitEvent(JOB, "ShareLost", f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), f"Workers were lost, 2 in east: {STOPPED_THERE}."),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. while it is given up, what stands of the others stays wanted",
+    Case("while it is given up, what stands of the others stays wanted",
          "the plan is what says who is wanted",
          gang(READY, [told(LEFT, {"placedRound": 2})], {"east": HELD, "west": HELD}),
          [
-             Release(there("east", HELD)),
-             Record(place(told(LEFT, {"placedRound": 2})), explain.placed(place(told(LEFT, {"placedRound": 2})), at(5))),
-             LookAgain(RESYNC),
+             DeleteShare(there("east", HELD)),
+             UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})), explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))),
+             RequeueAfter(RESYNC),
          ]),
-    Case("12. who has no place waits for room",
+    Case("who has no place waits for room",
          "the job runs with the others",
          gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}),
-         [Record(place(told(LEFT, {"placedRound": 2})), explain.placed(place(told(LEFT, {"placedRound": 2})), at(5))), LookAgain(RESYNC)]),
-    Case("12. and is planned again when room changes",
+         [UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})), explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))), RequeueAfter(RESYNC)]),
+    Case("and is planned again when room changes",
          "what is kept is not asked for",
-         gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}, room_changed=True),
-         [Plan(R, place(told(LEFT, {"placedRound": 2})), (), place(LEFT).shares), LookAgain(SOON)]),
-    Case("12. a further round is asked for beside what is kept",
+         gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}, changed_since_plan=True),
+         [Plan(R, place(told(LEFT, {"placedRound": 2})), (), place(LEFT).shares), RequeueAfter(SOON)]),
+    Case("a further round is asked for beside what is kept",
          "in the same cluster, too",
          gang(READY, [AGAIN_WEST], {"west": HELD}),
          [
              reserve(place(AGAIN_WEST), place(AGAIN_WEST).shares[1], R),
-             Record(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": ""}, at(5))),
-             LookAgain(RETRY),
+             UpdatePlacementStatus(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": ""}, at(5))),
+             RequeueAfter(RESERVE_RETRY),
          ]),
-    Case("12. and given up alone",
+    Case("and given up alone",
          "the job does not lose what it has",
          gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST, admitted=False, message="cpu is short")]}),
          [
-             Record(place(AGAIN_WEST), AGAIN_NO),
-             Say(JOB, "Withdrawn", str(AGAIN_NO["reason"])),
+             UpdatePlacementStatus(place(AGAIN_WEST), AGAIN_NO),
+             EmitEvent(JOB, "Withdrawn", str(AGAIN_NO["reason"])),
          ], seconds=4),
-    Case("12. then it goes, and what is kept stays",
+    Case("then it goes, and what is kept stays",
          "by round, not by cluster",
          gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
          [
-             Release(there("west", make_reservation(AGAIN_WEST))),
+             DeleteShare(there("west", make_reservation(AGAIN_WEST))),
              Plan(R, place(told(AGAIN_WEST, AGAIN_NO)), place(told(AGAIN_WEST, AGAIN_NO)).blocked, place(LEFT).shares),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. and the rest is planned again, without that cluster",
+    Case("and the rest is planned again, without that cluster",
          "for a while",
          gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": HELD}),
          [
              Plan(R, place(told(AGAIN_WEST, AGAIN_NO)), place(told(AGAIN_WEST, AGAIN_NO)).blocked, place(LEFT).shares),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. once it is admitted the gang is whole",
+    Case("once it is admitted the gang is whole",
          "and its user is told",
          gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
          [
-             Record(place(AGAIN_WEST), explain.placed(place(AGAIN_WEST), at(5))),
-             Say(JOB, "Replaced", str(explain.placed(place(AGAIN_WEST), at(5))["reason"])),
+             UpdatePlacementStatus(place(AGAIN_WEST), explain.placed_status(place(AGAIN_WEST), at(5))),
+             EmitEvent(JOB, "Replaced", str(explain.placed_status(place(AGAIN_WEST), at(5))["reason"])),
          ]),
-    Case("12. a cluster that was given up loses its share",
+    Case("a cluster that was given up loses its share",
          "its workers failed, and nobody is on it any more",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}, given_up={"east": "the worker cluster is out of sight"}),
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}, lost={"east": "the worker cluster is out of sight"}),
          [
-             Say(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             EmitEvent(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. at once when nobody is on it any more and its replacements wait",
+    Case("at once when nobody is on it any more and its replacements wait",
          "Ray lost them all",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": "is out of sight"}, unplaced=True, there=ON_BOTH),
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": "is out of sight"}, has_unplaced_workers=True, shares_with_remote_pods=ON_BOTH),
          [
-             Say(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             EmitEvent(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. not when its workers were never there",
+    Case("not when its workers were never there",
          "KubeRay has yet to make them, and the link is cut for a moment",
-         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, silent={"east": SILENT}, unplaced=True),
-         [LookAgain(RESYNC)]),
-    Case("12. a cluster that refuses the pods is left out also where the policy says Restart",
+         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, unreachable={"east": SILENT}, has_unplaced_workers=True),
+         [RequeueAfter(RESYNC)]),
+    Case("a cluster that refuses the pods is left out also where the policy says Restart",
          "a new attempt would ask it again",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, unusable={("east", 1): "it refuses its pods"}, on_share_lost="Restart"),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, on_share_lost="Restart"),
          [
-             Say(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
+             EmitEvent(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. whose turn it is leaves the drained cluster",
+    Case("whose turn it is leaves the drained cluster",
          "with its grace period",
          gang(READY, [told(DRAINED, {"placedRound": 2})], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]},
-              draining=frozenset({"east"}), occupied=ON_BOTH | {("west", 2)}, movers=(("east", COPY),)),
+              draining=frozenset({"east"}), shares_with_pods=ON_BOTH | {("west", 2)}, pods_to_drain=(("east", COPY),)),
          [
              DeletePod("east", COPY, "worker cluster east is being drained"),
-             Record(place(DRAINED), explain.placed(place(DRAINED), at(5))),
+             UpdatePlacementStatus(place(DRAINED), explain.placed_status(place(DRAINED), at(5))),
          ]),
-    Case("12. a cluster that refuses the pods is done without for a while",
+    Case("a cluster that refuses the pods is done without for a while",
          "it has the quota, and does not let them in",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, unusable={("east", 1): "it refuses its pods"}, there=frozenset({("west", 1)})),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, shares_with_remote_pods=frozenset({("west", 1)})),
          [
-             Say(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
+             EmitEvent(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
-             LookAgain(SOON),
+             RequeueAfter(SOON),
          ]),
-    Case("12. not where others of them run",
+    Case("not where others of them run",
          "it may have its reasons for a while",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, unusable={("east", 1): "it refuses its pods"}, there=ON_BOTH),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, shares_with_remote_pods=ON_BOTH),
          []),
-    Case("12. not while a worker there counts as running",
+    Case("not while a worker there counts as running",
          "Ray hears from it",
-         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, silent={"east": SILENT},
-              given_up={"east": "the worker cluster is out of sight"}, alive=frozenset({("east", 1)})),
-         [LookAgain(RESYNC)]),
-    Case("12. who must leave a drained cluster is planned elsewhere first",
+         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, unreachable={"east": SILENT},
+              lost={"east": "the worker cluster is out of sight"}, shares_with_live_manager_pods=frozenset({("east", 1)})),
+         [RequeueAfter(RESYNC)]),
+    Case("who must leave a drained cluster is planned elsewhere first",
          "and keeps its place until then",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, draining=frozenset({"east"}), occupied=ON_BOTH, room_changed=True),
-         [Plan(R, place(told(ROUND1, PLACED)), (), place(ROUND1).shares), LookAgain(SOON)]),
-    Case("12. a drained share that nobody is on any more goes",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, draining=frozenset({"east"}), shares_with_pods=ON_BOTH, changed_since_plan=True),
+         [Plan(R, place(told(ROUND1, PLACED)), (), place(ROUND1).shares), RequeueAfter(SOON)]),
+    Case("a drained share that nobody is on any more goes",
          "its quota is free for others",
          gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, draining=frozenset({"east"}),
-              occupied=frozenset({("west", 1), ("west", 2)})),
-         [Plan(R, place(DRAINED), (), place(DRAINED).shares[1:]), LookAgain(SOON)]),
-    Case("12. a drain that was taken back leaves no more than is wanted",
+              shares_with_pods=frozenset({("west", 1), ("west", 2)})),
+         [Plan(R, place(DRAINED), (), place(DRAINED).shares[1:]), RequeueAfter(SOON)]),
+    Case("a drain that was taken back leaves no more than is wanted",
          "what nobody is on yet goes",
-         gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, occupied=ON_BOTH),
-         [Plan(R, place(DRAINED), (), place(DRAINED).shares[:2]), LookAgain(SOON)]),
-    Case("12. one that cannot be seen is not",
+         gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, shares_with_pods=ON_BOTH),
+         [Plan(R, place(DRAINED), (), place(DRAINED).shares[:2]), RequeueAfter(SOON)]),
+    Case("one that cannot be seen is not",
          "API link lost is not data path lost",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, silent={"east": SILENT}),
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}),
          [
-             Record(place(told(ROUND1, PLACED)), explain.running(place(told(ROUND1, PLACED)), {"east": SILENT}, {"east": SILENT}, at(5))),
-             LookAgain(RESYNC),
+             UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.degraded_status(place(told(ROUND1, PLACED)), {"east": SILENT}, {"east": SILENT}, at(5))),
+             RequeueAfter(RESYNC),
          ]),
-    Case("13. a share that is not admitted yet has its time",
+    Case("a share that is not admitted yet has its time",
          "a preemption needs its victims' grace",
          gang(WORK, [ROUND1], HALF),
          reserving({"east": "pending the preemption of 1 workload"})),
-    Case("13. what is told already is not told again",
+    Case("what is told already is not told again",
          "no write without news",
          gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
-         [LookAgain(25 * SECOND)]),
-    Case("13. until the last second",
+         [RequeueAfter(25 * SECOND)]),
+    Case("until the last second",
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
-             Record(place(ROUND1), reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(29))),
              pending(str(RESERVING["reason"])),
-             LookAgain(SECOND),
+             RequeueAfter(SECOND),
          ], seconds=29),
-    Case("13. then all of the round is given back",
+    Case("then all of the round is given back",
          "all or nothing",
          gang(WORK, [ROUND1], HALF),
          [
-             Record(place(ROUND1), GIVEN_UP),
+             UpdatePlacementStatus(place(ROUND1), GIVEN_UP),
              pending(str(GIVEN_UP["reason"])),
-             Say(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
+             EmitEvent(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
          ], seconds=30),
-    Case("13. also when a share was refused to the end",
+    Case("also when a share was refused to the end",
          "with that cluster's own words",
-         gang(WORK, [ROUND1], {"west": HELD}, refused={"east": NOT_OPEN}),
+         gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [
-             Record(place(ROUND1), REFUSED_UP),
+             UpdatePlacementStatus(place(ROUND1), REFUSED_UP),
              pending(str(REFUSED_UP["reason"])),
-             Say(JOB, "Withdrawn", str(REFUSED_UP["reason"])),
+             EmitEvent(JOB, "Withdrawn", str(REFUSED_UP["reason"])),
          ], seconds=30),
-    Case("13. a Kueue that says no is not waited for",
+    Case("a Kueue that says no is not waited for",
          "the next cluster is decided on within five seconds",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
-             Record(place(ROUND1), NO_STATUS),
+             UpdatePlacementStatus(place(ROUND1), NO_STATUS),
              pending(str(NO_STATUS["reason"])),
-             Say(JOB, "Withdrawn", str(NO_STATUS["reason"])),
+             EmitEvent(JOB, "Withdrawn", str(NO_STATUS["reason"])),
          ], seconds=4),
-    Case("13. but for a moment: what has just gone may still be counted",
+    Case("but for a moment: what has just gone may still be counted",
          "Kueue writes its figures in batches",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
-             Record(place(ROUND1), reserving_status(ROUND1, {"east": "cpu is short"}, at(3))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": "cpu is short"}, at(3))),
              pending("Reserving quota for workers: 2 east, 2 west; east: cpu is short."),
-             LookAgain(SECOND),
+             RequeueAfter(SECOND),
          ], seconds=3),
-    Case("13. one that says nothing is not waited for either",
+    Case("one that says nothing is not waited for either",
          "its queue may stand still behind another Workload",
          gang(WORK, [ROUND1], {"east": MUTE, "west": HELD}),
          [
-             Record(place(ROUND1), MUTE_STATUS),
+             UpdatePlacementStatus(place(ROUND1), MUTE_STATUS),
              pending(str(MUTE_STATUS["reason"])),
-             Say(JOB, "Withdrawn", str(MUTE_STATUS["reason"])),
+             EmitEvent(JOB, "Withdrawn", str(MUTE_STATUS["reason"])),
          ], seconds=4),
-    Case("13. but longer after each round that was given up",
+    Case("but longer after each round that was given up",
          "it may be busy",
          gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
          [
-             Record(place(AGAIN), reserving_status(AGAIN, {"east": ""}, at(15))),
+             UpdatePlacementStatus(place(AGAIN), reserving_status(AGAIN, {"east": ""}, at(15))),
              pending("Reserving quota for workers: 2 east, 2 west."),
-             LookAgain(SECOND),
+             RequeueAfter(SECOND),
          ], seconds=15),
-    Case("13. never longer than the policy allows",
+    Case("never longer than the policy allows",
          "4 s doubled four times is more than its 30",
          gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
          [
-             Record(place(OFTEN_AGAIN), reserving_status(OFTEN_AGAIN, {"east": ""}, at(29))),
+             UpdatePlacementStatus(place(OFTEN_AGAIN), reserving_status(OFTEN_AGAIN, {"east": ""}, at(29))),
              pending("Reserving quota for workers: 2 east, 2 west."),
-             LookAgain(SECOND),
+             RequeueAfter(SECOND),
          ], seconds=29),
-    Case("13. a share that is being deleted is none",
+    Case("a share that is being deleted is none",
          "an admin may delete it by hand",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
          reserving({"east": "it is being deleted there"})),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*ENDED, *STEPPED_ASIDE, *PLANNED, *WAITED_FOR, *RESERVED], ids=lambda case: case.id)
+def _rule(facts: Gang, seconds: float) -> str:
+    """The name of the rule that applies."""
+    return first_rule(gang_state(facts, at(seconds))).name
+
+
+CASES = (*ENDED, *STEPPED_ASIDE, *PLANNED, *WAITED_FOR, *RESERVED)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{_rule(case.given, case.seconds)}: {case.id}")
 def test_decide(case: Case) -> None:
     assert decide(case.given, at(case.seconds)) == list(case.want), case.why
 
 
-def test_every_clause_has_its_cases() -> None:
-    clauses = {case.id.partition(".")[0] for case in (*ENDED, *PLANNED, *WAITED_FOR, *RESERVED)}
-    assert clauses == {str(number) for number in range(1, 14)}
+def test_every_rule_has_its_cases() -> None:
+    """Those that only elastic jobs meet have theirs in test_elastic.py."""
+    applied = {_rule(case.given, case.seconds) for case in CASES}
+    assert {rule.name for rule in RULES} - applied == ELASTIC_RULES
 
 
-def test_the_docstring_says_in_which_file_each_clause_stands() -> None:
-    listed = re.findall(r"^ +(\d+)\. .*? {2,}(.+)$", lifecycle.__doc__ or "", re.MULTILINE)
-    assert [number for number, _ in listed] == [str(number) for number in range(1, 14)]
-    for number, files in listed:
-        rooms = [Path(lifecycle.__file__).with_name(name) for name in re.findall(r"\w+\.py", files)]
-        texts = [room.read_text() for room in rooms]
-        assert any(re.search(rf"^ *# {number}\. ", text, re.MULTILINE) for text in texts), number
+def test_no_two_rules_have_one_name() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
 
 
 def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> None:
@@ -931,8 +951,8 @@ def test_a_share_that_preempts_is_asked_for_last(
 def test_who_yielded_very_often_still_gets_an_answer() -> None:
     """A gang that nobody has room for may yield every five minutes for days."""
     tired = make_workload(yields=1000)
-    last = decide(gang(tired, [NO_ROOM], others_wait_from=at(0)), at(300))[-1]
-    assert last == Yield(parse_workload(tired))
+    last = decide(gang(tired, [NO_ROOM], quota_contended_from=at(0)), at(300))[-1]
+    assert last == Deactivate(parse_workload(tired))
 
 
 # --- a small world ---------------------------------------------------------------------------------------------------
@@ -1017,7 +1037,7 @@ class World:
         if any(isinstance(action, Reserve) for action in actions):
             live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.active_shares}
             gone = [
-                r for r in seen.reservations if not seen.ending.get(r.uid)
+                r for r in seen.shares.reservations if not seen.shares.ending_pods.get(r.uid)
             ]  # workers that end hold up nobody for long
             standing = {(r.placement, r.cluster, r.round) for r in gone}
             assert standing <= live or self.state() == names.CHECK_READY, "beside what is given up"
@@ -1033,20 +1053,22 @@ class World:
 
     def observed(self) -> Gang:
         seen = self.shown()
-        return replace(seen, ending={r.uid: self.clusters[r.cluster].of(r.name) for r in unwanted(seen)})
+        return with_facts(seen, ending_pods={r.uid: self.clusters[r.cluster].of(r.name) for r in unwanted_shares(seen)})
 
     def shown(self) -> Gang:
         return gang(
             self.work,
             self.places.values(),
             {name: list(c.shares.values()) for name, c in self.clusters.items() if not c.silent},
-            silent={name: "silent" for name, c in self.clusters.items() if c.silent},
-            refused={
+            unreachable={name: "silent" for name, c in self.clusters.items() if c.silent},
+            creation_denials={
                 cluster: why
                 for raw in self.places.values()
                 for cluster, why in self.refused.get((raw["metadata"]["name"], raw["spec"]["round"]), {}).items()
             },
-            room_changed=any(self.planned.get(raw["metadata"]["uid"]) != self.room for raw in self.places.values()),
+            changed_since_plan=any(
+                self.planned.get(raw["metadata"]["uid"]) != self.room for raw in self.places.values()
+            ),
         )
 
     def do(self, action: Action) -> None:
@@ -1055,24 +1077,24 @@ class World:
                 self.plan(action)
             case Reserve(placement, share):
                 self.reserve(placement, share)
-            case Vacate() | Release():
+            case DeleteSharePods() | DeleteShare():
                 self.give_up(action)
             case SetCheck():
                 self.set_check(action)
-            case Record(placement, status):
+            case UpdatePlacementStatus(placement, status):
                 if placement.name not in self.places:
                     raise Trouble
                 self.places[placement.name] = told(self.places[placement.name], status)
-            case Forget(placement):
+            case DeletePlacement(placement):
                 self.places.pop(placement.name, None)
-            case Say() | LookAgain():
+            case EmitEvent() | RequeueAfter():
                 pass
             case _:
                 raise AssertionError(f"{action} is no business of a gang")
 
-    def give_up(self, action: Vacate | Release) -> None:
+    def give_up(self, action: DeleteSharePods | DeleteShare) -> None:
         found, cluster = action.reservation, self.visible(action.reservation.cluster)
-        if isinstance(action, Vacate):
+        if isinstance(action, DeleteSharePods):
             assert action.pods == (cluster.copies[found.name],), "of another share"
             cluster.copies[found.name] = {"metadata": dict(GOING)}
             return
@@ -1098,21 +1120,21 @@ class World:
 
     def plan(self, action: Plan) -> None:
         """Fill in order what is seen and not excluded; all or nothing; two gangs are none of this world's business."""
-        kept = [_kept(action.placement, share) for share in action.kept or ()] if action.placement else []
+        kept = [_kept(action.placement, share) for share in action.kept_shares or ()] if action.placement else []
         wanted = next(p.count for p in action.workload.podsets if p.name == "workers")
-        left = wanted - sum(share.workers for share in action.kept or ())
+        left = wanted - sum(share.workers for share in action.kept_shares or ())
         shares: dict[str, dict[str, int]] = {}
         for name, cluster in self.clusters.items():
             take = 0 if cluster.silent else min(left, cluster.room - cluster.held())
-            if take > 0 and name not in {e.cluster for e in action.excluded}:
+            if take > 0 and name not in {e.cluster for e in action.exclusions}:
                 shares[name], left = {"workers": take}, left - take
         assert self.decided_on, "planned for nobody"
         raw = make_placement(
             self.decided_on,  # another attempt may have begun meanwhile: it gets a plan of its own
-            shares={} if left and action.kept is None else shares,
+            shares={} if left and action.kept_shares is None else shares,
             round=action.placement.round + 1 if action.placement else 1,
             planned=self.now,
-            excluded={e.cluster: (e.until - make.START).total_seconds() for e in action.excluded},
+            excluded={e.cluster: (e.until - make.START).total_seconds() for e in action.exclusions},
             explanation=f"{wanted} wanted, {wanted - left} fit.",
         )
         raw["spec"]["shares"] = [*kept, *raw["spec"]["shares"]]
@@ -1121,7 +1143,7 @@ class World:
         self.planned[raw["metadata"]["uid"]] = self.room
 
     def set_check(self, action: SetCheck) -> None:
-        for share in action.verify:
+        for share in action.reservations_to_verify:
             raw = self.visible(share.cluster).shares.get(share.name)
             if raw is None or not parse_reservation("", raw).admitted or "deletionTimestamp" in raw["metadata"]:
                 raise Trouble
@@ -1191,7 +1213,7 @@ class World:
 
     def start(self, name: str, cluster: Cluster) -> None:
         """A worker comes to each share that is wanted there, of a gang that runs."""
-        if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current):
+        if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current_placement):
             wanted = {current.name_of_share(share) for share in current.active_shares if share.cluster == name}
             for share in wanted & cluster.shares.keys():
                 if parse_reservation("", cluster.shares[share]).admitted:
@@ -1309,17 +1331,17 @@ def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: 
 def test_the_same_facts_in_another_order_give_the_same_actions(rooms: list[int], script: list[Any]) -> None:
     """Stores tell of what stands in any order."""
     seen = played(rooms, 4, script).observed()
-    turned = replace(seen, reservations=seen.reservations[::-1], placements=seen.placements[::-1])
+    turned = with_facts(seen, reservations=seen.shares.reservations[::-1], placements=seen.placements[::-1])
     assert Counter(map(repr, decide(seen, at(7)))) == Counter(map(repr, decide(turned, at(7))))
 
 
 @pytest.mark.parametrize(("given_up", "seconds"), [(0, 15), (1, 30), (2, 60), (3, 60), (10**6, 60)])
 def test_a_cluster_is_left_alone_for_longer_each_time(given_up: int, seconds: float) -> None:
-    left_alone = excluded_for(place(make_placement(WORK, given_up=given_up)))
+    left_alone = exclusion_duration(place(make_placement(WORK, given_up=given_up)))
     assert seconds <= left_alone.total_seconds() <= seconds * 1.25
 
 
 def test_the_clocks_fit_each_other() -> None:
     """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
-    assert RETRY < TIMEOUT, "a share that was refused would be asked for once only"
-    assert YIELD_AFTER < RESYNC < EXCLUDED_FOR < YIELD_AFTER * 2**DOUBLINGS
+    assert RESERVE_RETRY < TIMEOUT, "a share that was refused would be asked for once only"
+    assert DEACTIVATE_AFTER < RESYNC < MAX_EXCLUSION < DEACTIVATE_AFTER * 2**MAX_DOUBLINGS

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from adapter import names
-from adapter.actions import LookAgain, Plan, Record, Release, Vacate
+from adapter.actions import DeleteShare, DeleteSharePods, Plan, RequeueAfter, UpdatePlacementStatus
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.gang.timeouts import RESYNC
@@ -50,8 +50,8 @@ def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
 def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> None:
     """A job that runs is planned anew for these workers; then the share is in nobody's way any more, and goes."""
     gang = seen(share, *pods)
-    assert [found.stranded for found in gang.reservations] == [stranded]
-    assert any(isinstance(action, Plan) and action.kept == () for action in decide(gang, at(5))) is lost
+    assert [found.stranded for found in gang.shares.reservations] == [stranded]
+    assert any(isinstance(action, Plan) and action.kept_shares == () for action in decide(gang, at(5))) is lost
 
 
 @pytest.mark.parametrize("placed", [0, 1])
@@ -59,13 +59,13 @@ def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once(placed: int) -
     """Also when the record says already that it was placed, and Kueue is yet to be told."""
     place = parse_placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
     gang = replace(seen(EVICTED), workload=parse_workload(make_workload()), placements=(place,))
-    assert decide(gang, at(5)) == [Release(gang.reservations[0]), LookAgain(RESYNC)]
+    assert decide(gang, at(5)) == [DeleteShare(gang.shares.reservations[0]), RequeueAfter(RESYNC)]
 
 
 def test_who_was_stopped_is_told_why() -> None:
     """And not that a check is pending, as for a share that has quota and waits."""
     gang = seen(EVICTED, copy())
-    said = [str(action.status["reason"]) for action in decide(gang, at(5)) if isinstance(action, Record)]
+    said = [str(action.status["reason"]) for action in decide(gang, at(5)) if isinstance(action, UpdatePlacementStatus)]
     assert len(said) == 1 and "its workers were stopped there" in said[0]
 
 
@@ -84,4 +84,4 @@ ANOTHER: Raw = {"metadata": {**RAY_JOB["metadata"], "uid": "uid-of-a-later-one"}
 )
 def test_a_job_that_goes_takes_its_shares_along(jobs: list[Raw], gone: bool) -> None:
     gang = seen(HELD, copy(), jobs=jobs)
-    assert (decide(gang, at(5)) == [Vacate(gang.reservations[0], (copy(),))]) is gone
+    assert (decide(gang, at(5)) == [DeleteSharePods(gang.shares.reservations[0], (copy(),))]) is gone

@@ -20,16 +20,16 @@ LATE = "Not admitted within 30s"
 UNSEEN = "cannot be seen since 03:04:05 UTC: no answer in time"
 
 
-def reserving(place: Placement, blocked: Mapping[str, str], now: datetime) -> explain.Status:
+def reserving(place: Placement, blocked: Mapping[str, str], now: datetime) -> explain.PlacementStatus:
     """What is said of a round of which these clusters have not admitted their share."""
     asked = {share.cluster: share for share in place.shares}
-    return explain.reserving(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
+    return explain.reserving_status(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
 
 
 @dataclass(frozen=True)
 class Case:
     id: str
-    given: explain.Status
+    given: explain.PlacementStatus
     state: str
     workers: str
     where: str
@@ -40,7 +40,7 @@ class Case:
 CASES = [
     Case(
         "a gang that waits quotes its plan",
-        explain.waiting(NO_ROOM, at(5)),
+        explain.waiting_status(NO_ROOM, at(5)),
         "Waiting",
         "0 of 4",
         "",
@@ -64,7 +64,7 @@ CASES = [
     ),
     Case(
         "a placed gang quotes its plan",
-        explain.placed(ROUND1, at(5)),
+        explain.placed_status(ROUND1, at(5)),
         "Placed",
         "4 of 4",
         "2 east, 2 west",
@@ -73,7 +73,7 @@ CASES = [
     ),
     Case(
         "a gang that runs with a share lost is still placed",
-        explain.running(ROUND1, SHORT, {}, at(5)),
+        explain.degraded_status(ROUND1, SHORT, {}, at(5)),
         "Placed",
         "2 of 4",
         "2 east, 2 west",
@@ -82,7 +82,7 @@ CASES = [
     ),
     Case(
         "a loss without a reason is told without one",
-        explain.running(ROUND1, {"east": ""}, {}, at(5)),
+        explain.degraded_status(ROUND1, {"east": ""}, {}, at(5)),
         "Placed",
         "2 of 4",
         "2 east, 2 west",
@@ -91,7 +91,7 @@ CASES = [
     ),
     Case(
         "a cluster that cannot be seen is no loss, and is told so",
-        explain.running(ROUND1, {"east": UNSEEN}, {"east": UNSEEN}, at(5)),
+        explain.degraded_status(ROUND1, {"east": UNSEEN}, {"east": UNSEEN}, at(5)),
         "Unknown",
         "2 of 4",
         "2 east, 2 west",
@@ -100,7 +100,9 @@ CASES = [
     ),
     Case(
         "a lost share beside a cluster that cannot be seen is told apart from it",
-        explain.running(ROUND1, {"east": "cpu is short", "west": UNSEEN}, {"west": UNSEEN, "north": "n"}, at(5)),
+        explain.degraded_status(
+            ROUND1, {"east": "cpu is short", "west": UNSEEN}, {"west": UNSEEN, "north": "n"}, at(5)
+        ),
         "Unknown",
         "0 of 4",
         "2 east, 2 west",
@@ -110,7 +112,7 @@ CASES = [
     ),
     Case(
         "a gang that is withdrawn holds nothing that counts",
-        explain.withdrawing(ROUND1, SHORT, LATE, at(60), at(5)),
+        explain.withdrawing_status(ROUND1, SHORT, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
@@ -118,7 +120,7 @@ CASES = [
     ),
     Case(
         "a cluster that said nothing is quoted so",
-        explain.withdrawing(ROUND1, {"west": ""}, LATE, at(60), at(5)),
+        explain.withdrawing_status(ROUND1, {"west": ""}, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
@@ -126,7 +128,7 @@ CASES = [
     ),
     Case(
         "a gang that ended keeps where it was",
-        explain.ended(ROUND1, at(5)),
+        explain.ended_status(ROUND1, at(5)),
         "Ended",
         "0",
         "2 east, 2 west",
@@ -163,7 +165,7 @@ def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
 def test_several_shares_of_one_cluster_are_told_of_once() -> None:
     single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single_worker=True)
     place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
-    status = explain.reserving(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
+    status = explain.reserving_status(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
     assert (status["workers"], status["reason"]) == (
         "1 of 4",
         "Reserving quota for workers: 3 east; east: cpu is short.",
@@ -171,7 +173,7 @@ def test_several_shares_of_one_cluster_are_told_of_once() -> None:
 
 
 def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> None:
-    status = explain.withdrawing(ROUND1, {"east": "cpu is short", "west": ""}, LATE, at(60), at(5))
+    status = explain.withdrawing_status(ROUND1, {"east": "cpu is short", "west": ""}, LATE, at(60), at(5))
     assert status["withdrawnRound"] == 1
     assert status["blocked"] == [
         {"cluster": "east", "until": stamp(60), "reason": "did not admit in time: cpu is short"},
@@ -182,39 +184,39 @@ def test_a_withdrawal_names_its_round_and_its_blockers_for_the_next_plan() -> No
     assert [(e.cluster, e.until) for e in read.blocked] == [("east", at(60)), ("west", at(60))]
 
 
-def told(status: explain.Status) -> Placement:
+def told(status: explain.PlacementStatus) -> Placement:
     return parse_placement({**make_placement(WORK), "status": status})
 
 
-def transition(status: explain.Status) -> object:
+def transition(status: explain.PlacementStatus) -> object:
     conditions: Any = status["conditions"]
     return conditions[0]["lastTransitionTime"]
 
 
 def test_the_time_of_a_condition_is_that_of_its_change() -> None:
-    placed = explain.placed(ROUND1, at(5))
-    lost = explain.running(told(placed), SHORT, {}, at(50))
-    ended = explain.ended(told(lost), at(70))
-    again = explain.ended(told(ended), at(90))
+    placed = explain.placed_status(ROUND1, at(5))
+    lost = explain.degraded_status(told(placed), SHORT, {}, at(50))
+    ended = explain.ended_status(told(lost), at(70))
+    again = explain.ended_status(told(ended), at(90))
     assert [transition(status) for status in (placed, lost, ended, again)] == [stamp(5), stamp(5), stamp(70), stamp(70)]
 
 
 def test_what_is_told_already_comes_out_the_same() -> None:
     """So that the decision sees no difference and writes nothing."""
-    placed, asked = explain.placed(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
-    running = explain.running(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
-    assert explain.placed(told(placed), at(99)) == placed
+    placed, asked = explain.placed_status(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
+    running = explain.degraded_status(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
+    assert explain.placed_status(told(placed), at(99)) == placed
     assert reserving(told(asked), SHORT, at(99)) == asked
-    assert explain.running(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
+    assert explain.degraded_status(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
 
 
 def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:
     shares: dict[str, dict[str, int]] = {"east": {"workers": 2, "gpu": 1}, "west": {"workers": 1}}
     raw = make_placement(make_workload(groups={"workers": 3, "gpu": 1}), shares=shares)
-    assert explain.where(parse_placement(raw)) == "3 east, 1 west"
+    assert explain.describe_placement(parse_placement(raw)) == "3 east, 1 west"
 
 
 def test_a_condition_of_somebody_elses_is_not_taken_for_ours() -> None:
     """Its time is not ours to continue."""
     raw = make_placement(WORK, conditions=[{"type": "Other", "status": "True", "lastTransitionTime": stamp()}])
-    assert transition(explain.placed(parse_placement(raw), at(5))) == stamp(5)
+    assert transition(explain.placed_status(parse_placement(raw), at(5))) == stamp(5)

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapter import names
 from adapter.gang import orphan_anchors
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.unstructured import Raw
 from tests.unit.builders import at, make_meta, make_placement, make_reservation, make_workload, stamp
 
@@ -34,7 +33,7 @@ def anchor(name: str = NAME, **more: Any) -> Raw:
             anchor(),
             "east",
             None,
-            [make_placement(make_workload(), state=names.ENDED)],
+            [make_placement(make_workload(), state=PlacementState.ENDED)],
             False,
             id="of a gang that ended",
         ),
@@ -44,7 +43,7 @@ def anchor(name: str = NAME, **more: Any) -> Raw:
     ],
 )
 def test_what_an_anchor_stands_for(found: Raw, cluster: str, share: Raw | None, places: list[Raw], want: bool) -> None:
-    assert orphan_anchors.stands(found, cluster, share, map(parse_placement, places)) is want
+    assert orphan_anchors.is_in_use(found, cluster, share, map(parse_placement, places)) is want
 
 
 @pytest.mark.parametrize(
@@ -56,8 +55,8 @@ def test_what_an_anchor_stands_for(found: Raw, cluster: str, share: Raw | None, 
     ],
 )
 def test_when_it_has_settled(found: Raw, seconds: float, want: bool) -> None:
-    assert orphan_anchors.settled(found, at(seconds)) is want
+    assert orphan_anchors.is_settled(found, at(seconds)) is want
 
 
 def test_when_a_cluster_is_swept() -> None:
-    assert [turn for turn in range(50) if orphan_anchors.due(turn)] == [0, 1, 20, 40]
+    assert [turn for turn in range(50) if orphan_anchors.is_sweep_due(turn)] == [0, 1, 20, 40]

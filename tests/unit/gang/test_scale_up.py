@@ -1,7 +1,6 @@
 """Workers that come one by one: each share of theirs is asked for, waited for, given up and given back by itself."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.actions import Action, Plan, Record, Reserve, Say, SetCheck
+from adapter.actions import Action, EmitEvent, Plan, Reserve, SetCheck, UpdatePlacementStatus
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.objects.placement import ShareKey
+from adapter.objects.placement import PlacementState, ShareKey
 from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from tests.unit.builders import at, make_reservation, stamp
+from tests.unit.fact_builders import with_facts
 from tests.unit.gang.test_elastic import PLACED, chain_of, gang, kinds, only, slice_of
 
 SOON, LATE = at(1), at(5)  # a cluster that does not admit is waited for for four seconds
@@ -31,7 +31,7 @@ STATES: Mapping[str, Raw | None] = {"admitted": ADMITTED, "waits": WAITS, "ended
 def grown(*clusters: str, wanted: int = 0, **status: Any) -> tuple[Raw, Raw]:
     """A job with two workers in east that has asked for one more in each of these clusters: its slice, and its Placement."""
     work = slice_of(2, workers=wanted or 2 + len(clusters), check=names.CHECK_READY)
-    place = chain_of(work, round=1 + len(clusters), **{**PLACED, "state": names.RESERVING, **status})
+    place = chain_of(work, round=1 + len(clusters), **{**PLACED, "state": PlacementState.RESERVING, **status})
     group = {"name": "workers", "role": "role-workers", "count": 1}
     place["spec"]["since"] = 2
     place["spec"]["shares"][0]["round"] = 1
@@ -51,7 +51,10 @@ def facts(made: tuple[Raw, Raw], states: Mapping[int, Raw | None], **more: Any) 
         if state is not None:
             found.append(parse_reservation(entry["cluster"], make_reservation(place, round=entry["round"], **state)))
     keys = frozenset((entry["cluster"], entry["round"]) for entry in place["spec"]["shares"])
-    return replace(gang(work, place, **{"occupied": keys, "here": keys, **more}), reservations=tuple(found))
+    return with_facts(
+        gang(work, place, **{"shares_with_pods": keys, "shares_with_manager_pods": keys, **more}),
+        reservations=tuple(found),
+    )
 
 
 def kept(actions: list[Action]) -> list[tuple[str, int]]:
@@ -66,12 +69,12 @@ TWO = grown("west", "west")
 def test_each_is_asked_for_beside_what_stands() -> None:
     actions = decide(facts(TWO, {2: None, 3: None}), SOON)
     asked = [action for action in actions if isinstance(action, Reserve)]
-    assert [(one.share.cluster, one.target.round, one.groups[0][1], one.starts) for one in asked] == [
+    assert [(one.share.cluster, one.target.round, one.groups[0][1], one.starts_gang) for one in asked] == [
         ("west", 2, 1, False),
         ("west", 3, 1, False),
     ]
     assert len({one.target.share for one in asked}) == 2
-    assert only(actions, Record).status["state"] == names.RESERVING
+    assert only(actions, UpdatePlacementStatus).status["state"] == PlacementState.RESERVING
 
 
 @pytest.mark.parametrize(
@@ -85,10 +88,10 @@ def test_each_is_asked_for_beside_what_stands() -> None:
 )
 def test_who_came_has_a_place_and_waits_for_nobody(states: Mapping[int, Raw], workers: str, placed: int) -> None:
     actions = decide(facts(TWO, states), SOON)
-    body = only(actions, Record).status
+    body = only(actions, UpdatePlacementStatus).status
     assert (body["workers"], body["placedRound"]) == (workers, placed)
-    assert body["state"] == (names.RESERVING if states else names.PLACED)
-    assert [action.reason for action in actions if isinstance(action, Say)] == ([] if states else ["Placed"])
+    assert body["state"] == (PlacementState.RESERVING if states else PlacementState.PLACED)
+    assert [action.reason for action in actions if isinstance(action, EmitEvent)] == ([] if states else ["Placed"])
     assert not any(isinstance(action, Plan | Reserve) for action in actions)
 
 
@@ -99,7 +102,9 @@ def test_who_does_not_come_in_time_is_planned_anew_and_all_others_stay() -> None
     assert [(one.cluster, one.until > LATE) for one in plan.excluded] == [("west", True)]
     assert (plan.refused, plan.lost) == (1, "")
     assert "insufficient quota" in plan.excluded[0].reason
-    assert only(actions, Say).message.startswith("Not admitted in time, so planned anew: 1 west; west: couldn't assign")
+    assert only(actions, EmitEvent).message.startswith(
+        "Not admitted in time, so planned anew: 1 west; west: couldn't assign"
+    )
 
 
 @pytest.mark.parametrize("policy", ["Replace", "Restart"])
@@ -108,7 +113,9 @@ def test_one_that_is_preempted_is_planned_anew_whatever_the_policy(policy: str) 
         actions = decide(facts(place, {2: ENDED}, on_share_lost=policy), SOON)
         assert kept(actions) == [BASE, SECOND]
         assert only(actions, Plan).excluded == ()
-        assert only(actions, Say).message == "Workers were lost, 1 in west: its workers were stopped there: evicted."
+        assert (
+            only(actions, EmitEvent).message == "Workers were lost, 1 in west: its workers were stopped there: evicted."
+        )
 
 
 def test_what_came_together_starts_again_as_its_policy_says() -> None:
@@ -118,7 +125,7 @@ def test_what_came_together_starts_again_as_its_policy_says() -> None:
 
 def test_those_who_are_lost_alike_are_told_of_together() -> None:
     actions = decide(facts(grown("west", "west", placedRound=3), {2: ENDED, 3: ENDED}), SOON)
-    assert only(actions, Say).message.startswith("Workers were lost, 2 in west: ")
+    assert only(actions, EmitEvent).message.startswith("Workers were lost, 2 in west: ")
 
 
 @pytest.mark.parametrize(
@@ -137,15 +144,17 @@ def test_a_worker_that_leaves_gives_back_its_own_share(
     wanted: int, on: set[tuple[str, int]], want: list[tuple[str, int]] | None, states: Mapping[int, Raw]
 ) -> None:
     made = grown("west", "west", wanted=wanted)
-    actions = decide(facts(made, states, occupied=frozenset(on), here=frozenset(on)), SOON)
+    actions = decide(facts(made, states, shares_with_pods=frozenset(on), shares_with_manager_pods=frozenset(on)), SOON)
     plans = [action for action in actions if isinstance(action, Plan)]
-    assert ([(one.cluster, one.round) for one in plans[0].kept or ()] if plans else None) == want
+    assert ([(one.cluster, one.round) for one in plans[0].kept_shares or ()] if plans else None) == want
 
 
 def test_one_that_came_is_left_alone_when_its_cluster_falls_silent() -> None:
     """Also before it was noted down that it came: a copy is made of nobody else."""
-    gone = facts(TWO, {2: None, 3: WAITS}, silent={"west": "cannot be seen"})
-    gone = replace(gone, there=frozenset({FIRST}), alive=frozenset({FIRST, SECOND}))
+    gone = facts(TWO, {2: None, 3: WAITS}, unreachable={"west": "cannot be seen"})
+    gone = with_facts(
+        gone, shares_with_remote_pods=frozenset({FIRST}), shares_with_live_manager_pods=frozenset({FIRST, SECOND})
+    )
     assert kept(decide(gone, at(31))) == [BASE, FIRST]
 
 
@@ -182,7 +191,7 @@ def test_one_that_goes_on_admitting_is_not_given_up(admitted: float, given_up: i
 
 def test_more_workers_are_planned_while_others_still_come() -> None:
     made = grown("west", "west", wanted=6)
-    actions = decide(facts(made, {2: WAITS, 3: None}, room_changed=True), SOON)
+    actions = decide(facts(made, {2: WAITS, 3: None}, changed_since_plan=True), SOON)
     assert kept(actions) == [BASE, FIRST, SECOND]
     assert only(actions, Reserve).target.round == 3, "which nobody waits for"
 
@@ -198,9 +207,9 @@ def together(states: Mapping[int, Raw | None]) -> Gang:
 def test_a_round_is_not_noted_as_placed_while_somebody_comes_by_itself() -> None:
     """Whoever is of a round that was placed, and has no quota, counts as lost."""
     for waits in (WAITS, SILENT):
-        body = only(decide(together({2: waits}), SOON), Record).status
-        assert (body["state"], body.get("placedRound")) == (names.RESERVING, None)
-    assert only(decide(together({}), SOON), Record).status["placedRound"] == 3
+        body = only(decide(together({2: waits}), SOON), UpdatePlacementStatus).status
+        assert (body["state"], body.get("placedRound")) == (PlacementState.RESERVING, None)
+    assert only(decide(together({}), SOON), UpdatePlacementStatus).status["placedRound"] == 3
 
 
 def test_who_comes_by_itself_is_asked_for_beside_a_round() -> None:
@@ -214,8 +223,8 @@ def test_a_later_plan_gives_nobody_who_comes_more_time() -> None:
     place["spec"]["plannedAt"] = stamp(3)
     found = facts((work, place), {2: SILENT, 3: SILENT})
     seen = {2: at(0), 3: at(3)}
-    assert "Plan" not in kinds(decide(replace(found, seen_since=seen, first_seen=at(3)), at(3)))
-    assert kept(decide(replace(found, seen_since=seen, first_seen=at(3)), at(5))) == [BASE, SECOND]
+    assert "Plan" not in kinds(decide(with_facts(found, first_seen_by_round=seen, round_first_seen=at(3)), at(3)))
+    assert kept(decide(with_facts(found, first_seen_by_round=seen, round_first_seen=at(3)), at(5))) == [BASE, SECOND]
 
 
 def test_one_that_preempts_is_asked_for_at_once_and_has_twice_the_time() -> None:
@@ -255,14 +264,14 @@ def test_nobody_who_runs_is_touched_and_nothing_is_held_for_nobody(
     found = facts(
         made,
         {number: STATES[state] for number, state in enumerate(states, 2)},
-        occupied=occupied,
-        here=occupied,
-        room_changed=room,
+        shares_with_pods=occupied,
+        shares_with_manager_pods=occupied,
+        changed_since_plan=room,
     )
     actions = decide(found, at(seconds))
     came = {("west", number) for number, state in enumerate(states, 2) if state == "admitted"}
     plans = [action for action in actions if isinstance(action, Plan)]
-    left = {(one.cluster, one.round) for one in plans[0].kept or ()} if plans else set(keys.values())
+    left = {(one.cluster, one.round) for one in plans[0].kept_shares or ()} if plans else set(keys.values())
     assert BASE in left and came & occupied <= left
     empty = left - occupied
     assert not empty or 2 + len(left) - 1 <= wanted, "no share is kept that nobody is on or needs"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from adapter import actions, names
-from adapter.actions import Action, LookAgain, PatchStatus, Plan, Record, Say
+from adapter.actions import Action, EmitEvent, PatchPodStatus, Plan, RequeueAfter, UpdatePlacementStatus
 from adapter.gang import start_timeout
-from adapter.gang.drain_order import Gathered
+from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects import unstructured as facts
-from adapter.objects.placement import Exclusion, Placement, ShareKey, parse_placement
+from adapter.objects.placement import Exclusion, Placement, PlacementState, ShareKey, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot, slot_of
@@ -31,6 +31,7 @@ from tests.unit.builders import (
     of_service,
     stamp,
 )
+from tests.unit.fact_builders import make_gang, with_facts
 
 TIMEOUT = timedelta(seconds=100)
 WORK = make_workload(check=names.CHECK_READY)
@@ -40,7 +41,7 @@ WHY = "no node took it, 0/3 nodes are available."
 
 def placed(**more: Any) -> Raw:
     """Two workers in east and two in west, all of which were admitted."""
-    return make_placement(WORK, **{"placedRound": more.get("round", 1), "state": names.PLACED, **more})
+    return make_placement(WORK, **{"placedRound": more.get("round", 1), "state": PlacementState.PLACED, **more})
 
 
 def pod(name: str, slot: str, *, ready: bool = False, group: str = "workers", **more: Any) -> Raw:
@@ -66,7 +67,7 @@ RUNS = pod("b", "east/1/role-workers/1", ready=True)
 ADMITTED = frozenset({ShareKey("east", 1), ShareKey("west", 1), ShareKey("west", 2), ShareKey("north", 2)})
 
 
-def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None, **more: Any) -> Gathered:
+def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None, **more: Any) -> GangWorkers:
     """These workers, each with a copy that no node took unless `copies` has another one, or None."""
     found = {one["metadata"]["name"]: copy_of(one, NO_NODE) for one in pods if slot_of(one)} | dict(copies or {})
     known = {facts.key_of(one): found[one["metadata"]["name"]] for one in pods if slot_of(one)}
@@ -79,10 +80,10 @@ def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None
         "desired": len(pods),
         "head_since": at(-50),
     }
-    return Gathered(**{**plain, **more})
+    return GangWorkers(**{**plain, **more})
 
 
-def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gang:
+def gang(workers: GangWorkers | None, place: Raw | None = None, **more: Any) -> Gang:
     """A gang that runs, and all of whose shares are admitted."""
     raw = place or placed()
     read = parse_placement(raw)
@@ -94,24 +95,20 @@ def gang(workers: Gathered | None, place: Raw | None = None, **more: Any) -> Gan
             replace(parse_reservation(share.cluster, make_reservation(raw)), round=read.round_of(share))
             for share in read.shares
         ),
-        "silent": {},
-        "refused": {},
-        "timeout": timedelta(seconds=30),
-        "problem": "",
-        "refusal": "",
-        "others_wait_from": None,
-        "room_changed": False,
-        "remote_podsets": ("workers",),
+        "reservation_timeout": timedelta(seconds=30),
         "targets": {},
-        "workers": workers and replace(workers, place=read),
+        "workers": workers and replace(workers, placement=read),
         "start_timeout": TIMEOUT,
-        "occupied": frozenset({ShareKey("east", 1), ShareKey("west", 1)}),
+        "shares_with_pods": frozenset({ShareKey("east", 1), ShareKey("west", 1)}),
     }
-    return Gang(**{**plain, **more})
+    return make_gang(**{**plain, **more})
 
 
 def late(found: Gang, seconds: float) -> list[str]:
-    return [one["metadata"]["name"] for one in start_timeout.found(found, found.placements[0], at(seconds)).late]
+    return [
+        one["metadata"]["name"]
+        for one in start_timeout.find_late_workers(found, found.placements[0], at(seconds)).late_pods
+    ]
 
 
 KUBELET: Raw = {"started": 5, "node": "n"}
@@ -145,26 +142,26 @@ NEVER, UNREADY = make_condition("Ready", False, since=6), make_condition("Ready"
         pytest.param(None, 900, [], None, id="all are ready"),
     ],
 )  # fmt: skip
-def test_who_is_late(workers: Gathered | None, seconds: float, who: list[str], due: float | None) -> None:
+def test_who_is_late(workers: GangWorkers | None, seconds: float, who: list[str], due: float | None) -> None:
     found = gang(workers)
     assert late(found, seconds) == who
-    again = start_timeout.found(found, found.placements[0], at(seconds)).due
+    again = start_timeout.find_late_workers(found, found.placements[0], at(seconds)).recheck_at
     assert (again and (again - at(seconds)).total_seconds()) == due
 
 
 def test_a_worker_whose_copy_is_not_made_yet_is_looked_at_again() -> None:
     fresh = make_pod("a", slot="east/1/role-workers/0")
     found = gang(gathered([fresh], {"a": None}))
-    assert start_timeout.found(found, found.placements[0], at(7)).due == at(107)
+    assert start_timeout.find_late_workers(found, found.placements[0], at(7)).recheck_at == at(107)
 
 
 @pytest.mark.parametrize(
     ("more", "who"),
     [
         pytest.param({}, ["a"], id="it is"),
-        pytest.param({"silent": {"east": "cannot be seen"}}, [], id="not in a cluster that cannot be seen"),
+        pytest.param({"unreachable": {"east": "cannot be seen"}}, [], id="not in a cluster that cannot be seen"),
         pytest.param({"draining": frozenset({"east"})}, [], id="not in one that is drained"),
-        pytest.param({"together": True}, [], id="not where it may not leave those that run"),
+        pytest.param({"same_cluster": True}, [], id="not where it may not leave those that run"),
     ],
 )
 def test_where_somebody_is_late(more: Raw, who: list[str]) -> None:
@@ -172,7 +169,7 @@ def test_where_somebody_is_late(more: Raw, who: list[str]) -> None:
 
 
 def test_a_gang_that_must_be_together_moves_as_long_as_nobody_started() -> None:
-    assert late(gang(gathered([E0, E1]), together=True), 100) == ["a", "b"]
+    assert late(gang(gathered([E0, E1]), same_cluster=True), 100) == ["a", "b"]
 
 
 # --- what is planned -------------------------------------------------------------------------------------------------
@@ -188,12 +185,12 @@ def plan(place: Placement, until: float | None, *excluded: Exclusion, without: i
 
 
 def decided(found: Gang, seconds: float) -> list[Action]:
-    return [one for one in decide(found, at(seconds)) if not isinstance(one, Record | LookAgain)]
+    return [one for one in decide(found, at(seconds)) if not isinstance(one, UpdatePlacementStatus | RequeueAfter)]
 
 
 def test_nothing_is_done_before_it_is_late_and_it_is_looked_at_then() -> None:
-    assert [one for one in decide(gang(SPOT), at(60)) if not isinstance(one, Record)] == [
-        LookAgain(timedelta(seconds=40))
+    assert [one for one in decide(gang(SPOT), at(60)) if not isinstance(one, UpdatePlacementStatus)] == [
+        RequeueAfter(timedelta(seconds=40))
     ]
 
 
@@ -201,7 +198,7 @@ def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> N
     found = gang(SPOT)
     job = parse_workload(WORK).job
     assert job
-    assert decided(found, 100) == [Say(job, "NotStarted", ONE_LATE, True), plan(found.placements[0], 200)]
+    assert decided(found, 100) == [EmitEvent(job, "NotStarted", ONE_LATE, True), plan(found.placements[0], 200)]
 
 
 @pytest.mark.parametrize(("times", "seconds"), [(0, 100), (1, 200), (2, 400), (3, 400), (9, 400)])
@@ -227,7 +224,7 @@ def without_room(**spec: Any) -> Raw:
 
 def test_without_a_place_elsewhere_it_stays_and_the_placement_says_so() -> None:
     raw = without_room(explanation=f"{ONE_LATE} Does not fit.")
-    (said,) = [one for one in decide(gang(SPOT, raw), at(101)) if isinstance(one, Record)]
+    (said,) = [one for one in decide(gang(SPOT, raw), at(101)) if isinstance(one, UpdatePlacementStatus)]
     assert said.status["reason"] == f"{ONE_LATE} Does not fit."
     assert decided(gang(SPOT, raw), 101) == []
 
@@ -235,7 +232,7 @@ def test_without_a_place_elsewhere_it_stays_and_the_placement_says_so() -> None:
 def test_it_is_planned_again_when_room_changes_and_its_cluster_stays_closed_for_longer() -> None:
     raw = without_room(unstarted=1)
     (still,) = parse_placement(raw).exclusions
-    assert decided(gang(SPOT, raw, room_changed=True), 101) == [plan(parse_placement(raw), None, still)]
+    assert decided(gang(SPOT, raw, changed_since_plan=True), 101) == [plan(parse_placement(raw), None, still)]
     assert plan(parse_placement(raw), 401) in decided(gang(SPOT, raw), 201)
 
 
@@ -246,12 +243,18 @@ def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_plac
     one, two = ({"name": "workers", "role": "role-workers", "count": count} for count in (1, 2))
     raw["spec"]["shares"] = [{"cluster": "east", "groups": [two], "round": 1}, {"cluster": "west", "groups": [one]}]
     moved = pod("c", "west/2/role-workers/0", ready=True)
-    stays = replace(SPOT, pods=(RUNS, moved), copies={}, held={*filter(None, map(slot_of, (RUNS, moved)))}, desired=3)
-    assert decided(gang(stays, raw, occupied=frozenset({ShareKey("east", 1), ShareKey("west", 2)})), 150) == []
+    stays = replace(
+        SPOT,
+        pods=(RUNS, moved),
+        remote_pods={},
+        taken_slots={*filter(None, map(slot_of, (RUNS, moved)))},
+        desired_workers=3,
+    )
+    assert decided(gang(stays, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)})), 150) == []
     second = gathered([E1, moved], {"c": copy_of(moved)}, desired=2)
-    found = gang(second, raw, occupied=frozenset({ShareKey("east", 1), ShareKey("west", 2)}))
+    found = gang(second, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)}))
     (planned,) = [one for one in decided(found, 150) if isinstance(one, Plan)]
-    assert (planned.without, planned.unstarted) == ({"workers": 2}, False)
+    assert (planned.unusable_slots, planned.start_timed_out) == ({"workers": 2}, False)
 
 
 def test_what_was_said_is_taken_back_when_all_have_started() -> None:
@@ -264,11 +267,11 @@ def test_what_was_said_is_taken_back_when_all_have_started() -> None:
 
 def test_a_share_that_is_lost_meanwhile_is_planned_with_it() -> None:
     found = gang(SPOT)
-    east_only = replace(found, reservations=found.reservations[:1])
+    east_only = with_facts(found, reservations=found.shares.reservations[:1])
     (planned,) = [one for one in decided(east_only, 100) if isinstance(one, Plan)]
-    assert [share.cluster for share in planned.kept or ()] == ["east"]
-    assert planned.lost == f"Workers were lost, 2 in west: its reservation is gone there. {ONE_LATE}"
-    assert planned.without == {"workers": 1}
+    assert [share.cluster for share in planned.kept_shares or ()] == ["east"]
+    assert planned.lost_reason == f"Workers were lost, 2 in west: its reservation is gone there. {ONE_LATE}"
+    assert planned.unusable_slots == {"workers": 1}
 
 
 # --- who leaves ------------------------------------------------------------------------------------------------------
@@ -286,8 +289,10 @@ def with_place(cluster: str = "west", count: int = 1) -> Raw:
 
 
 def ends(found: Gang, seconds: float = 101) -> list[str]:
-    named = {facts.uid_of(one): one["metadata"]["name"] for one in found.workers.pods} if found.workers else {}
-    patches = [one for one in decide(found, at(seconds)) if isinstance(one, PatchStatus)]
+    named = (
+        {facts.uid_of(one): one["metadata"]["name"] for one in found.pods.workers.pods} if found.pods.workers else {}
+    )
+    patches = [one for one in decide(found, at(seconds)) if isinstance(one, PatchPodStatus)]
     assert all(one.body["status"]["reason"] == "RemotePodNotStarted" for one in patches)
     return [named[one.body["metadata"]["uid"]] for one in patches]
 
@@ -296,7 +301,7 @@ TWO = gathered([E0, E1, W0, W1])
 
 
 def test_it_is_ended_when_it_has_a_place() -> None:
-    (told,) = [one for one in decide(gang(SPOT, with_place()), at(101)) if isinstance(one, PatchStatus)]
+    (told,) = [one for one in decide(gang(SPOT, with_place()), at(101)) if isinstance(one, PatchPodStatus)]
     assert told.pod == E0
     text = f"The pod in worker cluster east did not start within 100s: {WHY}"
     status = {"phase": "Failed", "reason": "RemotePodNotStarted", "message": text}
@@ -310,18 +315,20 @@ def test_it_is_ended_when_it_has_a_place() -> None:
         pytest.param(TWO, with_place(count=2), ["a", "b"], id="or all"),
         pytest.param(TWO, with_place("east"), [], id="not to a place in the same cluster"),
         pytest.param(TWO, excluding(with_place(), "west"), [], id="nor to one in a cluster that is closed"),
-        pytest.param(replace(TWO, admitted={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [], id="nor to one without quota"),
-        pytest.param(replace(TWO, held={*TWO.held, Slot(ShareKey("west", 2), "role-workers", 0)}), with_place(), [], id="nor to one that is taken"),
-        pytest.param(replace(TWO, desired=5), with_place(), [], id="nor to one for a pod that KubeRay has yet to make"),
+        pytest.param(replace(TWO, admitted_shares={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [], id="nor to one without quota"),
+        pytest.param(replace(TWO, taken_slots={*TWO.taken_slots, Slot(ShareKey("west", 2), "role-workers", 0)}), with_place(), [], id="nor to one that is taken"),
+        pytest.param(replace(TWO, desired_workers=5), with_place(), [], id="nor to one for a pod that KubeRay has yet to make"),
         pytest.param(gathered([E0, E1, W0, W1, pod("x", "")]), with_place(), [], id="nor to one for a pod that waits for a slot"),
         pytest.param(SPOT, with_place(count=2), ["a"], id="who runs stays"),
     ],
 )  # fmt: skip
-def test_who_leaves(workers: Gathered, raw: Raw, who: list[str]) -> None:
+def test_who_leaves(workers: GangWorkers, raw: Raw, who: list[str]) -> None:
     found = gang(workers, raw)
-    bad = start_timeout.found(found, found.placements[0], at(101))
+    bad = start_timeout.find_late_workers(found, found.placements[0], at(101))
     assert [
-        facts.uid_of(one.pod) for one in start_timeout.ended(found, bad, at(101)) if isinstance(one, PatchStatus)
+        facts.uid_of(one.pod)
+        for one in start_timeout.fail_late_pods(found, bad, at(101))
+        if isinstance(one, PatchPodStatus)
     ] == [facts.uid_of(one) for one in workers.pods if one["metadata"]["name"] in who]
 
 
@@ -330,11 +337,11 @@ def test_a_place_is_kept_while_somebody_is_on_the_way_to_it() -> None:
     over = pod("a", "east/1/role-workers/0", phase="Failed")
     moving = replace(SPOT, pods=(over, RUNS, W0, W1))
     on = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
-    assert decided(gang(moving, with_place(), occupied=on), 102) == []
+    assert decided(gang(moving, with_place(), shares_with_pods=on), 102) == []
     arrived = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)])
-    (spared,) = decided(gang(arrived, with_place(), occupied=on), 102)
+    (spared,) = decided(gang(arrived, with_place(), shares_with_pods=on), 102)
     assert isinstance(spared, Plan)
-    assert [share.cluster for share in spared.kept or ()] == ["east", "west"], "what nobody is on goes"
+    assert [share.cluster for share in spared.kept_shares or ()] == ["east", "west"], "what nobody is on goes"
 
 
 @pytest.mark.parametrize(
@@ -387,7 +394,7 @@ def test_what_it_is_stuck_at(conditions: list[Raw], containers: list[Raw], why: 
     copy["status"]["containerStatuses"] = containers
     found = gang(gathered([E0, RUNS, W0, W1], {"a": copy}))
     (planned,) = [one for one in decided(found, 100) if isinstance(one, actions.Plan)]
-    assert planned.excluded[0].reason == f"workers did not start there within 100s: {why}"
+    assert planned.exclusions[0].reason == f"workers did not start there within 100s: {why}"
 
 
 def elastic_place() -> Raw:
@@ -414,14 +421,16 @@ ARRIVED = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)]
         pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1)), False, id="KubeRay has yet to make it"),
         pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1, pod("x", ""))), False, id="it looks for its place"),
         pytest.param(ARRIVED, True, id="it has started elsewhere"),
-        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, gated("x")), desired=5), True, id="who waits for the manager's quota"),
+        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, gated("x")), desired_workers=5), True, id="who waits for the manager's quota"),
         pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, pod("x", "", group="other"))), True, id="another group"),
     ],
 )  # fmt: skip
-def test_an_elastic_job_keeps_a_place_while_somebody_is_on_the_way_to_it(workers: Gathered, spared: bool) -> None:
-    found = gang(workers, elastic_place(), occupied=frozenset({ShareKey("east", 1), ShareKey("west", 1)}))
+def test_an_elastic_job_keeps_a_place_while_somebody_is_on_the_way_to_it(workers: GangWorkers, spared: bool) -> None:
+    found = gang(workers, elastic_place(), shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 1)}))
     plans = [one for one in decided(found, 102) if isinstance(one, Plan)]
-    assert [[share.cluster for share in one.kept or ()] for one in plans] == ([["east", "west"]] if spared else [])
+    assert [[share.cluster for share in one.kept_shares or ()] for one in plans] == (
+        [["east", "west"]] if spared else []
+    )
 
 
 def test_who_waits_for_the_managers_quota_takes_no_place_from_who_leaves() -> None:

@@ -1,23 +1,23 @@
 """Times that another process wrote are believed as far as they may be: its clock may have gone ahead, by an hour say."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from adapter.actions import Action, LookAgain, Record, Rejoin
+from adapter.actions import Action, Reactivate, RequeueAfter, UpdatePlacementStatus
 from adapter.gang import requeue
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.timeouts import answering, begun, excluded
+from adapter.gang.timeouts import current_exclusions, last_admissions, round_started_at
 from adapter.objects.placement import parse_placement
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import parse_workload
 from adapter.shell.observe.transient_state import TransientState
 from tests.unit.bounded import soon
 from tests.unit.builders import at, make_placement, make_reservation, make_workload
+from tests.unit.fact_builders import with_facts
 from tests.unit.stores import Sight, fill, make_ray_job
 
 WORK = make_workload()
@@ -35,7 +35,7 @@ HOUR = 3600.0
     ],
 )
 def test_since_when_a_round_is_waited_for(planned: float, first_seen: datetime | None, now: float, want: float) -> None:
-    assert begun(parse_placement(make_placement(WORK, planned=planned)), first_seen, at(now)) == at(want)
+    assert round_started_at(parse_placement(make_placement(WORK, planned=planned)), first_seen, at(now)) == at(want)
 
 
 @pytest.mark.parametrize("latest", [0, 9_999])
@@ -46,15 +46,15 @@ def test_which_clusters_answer_is_read_in_one_pass_of_whatever_many_shares(lates
         str(number): SimpleNamespace(cluster="east", admitted=True, reserved_at=when) for number, when in times.items()
     }
     waits: Raw = {"w": SimpleNamespace(cluster="west", admitted=False, reserved_at=at(5)), "n": None}
-    gang = cast(Gang, SimpleNamespace(standing=lambda *_: {**shares, **waits}))
+    gang = cast(Gang, SimpleNamespace(reservations_of=lambda *_: {**shares, **waits}))
     with soon():
-        assert answering(gang, parse_placement(make_placement(WORK))) == {"east": at(9_999)}
+        assert last_admissions(gang, parse_placement(make_placement(WORK))) == {"east": at(9_999)}
 
 
 def test_a_round_whose_plan_says_no_time_is_waited_for_since_it_was_seen() -> None:
     raw = make_placement(WORK)
     del raw["spec"]["plannedAt"]
-    assert begun(parse_placement(raw), at(3), at(5)) == at(3)
+    assert round_started_at(parse_placement(raw), at(3), at(5)) == at(3)
 
 
 def test_a_round_that_a_clock_ahead_has_planned_is_withdrawn_in_time() -> None:
@@ -70,8 +70,8 @@ def test_a_round_that_a_clock_ahead_has_planned_is_withdrawn_in_time() -> None:
 
     def looked(seconds: float) -> bool:
         seen = sight.facts.gang_observer.facts(("demo", "rayjob-train"), at(seconds))
-        actions = decide(replace(seen, refusal=""), at(seconds))  # for its template, which says too little
-        return any(isinstance(one, Record) and one.status.get("withdrawnRound") == 1 for one in actions)
+        actions = decide(with_facts(seen, rejection=""), at(seconds))  # for its template, which says too little
+        return any(isinstance(one, UpdatePlacementStatus) and one.status.get("withdrawnRound") == 1 for one in actions)
 
     assert [looked(seconds) for seconds in (0, 29, 31)] == [False, False, True]
 
@@ -116,18 +116,20 @@ def test_of_each_share_that_was_not_admitted_its_own_round_is_remembered() -> No
 def test_how_long_a_cluster_is_left_out(what: str, until: float, left_out: bool) -> None:
     given: Raw = {what: {"east": until}}
     place = parse_placement(make_placement(WORK, **given))
-    assert bool(excluded(place, at(5), timedelta(seconds=10))) is left_out
-    assert excluded(place, at(5), timedelta(minutes=30)) or until < 5, "where workers may take so long to start"
+    assert bool(current_exclusions(place, at(5), timedelta(seconds=10))) is left_out
+    assert current_exclusions(place, at(5), timedelta(minutes=30)) or until < 5, (
+        "where workers may take so long to start"
+    )
 
 
 @pytest.mark.parametrize(
     ("yielded", "want"),
     [
-        pytest.param(3, LookAgain(timedelta(seconds=3)), id="it stays out for a moment"),
-        pytest.param(0, Rejoin, id="the moment is over"),
-        pytest.param(HOUR, Rejoin, id="it left by a clock that went ahead"),
+        pytest.param(3, RequeueAfter(timedelta(seconds=3)), id="it stays out for a moment"),
+        pytest.param(0, Reactivate, id="the moment is over"),
+        pytest.param(HOUR, Reactivate, id="it left by a clock that went ahead"),
     ],
 )
 def test_who_stepped_aside_comes_back(yielded: float, want: Action | type) -> None:
     work = parse_workload(make_workload(active=False, yielded=yielded))
-    assert requeue.rejoin(work, at(5)) == [Rejoin(work) if want is Rejoin else want]
+    assert requeue.reactivate(work, at(5)) == [Reactivate(work) if want is Reactivate else want]

@@ -20,7 +20,7 @@ from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
 from adapter.rewrite.head_address import HeadAddress
 from adapter.worker import dispatch
-from adapter.worker.worker_facts import Worker
+from adapter.worker.worker_facts import HeadFacts
 from hack.bench import dispatch as dispatch_bench
 from hack.bench import floor, report
 from hack.testbed import deployment, procstat
@@ -31,6 +31,7 @@ from hack.testbed.stage import Stage
 from tests.unit import apiserver
 from tests.unit import builders as make
 from tests.unit.apiserver import Answer, Asked, Server, event, says, streams
+from tests.unit.fact_builders import make_worker
 
 FIGURES = {
     "pods_s": 10.0, "total_s": 10.0, "running_p50_s": 5.0, "running_p99_s": 9.0, "copy_p50_s": 1.0, "copy_p99_s": 2.0,
@@ -249,16 +250,13 @@ def test_the_floor_creates_the_same_bytes_as_the_controller() -> None:
         pod["metadata"]["annotations"][names.SLOT_ANNOTATION] = slot
         found_there = parse_reservation(order["cluster"], SHARE)
         standing = {found_there.key: found_there}
-        worker = Worker(
-            pod,
-            {},
-            place,
-            None,
-            True,
-            HeadAddress.from_pod(pod, "10.12.0.5"),
-            standing,
-            {order["cluster"]: target},
-            frozenset(),
+        worker = make_worker(
+            pod=pod,
+            placement=place,
+            owns_pod=True,
+            head=HeadFacts(HeadAddress.from_pod(pod, "10.12.0.5"), pod=None, mirrors={}),
+            reservations=standing,
+            targets={order["cluster"]: target},
         )
         (action,) = dispatch.decide(worker, make.START)
         assert isinstance(action, CreatePod)

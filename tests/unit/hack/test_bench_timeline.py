@@ -3,6 +3,7 @@
 import math
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import Raw
 from hack.bench import timeline
 from hack.testbed import figures
@@ -29,7 +30,7 @@ def workload(*conditions: str, check: str = names.CHECK_PENDING) -> Raw:
 WALK = [
     change(0, "mgr", "rayclusters", "gang", {"metadata": {}}),
     change(1, "mgr", "workloads", "w", workload(names.QUOTA_RESERVED)),
-    change(2, "mgr", "placements", "p", {"status": {"state": names.PLACED}}),
+    change(2, "mgr", "placements", "p", {"status": {"state": PlacementState.PLACED}}),
     change(3, "mgr", "workloads", "w", workload(names.QUOTA_RESERVED, check=names.CHECK_READY)),
     change(4, "mgr", "workloads", "w", workload(names.QUOTA_RESERVED, names.ADMITTED, check=names.CHECK_READY)),
     change(5, "mgr", "pods", "head", {"metadata": {"labels": {names.RAY_NODE_TYPE_LABEL: "head"}}, "status": RUNS}),

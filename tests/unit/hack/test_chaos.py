@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from adapter import names
+from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
 from hack.lab.base.lab import MANAGER
@@ -142,7 +143,7 @@ def placement(work: Raw) -> Raw:
     return {
         "metadata": {"name": PLACE},
         "spec": {"workload": reference, "attempt": attempt, "round": 1, "shares": shares},
-        "status": {"state": names.PLACED},
+        "status": {"state": PlacementState.PLACED},
     }
 
 
@@ -212,7 +213,7 @@ def test_a_gang_that_ended_leaves_its_placement_as_a_record() -> None:
     """Its Workload has finished, and nothing is promised any more."""
     sight = well()
     sight.workloads[0]["status"]["conditions"].append(make_condition(names.FINISHED))
-    sight.placements[0]["status"]["state"] = names.ENDED
+    sight.placements[0]["status"]["state"] = PlacementState.ENDED
     said = {one.text for one in invariants.findings(sight)}
     assert "0 cpu are promised in west, and its ClusterQueue shows 1" in said
     assert not any("Placements instead of one" in text for text in said)
@@ -351,7 +352,7 @@ def test_how_far_a_gang_is() -> None:
     for one in sight.members.values():
         one.pods.clear()
     assert snapshot.reached("placed", GANG, sight) and not snapshot.reached("dispatched", GANG, sight)
-    sight.placements[0]["status"]["state"] = names.RESERVING
+    sight.placements[0]["status"]["state"] = PlacementState.RESERVING
     assert snapshot.reached("reserved", GANG, sight) and not snapshot.reached("placed", GANG, sight)
     for one in sight.members.values():
         one.shares.clear()

@@ -109,7 +109,7 @@ def test_the_short_trial_has_each_of_them() -> None:
     assert {one.kind for one in drawn} >= {"grown", "shrunk"}, "elastic gangs"
     (cut,), (stopped,) = ([one for one in drawn if one.kind == kind] for kind in ("cut", "controller-stopped"))
     assert cut.way != "data" and cut.lasts > reflector.PROBE_SECONDS, "fake workers send no data"
-    assert stopped.lasts > leader_election.RENEW_SECONDS, "who goes on then leads no more"
+    assert stopped.lasts > leader_election.RENEW_DEADLINE_SECONDS, "who goes on then leads no more"
     first = [draw.gang(int(said[2]), number).workers for number in range(1, GANGS + 1)]
     assert sum(workers > 1 for workers in first) > GANGS // 2, "most gangs are in both clusters"
     assert len({one.kind for one in drawn}) == 15

@@ -12,8 +12,8 @@ from adapter.objects.placement import GroupShare, Share
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, Group, Offer, Request
-from adapter.planning.planner import charged
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest, Offer
+from adapter.planning.planner import charge_shares
 from hack.oracle import ask, draw, drawpod, judge, predict, rounds
 from hack.oracle.draw import Tree
 from hack.oracle.judge import Answer
@@ -130,7 +130,7 @@ def seen(tree: Tree, before: Seen | None = None) -> Seen:
 def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
     """Of what was in use only what the queue still covers, as Kueue shows it."""
     key = ("ClusterQueue", queue["metadata"]["name"])
-    used = before.tree.forest.usage(key) if before and key in before.tree.forest.observed_usage else {}
+    used = before.quota_tree.forest.usage(key) if before and key in before.quota_tree.forest.observed_usage else {}
     return [
         {"name": flavor["name"], "resources": [{"name": row["name"], "total": total(used, flavor, row)}]}
         for group in groups([queue])
@@ -199,14 +199,14 @@ class Kueue:
         after, flavors = now, []
         for podset in workload["spec"]["podSets"]:
             spec, count = podset["template"]["spec"], podset["count"]
-            group = Group("podset", "podset", count, spec, pod_requests.pod_requests(spec))
-            asked = Request(workload["metadata"]["namespace"], workload["spec"]["queueName"], (group,))
+            group = GroupRequest("podset", "podset", count, spec, pod_requests.pod_requests(spec))
+            asked = GangRequest(workload["metadata"]["namespace"], workload["spec"]["queueName"], (group,))
             offers = Offers(asked)
-            line = offers.line(after)
-            if offers.of(after, line, group).total < count:
-                return Answer(False, (), offers.reason(after, line, group))
-            flavors.append(offers.flavors(after, line, group, count))
-            (after,) = charged(asked, [after], [Share(after.name, (GroupShare("podset", "podset", count),))])
+            line = offers.quota_path(after)
+            if offers.offer_for(after, line, group).total < count:
+                return Answer(False, (), offers.shortage_reason(after, line, group))
+            flavors.append(offers.assigned_flavors(after, line, group, count))
+            (after,) = charge_shares(asked, [after], [Share(after.name, (GroupShare("podset", "podset", count),))])
         self._seen[name] = after
         return Answer(True, tuple(flavors), "")
 
@@ -230,26 +230,26 @@ async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> No
 
 class OneMore(Offers):
     def of(self, *args: Any) -> Offer:
-        found = super().of(*args)
+        found = super().offer_for(*args)
         more = 0 < found.nominal < pod_requests.UNLIMITED
-        return found._replace(total=found.total + more, ever=found.ever + more)
+        return found._replace(total=found.total + more, potential=found.potential + more)
 
 
 class OneLess(Offers):
     def of(self, *args: Any) -> Offer:
-        found = super().of(*args)
+        found = super().offer_for(*args)
         less = found.total > found.nominal
-        return found._replace(total=found.total - less, ever=found.ever - less)
+        return found._replace(total=found.total - less, potential=found.potential - less)
 
 
 class LastFlavor(Offers):
     def flavors(self, *args: Any, **how: Any) -> Mapping[str, str]:
-        return dict.fromkeys(super().flavors(*args, **how), "oracle-soft")
+        return dict.fromkeys(super().assigned_flavors(*args, **how), "oracle-soft")
 
 
 class NoLimit(Offers):
     def of(self, *args: Any) -> Offer:
-        return super().of(*args)._replace(ever=10**6)
+        return super().offer_for(*args)._replace(potential=10**6)
 
 
 class Shut(Offers):
@@ -257,7 +257,7 @@ class Shut(Offers):
         return Offer()
 
 
-def free(_: Request, among: Sequence[Candidate], __: Sequence[Share]) -> Sequence[Candidate]:
+def free(_: GangRequest, among: Sequence[Candidate], __: Sequence[Share]) -> Sequence[Candidate]:
     return among
 
 

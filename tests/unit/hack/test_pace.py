@@ -26,11 +26,11 @@ from adapter.shell.write import copies
 from adapter.worker import head_polling
 print(json.dumps({
     "resyncs": [one.RESYNC.total_seconds() for one in (timeouts, lifecycle, running, requeue)]
-        + [engine.RESYNC_SECONDS, transient_state.SURE_FOR.total_seconds()],
-    "spill": timeouts.SPILL_AFTER.total_seconds(), "yield": timeouts.YIELD_AFTER.total_seconds(),
-    "first": timeouts.EXCLUDED_FIRST.total_seconds(), "longest": timeouts.EXCLUDED_FOR.total_seconds(),
-    "settled": orphan_anchors.SETTLED.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
-    "pause": copies.PAUSE_SECONDS, "again": copies.AGAIN_SECONDS, "ask": head_polling.ASK_SECONDS,
+        + [engine.RESYNC_SECONDS, transient_state.PLAN_VALID_FOR.total_seconds()],
+    "spill": timeouts.SPILL_AFTER.total_seconds(), "yield": timeouts.DEACTIVATE_AFTER.total_seconds(),
+    "first": timeouts.MIN_EXCLUSION.total_seconds(), "longest": timeouts.MAX_EXCLUSION.total_seconds(),
+    "settled": orphan_anchors.SETTLED_AFTER.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
+    "pause": copies.PAUSE_SECONDS, "again": copies.REWRITE_SECONDS, "ask": head_polling.POLL_SECONDS,
     "first backoff": reflector.FIRST_BACKOFF, "last backoff": reflector.LAST_BACKOFF,
 }))
 """

@@ -10,7 +10,7 @@ import yaml
 from adapter import names
 from adapter.admission import job_validation
 from adapter.gang import start_timeout
-from adapter.gang.orphan_anchors import settled
+from adapter.gang.orphan_anchors import is_settled
 from adapter.objects import pod_requests, rayjob, trim, worker_pod
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import read_job
@@ -234,13 +234,13 @@ HELD = parse_reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets":
 ]}})  # fmt: skip
 OF_COPIES: list[Callable[[Any], object]] = [
     key_of, uid_of, malformed_reason, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended, lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
-    indexes.by_placement, predicates.worker_pod_state, start_timeout.started, start_timeout._stuck_at, lambda raw: start_timeout._since(raw, START),
-    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble(raw, "east"),
-    lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirrored(None, LOCAL, raw, "east", START),
-    lambda raw: report.stuck(LOCAL, raw, "east", LATER), lambda raw: report.ending(raw, START),
+    indexes.by_placement, predicates.worker_pod_state, start_timeout.has_started, start_timeout._stuck_reason, lambda raw: start_timeout._starting_since(raw, START),
+    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble_message(raw, "east"),
+    lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirror_status(None, LOCAL, raw, "east", START),
+    lambda raw: report.fail_if_stuck(LOCAL, raw, "east", LATER), lambda raw: report.requeue_while_ending(raw, START),
     lambda raw: HEAD.stale_address(raw, mirrored=True), lambda raw: HEAD.stale_address(raw, mirrored=False),
     lambda raw: copied_objects.build_copy(MOVED, {"data": {}}, raw),
-    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.beyond(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
+    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.excess_message(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
 ]  # fmt: skip
 COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
 
@@ -296,11 +296,11 @@ OF_WORKERS: list[Callable[[Any], object]] = [
     worker_pod.is_deleting, worker_pod.has_ended, worker_pod.is_dispatched, worker_pod.has_working_ray_node, worker_pod.unlocked_reason, worker_pod.waits_for_quota,
     predicates.worker_pod_state, predicates.endpoint_state, predicates.backend_state, predicates.head_address,
     lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.from_pod(raw, "10.9.9.9"), lambda raw: HeadAddress.from_pod(raw, "").service_key,
-    rewriter.referenced_objects, lambda raw: service_endpoints._target({"targetPort": "metrics"}, "TCP", raw),
+    rewriter.referenced_objects, lambda raw: service_endpoints._target_port({"targetPort": "metrics"}, "TCP", raw),
     lambda raw: status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
     lambda raw: status_mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),
     lambda raw: [status_mirror.status_patch(raw, {"metadata": {}, "status": status}, "east") for status in STATUSES.values()],
-    lambda raw: report.gone(raw, "east", START) and None,
+    lambda raw: report.fail_missing(raw, "east", START) and None,
 ]  # fmt: skip
 WORKERS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
 
@@ -336,7 +336,7 @@ ANCHOR = {
 def test_of_an_anchor_its_frame_is_enough() -> None:
     left = trim.metadata_only(ANCHOR)
     assert "data" not in left
-    for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: settled(raw, LATER)):
+    for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: is_settled(raw, LATER)):
         assert read(left) == read(ANCHOR)
     assert trim.metadata_only(5) == 5 and trim.metadata_only({}) == {"metadata": {}}
 

@@ -10,9 +10,9 @@ import pytest
 from adapter.objects.placement import GroupShare, Share, parse_placement
 from adapter.objects.specs import parse_worker_cluster
 from adapter.planning import capacity
-from adapter.planning.capacity import STATUS_LAG, Held
+from adapter.planning.capacity import STATUS_LAG, HeldShare
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.quota import tree
 from tests.unit.builders import (
     NAMESPACE,
@@ -44,58 +44,58 @@ DEAF = "heads cannot be mirrored there"
 )
 def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
     found = None if spec is None else parse_worker_cluster(make_worker_cluster(**spec))
-    assert capacity.problem("east", silent, found, unmirrored) == want
+    assert capacity.cluster_problem("east", silent, found, unmirrored) == want
 
 
 @pytest.mark.parametrize(
     ("held", "now", "want"),
     [
         pytest.param(None, at(9), False, id="nothing stands there"),
-        pytest.param(Held(None, 1, 9), at(9), False, id="it holds no quota"),
-        pytest.param(Held(START, 7, 6), at(1), False, id="the queue was written before it"),
-        pytest.param(Held(START, 7, 7), at(1), False, id="not after it"),
-        pytest.param(Held(START, 7, 8), at(1), True, id="after it"),
-        pytest.param(Held(START, 7, 6), START + STATUS_LAG, True, id="it has had the time"),
-        pytest.param(Held(at(2), 7, 6), START, False, id="a clock that is a little ahead"),
-        pytest.param(Held(at(600), 7, 6), START, True, id="a clock that is wrong"),
+        pytest.param(HeldShare(None, 1, 9), at(9), False, id="it holds no quota"),
+        pytest.param(HeldShare(START, 7, 6), at(1), False, id="the queue was written before it"),
+        pytest.param(HeldShare(START, 7, 7), at(1), False, id="not after it"),
+        pytest.param(HeldShare(START, 7, 8), at(1), True, id="after it"),
+        pytest.param(HeldShare(START, 7, 6), START + STATUS_LAG, True, id="it has had the time"),
+        pytest.param(HeldShare(at(2), 7, 6), START, False, id="a clock that is a little ahead"),
+        pytest.param(HeldShare(at(600), 7, 6), START, True, id="a clock that is wrong"),
     ],
 )
-def test_counted(held: Held | None, now: datetime, want: bool) -> None:
-    assert capacity.counted(held, now) is want
+def test_counted(held: HeldShare | None, now: datetime, want: bool) -> None:
+    assert capacity.is_counted(held, now) is want
     share = Share("east", ())
-    assert capacity.uncounted([(share, held)], now) == ([] if want else [share])
+    assert capacity.uncounted_shares([(share, held)], now) == ([] if want else [share])
 
 
 @pytest.mark.parametrize(
     ("shares", "want"),
     [
         pytest.param([], None, id="nothing is deducted"),
-        pytest.param([None, Held(None, 1, 1)], None, id="nobody knows when"),
-        pytest.param([Held(START, 7, 8), Held(at(-9), 7, 6)], None, id="all are counted"),
-        pytest.param([Held(START, 7, 6), Held(at(-1), 7, 6)], START + STATUS_LAG, id="the last one"),
+        pytest.param([None, HeldShare(None, 1, 1)], None, id="nobody knows when"),
+        pytest.param([HeldShare(START, 7, 8), HeldShare(at(-9), 7, 6)], None, id="all are counted"),
+        pytest.param([HeldShare(START, 7, 6), HeldShare(at(-1), 7, 6)], START + STATUS_LAG, id="the last one"),
     ],
 )
-def test_settles(shares: Sequence[Held | None], want: datetime | None) -> None:
-    assert capacity.settles(shares, at(1)) == want
+def test_settles(shares: Sequence[HeldShare | None], want: datetime | None) -> None:
+    assert capacity.all_counted_at(shares, at(1)) == want
 
 
 PLACE = parse_placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
 
 
 def test_a_round_that_is_withdrawn_promises_nothing() -> None:
-    assert capacity.promised(PLACE) == PLACE.shares
-    assert capacity.promised(replace(PLACE, withdrawn_round=2)) == ()
+    assert capacity.promised_shares(PLACE) == PLACE.shares
+    assert capacity.promised_shares(replace(PLACE, withdrawn_round=2)) == ()
 
 
 def test_what_earlier_rounds_left_in_place_stays_promised_while_a_round_is_withdrawn() -> None:
     """A single worker's share of a plan before may be on its way still, and others would be promised its room."""
     coming = replace(PLACE.shares[0], round=1, single_worker=True)
     place = replace(PLACE, shares=(coming, *PLACE.shares), withdrawn_round=2)
-    assert capacity.promised(place) == (coming,)
+    assert capacity.promised_shares(place) == (coming,)
 
 
-GROUP = Group("workers", "role-workers", 9, {}, {"cpu": 1000, "pods": 1})
-REQUEST = Request(NAMESPACE, QUEUE, (GROUP,))
+GROUP = GroupRequest("workers", "role-workers", 9, {}, {"cpu": 1000, "pods": 1})
+REQUEST = GangRequest(NAMESPACE, QUEUE, (GROUP,))
 
 
 def cluster(name: str, cores: int) -> Candidate:
@@ -105,19 +105,19 @@ def cluster(name: str, cores: int) -> Candidate:
 
 def room(one: Candidate) -> int:
     offers = Offers(REQUEST)
-    return offers.of(one, offers.line(one), GROUP).total
+    return offers.offer_for(one, offers.quota_path(one), GROUP).total
 
 
 def test_what_is_left() -> None:
     two = Share("east", (GroupShare("workers", "role-workers", 2),))
     owed = [(REQUEST, [two]), (REQUEST, [two, replace(two, cluster="west")]), (REQUEST, [])]
     fleet = [cluster("east", 9), cluster("west", 9), cluster("north", 9)]
-    assert [room(one) for one in capacity.left(fleet, {}, owed)] == [5, 7, 9]
-    other = {"west": cluster("west", 4).tree}
-    assert [room(one) for one in capacity.left(fleet, other, owed)] == [5, 2, 9]
+    assert [room(one) for one in capacity.remaining_capacity(fleet, {}, owed)] == [5, 7, 9]
+    other = {"west": cluster("west", 4).quota_tree}
+    assert [room(one) for one in capacity.remaining_capacity(fleet, other, owed)] == [5, 2, 9]
     assert [room(one) for one in fleet] == [9, 9, 9], "the stores' own figures stand"
 
 
 def test_a_cluster_that_takes_no_part_is_not_looked_at() -> None:
-    absent = capacity.absent("east", "it is cordoned")
+    absent = capacity.absent_candidate("east", "it is cordoned")
     assert (absent.problem, dict(absent.queues), dict(absent.namespaces)) == ("it is cordoned", {}, {})

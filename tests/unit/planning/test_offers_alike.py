@@ -13,7 +13,7 @@ from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
 from adapter.planning import offers, planner
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.quota import node_capacity, tree
 from adapter.quota.node_capacity import Node
 from adapter.quota.tree import Demand, FlavorCapacity, QuotaPath, build
@@ -36,18 +36,20 @@ def cluster(name: str, *cores: int, **queue: Any) -> Candidate:
     return Candidate(name, "", build([raw], [], flavors), where, {NAMESPACE: {}}, zone=name)
 
 
-def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> Group:
+def group(count: int, cores: int = 1, name: str = "workers", spec: Raw | None = None, zone: str = "") -> GroupRequest:
     asked = {"cpu": cores * 1000, "pods": 1}
-    return Group(name, f"role-{name}", count, spec or {}, asked, zone, alike=scheduling_hash(spec or {}, asked))
+    return GroupRequest(
+        name, f"role-{name}", count, spec or {}, asked, zone, scheduling_hash=scheduling_hash(spec or {}, asked)
+    )
 
 
-def gang(*groups: Group, **policy: Any) -> Request:
-    return Request(NAMESPACE, QUEUE, groups, **policy)
+def gang(*groups: GroupRequest, **policy: Any) -> GangRequest:
+    return GangRequest(NAMESPACE, QUEUE, groups, **policy)
 
 
-def unlike(request: Request) -> Request:
+def unlike(request: GangRequest) -> GangRequest:
     """The same gang, of which nobody knows whom it is like."""
-    return replace(request, groups=tuple(replace(one, alike="") for one in request.groups))
+    return replace(request, groups=tuple(replace(one, scheduling_hash="") for one in request.groups))
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[QuotaPath]:
         found.append(line)
         return survey(demand, line)
 
-    monkeypatch.setattr(tree, "survey", noted)
+    monkeypatch.setattr(tree, "flavor_capacity", noted)
     return found
 
 
@@ -92,8 +94,8 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         pytest.param({}, gang(group(4, zone="west")), id="another zone"),
         pytest.param({}, gang(replace(group(4, zone="west"), name="others")), id="another name, which is told"),
         pytest.param({}, gang(group(4), group(1, name="more")), id="one more group"),
-        pytest.param({}, gang(replace(group(4), tried=REFUSED)), id="it refuses the pods"),
-        pytest.param({}, gang(replace(group(4), tried=HELD)), id="it makes something else of the pods"),
+        pytest.param({}, gang(replace(group(4), dry_run_results=REFUSED)), id="it refuses the pods"),
+        pytest.param({}, gang(replace(group(4), dry_run_results=HELD)), id="it makes something else of the pods"),
         pytest.param({}, replace(gang(group(4)), queue="other"), id="another queue"),
         pytest.param({}, replace(gang(group(4)), namespace="other"), id="another namespace"),
         pytest.param({"zone": "north"}, gang(group(4, zone="east")), id="the cluster's zone"),
@@ -104,10 +106,10 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         ),
         pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
         pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),
-        pytest.param({"tree": cluster("east", 1).tree}, gang(group(4)), id="its quota"),
+        pytest.param({"tree": cluster("east", 1).quota_tree}, gang(group(4)), id="its quota"),
     ],
 )
-def test_what_differs_is_found_anew(now: Raw, asked: Request) -> None:
+def test_what_differs_is_found_anew(now: Raw, asked: GangRequest) -> None:
     selector = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
     east = cluster("east", 3, 5, namespaceSelector=selector)
     east = replace(
@@ -129,7 +131,9 @@ def test_another_size_is_another_question(east: Candidate) -> None:
     for count in (1, 9, 4, 2, 5, 3, 6, 12, 1):
         asked = gang(group(count, spec=TOLERANT))
         known, anew = Offers(asked), Offers(unlike(asked))
-        assert known.of(east, known.line(east), asked.groups[0]) == anew.of(east, anew.line(east), asked.groups[0])
+        assert known.offer_for(east, known.quota_path(east), asked.groups[0]) == anew.offer_for(
+            east, anew.quota_path(east), asked.groups[0]
+        )
         assert planner.plan(asked, [east]) == planner.plan(unlike(asked), [east])
 
 
@@ -143,7 +147,7 @@ def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
 
 
 def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offers, "MOST_ANSWERS", 60)
+    monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 60)
     east = cluster("east", 90)
     for count in range(1, 400):
         planner.plan(gang(group(count, cores=count % 7 + 1), group(count, name="more")), [east])
@@ -153,7 +157,7 @@ def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
     monkeypatch: pytest.MonkeyPatch, surveyed: list[QuotaPath]
 ) -> None:
-    monkeypatch.setattr(offers, "MOST_ANSWERS", 20)
+    monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 20)
     fleet = [cluster("east", 4)]
     found = list[int]()
     for _ in range(3):
@@ -165,7 +169,7 @@ def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
 
 
 def test_one_kind_of_many_sizes_does_not_keep_others_out_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offers, "MOST_ANSWERS", 60)
+    monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 60)
     east, kinds = cluster("east", 900), list[int]()
     for count in range(1, 100):
         planner.plan(gang(group(count)), [east])
@@ -186,23 +190,23 @@ def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: l
 def test_what_a_cluster_makes_of_pods_is_no_word_for_pods_as_they_are() -> None:
     """Its mapping is for those as they are: what it has made of others it has mapped already."""
     mapped = PodMapping(node_selector={"pool": "none"})
-    east = replace(cluster("east", 4), pods=mapped, nodes=SMALL)
+    east = replace(cluster("east", 4), pod_mapping=mapped, nodes=SMALL)
     held = DryRunResult(reserved_template={"spec": {}}, request=CPU, scheduling_hash=scheduling_hash({}, CPU))
-    tried = gang(replace(group(2), tried={"east": held}))
+    tried = gang(replace(group(2), dry_run_results={"east": held}))
     assert planner.plan(tried, [east]).shares and not planner.plan(gang(group(2)), [east]).shares
 
 
 def test_of_quota_that_others_were_promised_nothing_is_kept() -> None:
     """There are as many states of it as gangs."""
     east, asked = cluster("east", 4), gang(group(1))
-    (left,) = planner.charged(asked, [east], planner.plan(asked, [east]).shares)
-    assert left.tree is not east.tree and left.tree.offer_cache is None
+    (left,) = planner.charge_shares(asked, [east], planner.plan(asked, [east]).shares)
+    assert left.quota_tree is not east.quota_tree and left.quota_tree.offer_cache is None
     assert planner.plan(asked, [left]) == planner.plan(unlike(asked), [left])
 
 
 def kept(one: Candidate) -> dict[Any, Any]:
-    assert one.tree.offer_cache is not None
-    return one.tree.offer_cache
+    assert one.quota_tree.offer_cache is not None
+    return one.quota_tree.offer_cache
 
 
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()), min_size=1, max_size=3)
@@ -219,6 +223,6 @@ def test_a_plan_is_the_same_whoever_asked_before(
         request = gang(*groups, strategy=strategy)
         made = planner.plan(request, fleet)
         assert made == planner.plan(unlike(request), fleet)
-        assert planner.keep(request, fleet) == planner.keep(unlike(request), fleet)
-        left, alone = (planner.charged(one, fleet, made.shares) for one in (request, unlike(request)))
+        assert planner.shares_to_hold(request, fleet) == planner.shares_to_hold(unlike(request), fleet)
+        left, alone = (planner.charge_shares(one, fleet, made.shares) for one in (request, unlike(request)))
         assert planner.plan(request, left) == planner.plan(unlike(request), alone)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.gang.timeouts import DOUBLINGS, YIELD_AFTER
+from adapter.gang.timeouts import DEACTIVATE_AFTER, MAX_DOUBLINGS
 from adapter.objects.placement import MAX_SHARES, Placement, parse_placement
 from adapter.objects.rayjob import read_ray_cluster
 from adapter.objects.workload import PodSet, Workload, parse_workload
@@ -26,8 +26,8 @@ def gang(name: str, *, created: float = 0, priority: int | None = None, workers:
     return replace(parse_workload(made), created_at=at(created), priority=priority)
 
 
-def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
-    return ordering.Waiting(work, looked)
+def waiting(work: Workload, *, looked: bool = True) -> ordering.WaitingGang:
+    return ordering.WaitingGang(work, looked)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def waiting(work: Workload, *, looked: bool = True) -> ordering.Waiting:
     ],
 )  # fmt: skip
 def test_before(me: Workload, others: list[Workload], want: list[str]) -> None:
-    assert [one.work.name for one in ordering.before(me, map(waiting, others))] == want
+    assert [one.workload.name for one in ordering.gangs_before(me, map(waiting, others))] == want
 
 
 PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
@@ -69,7 +69,8 @@ PLACED = make_placement(make_workload(), shares={"east": {"workers": 2}})
 )  # fmt: skip
 def test_waits(work: dict[str, Any], check: str, place: dict[str, Any] | None, want: bool) -> None:
     assert (
-        ordering.waits(parse_workload(make_workload(**work)), check, parse_placement(place) if place else None) is want
+        ordering.needs_plan(parse_workload(make_workload(**work)), check, parse_placement(place) if place else None)
+        is want
     )
 
 
@@ -91,7 +92,7 @@ def growing(*, state: str = names.CHECK_READY, elastic: bool = True, **more: Any
 )  # fmt: skip
 def test_how_old_it_is(work: Workload, job: dict[str, Any], want: datetime) -> None:
     job_object = read_ray_cluster({"metadata": job} if job else {})
-    assert ordering.aged(replace(work, created_at=at(0)), job_object).created_at == want
+    assert ordering.with_job_age(replace(work, created_at=at(0)), job_object).created_at == want
 
 
 HALF = parse_placement(make_placement(make_workload(), shares={"east": {"workers": 2}}))
@@ -124,7 +125,7 @@ HALF = parse_placement(make_placement(make_workload(), shares={"east": {"workers
     ],
 )
 def test_grows(work: Workload, check: str, place: Placement | None, want: bool) -> None:
-    assert ordering.grows(work, check, place) is want
+    assert ordering.needs_scale_up(work, check, place) is want
 
 
 OLD = gang("old")
@@ -145,8 +146,8 @@ AWAY = replace(OLD, holds_quota=False)
 )
 def test_aside(current: Workload | None, check: str, now: float, want: bool) -> None:
     until = at(10)
-    found = ordering.aside(OLD, until, current, check, at(now))
-    assert found == (ordering.Waiting(OLD, looked=True, until=until) if want else None)
+    found = ordering.deactivated_gang(OLD, until, current, check, at(now))
+    assert found == (ordering.WaitingGang(OLD, known_not_to_fit=True, deactivated_until=until) if want else None)
 
 
 @pytest.mark.parametrize(
@@ -161,18 +162,18 @@ def test_aside(current: Workload | None, check: str, now: float, want: bool) -> 
 def test_short(shares: dict[str, dict[str, int]], draining: set[str], want: bool) -> None:
     raw = make_placement(make_workload(), shares=shares)
     raw["spec"]["wanted"] = 4
-    assert ordering.short(raw, draining) is want
+    assert ordering.wants_capacity(raw, draining) is want
 
 
 def test_a_placement_that_says_nothing_wants_nothing() -> None:
-    assert not ordering.short({}, ()) and not ordering.short({"spec": {"shares": None}}, ())
+    assert not ordering.wants_capacity({}, ()) and not ordering.wants_capacity({"spec": {"shares": None}}, ())
 
 
 MINUTE = timedelta(minutes=1)
 HOUR = datetime(2026, 1, 2, 3, tzinfo=UTC)  # a pause, to whom pauses in every period
 
 
-def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
+def waits(since: datetime | None, *, looked: bool = True) -> ordering.WaitingGang:
     return waiting(replace(gang("a"), created_at=since), looked=looked)
 
 
@@ -191,21 +192,26 @@ def waits(since: datetime | None, *, looked: bool = True) -> ordering.Waiting:
         pytest.param(waits(HOUR), 130, 180, id="every fourth, when eight are waited"),
         pytest.param(waits(HOUR - 11 * MINUTE), 0, None, id="a pause may be on when it has waited long enough"),
         pytest.param(waits(None), 999, None, id="of no known age"),
-        pytest.param(replace(waits(HOUR), grows=True), 10.1, None, id="one that runs, and takes what comes"),
+        pytest.param(replace(waits(HOUR), is_scale_up=True), 10.1, None, id="one that runs, and takes what comes"),
         pytest.param(
-            replace(waits(HOUR), until=HOUR + 12 * MINUTE), 11, 12, id="one that stepped aside: while it may be back"
+            replace(waits(HOUR), deactivated_until=HOUR + 12 * MINUTE),
+            11,
+            12,
+            id="one that stepped aside: while it may be back",
         ),
-        pytest.param(replace(waits(HOUR), until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"),
+        pytest.param(
+            replace(waits(HOUR), deactivated_until=HOUR + 16 * MINUTE), 14, 15, id="and it pauses as the others do"
+        ),
     ],
 )
-def test_holds_until(one: ordering.Waiting, minutes: float, until: float | None) -> None:
+def test_holds_until(one: ordering.WaitingGang, minutes: float, until: float | None) -> None:
     want = None if until is None else HOUR + until * MINUTE
-    assert ordering.holds_until(one, HOUR + minutes * MINUTE) == want
+    assert ordering.holds_capacity_until(one, HOUR + minutes * MINUTE) == want
 
 
 def test_a_pause_gives_time_to_those_who_queue_behind() -> None:
-    longest = YIELD_AFTER * 2**DOUBLINGS
-    assert longest < ordering.PAUSE < ordering.PERIOD / 2
+    longest = DEACTIVATE_AFTER * 2**MAX_DOUBLINGS
+    assert longest < ordering.HOLD_PAUSE < ordering.HOLD_PERIOD / 2
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -217,18 +223,18 @@ def holds(created: datetime, *, days: int) -> list[tuple[datetime, datetime]]:
     """When a gang holds room back, hold by hold."""
     one, now, found = waits(created), created + ordering.STARVED_AFTER + timedelta(seconds=1), []
     while now < created + timedelta(days=days):
-        if until := ordering.holds_until(one, now):
+        if until := ordering.holds_capacity_until(one, now):
             found.append((now, until))
             now = until
-        assert ordering.holds_until(one, now) is None, "a hold ends with a pause"
-        now = next(later for later in _steps(now) if ordering.holds_until(one, later))
+        assert ordering.holds_capacity_until(one, now) is None, "a hold ends with a pause"
+        now = next(later for later in _steps(now) if ordering.holds_capacity_until(one, later))
     return found
 
 
 def _steps(now: datetime) -> Iterator[datetime]:
     """Every second of a pause, up to the longest that there may be."""
     seconds = timedelta(seconds=1)
-    yield from (now + number * seconds for number in range(1, ordering.PAUSE // seconds + 1))
+    yield from (now + number * seconds for number in range(1, ordering.HOLD_PAUSE // seconds + 1))
 
 
 @given(SINCE)
@@ -236,23 +242,25 @@ def test_holds_and_pauses_go_on_for_ever(created: datetime) -> None:
     """A hold outgrows every job that ends; and none lasts longer than the wait before it, so pauses never stop."""
     found = holds(created, days=3)
     lengths = [until - since for since, until in found]
-    assert lengths[0] <= ordering.PERIOD - ordering.PAUSE and all(a <= b for a, b in itertools.pairwise(lengths))
+    assert lengths[0] <= ordering.HOLD_PERIOD - ordering.HOLD_PAUSE and all(
+        a <= b for a, b in itertools.pairwise(lengths)
+    )
     assert lengths[-1] >= timedelta(hours=12)
-    assert all(until - since <= max(ordering.PERIOD, since - created) for since, until in found)
+    assert all(until - since <= max(ordering.HOLD_PERIOD, since - created) for since, until in found)
     pauses = [after - until for (_, until), (after, _) in itertools.pairwise(found)]
-    assert set(pauses) == {ordering.PAUSE}, "none is cut short"
+    assert set(pauses) == {ordering.HOLD_PAUSE}, "none is cut short"
 
 
 @given(SINCE, st.integers(0, 600))
 def test_nobody_holds_anything_at_first(created: datetime, seconds: int) -> None:
-    assert ordering.holds_until(waits(created), created + timedelta(seconds=seconds)) is None
+    assert ordering.holds_capacity_until(waits(created), created + timedelta(seconds=seconds)) is None
 
 
 @given(SINCE, SINCE, SINCE)
 def test_all_pause_when_the_one_that_waits_longest_does(first: datetime, second: datetime, now: datetime) -> None:
     """Else those behind several would wait until the pauses of all happen to meet."""
     old, young = waits(min(first, second)), waits(max(first, second))
-    assert ordering.holds_until(old, now) or not ordering.holds_until(young, now)
+    assert ordering.holds_capacity_until(old, now) or not ordering.holds_capacity_until(young, now)
 
 
 def test_what_is_too_long_to_be_added_up_has_no_size() -> None:
@@ -260,7 +268,7 @@ def test_what_is_too_long_to_be_added_up_has_no_size() -> None:
     container = {"resources": {"requests": {"cpu": "1"}}}
     long = PodSet("head", 9, {"spec": {"containers": [container] * 1000}}, frozenset())
     me, big = gang("me"), gang("big", created=1)
-    assert ordering.turn(replace(big, podsets=(*big.podsets, long)))[2] == ordering.turn(me)[2] < 0
+    assert ordering.order_key(replace(big, podsets=(*big.podsets, long)))[2] == ordering.order_key(me)[2] < 0
 
 
 @pytest.mark.parametrize(
@@ -272,15 +280,15 @@ def test_what_is_too_long_to_be_added_up_has_no_size() -> None:
         pytest.param(lambda: waits(HOUR), 16, False, id="in a pause it does not"),
     ],
 )
-def test_takes_part(one: Callable[[], ordering.Waiting], minutes: float, want: bool) -> None:
-    assert ordering.takes_part(one(), HOUR + minutes * MINUTE) is want
+def test_takes_part(one: Callable[[], ordering.WaitingGang], minutes: float, want: bool) -> None:
+    assert ordering.may_take_or_hold(one(), HOUR + minutes * MINUTE) is want
 
 
 def test_the_order_is_one_order() -> None:
     """Whoever is before another is not behind it: else two gangs could each wait for the other."""
     gangs = [gang(n, created=c, priority=p) for n, c, p in (("a", 1, 0), ("b", 1, 5), ("c", 0, 0), ("d", 3, None))]
     for one in gangs:
-        first = {w.work.name for w in ordering.before(one, map(waiting, gangs))}
+        first = {w.workload.name for w in ordering.gangs_before(one, map(waiting, gangs))}
         for other in first:
-            back = ordering.before(next(g for g in gangs if g.name == other), map(waiting, gangs))
-            assert one.name not in {w.work.name for w in back}
+            back = ordering.gangs_before(next(g for g in gangs if g.name == other), map(waiting, gangs))
+            assert one.name not in {w.workload.name for w in back}

@@ -23,5 +23,5 @@ GIB = 2**30
     ],
 )
 def test_per_hour(prices: dict[str, str], workers: list[tuple[Resources, int]], want: str | None) -> None:
-    found = plan_document.per_hour({name: Decimal(text) for name, text in prices.items()}, workers)
-    assert (None if found is None else plan_document.as_money(found)) == want
+    found = plan_document.hourly_cost({name: Decimal(text) for name, text in prices.items()}, workers)
+    assert (None if found is None else plan_document.format_money(found)) == want

@@ -4,7 +4,7 @@ from typing import Any
 
 from adapter.objects.unstructured import Raw
 from adapter.planning import plan_document
-from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_flavor
 
@@ -32,28 +32,30 @@ def _candidate(problem: str = "", **spec: Any) -> Candidate:
     return Candidate("east", problem, tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 
-def _request(*asks: Raw) -> Request:
-    return Request(NAMESPACE, QUEUE, tuple(Group(f"g{n}", f"r{n}", 2, {}, ask) for n, ask in enumerate(asks)))
+def _request(*asks: Raw) -> GangRequest:
+    return GangRequest(
+        NAMESPACE, QUEUE, tuple(GroupRequest(f"g{n}", f"r{n}", 2, {}, ask) for n, ask in enumerate(asks))
+    )
 
 
 def test_every_flavor_of_what_is_asked_for_has_a_row() -> None:
-    found = plan_document.rows(_request(CPU), _candidate())
-    assert [(row.flavor, row.resource, row.nominal, row.used, row.free, row.ever) for row in found] == [
+    found = plan_document.quota_rows(_request(CPU), _candidate())
+    assert [(row.flavor, row.resource, row.nominal, row.used, row.available, row.potential) for row in found] == [
         ("old", "cpu", 4000, 4000, 0, 4000),
         ("new", "cpu", 8000, 0, 8000, 8000),
     ]
-    assert {row.resource for row in plan_document.rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
+    assert {row.resource for row in plan_document.quota_rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
 
 
 def test_the_scarcest_is_what_ends_first_in_any_group() -> None:
     """Eight cores hold eight workers, five GPUs two."""
-    found = plan_document.scarcest(_request(CPU, GPU), _candidate())
-    assert found and (found.flavor, found.resource, found.free) == ("a100", "gpu", 5)
-    found = plan_document.scarcest(_request(CPU), _candidate())
-    assert found and (found.flavor, found.resource, found.free) == ("new", "cpu", 8000)
+    found = plan_document.scarcest_quota(_request(CPU, GPU), _candidate())
+    assert found and (found.flavor, found.resource, found.available) == ("a100", "gpu", 5)
+    found = plan_document.scarcest_quota(_request(CPU), _candidate())
+    assert found and (found.flavor, found.resource, found.available) == ("new", "cpu", 8000)
 
 
 def test_a_closed_cluster_has_no_figures() -> None:
     for one in (_candidate("it is cordoned"), _candidate(stopPolicy="Hold")):
-        assert plan_document.rows(_request(CPU), one) == []
-        assert plan_document.scarcest(_request(CPU), one) is None
+        assert plan_document.quota_rows(_request(CPU), one) == []
+        assert plan_document.scarcest_quota(_request(CPU), one) is None

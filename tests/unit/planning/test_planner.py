@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.placement import GroupShare, Share
-from adapter.planning.plan_request import Candidate, Group, Request
-from adapter.planning.planner import Plan, plan
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.planner import GangPlan, plan
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -23,22 +23,22 @@ def cluster(name: str, cores: int, *, used: int = 0, problem: str = "", stopped:
     return Candidate(name, problem, tree, {(NAMESPACE, QUEUE): ("team-a", stopped)}, {NAMESPACE: {}})
 
 
-def group(count: int, *, cores: int = 1, name: str = "workers") -> Group:
-    return Group(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1})
+def group(count: int, *, cores: int = 1, name: str = "workers") -> GroupRequest:
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1})
 
 
-def request(*groups: Group) -> Request:
-    return Request(NAMESPACE, QUEUE, groups)
+def request(*groups: GroupRequest) -> GangRequest:
+    return GangRequest(NAMESPACE, QUEUE, groups)
 
 
-def counts(made: Plan) -> dict[str, dict[str, int]]:
+def counts(made: GangPlan) -> dict[str, dict[str, int]]:
     return {share.cluster: {g.name: g.count for g in share.groups} for share in made.shares}
 
 
 @dataclass(frozen=True)
 class Case:
     id: str
-    groups: Sequence[Group]
+    groups: Sequence[GroupRequest]
     clusters: Sequence[Candidate]
     want: Mapping[str, Mapping[str, int]]
     sentence: str
@@ -255,7 +255,7 @@ def clusters(rooms: Sequence[tuple[int, int, bool]]) -> list[Candidate]:
     ]
 
 
-def gang(groups: Sequence[tuple[int, int]]) -> Request:
+def gang(groups: Sequence[tuple[int, int]]) -> GangRequest:
     return request(*(group(count, cores=cores, name=f"g{at}") for at, (count, cores) in enumerate(groups)))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from adapter.objects.placement import GroupShare, Share
 from adapter.objects.unstructured import Raw
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, Group, Request
-from adapter.planning.planner import Plan, charged, outranking, plan
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.planner import GangPlan, charge_shares, plan, plan_with_preemption
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 from tests.unit.quota.rooms import admits, charge
@@ -33,24 +33,24 @@ def cluster(name: str, *cores: int) -> Candidate:
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 
-def group(name: str, count: int, cores: int, role: str) -> Group:
-    return Group(name, role, count, {}, {"cpu": cores * 1000, "pods": 1})
+def group(name: str, count: int, cores: int, role: str) -> GroupRequest:
+    return GroupRequest(name, role, count, {}, {"cpu": cores * 1000, "pods": 1})
 
 
-def gang(*groups: Group, **policy: Any) -> Request:
-    return Request(NAMESPACE, QUEUE, groups, **policy)
+def gang(*groups: GroupRequest, **policy: Any) -> GangRequest:
+    return GangRequest(NAMESPACE, QUEUE, groups, **policy)
 
 
-def counts(made: Plan) -> dict[str, dict[str, int]]:
+def counts(made: GangPlan) -> dict[str, dict[str, int]]:
     return {share.cluster: {g.name: g.count for g in share.groups} for share in made.shares}
 
 
-def large(role: str) -> Group:
+def large(role: str) -> GroupRequest:
     """It fits in nothing but the whole first flavor of `EAST`."""
     return group("large", 1, 3, role)
 
 
-def small(role: str) -> Group:
+def small(role: str) -> GroupRequest:
     """It fits in either flavor, and Kueue takes the first one that it may have."""
     return group("small", 2, 1, role)
 
@@ -82,7 +82,7 @@ WEST = cluster("west", 3)
     ],
 )
 def test_a_share_is_what_kueue_admits_in_its_own_order(
-    groups: Sequence[Group], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
+    groups: Sequence[GroupRequest], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
 ) -> None:
     assert counts(plan(gang(*groups), fleet)) == want
 
@@ -104,15 +104,15 @@ def test_the_share_lists_its_groups_as_the_user_does() -> None:
 
 
 def test_a_share_that_all_fits_in_kueues_order_preempts_nobody() -> None:
-    (share,) = outranking(gang(*LARGE_FIRST[::-1]), [EAST], [EAST]).shares
+    (share,) = plan_with_preemption(gang(*LARGE_FIRST[::-1]), [EAST], [EAST]).shares
     assert not share.preempts
 
 
 def test_a_gang_that_an_empty_cluster_holds_only_in_kueues_order_may_wait_for_it() -> None:
     other = gang(group("other", 1, 1, "a"))
-    busy = charged(other, [EAST], [Share("east", (GroupShare("other", "a", 1),))])
+    busy = charge_shares(other, [EAST], [Share("east", (GroupShare("other", "a", 1),))])
     made = plan(gang(*LARGE_FIRST[::-1], gang="SameCluster"), busy)
-    assert (made.shares, made.never) == ((), False), made.sentence
+    assert (made.shares, made.never_fits) == ((), False), made.sentence
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_a_gang_that_an_empty_cluster_holds_only_in_kueues_order_may_wait_for_it
         pytest.param(SMALL_FIRST[::-1], id="as they stand where it would not fit by role: Kueue finds another flavor"),
     ],
 )
-def test_what_a_share_takes_is_taken(groups: Sequence[Group]) -> None:
+def test_what_a_share_takes_is_taken(groups: Sequence[GroupRequest]) -> None:
     request = gang(*groups)
     share = Share("east", tuple(GroupShare(g.name, g.role, g.count) for g in groups))
-    (one,) = charged(request, [EAST], [share])
+    (one,) = charge_shares(request, [EAST], [share])
     probe = gang(group("probe", 1, 1, "a"))
     offers = Offers(probe)
-    assert offers.of(one, offers.line(one), probe.groups[0]).total == 0
+    assert offers.offer_for(one, offers.quota_path(one), probe.groups[0]).total == 0
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -137,9 +137,9 @@ GROUPS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, m
 ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=3)
 
 
-def walked(request: Request, one: Candidate, share: Share) -> bool:
+def walked(request: GangRequest, one: Candidate, share: Share) -> bool:
     """Kueue's first try, with nothing of the planner's but the arithmetic of one podset."""
-    tree, groups = one.tree, {group.name: group for group in request.groups}
+    tree, groups = one.quota_tree, {group.name: group for group in request.groups}
     for part in sorted(share.groups, key=lambda part: part.role):
         asked = groups[part.name].request
         room = admits(tree, "team-a", asked, {}, wanted=part.count)
@@ -149,7 +149,7 @@ def walked(request: Request, one: Candidate, share: Share) -> bool:
     return True
 
 
-def drawn(shapes: Sequence[tuple[int, int]], roles: Sequence[int]) -> list[Group]:
+def drawn(shapes: Sequence[tuple[int, int]], roles: Sequence[int]) -> list[GroupRequest]:
     return [group(f"g{at}", count, cores, str(roles[at])) for at, (count, cores) in enumerate(shapes)]
 
 
@@ -162,7 +162,7 @@ def test_what_the_planner_takes_for_sure_is_what_kueue_admits(
         one = cluster(f"c{at}", *cores)
         share = Share(one.name, tuple(GroupShare(g.name, g.role, g.count) for g in request.groups))
         offers = Offers(request)
-        admitted = offers.admits(one, offers.line(one), {g.name: g.count for g in request.groups})
+        admitted = offers.admits_share(one, offers.quota_path(one), {g.name: g.count for g in request.groups})
         assert admitted is walked(request, one, share)
 
 

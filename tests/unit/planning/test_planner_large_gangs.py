@@ -6,13 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.planning.plan_request import MOST_WORKERS, Candidate, Gang, Group, Offer, Request, Strategy
+from adapter.planning.plan_request import (
+    MAX_WORKERS_PER_CLUSTER,
+    Candidate,
+    GangMode,
+    GangRequest,
+    GroupRequest,
+    Offer,
+    Strategy,
+)
 from adapter.planning.planner import plan
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
 AMPLE = 100_000
-BOUND = f"a plan sends at most {MOST_WORKERS} workers to one cluster"
+BOUND = f"a plan sends at most {MAX_WORKERS_PER_CLUSTER} workers to one cluster"
 
 
 def cluster(name: str, cores: int = AMPLE, zone: str = "") -> Candidate:
@@ -20,8 +28,8 @@ def cluster(name: str, cores: int = AMPLE, zone: str = "") -> Candidate:
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
 
 
-def group(name: str, count: int, zone: str = "") -> Group:
-    return Group(name, f"role-{name}", count, {}, {"cpu": 1000, "pods": 1}, zone)
+def group(name: str, count: int, zone: str = "") -> GroupRequest:
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": 1000, "pods": 1}, zone)
 
 
 TWO = cluster("e"), cluster("w")
@@ -43,14 +51,14 @@ TWO = cluster("e"), cluster("w")
     ],
 )  # fmt: skip
 def test_the_rest_goes_elsewhere(
-    groups: Sequence[Group], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
+    groups: Sequence[GroupRequest], fleet: Sequence[Candidate], want: Mapping[str, Mapping[str, int]]
 ) -> None:
-    made = plan(Request(NAMESPACE, QUEUE, tuple(groups)), fleet)
+    made = plan(GangRequest(NAMESPACE, QUEUE, tuple(groups)), fleet)
     assert {share.cluster: {g.name: g.count for g in share.groups} for share in made.shares} == want
 
 
 def test_the_cluster_with_the_most_room_is_still_the_first_choice() -> None:
-    asked = Request(NAMESPACE, QUEUE, (group("a", 5000),), strategy="AvailableCapacity")
+    asked = GangRequest(NAMESPACE, QUEUE, (group("a", 5000),), strategy="AvailableCapacity")
     made = plan(asked, [cluster("e", 4000), cluster("w", 50_000)])
     assert made.sentence == "1000 of 5000 workers to e, 4000 to w."
 
@@ -60,7 +68,7 @@ ZONED = group("a", 3000, "e"), group("b", 3500), group("c", 500, "e")
 
 @pytest.mark.parametrize("strategy", ["FillInOrder", "Spread", "AvailableCapacity"])
 def test_who_may_go_anywhere_leaves_a_zone_to_those_who_may_not(strategy: Strategy) -> None:
-    made = plan(Request(NAMESPACE, QUEUE, ZONED, strategy=strategy), TWO)
+    made = plan(GangRequest(NAMESPACE, QUEUE, ZONED, strategy=strategy), TWO)
     assert sum(share.workers for share in made.shares) == 7000, made.sentence
 
 
@@ -68,11 +76,11 @@ def test_who_may_go_anywhere_leaves_a_zone_to_those_who_may_not(strategy: Strate
 def test_whatever_fits_by_number_is_placed_and_no_share_is_too_large(counts: list[int], clusters: int) -> None:
     """Where there is room for all, the bound alone decides."""
     groups = tuple(group(f"g{number}", count) for number, count in enumerate(counts))
-    made = plan(Request(NAMESPACE, QUEUE, groups), [cluster(f"c{number}") for number in range(clusters)])
-    fits = sum(counts) <= clusters * MOST_WORKERS
+    made = plan(GangRequest(NAMESPACE, QUEUE, groups), [cluster(f"c{number}") for number in range(clusters)])
+    fits = sum(counts) <= clusters * MAX_WORKERS_PER_CLUSTER
     assert sum(share.workers for share in made.shares) == (sum(counts) if fits else 0)
-    assert made.never is not fits
-    assert all(share.workers <= MOST_WORKERS for share in made.shares)
+    assert made.never_fits is not fits
+    assert all(share.workers <= MAX_WORKERS_PER_CLUSTER for share in made.shares)
 
 
 @pytest.mark.parametrize(
@@ -105,25 +113,29 @@ def test_whatever_fits_by_number_is_placed_and_no_share_is_too_large(counts: lis
     ],
     ids=["divided", "together", "together, and a quota is short", "a quota that is just as large is what is short"],
 )
-def test_what_fits_nowhere_is_told(gang: Gang, fleet: Sequence[Candidate], sentence: str) -> None:
-    made = plan(Request(NAMESPACE, QUEUE, (group("a", 9000),), gang=gang), fleet)
-    assert made.never and not made.shares
+def test_what_fits_nowhere_is_told(gang: GangMode, fleet: Sequence[Candidate], sentence: str) -> None:
+    made = plan(GangRequest(NAMESPACE, QUEUE, (group("a", 9000),), mode=gang), fleet)
+    assert made.never_fits and not made.shares
     assert made.sentence == sentence
 
 
 def test_who_may_start_with_a_part_gets_the_rest_later() -> None:
-    made = plan(Request(NAMESPACE, QUEUE, (group("a", 1), group("b", 5000)), gang="BestEffort", minimum=1), TWO[:1])
+    made = plan(
+        GangRequest(NAMESPACE, QUEUE, (group("a", 1), group("b", 5000)), mode="BestEffort", min_workers=1), TWO[:1]
+    )
     assert made.sentence == "4000 of 5001 workers to e; 1001 stay pending for now."
     assert [(g.name, g.count) for g in made.shares[0].groups] == [("a", 1), ("b", 3999)]
 
 
 def test_want_of_room_is_called_so() -> None:
-    made = plan(Request(NAMESPACE, QUEUE, (group("a", 5000),), gang="BestEffort", minimum=1), [cluster("e", 500)])
+    made = plan(
+        GangRequest(NAMESPACE, QUEUE, (group("a", 5000),), mode="BestEffort", min_workers=1), [cluster("e", 500)]
+    )
     assert made.sentence == "500 of 5000 workers to e; 4500 stay pending for want of room."
 
 
 def test_what_is_free_goes_before_what_is_taken_back() -> None:
-    offer = Offer(nominal=2, total=9, ever=20, now=9, taken_back=4)
-    assert offer.bounded(7) == Offer(2, 7, 7, 7, taken_back=2)
-    assert offer.bounded(3) == Offer(2, 3, 3, 3, taken_back=0)
-    assert offer.bounded(20) == offer
+    offer = Offer(nominal=2, total=9, potential=20, on_nodes=9, reclaimed=4)
+    assert offer.at_most(7) == Offer(2, 7, 7, 7, reclaimed=2)
+    assert offer.at_most(3) == Offer(2, 3, 3, 3, reclaimed=0)
+    assert offer.at_most(20) == offer

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.planning.plan_request import Candidate, Gang, Group, Request
+from adapter.planning.plan_request import Candidate, GangMode, GangRequest, GroupRequest
 from adapter.planning.planner import plan
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
@@ -15,8 +15,8 @@ def cluster(name: str, cores: int, *, used: int = 0, zone: str = "") -> Candidat
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name)
 
 
-def group(name: str, count: int, cores: int, zone: str = "") -> Group:
-    return Group(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+def group(name: str, count: int, cores: int, zone: str = "") -> GroupRequest:
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
 
 
 SMALL, BIG = group("small", 3, 1), group("big", 1, 2)
@@ -46,10 +46,10 @@ SMALL, BIG = group("small", 3, 1), group("big", 1, 2)
     ],
 )  # fmt: skip
 def test_how_many_even_empty_clusters_hold(
-    groups: Sequence[Group], fleet: Sequence[Candidate], gang: Gang, most: int | None
+    groups: Sequence[GroupRequest], fleet: Sequence[Candidate], gang: GangMode, most: int | None
 ) -> None:
-    made = plan(Request(NAMESPACE, QUEUE, tuple(groups), gang=gang), fleet)
+    made = plan(GangRequest(NAMESPACE, QUEUE, tuple(groups), mode=gang), fleet)
     assert not made.shares
-    assert made.never is (most is not None), made.sentence
+    assert made.never_fits is (most is not None), made.sentence
     if most is not None:
         assert f", holds only {most}: " in made.sentence or f" clusters hold only {most}: " in made.sentence

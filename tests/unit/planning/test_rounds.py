@@ -14,10 +14,17 @@ from adapter.objects.placement import Exclusion, GroupShare, Placement, Share, p
 from adapter.objects.specs import parse_dispatch_policy
 from adapter.objects.workload import parse_workload
 from adapter.planning import ordering, rounds
-from adapter.planning.ordering import Waiting
-from adapter.planning.plan_request import Candidate, Group, Request, growth, near, rest
-from adapter.planning.planner import Plan
-from adapter.planning.rounds import Asking, Hold, Left, Made
+from adapter.planning.ordering import WaitingGang
+from adapter.planning.plan_request import (
+    Candidate,
+    GangRequest,
+    GroupRequest,
+    kept_clusters,
+    remaining_request,
+    scale_up_request,
+)
+from adapter.planning.planner import GangPlan
+from adapter.planning.rounds import CapacityHold, PlanRequest, PlanResult, RemainingCapacity
 from adapter.quota import tree
 from adapter.rewrite.dry_run_pod import DryRunResult
 from tests.unit.builders import (
@@ -41,21 +48,23 @@ def cluster(name: str, cores: int, *, used: int = 0, problem: str = "") -> Candi
     return Candidate(name, problem, found, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 
-def asking(workers: int, *clusters: str, **more: Any) -> Asking:
-    group = Group("workers", "role-workers", workers, {}, {"cpu": 1000, "pods": 1})
-    return Asking(Request(NAMESPACE, QUEUE, (group,)), clusters or ("east", "west"), **more)
+def asking(workers: int, *clusters: str, **more: Any) -> PlanRequest:
+    group = GroupRequest("workers", "role-workers", workers, {}, {"cpu": 1000, "pods": 1})
+    return PlanRequest(GangRequest(NAMESPACE, QUEUE, (group,)), clusters or ("east", "west"), **more)
 
 
-def waiting(name: str = "first", *, looked: bool = False, created: float = -9) -> Waiting:
-    return Waiting(replace(parse_workload(make_workload(name=name)), created_at=at(created)), looked)
+def waiting(name: str = "first", *, looked: bool = False, created: float = -9) -> WaitingGang:
+    return WaitingGang(replace(parse_workload(make_workload(name=name)), created_at=at(created)), looked)
 
 
-def taken(made: Made) -> Mapping[str, int]:
+def taken(made: PlanResult) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
 
-def after(ahead: rounds.Ahead, fleet: Sequence[Candidate]) -> Left:
-    return reduce(lambda left, pair: rounds.after(pair[0], pair[1], left, START), ahead, Left(fleet))
+def after(ahead: rounds.GangsAhead, fleet: Sequence[Candidate]) -> RemainingCapacity:
+    return reduce(
+        lambda left, pair: rounds.capacity_after(pair[0], pair[1], left, START), ahead, RemainingCapacity(fleet)
+    )
 
 
 CORDONED = Exclusion("east", at(60), "it did not admit in time")
@@ -80,12 +89,12 @@ CORDONED = Exclusion("east", at(60), "it did not admit in time")
     ],
 )  # fmt: skip
 def test_what_those_before_it_leave(
-    ahead: rounds.Ahead, me: Asking, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
+    ahead: rounds.GangsAhead, me: PlanRequest, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
 ) -> None:
-    made = rounds.planned(me, after(ahead, fleet))
+    made = rounds.plan_gang(me, after(ahead, fleet))
     assert taken(made) == want
-    assert made.more == (" Room is kept for RayJob train, which waited longer." if kept else "")
-    assert made.again_at(None) == (UNTIL if kept else None)
+    assert made.hold_note == (" Room is kept for RayJob train, which waited longer." if kept else "")
+    assert made.replan_at(None) == (UNTIL if kept else None)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +106,11 @@ def test_what_those_before_it_leave(
     ],
 )
 def test_who_waited_longer_is_named_to_those_of_the_same_namespace(whose: list[str], said: str) -> None:
-    job = waiting().work.job
+    job = waiting().workload.job
     assert job is not None
-    holds = [Hold(replace(job, namespace=namespace), UNTIL) for namespace in whose]
-    made = Made(asking(1).request, (), Plan((), (), "No room."), holds)
-    assert made.more == f" Room is kept for {said}, which waited longer."
+    holds = [CapacityHold(replace(job, namespace=namespace), UNTIL) for namespace in whose]
+    made = PlanResult(asking(1).request, (), GangPlan((), (), "No room."), holds)
+    assert made.hold_note == f" Room is kept for {said}, which waited longer."
 
 
 @pytest.mark.parametrize(
@@ -112,14 +121,14 @@ def test_who_waited_longer_is_named_to_those_of_the_same_namespace(whose: list[s
         pytest.param(asking(2, unproven={"east": "no preflight"}), cluster("east", 2), "no preflight", id="what its policy wants"),
     ],
 )  # fmt: skip
-def test_of_several_reasons_one_is_said(me: Asking, fleet: Candidate, why: str) -> None:
-    (verdict,) = rounds.planned(me, Left([fleet])).plan.verdicts
+def test_of_several_reasons_one_is_said(me: PlanRequest, fleet: Candidate, why: str) -> None:
+    (verdict,) = rounds.plan_gang(me, RemainingCapacity([fleet])).plan.verdicts
     assert verdict.reason == why
 
 
 def test_whom_a_plan_involves() -> None:
     ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
-    assert rounds.involved(asking(1, "west", "south"), ahead) == ["east", "north", "south", "west"]
+    assert rounds.involved_clusters(asking(1, "west", "south"), ahead) == ["east", "north", "south", "west"]
 
 
 @pytest.mark.parametrize(
@@ -131,28 +140,32 @@ def test_whom_a_plan_involves() -> None:
     ],
 )
 def test_a_gang_without_room_takes_that_of_lower_priority(
-    ahead: rounds.Ahead, freed: int, want: Mapping[str, int], preempts: bool
+    ahead: rounds.GangsAhead, freed: int, want: Mapping[str, int], preempts: bool
 ) -> None:
     me, fleet = asking(2, "east"), [cluster("east", 4, used=4)]
-    made = rounds.planned(me, after(ahead, fleet))
+    made = rounds.plan_gang(me, after(ahead, fleet))
     assert taken(made) == {}
-    over = rounds.preempting(me, made, after(ahead, [cluster("east", 4, used=6 - freed)]))
+    over = rounds.plan_preempting(me, made, after(ahead, [cluster("east", 4, used=6 - freed)]))
     assert taken(over) == want and any(share.preempts for share in over.plan.shares) is preempts
     assert over.plan.sentence.endswith("by preempting gangs of lower priority.") is preempts
-    assert over.fleet == made.fleet, "what is told of each cluster is what it has, not what it would have"
+    assert over.candidates == made.candidates, "what is told of each cluster is what it has, not what it would have"
 
 
 @pytest.mark.parametrize(
     ("holds", "shares", "settles", "want"),
     [
         pytest.param([], (), None, None, id="nothing that a clock could tell"),
-        pytest.param([Hold(None, at(9)), Hold(None, at(5))], (), None, at(5), id="the first that keeps none"),
-        pytest.param([Hold(None, at(9))], (), at(3), at(3), id="what is deducted twice"),
-        pytest.param([Hold(None, at(9))], (Share("east", ()),), at(3), None, id="it has room"),
+        pytest.param(
+            [CapacityHold(None, at(9)), CapacityHold(None, at(5))], (), None, at(5), id="the first that keeps none"
+        ),
+        pytest.param([CapacityHold(None, at(9))], (), at(3), at(3), id="what is deducted twice"),
+        pytest.param([CapacityHold(None, at(9))], (Share("east", ()),), at(3), None, id="it has room"),
     ],
 )
-def test_when_it_is_planned_again(holds: Sequence[Hold], shares: tuple[Share, ...], settles: Any, want: object) -> None:
-    assert Made(asking(1).request, (), Plan(shares, (), ""), holds).again_at(settles) == want
+def test_when_it_is_planned_again(
+    holds: Sequence[CapacityHold], shares: tuple[Share, ...], settles: Any, want: object
+) -> None:
+    assert PlanResult(asking(1).request, (), GangPlan(shares, (), ""), holds).replan_at(settles) == want
 
 
 # --- who is planned at all -------------------------------------------------------------------------------------------
@@ -169,7 +182,7 @@ CHOSEN = ResolvedPolicy(parse_dispatch_policy(make_policy()), ("east",))
     ],
 )
 def test_usable(chosen: ResolvedPolicy | None, obstacles: Sequence[str], want: ResolvedPolicy | None) -> None:
-    assert rounds.usable(chosen, obstacles) is want
+    assert rounds.plannable_policy(chosen, obstacles) is want
 
 
 def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
@@ -179,7 +192,7 @@ def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
         yield "a rival"
         raise AssertionError("one is enough")
 
-    assert rounds.usable(CHOSEN, reasons()) is None
+    assert rounds.plannable_policy(CHOSEN, reasons()) is None
 
 
 # --- the next round --------------------------------------------------------------------------------------------------
@@ -188,8 +201,8 @@ RAW = make_workload(groups={"workers": 4})
 WORK = parse_workload(RAW)
 EAST = Share("east", (GroupShare("workers", "role-workers", 3),))
 WEST = Share("west", (GroupShare("workers", "role-workers", 1),))
-FULL = Made(Request(NAMESPACE, QUEUE, ()), (), Plan((EAST,), (), "3 of 3 to east."))
-REST = replace(FULL, request=asking(1).request, plan=Plan((WEST,), (), "1 of 1 worker to west."))
+FULL = PlanResult(GangRequest(NAMESPACE, QUEUE, ()), (), GangPlan((EAST,), (), "3 of 3 to east."))
+REST = replace(FULL, request=asking(1).request, plan=GangPlan((WEST,), (), "1 of 1 worker to west."))
 
 
 def before(**changes: Any) -> Placement:
@@ -198,7 +211,7 @@ def before(**changes: Any) -> Placement:
 
 def test_the_first_round() -> None:
     action = actions.Plan(WORK, None, (CORDONED,))
-    made = rounds.next_round(action, REST, 4, at(7))
+    made = rounds.next_placement(action, REST, 4, at(7))
     assert (made.namespace, made.workload, made.workload_uid, made.attempt) == (
         WORK.namespace, WORK.name, WORK.uid, WORK.attempt,
     )  # fmt: skip
@@ -222,55 +235,57 @@ def test_the_first_round() -> None:
 def test_a_later_round(
     last: Placement, action: Mapping[str, Any], given_up: int, lost: str, shares: tuple[Share, ...]
 ) -> None:
-    made = rounds.next_round(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
+    made = rounds.next_placement(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
     assert (made.round, made.failed_rounds, made.lost_reason, made.shares) == (3, given_up, lost, shares)
     assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
 
 
 def test_how_often_workers_did_not_start_is_counted() -> None:
     for closed in (False, True):
-        action = actions.Plan(WORK, before(unstarted=2), (), unstarted=closed)
-        assert rounds.next_round(action, REST, 4, at(7)).start_timeouts == 2 + closed
+        action = actions.Plan(WORK, before(unstarted=2), (), start_timed_out=closed)
+        assert rounds.next_placement(action, REST, 4, at(7)).start_timeouts == 2 + closed
 
 
 def test_once_all_have_a_place_nothing_is_lost() -> None:
-    made = rounds.complete(FULL.request, [EAST, WEST, EAST])
+    made = rounds.complete_result(FULL.request, [EAST, WEST, EAST])
     assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
-    assert rounds.next_round(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost_reason == ""
+    assert rounds.next_placement(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost_reason == ""
 
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
-    groups = tuple(Group(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
+    groups = tuple(GroupRequest(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
     kept = Share("east", (GroupShare("a", "role-a", 1), GroupShare("b", "role-b", 2)))
-    left = rest(Request("demo", "ray", groups), [kept], ())
+    left = remaining_request(GangRequest("demo", "ray", groups), [kept], ())
     assert [(group.name, group.count) for group in left.groups] == [("a", 5)]
-    assert (left.gang, left.needed) == ("BestEffort", 2), "a quarter at once, rounded up"
-    assert rest(Request("demo", "ray", groups, gang="SameCluster"), [kept], ()).needed == 5
-    assert rest(Request("demo", "ray", groups), [kept, kept, kept, kept, kept, kept], ()).workers == 0
-    assert rest(Request("demo", "ray", groups), [kept], {"east"}).workers == 8, "what is drained must leave"
-    short = rest(Request("demo", "ray", groups), [kept], (), {"b": 1})
+    assert (left.mode, left.needed_workers) == ("BestEffort", 2), "a quarter at once, rounded up"
+    assert remaining_request(GangRequest("demo", "ray", groups, mode="SameCluster"), [kept], ()).needed_workers == 5
+    assert remaining_request(GangRequest("demo", "ray", groups), [kept, kept, kept, kept, kept, kept], ()).workers == 0
+    assert remaining_request(GangRequest("demo", "ray", groups), [kept], {"east"}).workers == 8, (
+        "what is drained must leave"
+    )
+    short = remaining_request(GangRequest("demo", "ray", groups), [kept], (), {"b": 1})
     assert {group.name: group.count for group in short.groups} == {"a": 5, "b": 1}, (
         "nor is a slot where nobody starts a place"
     )
 
 
 def test_an_elastic_job_grows_by_whatever_fits() -> None:
-    group = Group("workers", "role-workers", 60, {}, {})
+    group = GroupRequest("workers", "role-workers", 60, {}, {})
     kept = Share("east", (GroupShare("workers", "role-workers", 10),))
     for gang in ("AllOrNothing", "SameCluster", "BestEffort"):
-        asked = growth(Request("demo", "ray", (group,), gang=gang, minimum=9), [kept], ())
-        assert (asked.workers, asked.gang, asked.needed) == (50, "BestEffort", 1)
-    drained = growth(Request("demo", "ray", (group,)), [kept], {"east"})
+        asked = scale_up_request(GangRequest("demo", "ray", (group,), mode=gang, min_workers=9), [kept], ())
+        assert (asked.workers, asked.mode, asked.needed_workers) == (50, "BestEffort", 1)
+    drained = scale_up_request(GangRequest("demo", "ray", (group,)), [kept], {"east"})
     assert drained.workers == 60
 
 
 def test_one_that_must_be_in_one_cluster_grows_there() -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))]
-    assert near(["east", "west"], kept, ()) == ["west"]
-    me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
-    assert rounds.beside(me, kept, (), elastic=True).clusters == ["west"]
-    assert rounds.beside(me, kept, (), elastic=False).clusters == me.clusters
-    assert rounds.beside(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
+    assert kept_clusters(["east", "west"], kept, ()) == ["west"]
+    me = replace(asking(3), request=replace(asking(3).request, mode="SameCluster"))
+    assert rounds.request_beside_shares(me, kept, (), elastic=True).clusters == ["west"]
+    assert rounds.request_beside_shares(me, kept, (), elastic=False).clusters == me.clusters
+    assert rounds.request_beside_shares(asking(3), kept, (), elastic=True).clusters == asking(3).clusters
 
 
 ALONE = Share("west", (GroupShare("workers", "role-workers", 1),), single_worker=True)
@@ -290,16 +305,16 @@ def test_the_shares_of_an_elastic_job(
     kept: Any, gang: Any, least: Mapping[str, int] | None, shares: tuple[Share, ...], since: int
 ) -> None:
     work = chain(1)
-    plan = Plan((Share("west", (GroupShare("workers", "role-workers", 3),)),), (), "3 of 3 workers to west.")
-    made = replace(REST, request=replace(REST.request, gang=gang), plan=plan)
+    plan = GangPlan((Share("west", (GroupShare("workers", "role-workers", 3),)),), (), "3 of 3 workers to west.")
+    made = replace(REST, request=replace(REST.request, mode=gang), plan=plan)
     action = actions.Plan(work, before(job=work.job, attempt=work.attempt), (), kept)
-    place = rounds.next_round(action, made, 6, at(7), least)
+    place = rounds.next_placement(action, made, 6, at(7), least)
     assert (place.shares, place.first_round_of_plan) == (shares, since)
     assert place.round == max(share.round for share in (*place.shares, replace(EAST, round=3))) + bool(
         since and kept is None and least
     )
     assert [place.is_from_last_plan(share) for share in place.shares] == [share.round != 2 for share in place.shares]
-    fixed = rounds.next_round(replace(action, workload=WORK), made, 6, at(7), least)
+    fixed = rounds.next_placement(replace(action, workload=WORK), made, 6, at(7), least)
     assert fixed.shares == (*([replace(EAST, round=2)] if kept else []), *plan.shares), "no other job is divided"
 
 
@@ -315,9 +330,9 @@ def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
     count: int, draining: set[str], without: dict[str, int]
 ) -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))] * count
-    me = replace(asking(3), request=replace(asking(3).request, gang="SameCluster"))
-    found = rounds.beside(me, kept, draining, without, elastic=True)
-    assert (found.request.gang, found.request.needed, found.clusters) == ("SameCluster", 3, me.clusters)
+    me = replace(asking(3), request=replace(asking(3).request, mode="SameCluster"))
+    found = rounds.request_beside_shares(me, kept, draining, without, elastic=True)
+    assert (found.request.mode, found.request.needed_workers, found.clusters) == ("SameCluster", 3, me.clusters)
 
 
 @pytest.mark.parametrize(
@@ -335,9 +350,9 @@ def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
 def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(tried: DryRunResult, want: object) -> None:
     """It may say something else by then, and nobody is told of that."""
     (group,) = asking(2).request.groups
-    request = replace(asking(2).request, groups=(replace(group, tried={"east": tried}),))
-    made = Made(request, [cluster("east", 1), cluster("west", 1)], Plan((), (), "No room."))
-    assert made.again_at(None) == want
+    request = replace(asking(2).request, groups=(replace(group, dry_run_results={"east": tried}),))
+    made = PlanResult(request, [cluster("east", 1), cluster("west", 1)], GangPlan((), (), "No room."))
+    assert made.replan_at(None) == want
 
 
 def chain(number: int, **more: Any) -> Any:
@@ -349,13 +364,13 @@ def chain(number: int, **more: Any) -> Any:
 def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else_does() -> None:
     work = chain(1)
     last = before(job=work.job, given_up=3, unstarted=2, lost="old", attempt="00000000")
-    made = rounds.next_round(actions.Plan(work, last, ()), REST, 4, at(7))
+    made = rounds.next_placement(actions.Plan(work, last, ()), REST, 4, at(7))
     assert (made.round, made.failed_rounds, made.start_timeouts, made.lost_reason) == (3, 0, 0, "")
     assert (made.job, made.attempt, made.name) == (work.job, work.attempt, placement_name(work))
-    grown = rounds.next_round(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
+    grown = rounds.next_placement(actions.Plan(work, replace(last, attempt=work.attempt), (), (EAST,)), REST, 4, at(7))
     assert (grown.failed_rounds, grown.start_timeouts, grown.lost_reason) == (3, 2, "old")
     placed = replace(last, attempt=work.attempt, placed_round=last.round)
-    assert rounds.next_round(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).failed_rounds == 0, (
+    assert rounds.next_placement(actions.Plan(work, placed, (), (EAST,)), REST, 4, at(7)).failed_rounds == 0, (
         "it succeeded since"
     )
 
@@ -363,13 +378,13 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
 def test_a_plan_for_another_attempt_says_something_new() -> None:
     place = parse_placement(STANDS)
     action = actions.Plan(chain(1), place, (), BOTH)
-    assert not rounds.unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
+    assert not rounds.is_unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
 
 
 def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
-    hold = Hold(waiting().work.job, UNTIL)
-    made = Made(Request(NAMESPACE, QUEUE, ()), (), Plan((), (), "No room."), (), (hold,))
-    assert (made.more, made.again_at(None)) == ("", UNTIL)
+    hold = CapacityHold(waiting().workload.job, UNTIL)
+    made = PlanResult(GangRequest(NAMESPACE, QUEUE, ()), (), GangPlan((), (), "No room."), (), (hold,))
+    assert (made.hold_note, made.replan_at(None)) == ("", UNTIL)
 
 
 STANDS = make_placement(make_workload(), explanation="2 in east, 2 in west.")
@@ -401,5 +416,5 @@ def test_a_plan_that_says_nothing_new(
     place = parse_placement(before)
     action = actions.Plan(parse_workload(make_workload()), place, excluded, kept)
     spec = {"shares": [{}] * shares, "wanted": 4, "explanation": sentence}
-    assert rounds.unchanged(action, place, spec) is want
-    assert not rounds.unchanged(action, place, {**spec, "wanted": 3})
+    assert rounds.is_unchanged(action, place, spec) is want
+    assert not rounds.is_unchanged(action, place, {**spec, "wanted": 3})

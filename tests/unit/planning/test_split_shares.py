@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.placement import GroupShare, Share
-from adapter.planning.split_shares import apart, numbered
+from adapter.planning.split_shares import number_rounds, split_by_worker
 
 
 def share(cluster: str, *, preempts: bool = False, **counts: int) -> Share:
@@ -76,7 +76,7 @@ def alone(cluster: str, group: str, *, preempts: bool = False) -> Share:
     ],
 )
 def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: bool, want: list[Share]) -> None:
-    assert list(apart(shares, together, most=9, starts=starts)) == want
+    assert list(split_by_worker(shares, together, max_shares=9, starting=starts)) == want
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: 
 )
 def test_where_there_is_no_room_for_so_many_shares_those_beyond_stay_together(most: int, want: list[Share]) -> None:
     shares = [share("east", a=4), share("west", b=2)]
-    assert list(apart(shares, {"a": 1}, most=most, starts=True)) == want
+    assert list(split_by_worker(shares, {"a": 1}, max_shares=most, starting=True)) == want
 
 
 COUNTS = st.fixed_dictionaries({"a": st.integers(0, 4), "b": st.integers(0, 4)})
@@ -113,13 +113,13 @@ def test_nobody_moves_and_nobody_is_forgotten(
     shares = [
         share(f"c{at}", preempts=how, **{k: v for k, v in one.items() if v}) for at, (one, how) in enumerate(plan)
     ]
-    made = apart(shares, together, most=most, starts=starts)
+    made = split_by_worker(shares, together, max_shares=most, starting=starts)
     assert _workers(made) == _workers(shares)
     assert all(one.workers == 1 for one in made if one.single_worker) and all(one.workers for one in made)
     whole = Counter(one.cluster for one in made if not one.single_worker)
     assert max(whole.values(), default=0) <= 1, "those who stay together in a cluster have one share there"
     assert len(made) <= max(most, len(shares)), "no more than there may be"
-    unbounded = apart(shares, together, most=99, starts=starts)
+    unbounded = split_by_worker(shares, together, max_shares=99, starting=starts)
     if together is not None and len(unbounded) > most >= 2 * len(shares):
         assert most - len(made) < len(shares), "as many are alone as may be"
     if together is not None and len(unbounded) <= most and not (starts and any(one.preempts for one in shares)):
@@ -136,7 +136,7 @@ def test_each_share_has_a_number_that_no_other_one_of_its_cluster_has(
     shares = [
         share(f"c{at}", preempts=False, **{k: v for k, v in one.items() if v}) for at, (one, _) in enumerate(plan)
     ]
-    made, last = numbered(apart(shares, together, most=99, starts=False), before)
+    made, last = number_rounds(split_by_worker(shares, together, max_shares=99, starting=False), before)
     keys = [(one.cluster, one.round or last) for one in made]
     assert len(set(keys)) == len(keys)
     assert all(before < number <= last for _, number in keys) and last > before

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from adapter.objects.unstructured import Raw
 from adapter.planning import planner
-from adapter.planning.plan_request import Candidate, Group, Request
-from adapter.planning.planner import Plan, plan
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.planner import GangPlan, plan
 from adapter.quota.node_capacity import Node, index_nodes
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
@@ -33,11 +33,11 @@ def cluster(
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, zone or name, there, grow)
 
 
-def group(count: int, *, cores: int = 1, name: str = "workers", zone: str = "") -> Group:
-    return Group(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
+def group(count: int, *, cores: int = 1, name: str = "workers", zone: str = "") -> GroupRequest:
+    return GroupRequest(name, f"role-{name}", count, {}, {"cpu": cores * 1000, "pods": 1}, zone)
 
 
-def counts(made: Plan) -> dict[str, int]:
+def counts(made: GangPlan) -> dict[str, int]:
     return {share.cluster: share.workers for share in made.shares}
 
 
@@ -48,7 +48,7 @@ class Case:
     clusters: Sequence[Candidate]
     want: Mapping[str, int]
     says: Sequence[str] = ()
-    groups: Sequence[Group] = field(default_factory=lambda: [group(2)])
+    groups: Sequence[GroupRequest] = field(default_factory=lambda: [group(2)])
 
 
 AVAILABLE: Raw = {"strategy": "AvailableCapacity"}
@@ -173,20 +173,20 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_strategy(case: Case) -> None:
-    made = plan(Request(NAMESPACE, QUEUE, tuple(case.groups), **case.request), case.clusters)
+    made = plan(GangRequest(NAMESPACE, QUEUE, tuple(case.groups), **case.request), case.clusters)
     assert counts(made) == case.want, made.sentence
     for part in case.says:
         assert part in made.sentence
 
 
 def test_what_was_not_needed_is_told_in_the_verdict_and_not_in_the_sentence() -> None:
-    made = plan(Request(NAMESPACE, QUEUE, (group(2),)), [cluster("a", 2), cluster("b", 1)])
+    made = plan(GangRequest(NAMESPACE, QUEUE, (group(2),)), [cluster("a", 2), cluster("b", 1)])
     assert made.sentence == "2 of 2 workers to a."
     assert [(v.cluster, v.chosen, v.reason) for v in made.verdicts] == [("a", 2, ""), ("b", 0, "not needed")]
 
 
 def test_verdicts_tell_nominal_borrowed_and_ever() -> None:
-    made = plan(Request(NAMESPACE, QUEUE, (group(9),)), [cluster("a", 3, used=1, lent=2)])
+    made = plan(GangRequest(NAMESPACE, QUEUE, (group(9),)), [cluster("a", 3, used=1, lent=2)])
     (found,) = made.verdicts
     assert (found.nominal, found.borrow, found.potential, found.chosen) == (2, 2, 5, 0)
 
@@ -195,40 +195,40 @@ def test_verdicts_tell_nominal_borrowed_and_ever() -> None:
 
 
 def test_what_is_kept_for_one_is_not_there_for_the_next() -> None:
-    large, small = Request(NAMESPACE, QUEUE, (group(4),)), Request(NAMESPACE, QUEUE, (group(2),))
+    large, small = GangRequest(NAMESPACE, QUEUE, (group(4),)), GangRequest(NAMESPACE, QUEUE, (group(2),))
     fleet = [cluster("a", 2), cluster("b", 4, used=3)]
     assert plan(small, fleet).shares
-    kept = planner.keep(large, fleet)
+    kept = planner.shares_to_hold(large, fleet)
     assert {share.cluster: share.workers for share in kept} == {"a": 2, "b": 1}
-    assert not plan(small, planner.charged(large, fleet, kept)).shares
+    assert not plan(small, planner.charge_shares(large, fleet, kept)).shares
 
 
 def test_one_that_must_be_together_keeps_room_where_it_can_be_and_nowhere_else() -> None:
-    large = Request(NAMESPACE, QUEUE, (group(4),), gang="SameCluster")
-    kept = planner.keep(large, [cluster("a", 3), cluster("b", 4, used=3), cluster("c", 9, used=7)])
+    large = GangRequest(NAMESPACE, QUEUE, (group(4),), mode="SameCluster")
+    kept = planner.shares_to_hold(large, [cluster("a", 3), cluster("b", 4, used=3), cluster("c", 9, used=7)])
     assert {share.cluster: share.workers for share in kept} == {"c": 2}
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=40), st.integers(2, 8))
 def test_a_stream_of_small_gangs_cannot_starve_a_large_one(stream: list[tuple[int, int]], size: int) -> None:
     """Each tick a small gang (workers, ticks) arrives behind a large one that has waited long; rooms free up as they end."""
-    large = Request(NAMESPACE, QUEUE, (group(size),))
-    running: list[tuple[int, Request, Plan]] = []  # until when
+    large = GangRequest(NAMESPACE, QUEUE, (group(size),))
+    running: list[tuple[int, GangRequest, GangPlan]] = []  # until when
     rooms = {"a": size // 2, "b": size - size // 2}
 
     def fleet() -> list[Candidate]:
         there = [cluster(name, cores) for name, cores in rooms.items()]
         for _, request, made in running:
-            there = planner.charged(request, there, made.shares)
+            there = planner.charge_shares(request, there, made.shares)
         return there
 
-    small = Request(NAMESPACE, QUEUE, (group(size),))
+    small = GangRequest(NAMESPACE, QUEUE, (group(size),))
     running.append((4, small, plan(small, fleet())))  # all is taken when it begins
     for tick, (workers, ticks) in enumerate(stream + [(1, 1)] * 5):
         running = [entry for entry in running if entry[0] > tick]
         if plan(large, fleet()).shares:
             return
-        held = planner.charged(large, fleet(), planner.keep(large, fleet()))
+        held = planner.charge_shares(large, fleet(), planner.shares_to_hold(large, fleet()))
         small = replace(large, groups=(group(min(workers, size)),))
         made = plan(small, held)
         if made.shares:

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.planning.plan_request import Offer, Strategy
-from adapter.planning.strategy import allot
+from adapter.planning.strategy import allot_workers
 
 
 def offer(nominal: int, borrow: int = 0) -> Offer:
-    return Offer(nominal=nominal, total=nominal + borrow, ever=nominal + borrow, now=nominal + borrow)
+    return Offer(nominal=nominal, total=nominal + borrow, potential=nominal + borrow, on_nodes=nominal + borrow)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def offer(nominal: int, borrow: int = 0) -> Offer:
     ],
 )  # fmt: skip
 def test_allot(strategy: Strategy, wanted: int, offers: list[Offer], want: list[int]) -> None:
-    assert allot(strategy, wanted, offers) == want
+    assert allot_workers(strategy, wanted, offers) == want
 
 
 STRATEGIES: st.SearchStrategy[Strategy] = st.sampled_from(["FillInOrder", "AvailableCapacity", "Spread"])
@@ -40,7 +40,7 @@ OFFERS = st.lists(st.builds(offer, st.integers(0, 9), st.integers(0, 9)), max_si
 
 @given(STRATEGIES, st.integers(0, 60), OFFERS)
 def test_as_many_as_fit_and_never_more(strategy: Strategy, wanted: int, offers: list[Offer]) -> None:
-    counts = allot(strategy, wanted, offers)
+    counts = allot_workers(strategy, wanted, offers)
     assert sum(counts) == min(wanted, sum(o.total for o in offers))
     assert all(0 <= count <= o.total for count, o in zip(counts, offers, strict=True))
 
@@ -49,13 +49,13 @@ def test_as_many_as_fit_and_never_more(strategy: Strategy, wanted: int, offers: 
 def test_nothing_is_borrowed_while_nominal_quota_is_free_anywhere(
     strategy: Strategy, wanted: int, offers: list[Offer]
 ) -> None:
-    counts = allot(strategy, wanted, offers)
+    counts = allot_workers(strategy, wanted, offers)
     borrowed = any(count > o.nominal for count, o in zip(counts, offers, strict=True))
     assert not borrowed or all(count >= o.nominal for count, o in zip(counts, offers, strict=True))
 
 
 @given(st.integers(0, 60), st.lists(st.builds(offer, st.integers(0, 9)), max_size=6))
 def test_spread_leaves_no_cluster_two_behind_that_had_room(wanted: int, offers: list[Offer]) -> None:
-    counts = allot("Spread", wanted, offers)
+    counts = allot_workers("Spread", wanted, offers)
     for count, o in zip(counts, offers, strict=True):
         assert count == o.total or max(counts) - count <= 1

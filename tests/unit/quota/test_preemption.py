@@ -10,8 +10,8 @@ from adapter import names
 from adapter.actions import Plan
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import parse_workload
-from adapter.planning.plan_request import Candidate, Group, Request
-from adapter.planning.planner import outranking
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
+from adapter.planning.planner import plan_with_preemption
 from adapter.quota import preemption
 from adapter.quota.tree import build
 from tests.unit.builders import (
@@ -81,13 +81,13 @@ def cluster(name: str, used: int) -> Candidate:
     return Candidate(name, "", tree, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}})
 
 
-def gang(count: int) -> Request:
-    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),))
+def gang(count: int) -> GangRequest:
+    return GangRequest(NAMESPACE, QUEUE, (GroupRequest("workers", "role", count, {}, CPU),))
 
 
 def test_only_the_share_that_needs_it_preempts() -> None:
     among, freed = [cluster("east", 2), cluster("west", 0)], [cluster("east", 0), cluster("west", 0)]
-    made = outranking(gang(4), among, freed)
+    made = plan_with_preemption(gang(4), among, freed)
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True), ("west", 2, False)]
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by preempting gangs of lower priority."
 
@@ -115,7 +115,7 @@ def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bo
 
 
 def test_where_even_that_is_too_little_nothing_is_placed() -> None:
-    assert outranking(gang(5), [cluster("east", 2)], [cluster("east", 0)]).shares == ()
+    assert plan_with_preemption(gang(5), [cluster("east", 2)], [cluster("east", 0)]).shares == ()
 
 
 @pytest.mark.parametrize(

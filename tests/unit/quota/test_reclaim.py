@@ -1,20 +1,19 @@
 """Quota that others borrowed: how much of it comes back, when a plan reckons with it, and that it is asked for last."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from adapter.actions import Record, Reserve
+from adapter.actions import Reserve, UpdatePlacementStatus
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
-from adapter.gang.reserve import ASKED_LAST
+from adapter.gang.reserve import RESERVED_LAST
 from adapter.objects.placement import parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import parse_workload
-from adapter.planning.plan_request import Candidate, Group, Request
+from adapter.planning.plan_request import Candidate, GangRequest, GroupRequest
 from adapter.planning.planner import plan
 from adapter.quota.node_capacity import Node, index_nodes
 from adapter.quota.tree import QuotaTree, build, demand_for_pods, flavor_capacity, queue_path
@@ -30,6 +29,7 @@ from tests.unit.builders import (
     make_target,
     make_workload,
 )
+from tests.unit.fact_builders import make_gang
 
 RECLAIM: Raw = {"preemption": {"reclaimWithinCohort": "Any"}}
 CPU = {"cpu": 1000, "pods": 1}
@@ -68,8 +68,8 @@ def cluster(name: str, given: QuotaTree, *, nodes: int | None = None) -> Candida
     return Candidate(name, "", given, {(NAMESPACE, QUEUE): ("team-a", "")}, {NAMESPACE: {}}, nodes=there)
 
 
-def gang(count: int, **policy: Any) -> Request:
-    return Request(NAMESPACE, QUEUE, (Group("workers", "role", count, {}, CPU),), **policy)
+def gang(count: int, **policy: Any) -> GangRequest:
+    return GangRequest(NAMESPACE, QUEUE, (GroupRequest("workers", "role", count, {}, CPU),), **policy)
 
 
 def test_what_is_free_elsewhere_goes_before_what_must_be_taken_back() -> None:
@@ -121,19 +121,11 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
     raw = make_placement(WORK)
     raw["spec"]["shares"][0]["preempts"] = True
     held = tuple(parse_reservation(c, make_reservation(raw, admitted=c in admitted)) for c in standing)
-    return Gang(
+    return make_gang(
         workload=parse_workload(WORK),
         check=CHECK,
         placements=(parse_placement(raw),),
         reservations=held,
-        silent={},
-        refused={},
-        timeout=timedelta(seconds=30),
-        problem="",
-        refusal="",
-        others_wait_from=None,
-        room_changed=False,
-        remote_podsets=("workers",),
         targets={cluster: make_target(cluster) for cluster in ("east", "west")},
     )
 
@@ -153,11 +145,11 @@ def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -
 
 def test_who_was_never_asked_is_not_blamed() -> None:
     given = round_("west")
-    assert not [a for a in decide(given, at(3)) if isinstance(a, Record) and "blocked" in a.status]
-    (given_up,) = (a for a in decide(given, at(4)) if isinstance(a, Record))
+    assert not [a for a in decide(given, at(3)) if isinstance(a, UpdatePlacementStatus) and "blocked" in a.status]
+    (given_up,) = (a for a in decide(given, at(4)) if isinstance(a, UpdatePlacementStatus))
     assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
-    (waits,) = (a for a in decide(given, at(3)) if isinstance(a, Record))
-    assert ASKED_LAST in waits.status["reason"]
+    (waits,) = (a for a in decide(given, at(3)) if isinstance(a, UpdatePlacementStatus))
+    assert RESERVED_LAST in waits.status["reason"]
 
 
 @pytest.mark.parametrize(
@@ -174,4 +166,4 @@ def test_a_share_that_preempts_is_not_asked_for_at_the_last_moment(
     """A controller that was away, or clusters that were slow: a round about to be given up shall cost nobody a pod."""
     actions = decide(given, at(seconds))
     assert not [a for a in actions if isinstance(a, Reserve)]
-    assert any("withdrawnRound" in a.status for a in actions if isinstance(a, Record)) is withdrawn
+    assert any("withdrawnRound" in a.status for a in actions if isinstance(a, UpdatePlacementStatus)) is withdrawn

@@ -2,11 +2,15 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from adapter.gang import lifecycle
+from adapter.rules import Rule
+from adapter.worker import dispatch
 from hack.lab.base.paths import REPO
 from hack.lab.base.versions import KUBERAY, KUBERNETES, KUEUE, RAY, VOLCANO
 
@@ -23,6 +27,8 @@ _NOTE = re.compile(r"(?<![\w:/.-])(?:\.{1,2}/)*[\w-]+(?:/[\w-]+)*\.md\b")  # not
 _UPSTREAM = re.compile(r'docs/upstream\.md,\s+(?:# )?"([^"]+)"')
 _MAP = REPO / "docs/architecture.md"
 _ROOM_TABLE = re.compile(r"(<!-- rooms: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+_RULE_LIST = re.compile(r"(<!-- rules: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
+_RULES: Mapping[str, Iterable[Rule[Any]]] = {"gang": lifecycle.RULES, "worker": dispatch.RULES}
 _VERSIONS = {"kueue": KUEUE, "kuberay": KUBERAY, "k8s": KUBERNETES, "ray": RAY, "volcano": VOLCANO}
 
 
@@ -83,6 +89,15 @@ def test_the_rooms_are_described_as_they_describe_themselves(request: pytest.Fix
     assert written == wanted, "read the difference, then run this test with --update-golden"
 
 
+def test_the_rules_are_listed_as_their_tables_have_them(request: pytest.FixtureRequest) -> None:
+    written = _MAP.read_text()
+    wanted = _RULE_LIST.sub(lambda found: f"{found[1]}\n\n{_rules(found[2])}\n\n{found[3]}", written)
+    if request.config.getoption("--update-golden"):
+        _MAP.write_text(wanted)
+    assert len(_RULE_LIST.findall(written)) == len(_RULES)
+    assert written == wanted, "read the difference, then run this test with --update-golden"
+
+
 def test_every_file_that_the_architecture_names_is_there() -> None:
     named = re.findall(r"`((?:adapter|docs|e2e|hack|kustomize|manifests|tests)/[\w./-]+)`", _MAP.read_text())
     assert len(named) > 100
@@ -123,6 +138,11 @@ def _rooms(top: str) -> str:
     alone = [(path, path) for path in sorted((REPO / top).glob("*.py")) if not path.name.startswith("__")]
     rows = [f"| `{shown.relative_to(REPO)}` | {_question(path)} |" for shown, path in [*alone, *rooms]]
     return "\n".join(["| Room | Its question |", "|---|---|", *rows])
+
+
+def _rules(table: str) -> str:
+    """A list of the rules of a table in their order, each with what it does."""
+    return "\n".join(f"{n}. *{rule.name}*: {rule.summary}" for n, rule in enumerate(_RULES[table], 1))
 
 
 def _question(path: Path) -> str:

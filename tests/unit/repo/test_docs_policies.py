@@ -61,8 +61,8 @@ def test_every_sample_is_in_the_doc() -> None:
 
 def test_the_times_in_the_doc_are_those_of_the_code() -> None:
     assert timedelta(minutes=10) == ordering.STARVED_AFTER
-    assert timedelta(minutes=3) == ordering.PAUSE
-    assert timedelta(minutes=15) == ordering.PERIOD
+    assert timedelta(minutes=3) == ordering.HOLD_PAUSE
+    assert timedelta(minutes=15) == ordering.HOLD_PERIOD
     assert all(said in DOC.read_text() for said in ("ten minutes", "three minutes", "quarter of an hour"))
 
 

@@ -12,6 +12,7 @@ import yaml
 from adapter import names
 from adapter.access import grant
 from adapter.objects import specs
+from adapter.objects.placement import PlacementState
 from adapter.preflight import preflight_facts
 from adapter.shell.admission import admission_server
 from adapter.worker import service_endpoints
@@ -463,7 +464,7 @@ def test_every_field_is_explained(kind: str) -> None:
 
 
 def test_placement_knows_every_state() -> None:
-    states = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
+    states = {*PlacementState}
     assert set(_schema(names.PLACEMENT_KIND, "status", "state")["enum"]) == states
 
 

@@ -18,6 +18,7 @@ from prometheus_client import REGISTRY
 from adapter import membership, names
 from adapter.admission import condition_patches
 from adapter.cli.commands.parser import build_parser
+from adapter.objects.placement import PlacementState
 from adapter.shell import metrics
 from adapter.shell.certificate import Certificate
 from adapter.shell.kube.client import ApiError
@@ -39,7 +40,7 @@ _TARGET, _BUCKET = {"job", "instance"}, "le"
 _WORDS = {
     "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "changes", "time", "histogram_quantile",
 }  # fmt: skip
-_STATES = {names.WAITING, names.RESERVING, names.WITHDRAWING, names.PLACED, names.UNKNOWN, names.ENDED}
+_STATES = {*PlacementState}
 _VALUES = {
     ("rayspan_cluster_reason", "reason"): {*condition_patches.REASONS},
     ("rayspan_workers_lost_total", "reason"): {*names.LOSSES, metrics.OTHER},
@@ -153,7 +154,7 @@ def test_what_most_people_ask_for_has_an_alert() -> None:
 
 def test_the_alert_on_a_token_comes_when_its_condition_says_it() -> None:
     (rule,) = (rule for rule in _ALERTS if rule["alert"] == "RayspanTokenEnds")
-    assert f" - time() < {membership.NOTICE.days} * 86400 " in rule["expr"]
+    assert f" - time() < {membership.EXPIRY_NOTICE.days} * 86400 " in rule["expr"]
 
 
 def test_each_alert_is_tried_by_series_that_are_served() -> None:

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adapter import names
-from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, LookAgain, PatchStatus, Say
+from adapter.actions import Action, AssignSlot, CreatePod, DeletePod, EmitEvent, PatchPodStatus, RequeueAfter
 from adapter.objects import unstructured as facts
 from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.references import Reference, find_in_spec
@@ -35,12 +35,13 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.worker import status_mirror, template_slots
-from adapter.worker.cluster_loss import Silence
-from adapter.worker.dispatch import decide
+from adapter.worker.cluster_loss import ClusterLoss
+from adapter.worker.dispatch import RULES, decide, first_rule, worker_state
 from adapter.worker.template_slots import TemplateSlotFacts
-from adapter.worker.worker_facts import Worker
+from adapter.worker.worker_facts import HeadFacts, Worker
 from tests.unit import builders as make
 from tests.unit.builders import at, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.fact_builders import make_worker, with_facts
 from tests.unit.stores import Sight, fill
 
 WORK = make_workload()
@@ -82,14 +83,15 @@ def worker(pod: Raw | None, remotes: Mapping[str, Raw] | None = None, **more: An
     plain: Raw = {
         "placement": PLACE,
         "job": JOB,
-        "belongs": True,
+        "owns_pod": True,
         "head": HEAD,
         "reservations": ADMITTED,
         "targets": SEEN,
         "taken": (),
     }
     known = plain | more
-    return Worker(pod=pod, remotes=remotes or {}, **known | {"head": HeadAddress.from_pod(pod or {}, known["head"])})
+    head = HeadFacts(HeadAddress.from_pod(pod or {}, known.pop("head")), pod=None, mirrors={})
+    return make_worker(pod=pod, remote_pods=remotes or {}, head=head, **known)
 
 
 # --- the objects that the table speaks of ----------------------------------------------------------------------------
@@ -139,10 +141,10 @@ def body(slot: Slot, pod: Raw = SLOTTED, total: int = 2) -> Raw:
     )
 
 
-def mirrored(pod: Raw, copy: Raw, cluster: str = "east") -> PatchStatus:
+def mirrored(pod: Raw, copy: Raw, cluster: str = "east") -> PatchPodStatus:
     patch = status_mirror.status_patch(pod, copy, cluster)
     assert patch
-    return PatchStatus(pod, patch)
+    return PatchPodStatus(pod, patch)
 
 
 def settled(pod: Raw, copy: Raw) -> Raw:
@@ -150,22 +152,22 @@ def settled(pod: Raw, copy: Raw) -> Raw:
     return {**pod, "status": pod["status"] | mirrored(pod, copy).body["status"]}
 
 
-def lost(pod: Raw, cluster: str = "east") -> PatchStatus:
+def lost(pod: Raw, cluster: str = "east") -> PatchPodStatus:
     text = f"The pod in worker cluster {cluster} was deleted or evicted there."
     patch = status_mirror.failed_patch(pod, reason="RemotePodGone", message=text, now=make.stamp(5))
     assert patch
-    return PatchStatus(pod, patch)
+    return PatchPodStatus(pod, patch)
 
 
-QUIET = Silence("cannot be seen since 0", since=at(0), until=at(60), alive=None)
-LATE = replace(QUIET, until=at(5))
+QUIET = ClusterLoss("cannot be seen since 0", lost_since=at(0), given_up_at=at(60), ray_node_alive=None)
+LATE = replace(QUIET, given_up_at=at(5))
 WEST_ONLY = {"west": target("west")}
 STALE = make_copy(OUT)
 STALE["metadata"]["annotations"][names.HEAD_ANNOTATION] = "10.12.0.4"
 
 
 def unknown(pod: Raw) -> Raw:
-    patch = status_mirror.unknown_patch(pod, "east", QUIET.why, make.stamp(0))
+    patch = status_mirror.unknown_patch(pod, "east", QUIET.reason, make.stamp(0))
     assert patch
     return patch
 
@@ -175,21 +177,21 @@ def settled_unknown(pod: Raw) -> Raw:
     return {**pod, "status": pod["status"] | unknown(pod)["status"]}
 
 
-def given_up(pod: Raw, text: str) -> PatchStatus:
+def given_up(pod: Raw, text: str) -> PatchPodStatus:
     patch = status_mirror.failed_patch(pod, reason="WorkerLost", message=text, now=make.stamp(5))
     assert patch
-    return PatchStatus(pod, patch)
+    return PatchPodStatus(pod, patch)
 
 
-def stuck(pod: Raw, why: str = ".") -> PatchStatus:
+def stuck(pod: Raw, why: str = ".") -> PatchPodStatus:
     text = f"The pod in worker cluster east is being deleted, and did not end in time; its node may be lost{why}"
     patch = status_mirror.failed_patch(pod, reason="RemotePodStuck", message=text, now=make.stamp(60))
     assert patch
-    return PatchStatus(pod, patch)
+    return PatchPodStatus(pod, patch)
 
 
 UNKNOWN_OUT = unknown(OUT)
-FOREIGN = Say(
+FOREIGN = EmitEvent(
     JOB,
     "ForeignPod",
     "Pod train-abc-worker-0 carries the label rayspan.dev/placement but belongs to no RayCluster of this job, "
@@ -203,13 +205,13 @@ def loose(pod: Raw, **spec: Any) -> Raw:
     return {**pod, "spec": pod["spec"] | spec}
 
 
-def not_held(why: str) -> Say:
+def not_held(why: str) -> EmitEvent:
     about = Job("v1", "Pod", make.NAMESPACE, NEW["metadata"]["name"], NEW["metadata"]["uid"])
     text = (
         f"{why}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave schedulingGates and "
         "nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
     )
-    return Say(about, "NotHeld", text, warning=True)
+    return EmitEvent(about, "NotHeld", text, warning=True)
 
 
 @dataclass(frozen=True)
@@ -222,509 +224,522 @@ class Case:
 
 
 CASES = [
-    Case("1. a copy without a pod goes",
+    Case("a copy without a pod goes",
          "an orphan holds a slot",
          worker(None, {"east": COPY}),
          [DeletePod("east", COPY, GONE)]),
-    Case("1. in every cluster",
+    Case("in every cluster",
          "a crash may have left two",
          worker(None, {"east": COPY, "west": COPY}),
          [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)]),
-    Case("1. also one that ended",
+    Case("also one that ended",
          "nobody will read its logs by the pod's name",
          worker(None, {"east": BROKEN}),
          [DeletePod("east", BROKEN, GONE)]),
-    Case("1. one that goes already is not deleted again",
+    Case("one that goes already is not deleted again",
          "one write is enough",
          worker(None, {"east": LEAVING}),
          []),
-    Case("1. the copy of an earlier pod of that name goes",
+    Case("the copy of an earlier pod of that name goes",
          "the name is the same, the uid is not",
          worker(NEW, {"east": STRANGER}, taken=[EAST0]),
          [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)]),
-    Case("1. its slot is not free meanwhile",
+    Case("its slot is not free meanwhile",
          "two pods on one slot ask more than is reserved",
          worker(SLOTTED, {"east": STRANGER}),
          [DeletePod("east", STRANGER, GONE)]),
-    Case("1. the copy of the pod itself stays",
+    Case("the copy of the pod itself stays",
          "that is what is wanted",
          worker(settled(OUT, COPY), {"east": COPY}),
          []),
-    Case("1. a copy of the pod itself in a cluster that is not its slot's goes",
+    Case("a copy of the pod itself in a cluster that is not its slot's goes",
          "no plan counts it there",
          worker(settled(OUT, COPY), {"east": COPY, "west": COPY}),
          [DeletePod("west", COPY, ELSEWHERE)]),
-    Case("1. that one is not deleted twice either",
+    Case("that one is not deleted twice either",
          "one write is enough",
          worker(settled(OUT, COPY), {"east": COPY, "west": LEAVING}),
          []),
-    Case("1. it needs no Placement to be wrong",
+    Case("it needs no Placement to be wrong",
          "the slot alone says where it belongs",
          worker(OUT, {"west": COPY}, placement=None),
          [DeletePod("west", COPY, ELSEWHERE)]),
-    Case("1. a slot's cluster is its whole first word",
+    Case("a slot's cluster is its whole first word",
          "east-2 is not east",
-         worker(make_pod(placement=NAME, slot="east-2/1/role-workers/0"), {"east": COPY}, belongs=None),
+         worker(make_pod(placement=NAME, slot="east-2/1/role-workers/0"), {"east": COPY}, owns_pod=None),
          [DeletePod("east", COPY, ELSEWHERE)]),
-    Case("1. the copy of a pod without a slot is left",
+    Case("the copy of a pod without a slot is left",
          "nothing says that it belongs elsewhere",
          worker(NEW, {"east": COPY}, placement=None),
          []),
-    Case("2. the copy of a pod that is being deleted goes",
+    Case("the copy of a pod that is being deleted goes",
          "KubeRay scales down",
          worker(GOING, {"east": COPY}),
          [DeletePod("east", COPY, OVER)]),
-    Case("2. so does that of one that ended",
+    Case("so does that of one that ended",
          "somebody else failed it here",
          worker(FAILED, {"east": COPY}),
          [DeletePod("east", COPY, OVER)]),
-    Case("2. one that goes already is not deleted again",
+    Case("one that goes already is not deleted again",
          "one write is enough",
          worker(GOING, {"east": LEAVING}),
          []),
-    Case("2. one that ended too stays for its logs",
+    Case("one that ended too stays for its logs",
          "until the pod goes",
          worker(FAILED, {"east": BROKEN}),
          []),
-    Case("2. a pod that ended gets no slot and no copy",
+    Case("a pod that ended gets no slot and no copy",
          "KubeRay replaces it",
          worker(FAILED),
          []),
-    Case("2. a pod that is being deleted gets none either",
+    Case("a pod that is being deleted gets none either",
          "podgc has the last word on gated pods",
          worker(make_pod(placement=NAME, deleting=True)),
          []),
-    Case("2. the Placement need not stand for this",
+    Case("the Placement need not stand for this",
          "an evicted Workload's pods go like that",
          worker(GOING, {"east": COPY}, placement=None),
          [DeletePod("east", COPY, OVER)]),
-    Case("2. a copy in a cluster that is not its slot's is deleted once",
+    Case("a copy in a cluster that is not its slot's is deleted once",
          "one write is enough",
          worker(GOING, {"west": COPY}),
          [DeletePod("west", COPY, OVER)]),
-    Case("3. without a Placement nothing is made",
+    Case("without a Placement nothing is made",
          "no attempt, no quota",
          worker(SLOTTED, placement=None),
          []),
-    Case("3. orphans go all the same",
+    Case("orphans go all the same",
          "they need no plan to be wrong",
          worker(NEW, {"west": STRANGER}, placement=None),
          [DeletePod("west", STRANGER, GONE)]),
-    Case("3. a pod of another RayCluster is left alone, aloud",
+    Case("a pod of another RayCluster is left alone, aloud",
          "a label is easily forged",
-         worker(NEW, belongs=False),
+         worker(NEW, owns_pod=False),
          [FOREIGN]),
-    Case("3. with a slot too",
+    Case("with a slot too",
          "annotations as well",
-         worker(SLOTTED, belongs=False),
+         worker(SLOTTED, owns_pod=False),
          [FOREIGN]),
-    Case("3. where there is no job nobody is told",
+    Case("where there is no job nobody is told",
          "an event needs an object",
-         worker(NEW, belongs=False, job=None),
+         worker(NEW, owns_pod=False, job=None),
          []),
-    Case("3. of a pod whose RayCluster is not known nothing is said",
+    Case("of a pod whose RayCluster is not known nothing is said",
          "it is not heard of yet, or deleted before its pods",
-         worker(NEW, belongs=None),
+         worker(NEW, owns_pod=None),
          []),
-    Case("3. and it gets no copy",
+    Case("and it gets no copy",
          "it may not be ours",
-         worker(SLOTTED, belongs=None),
+         worker(SLOTTED, owns_pod=None),
          []),
-    Case("3. nor is it failed",
+    Case("nor is it failed",
          "it is going anyway",
-         worker(OUT, belongs=None),
+         worker(OUT, owns_pod=None),
          []),
-    Case("3. nor does it say what its copy says",
+    Case("nor does it say what its copy says",
          "it may not be ours",
-         worker(OUT, {"east": COPY}, belongs=None),
+         worker(OUT, {"east": COPY}, owns_pod=None),
          []),
-    Case("3. its orphans go all the same",
+    Case("its orphans go all the same",
          "the uid alone says so",
-         worker(NEW, {"west": STRANGER}, belongs=None),
+         worker(NEW, {"west": STRANGER}, owns_pod=None),
          [DeletePod("west", STRANGER, GONE)]),
-    Case("3. and its copy when it ends",
+    Case("and its copy when it ends",
          "a RayCluster is often deleted before its pods",
-         worker(GOING, {"east": COPY}, belongs=None),
+         worker(GOING, {"east": COPY}, owns_pod=None),
          [DeletePod("east", COPY, OVER)]),
-    Case("3. a pod without the gate gets no slot",
+    Case("a pod without the manager's quota gets no slot",
+         "its quota may never come",
+         worker(loose(NEW, schedulingGates=[{"name": names.ELASTIC_GATE}])),
+         []),
+    Case("a pod without the gate gets no slot",
          "the manager's scheduler may take it",
          worker(loose(NEW, schedulingGates=[{"name": "kueue.x-k8s.io/topology"}])),
          [not_held("spec.schedulingGates lacks rayspan.dev/dispatch")]),
-    Case("3. nor a copy",
+    Case("nor a copy",
          "it would run twice, once on no quota",
          worker(loose(SLOTTED, schedulingGates=None)),
          [not_held("spec.schedulingGates lacks rayspan.dev/dispatch")]),
-    Case("3. nor does one without the lock",
+    Case("nor does one without the lock",
          "whoever opens its gate lets it run here",
          worker(loose(SLOTTED, nodeSelector={"rayspan.dev/remote": "no"})),
          [not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
-    Case("3. nor one that is bound to a node here",
+    Case("nor one that is bound to a node here",
          "it runs already",
          worker(loose(SLOTTED, nodeName="node-1")),
          [not_held("spec.nodeName is node-1")]),
-    Case("3. its orphans go all the same",
+    Case("its orphans go all the same",
          "they are of an earlier pod",
          worker(loose(NEW, nodeSelector=None), {"west": STRANGER}),
          [DeletePod("west", STRANGER, GONE), not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
-    Case("3. one whose gate was opened later keeps its copy",
+    Case("one whose gate was opened later keeps its copy",
          "the lock holds it, and its worker runs there",
          worker(settled(loose(OUT, schedulingGates=None), COPY), {"east": COPY}),
          []),
-    Case("4. a pod takes the first free slot",
+    Case("a pod takes the first free slot",
          "in the order of the plan",
          worker(NEW),
          [AssignSlot(NEW, "east", EAST0)]),
-    Case("4. and then the next",
+    Case("and then the next",
          "one cluster after the other",
          worker(NEW, taken=[EAST0]),
          [AssignSlot(NEW, "east", EAST1)]),
-    Case("4. and then the next cluster",
+    Case("and then the next cluster",
          "one cluster after the other",
          worker(NEW, taken=[EAST0, EAST1]),
          [AssignSlot(NEW, "west", WEST0)]),
-    Case("4. a slot in the middle that came free is taken",
+    Case("a slot in the middle that came free is taken",
          "replacements go where their predecessor was",
          worker(NEW, taken=[EAST0, WEST0]),
          [AssignSlot(NEW, "east", EAST1)]),
-    Case("4. one pod too many waits",
+    Case("one pod too many waits",
          "no more is reserved",
          worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1]),
          []),
-    Case("4. a group that is not in the plan waits",
+    Case("a group that is not in the plan waits",
          "it has no share",
          worker(OTHER_GROUP),
          []),
-    Case("4. a group's name is compared in lower case",
+    Case("a group's name is compared in lower case",
          "Kueue names the podset so",
          worker(make_pod(placement=NAME, group="Workers")),
          [AssignSlot(make_pod(placement=NAME, group="Workers"), "east", EAST0)]),
-    Case("4. a slot that another pod holds too is given up",
+    Case("a slot that another pod holds too is given up",
          "two writers met, and nothing was made of it yet",
          worker(SLOTTED, taken=[EAST0]),
          [AssignSlot(SLOTTED, "east", EAST1)]),
-    Case("4. not once something was made of it",
+    Case("not once something was made of it",
          "the copy is what runs",
          worker(settled(OUT, COPY), {"east": COPY}, taken=[EAST0]),
          []),
-    Case("4. nor while its cluster cannot be seen",
+    Case("nor while its cluster cannot be seen",
          "something may stand there",
          worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}),
          []),
-    Case("4. but for one of which nobody can have sent a copy",
+    Case("but for one of which nobody can have sent a copy",
          "nothing can stand there",
-         worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}, sent=False),
+         worker(SLOTTED, taken=[EAST0], targets={"west": target("west")}, may_exist_unobserved=False),
          [AssignSlot(SLOTTED, "west", WEST0)]),
-    Case("4. nor is one for which a copy was asked without an answer",
+    Case("nor is one for which a copy was asked without an answer",
          "it may come to stand there",
          worker(SLOTTED, taken=[EAST0], unanswered=True),
          [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
-    Case("4. also not for a better one",
+    Case("also not for a better one",
          "a second copy is worse than one in a cluster that is left out",
          worker(CAME_EAST, placement=EAST_AVOIDED, unanswered=True),
          [CreatePod("east", JOB, EAST_AVOIDED, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
-    Case("4. but where nothing is planned for it",
+    Case("but where nothing is planned for it",
          "its share goes, and what stands on it goes along",
          worker(UNPLANNED, unanswered=True),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
-    Case("4. which keeps a slot that is planned",
+    Case("which keeps a slot that is planned",
          "its cluster may come back in a moment",
-         worker(SLOTTED, targets={"west": target("west")}, sent=False, silence=QUIET),
-         [LookAgain(timedelta(seconds=55))]),
-    Case("4. nor is one that its cluster's share does not have",
+         worker(SLOTTED, targets={"west": target("west")}, may_exist_unobserved=False, loss=QUIET),
+         [RequeueAfter(timedelta(seconds=55))]),
+    Case("nor is one that its cluster's share does not have",
          "something may stand there all the same",
          worker(make_pod(placement=NAME, slot="east/1/role-workers/9"), targets={"west": target("west")}),
          []),
-    Case("4. a slot in a cluster that is not in the plan is given up",
+    Case("a slot in a cluster that is not in the plan is given up",
          "nobody reserves anything for it",
          worker(UNPLANNED),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
-    Case("4. whether or not that cluster can be seen",
+    Case("whether or not that cluster can be seen",
          "it need not be one of ours",
          worker(UNPLANNED, targets={"east": target("east")}),
          [AssignSlot(UNPLANNED, "east", EAST0)]),
-    Case("4. a slot that the pod came with needs no write",
+    Case("a slot that the pod came with needs no write",
          "its record is as old as the pod",
          worker(CAME_EAST),
          [CreatePod("east", JOB, PLACE, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
-    Case("4. nor a free slot that comes earlier",
+    Case("nor a free slot that comes earlier",
          "it is not moved for the order",
          worker(CAME_SECOND),
          [CreatePod("east", JOB, PLACE, EAST, CAME_SECOND, body(EAST1, CAME_SECOND))]),
-    Case("4. one that another pod holds is given up",
+    Case("one that another pod holds is given up",
          "KubeRay gave its number again",
          worker(CAME_EAST, taken=[EAST0]),
          [AssignSlot(CAME_EAST, "east", EAST1)]),
-    Case("4. and waited for where none is free",
+    Case("and waited for where none is free",
          "the other one goes",
          worker(CAME_EAST, taken=[EAST0, EAST1, WEST0, WEST1]),
          []),
-    Case("4. and looked for again and again where none is free and its own is not its own",
+    Case("and looked for again and again where none is free and its own is not its own",
          "who was about to take that may fail to, and nobody hears of it",
-         worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1], slotless=True),
-         [LookAgain(timedelta(seconds=5))]),
-    Case("4. not once one is",
+         worker(NEW, taken=[EAST0, EAST1, WEST0, WEST1], lost_template_slot=True),
+         [RequeueAfter(timedelta(seconds=5))]),
+    Case("not once one is",
          "the write wakes it",
-         worker(NEW, slotless=True),
+         worker(NEW, lost_template_slot=True),
          [AssignSlot(NEW, "east", EAST0)]),
-    Case("4. one of a share that is not any more is given up",
+    Case("one of a share that is not any more is given up",
          "templates keep what was planned first",
          worker(CAME_NORTH),
          [AssignSlot(CAME_NORTH, "east", EAST0)]),
-    Case("4. one where workers of this gang may not start is given up for a better one",
+    Case("one where workers of this gang may not start is given up for a better one",
          "nobody chose it there",
          worker(CAME_EAST, placement=EAST_AVOIDED),
          [AssignSlot(CAME_EAST, "west", WEST0)]),
-    Case("4. and kept where there is none",
+    Case("and kept where there is none",
          "a write would change nothing",
          worker(CAME_EAST, placement=EAST_AVOIDED, taken=[WEST0, WEST1]),
          [CreatePod("east", JOB, EAST_AVOIDED, EAST, CAME_EAST, body(EAST0, CAME_EAST))]),
-    Case("4. one that was written there is kept",
+    Case("one that was written there is kept",
          "it was chosen with that known",
          worker(SLOTTED, placement=EAST_AVOIDED),
          [CreatePod("east", JOB, EAST_AVOIDED, EAST, SLOTTED, body(EAST0))]),
-    Case("4. one with a copy is kept, too",
+    Case("one with a copy is kept, too",
          "who runs is not moved by this",
          worker(CAME_EAST, {"east": make_copy(CAME_EAST)}, placement=EAST_AVOIDED),
          [mirrored(CAME_EAST, make_copy(CAME_EAST))]),
-    Case("4. no slot is given out in a cluster that cannot be seen",
+    Case("no slot is given out in a cluster that cannot be seen",
          "the pod would wait there for as long as that takes",
          worker(NEW, targets={"west": target("west")}),
          [AssignSlot(NEW, "west", WEST0)]),
-    Case("4. nor in one that is drained",
+    Case("nor in one that is drained",
          "who runs there is to leave",
          worker(NEW, draining={"east"}),
          [AssignSlot(NEW, "west", WEST0)]),
-    Case("4. one in a cluster that the plan leaves out is taken last",
+    Case("one in a cluster that the plan leaves out is taken last",
          "a worker did not start there",
          worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 60}))),
          [AssignSlot(NEW, "west", WEST0)]),
-    Case("4. but rather than none",
+    Case("but rather than none",
          "its node may be back",
          worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 60})), taken=[EAST0, WEST0, WEST1]),
          [AssignSlot(NEW, "east", EAST1)]),
-    Case("4. and not any more when that is over",
+    Case("and not any more when that is over",
          "the order of the plan holds again",
          worker(NEW, placement=parse_placement(make_placement(WORK, excluded={"east": 5}))),
          [AssignSlot(NEW, "east", EAST0)]),
-    Case("4. nor on a round that is withdrawn",
+    Case("nor on a round that is withdrawn",
          "its quota is given back",
          worker(NEW, placement=parse_placement(make_placement(WORK, withdrawn=1))),
          []),
-    Case("4. what was made of a slot outside the plan is not made again",
+    Case("what was made of a slot outside the plan is not made again",
          "KubeRay shall replace it once the cluster can be asked",
          worker(make_pod(placement=NAME, slot="north/1/role-workers/0", dispatched=True)),
          []),
-    Case("5. a silent cluster gets nothing",
+    Case("a silent cluster gets nothing",
          "it may hold the copy already",
          worker(SLOTTED, targets={"west": target("west")}),
          []),
-    Case("5. nor is its copy given up",
+    Case("nor is its copy given up",
          "API link lost is not data path lost",
          worker(OUT, targets={"west": target("west")}),
          []),
-    Case("5. it is said that nothing is known of its copy",
+    Case("it is said that nothing is known of its copy",
          "people see it with kubectl",
-         worker(OUT, targets=WEST_ONLY, silence=QUIET),
-         [PatchStatus(OUT, UNKNOWN_OUT), LookAgain(timedelta(seconds=55))]),
-    Case("5. not of a copy that was never seen",
+         worker(OUT, targets=WEST_ONLY, loss=QUIET),
+         [PatchPodStatus(OUT, UNKNOWN_OUT), RequeueAfter(timedelta(seconds=55))]),
+    Case("not of a copy that was never seen",
          "nothing was known before",
-         worker(SLOTTED, targets=WEST_ONLY, silence=QUIET),
-         [LookAgain(timedelta(seconds=55))]),
-    Case("5. once, and not again at each look",
+         worker(SLOTTED, targets=WEST_ONLY, loss=QUIET),
+         [RequeueAfter(timedelta(seconds=55))]),
+    Case("once, and not again at each look",
          "a write costs the manager",
-         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=QUIET),
-         [LookAgain(timedelta(seconds=55))]),
-    Case("5. after its time the worker is given up",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, loss=QUIET),
+         [RequeueAfter(timedelta(seconds=55))]),
+    Case("after its time the worker is given up",
          "KubeRay replaces it where there is room",
-         worker(OUT, targets=WEST_ONLY, silence=LATE),
+         worker(OUT, targets=WEST_ONLY, loss=LATE),
          [given_up(OUT, "Given up: worker cluster east cannot be seen since 0.")]),
-    Case("5. also one whose copy was never seen",
+    Case("also one whose copy was never seen",
          "it would wait for ever",
-         worker(SLOTTED, targets=WEST_ONLY, silence=LATE),
+         worker(SLOTTED, targets=WEST_ONLY, loss=LATE),
          [given_up(SLOTTED, "Given up: worker cluster east cannot be seen since 0.")]),
-    Case("5. not while Ray's head hears from its node",
+    Case("not while Ray's head hears from its node",
          "API link lost is not data path lost",
-         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=replace(LATE, alive=True)),
+         worker(settled_unknown(OUT), targets=WEST_ONLY, loss=replace(LATE, ray_node_alive=True)),
          []),
-    Case("5. at once when the head has lost it",
+    Case("at once when the head has lost it",
          "Ray runs nothing there any more",
-         worker(OUT, targets=WEST_ONLY, silence=replace(QUIET, alive=False)),
+         worker(OUT, targets=WEST_ONLY, loss=replace(QUIET, ray_node_alive=False)),
          [given_up(OUT, "Ray's head lost the node, and worker cluster east cannot be seen since 0.")]),
-    Case("5. that the head cannot be asked is said to who can put it right",
+    Case("that the head cannot be asked is said to who can put it right",
          "lost workers are found late meanwhile",
-         worker(settled_unknown(OUT), targets=WEST_ONLY, silence=replace(QUIET, late="No token.")),
-         [Say(JOB, "HeadNotAsked", "No token.", warning=True), LookAgain(timedelta(seconds=55))]),
-    Case("5. not once the worker is given up",
+         worker(settled_unknown(OUT), targets=WEST_ONLY, loss=replace(QUIET, head_problem="No token.")),
+         [EmitEvent(JOB, "HeadNotAsked", "No token.", warning=True), RequeueAfter(timedelta(seconds=55))]),
+    Case("not once the worker is given up",
          "it is too late to matter",
-         worker(OUT, targets=WEST_ONLY, silence=replace(LATE, late="No token.")),
+         worker(OUT, targets=WEST_ONLY, loss=replace(LATE, head_problem="No token.")),
          [given_up(OUT, "Given up: worker cluster east cannot be seen since 0.")]),
-    Case("5. what was silent is seen again",
+    Case("what was silent is seen again",
          "the copy says what it is",
          worker(settled_unknown(OUT), {"east": COPY}),
          [mirrored(settled_unknown(OUT), COPY)]),
-    Case("5. and what went meanwhile is told as gone",
+    Case("and what went meanwhile is told as gone",
          "it was seen before the silence",
          worker(settled_unknown(OUT)),
          [lost(settled_unknown(OUT))]),
-    Case("6. a copy made with another head's address goes",
+    Case("a copy made with another head's address goes",
          "it would dial an address where nobody answers",
          worker(settled(OUT, STALE), {"east": STALE}),
          [DeletePod("east", STALE, "the head moved from 10.12.0.4 to 10.12.0.5")]),
-    Case("6. not before the head has an address again",
+    Case("not before the head has an address again",
          "it may come back under the same one",
          worker(settled(OUT, STALE), {"east": STALE}, head=""),
          []),
-    Case("6. a copy that should be gone, and is not, fails the pod",
+    Case("a copy that should be gone, and is not, fails the pod",
          "its node is lost: KubeRay shall replace the worker",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
          [stuck(settled(OUT, LEAVING))], seconds=60),
-    Case("6. with the cause, where its cluster gave one",
+    Case("with the cause, where its cluster gave one",
          "people look here",
          worker(settled(OUT, TAINTED), {"east": TAINTED}),
          [stuck(settled(OUT, TAINTED), ": Taint manager: deleting due to NoExecute taint")], seconds=60),
-    Case("6. not before it had its time",
+    Case("not before it had its time",
          "clocks differ, and kubelets are busy; and then nobody tells of it",
          worker(settled(OUT, LEAVING), {"east": LEAVING}),
-         [LookAgain(timedelta(seconds=1))], seconds=59),
-    Case("6. what the copy says the pod says",
+         [RequeueAfter(timedelta(seconds=1))], seconds=59),
+    Case("what the copy says the pod says",
          "KubeRay and people look here",
          worker(OUT, {"east": COPY}),
          [mirrored(OUT, COPY)]),
-    Case("6. also its end",
+    Case("also its end",
          "so KubeRay replaces it",
          worker(OUT, {"east": BROKEN}),
          [mirrored(OUT, BROKEN)]),
-    Case("6. a copy that was just made is told of",
+    Case("a copy that was just made is told of",
          "its absence later means lost",
          worker(SLOTTED, {"east": COPY}),
          [mirrored(SLOTTED, COPY)]),
-    Case("6. one that just starts is told of when it runs",
+    Case("one that just starts is told of when it runs",
          "one write instead of two",
          worker(SLOTTED, {"east": STARTING}),
-         [LookAgain(timedelta(seconds=3))], seconds=2),
-    Case("6. or takes its time",
+         [RequeueAfter(timedelta(seconds=3))], seconds=2),
+    Case("or takes its time",
          "people look here",
          worker(SLOTTED, {"east": STARTING}),
          [mirrored(SLOTTED, STARTING)]),
-    Case("6. which is more while others are made",
+    Case("which is more while others are made",
          "they are waited for, and this is not",
-         worker(SLOTTED, {"east": STARTING}, busy=True),
-         [LookAgain(timedelta(seconds=5))]),
-    Case("6. but not for ever",
+         worker(SLOTTED, {"east": STARTING}, creating_pods=True),
+         [RequeueAfter(timedelta(seconds=5))]),
+    Case("but not for ever",
          "people look here",
-         worker(SLOTTED, {"east": STARTING}, busy=True),
-         [LookAgain(timedelta(seconds=1))], seconds=29),
-    Case("6. as long as a large gang takes",
+         worker(SLOTTED, {"east": STARTING}, creating_pods=True),
+         [RequeueAfter(timedelta(seconds=1))], seconds=29),
+    Case("as long as a large gang takes",
          "others may come one by one all day",
-         worker(SLOTTED, {"east": STARTING}, busy=True),
+         worker(SLOTTED, {"east": STARTING}, creating_pods=True),
          [mirrored(SLOTTED, STARTING)], seconds=30),
-    Case("6. one that runs is told of whoever is made",
+    Case("one that runs is told of whoever is made",
          "KubeRay waits for it",
-         worker(SLOTTED, {"east": COPY}, busy=True),
+         worker(SLOTTED, {"east": COPY}, creating_pods=True),
          [mirrored(SLOTTED, COPY)]),
-    Case("6. or by a clock that is ahead",
+    Case("or by a clock that is ahead",
          "nobody knows when it was made",
          worker(SLOTTED, {"east": STARTING}),
          [mirrored(SLOTTED, STARTING)], seconds=-1),
-    Case("6. or cannot start",
+    Case("or cannot start",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}),
-         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", status_mirror.trouble(IMAGELESS, "east"), warning=True)],
+         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, "WorkerTrouble", status_mirror.trouble_message(IMAGELESS, "east"), warning=True)],
          seconds=2),
-    Case("6. while others are made, too",
+    Case("while others are made, too",
          "its user has to do something",
-         worker(SLOTTED, {"east": IMAGELESS}, busy=True),
-         [mirrored(SLOTTED, IMAGELESS), Say(JOB, "WorkerTrouble", status_mirror.trouble(IMAGELESS, "east"), warning=True)]),
-    Case("6. where its share went meanwhile too",
+         worker(SLOTTED, {"east": IMAGELESS}, creating_pods=True),
+         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, "WorkerTrouble", status_mirror.trouble_message(IMAGELESS, "east"), warning=True)]),
+    Case("where its share went meanwhile too",
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
          [mirrored(OUT, COPY)]),
-    Case("6. the end of a copy whose share is lost is not told where the whole gang starts again",
+    Case("the end of a copy whose share is lost is not told where the whole gang starts again",
          "KubeRay would make a worker, and miss it when the RayCluster is resumed",
-         worker(OUT, {"east": BROKEN}, reservations=EVICTED, restarts=True),
+         worker(OUT, {"east": BROKEN}, reservations=EVICTED, restarts_on_share_loss=True),
          []),
-    Case("6. only there",
+    Case("only there",
          "the others run on",
          worker(OUT, {"east": BROKEN}, reservations=EVICTED),
          [mirrored(OUT, BROKEN)]),
-    Case("6. only of a share that is lost",
+    Case("only of a share that is lost",
          "a worker that fails is replaced",
-         worker(OUT, {"east": BROKEN}, restarts=True),
+         worker(OUT, {"east": BROKEN}, restarts_on_share_loss=True),
          [mirrored(OUT, BROKEN)]),
-    Case("6. of a copy that goes in such a share all is told",
+    Case("of a copy that goes in such a share all is told",
          "people look here",
-         worker(OUT, {"east": LEAVING}, reservations=EVICTED, restarts=True),
-         [mirrored(OUT, LEAVING), LookAgain(timedelta(seconds=55))]),
-    Case("7. nor is it told that a copy vanished where the whole gang starts again",
+         worker(OUT, {"east": LEAVING}, reservations=EVICTED, restarts_on_share_loss=True),
+         [mirrored(OUT, LEAVING), RequeueAfter(timedelta(seconds=55))]),
+    Case("nor is it told that a copy vanished where the whole gang starts again",
          "its share was evicted, or deleted by hand",
-         worker(OUT, reservations=shares(west=SHARE), restarts=True),
+         worker(OUT, reservations=shares(west=SHARE), restarts_on_share_loss=True),
          []),
-    Case("7. but where the plan has no such share any more",
+    Case("but where the plan has no such share any more",
          "the gang did not start again for this one",
-         worker(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True), reservations=ADMITTED, restarts=True),
+         worker(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True), reservations=ADMITTED, restarts_on_share_loss=True),
          [lost(make_pod(placement=NAME, slot="east/7/role-workers/0", dispatched=True))]),
-    Case("7. a copy that vanished fails the pod",
+    Case("a copy that vanished fails the pod",
          "never a second one: KubeRay makes a new pod",
          worker(OUT),
          [lost(OUT)]),
-    Case("7. also one that the manager was not told of yet",
+    Case("also one that the manager was not told of yet",
          "whoever made it knows",
-         worker(SLOTTED, made=True),
+         worker(SLOTTED, created=True),
          [lost(SLOTTED)]),
-    Case("7. also when another of its name stands there",
+    Case("also when another of its name stands there",
          "the uid counts",
          worker(OUT, {"east": STRANGER_LEAVING}),
          [lost(OUT)]),
-    Case("7. a copy elsewhere does not make up for it",
+    Case("a copy elsewhere does not make up for it",
          "the slot says where it belongs",
          worker(OUT, {"west": COPY}),
          [DeletePod("west", COPY, ELSEWHERE), lost(OUT)]),
-    Case("8. a pod with a slot on an admitted share gets its copy",
+    Case("a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
          [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
-    Case("8. of a job that goes nothing is made any more",
+    Case("of a job that goes nothing is made any more",
          "its shares stand until their last worker is gone, and would never go",
-         worker(SLOTTED, job_gone=True),
+         worker(SLOTTED, deleted=True),
          []),
-    Case("8. a copy in another cluster does not stand for it",
+    Case("a copy in another cluster does not stand for it",
          "that one goes first: never two at a time",
          worker(SLOTTED, {"west": COPY}),
          [DeletePod("west", COPY, ELSEWHERE)]),
-    Case("8. of a job that is not known nobody hears of a refusal",
+    Case("of a job that is not known nobody hears of a refusal",
          "an event needs an object",
          worker(SLOTTED, job=None),
          [CreatePod("east", None, PLACE, EAST, SLOTTED, body(EAST0))]),
-    Case("8. an orphan of its name goes first",
+    Case("an orphan of its name goes first",
          "the name is taken over there",
          worker(SLOTTED, {"east": STRANGER_LEAVING}),
          []),
-    Case("8. a share that is not admitted holds it back",
+    Case("a share that is not admitted holds it back",
          "a pod without quota",
          worker(SLOTTED, reservations=shares(east=make_reservation(PLACE_RAW, admitted=False))),
          []),
-    Case("8. so does one that does not stand",
+    Case("so does one that does not stand",
          "a pod without an anchor",
          worker(SLOTTED, reservations=shares(west=SHARE)),
          []),
-    Case("8. so does a head without an address",
+    Case("so does a head without an address",
          "its raylet would have nobody to join",
          worker(SLOTTED, head=""),
          []),
-    Case("8. another cluster's orphan does not",
+    Case("another cluster's orphan does not",
          "names are per cluster",
          worker(SLOTTED, {"west": STRANGER_LEAVING}),
          [CreatePod("east", JOB, PLACE, EAST, SLOTTED, body(EAST0))]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def _rule(facts: Worker, seconds: float) -> str:
+    """The name of the rule that applies."""
+    return first_rule(worker_state(facts, at(seconds))).name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{_rule(case.given, case.seconds)}: {case.id}")
 def test_decide(case: Case) -> None:
     assert decide(case.given, at(case.seconds)) == list(case.want), case.why
 
 
-def test_every_clause_has_its_cases() -> None:
-    assert {case.id.partition(".")[0] for case in CASES} == {str(number) for number in range(1, 9)}
+def test_every_rule_has_its_cases() -> None:
+    assert {_rule(case.given, case.seconds) for case in CASES} == {rule.name for rule in RULES}
+
+
+def test_no_two_rules_have_one_name() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
 
 
 def test_the_total_of_a_share_counts_all_its_groups() -> None:
@@ -739,8 +754,8 @@ def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     env = [{"name": "RAY_NODE_ZONE", "value": "mars"}]
     pod = loose(SLOTTED, containers=[{"name": "ray", "env": env}])
     said, made = decide(worker(pod), at(5))
-    assert isinstance(said, Say) and isinstance(made, CreatePod)
-    assert (said.about, said.reason, said.warning) == (JOB, "PlaceKept", False)
+    assert isinstance(said, EmitEvent) and isinstance(made, CreatePod)
+    assert (said.regarding, said.reason, said.warning) == (JOB, "PlaceKept", False)
     assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
     assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
 
@@ -781,7 +796,9 @@ def test_a_pod_that_asks_for_more_than_is_held_is_not_made(
     reservations = {key: replace(one, templates=templates) for key, one in ADMITTED.items()}
     (found,) = decide(worker(loose(SLOTTED, **pod_spec(asked)), reservations=reservations), at(5))
     if said:
-        assert isinstance(found, Say) and f"it asks for {said}, which is not what quota is held for" in found.message
+        assert (
+            isinstance(found, EmitEvent) and f"it asks for {said}, which is not what quota is held for" in found.message
+        )
     else:
         assert isinstance(found, CreatePod)
 
@@ -811,7 +828,7 @@ def test_a_template_that_was_edited_after_its_job_was_admitted_gets_no_more() ->
     """Else its owner would have files of the worker cluster's nodes, which nobody but that cluster's admission forbids."""
     volumes = [{"name": "root", "hostPath": {"path": "/"}}]
     (said,) = decide(worker(loose(SLOTTED, volumes=volumes)), at(5))
-    assert isinstance(said, Say) and "is not made: spec.volumes[root].hostPath is /: " in said.message
+    assert isinstance(said, EmitEvent) and "is not made: spec.volumes[root].hostPath is /: " in said.message
 
 
 @pytest.mark.parametrize(("count", "refused"), [(32, False), (33, True)])
@@ -819,8 +836,8 @@ def test_a_copy_brings_no_more_along_than_its_job_may_have(count: int, refused: 
     """The template may be edited after its job was admitted."""
     volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}", "optional": True}} for n in range(count)]
     found = decide(worker(loose(SLOTTED, volumes=volumes)), at(5))
-    texts = [action.message for action in found if isinstance(action, Say)]
-    assert [type(action) for action in found] == [Say if refused else CreatePod]
+    texts = [action.message for action in found if isinstance(action, EmitEvent)]
+    assert [type(action) for action in found] == [EmitEvent if refused else CreatePod]
     assert all(
         "is not made: its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 " in text for text in texts
     )
@@ -956,7 +973,7 @@ def test_a_slot_that_is_written_goes_before_one_that_a_pod_came_with(
 def test_who_has_no_quota_in_the_manager_gets_no_slot(gates: list[str]) -> None:
     """Kueue holds a pod of an elastic job by a gate of its own until its quota is there; it is not said to run on the manager's nodes."""
     pod = {**NEW, "spec": {**NEW["spec"], "schedulingGates": [{"name": gate} for gate in gates]}}
-    given = [action for action in decide(worker(pod), at(5)) if isinstance(action, AssignSlot | Say)]
+    given = [action for action in decide(worker(pod), at(5)) if isinstance(action, AssignSlot | EmitEvent)]
     assert bool(given) is (names.ELASTIC_GATE not in gates)
 
 
@@ -1018,8 +1035,8 @@ class World:
             targets={cluster: SEEN[cluster] for cluster in seen},
             reservations=shares(**{c: make_reservation(PLACE_RAW, admitted=self.admitted[c]) for c in seen}),
             taken=self.taken(pod) if pod else frozenset(),
-            silence=self.silence(pod) if pod else None,
-            sent=uid in self.sent | self.older,
+            loss=self.silence(pod) if pod else None,
+            may_exist_unobserved=uid in self.sent | self.older,
             unanswered=uid in self.unanswered,
             draining=self.draining,
         )
@@ -1044,19 +1061,19 @@ class World:
             return pod
         cluster, uid = slot_cluster(pod), facts.uid_of(pod)
         about = TemplateSlotFacts(
-            created=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
+            remote_pod_created=name in seen.get(cluster, {}) and _origin(seen[cluster][name]) == uid,
             reachable=cluster in seen,
             maybe_sent=uid in self.sent | self.older,
-            unanswered=uid in self.unanswered,
-            shared=slot_of(pod) in slots_taken(self.everyone(), uid),
-            draining=self.draining,
+            create_unanswered=uid in self.unanswered,
+            slot_shared=slot_of(pod) in slots_taken(self.everyone(), uid),
+            draining_clusters=self.draining,
         )
         return pod if template_slots.owns_slot(PLACE, pod, about) else dict(without_template_slots(pod))
 
-    def silence(self, pod: Raw) -> Silence | None:
+    def silence(self, pod: Raw) -> ClusterLoss | None:
         cluster = slot_cluster(pod)
         until = at(0) if self.late else at(99)
-        return Silence("cannot be seen", at(0), until, None) if cluster in self.silent else None
+        return ClusterLoss("cannot be seen", at(0), until, None) if cluster in self.silent else None
 
     def look(self, name: str, crash_after: int = 9) -> None:
         for action in decide(self.worker(name), at(5))[:crash_after]:
@@ -1097,14 +1114,14 @@ class World:
                 found = self.remote[cluster].get(pod["metadata"]["name"])
                 if found and facts.uid_of(found) == facts.uid_of(pod):
                     self.remote[cluster][pod["metadata"]["name"]] = _leaving(found)
-            case PatchStatus(pod, patch):
+            case PatchPodStatus(pod, patch):
                 stands = [c for c in self.remote.values() if facts.uid_of(pod) in map(_origin, c.values())]
                 assert patch["status"].get("reason") != "RemotePodGone" or not stands, "given up while it runs"
                 before = self.pods[pod["metadata"]["name"]]
                 noted = before["metadata"]["annotations"] | patch["metadata"].get("annotations", {})
                 before = {**before, "metadata": before["metadata"] | {"annotations": noted}}
                 self.pods[pod["metadata"]["name"]] = {**before, "status": before["status"] | patch["status"]}
-            case LookAgain():
+            case RequeueAfter():
                 pass
             case _:
                 raise AssertionError(f"{action} is no business of this world")
@@ -1245,13 +1262,13 @@ def test_worker_clusters_converge_to_what_the_managers_pods_say(script: list[tup
 def test_a_cluster_that_cannot_be_seen_gets_no_action(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
     world.silent = {"east", "west"}
-    assert all(isinstance(action, PatchStatus | LookAgain) for action in decide(world.worker(name), at(5)))
+    assert all(isinstance(action, PatchPodStatus | RequeueAfter) for action in decide(world.worker(name), at(5)))
 
 
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[tuple[Any, ...]], name: str) -> None:
     """As if it had no Placement: copies may go, and no word is written about the pod."""
-    unknown = replace(played(script).worker(name), belongs=None)
+    unknown = with_facts(played(script).worker(name), owns_pod=None)
     actions = decide(unknown, at(5))
     assert all(isinstance(action, DeletePod) for action in actions)
     assert actions == decide(replace(unknown, placement=None), at(5))
@@ -1260,9 +1277,9 @@ def test_a_pod_of_an_unknown_ray_cluster_is_left_alone_in_silence(script: list[t
 @given(SCRIPTS, st.sampled_from(NAMES))
 def test_a_pod_that_does_not_belong_is_left_alone(script: list[tuple[Any, ...]], name: str) -> None:
     world = played(script)
-    foreign = replace(world.worker(name), belongs=False)
+    foreign = with_facts(world.worker(name), owns_pod=False)
     actions = decide(foreign, at(5))
-    assert all(isinstance(action, Say | DeletePod) for action in actions)
+    assert all(isinstance(action, EmitEvent | DeletePod) for action in actions)
     pod = foreign.pod
     live = pod is not None and "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
-    assert any(isinstance(action, Say) for action in actions) is live
+    assert any(isinstance(action, EmitEvent) for action in actions) is live

@@ -16,8 +16,9 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.service_mirror import MirrorState
 from adapter.rewrite.target import Target
 from adapter.worker.dispatch import decide
-from adapter.worker.worker_facts import Worker
+from adapter.worker.worker_facts import HeadFacts, Worker
 from tests.unit.builders import at, make_copy, make_meta, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.fact_builders import make_worker
 
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
@@ -47,18 +48,21 @@ def head(address: str) -> Raw:
 def worker(how: HeadSpec, address: str = "10.0.0.1", *, standing: MirrorState = NOTHING, **more: Any) -> Worker:
     plain: Raw = {
         "pod": named(make_pod(placement=NAME, slot=SLOT)),
-        "remotes": {},
+        "remote_pods": {},
         "placement": PLACE,
         "job": parse_workload(WORK).job,
-        "belongs": True,
-        "head_pod": head(address) if address else None,
-        "head_mirrors": {"east": standing} if how.is_mirrored else {},
+        "owns_pod": True,
         "reservations": {("east", 1): parse_reservation("east", make_reservation(PLACE_RAW))},
         "targets": {"east": target(how)},
         "taken": (),
     }
     known = plain | more
-    return Worker(**known, head=HeadAddress.from_pod(known["pod"], address))
+    facts = HeadFacts(
+        address=HeadAddress.from_pod(known["pod"], address),
+        pod=head(address) if address else None,
+        mirrors={"east": standing} if how.is_mirrored else {},
+    )
+    return make_worker(**known, head=facts)
 
 
 def copy(**annotations: str) -> Raw:
@@ -96,18 +100,18 @@ def test_where_heads_are_not_mirrored_nothing_is_written() -> None:
     ],
 )
 def test_without_a_share_there_is_no_owner_for_it(held_up: Raw) -> None:
-    assert "MirrorHead" not in kinds(worker(MIRRORS, remotes={"east": copy()}, **held_up))
+    assert "MirrorHead" not in kinds(worker(MIRRORS, remote_pods={"east": copy()}, **held_up))
 
 
 def test_it_is_kept_true_while_a_worker_is_there() -> None:
-    assert kinds(worker(MIRRORS, remotes={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchStatus"]
+    assert kinds(worker(MIRRORS, remote_pods={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchStatus"]
 
 
 def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
     """He is told by the try, which is refused; the copy is made after it, and so it is not."""
     unread = MirrorState(None, (), readable=False)
     followed = copy(head="10.0.0.1", head_service=KEY[1])
-    assert kinds(worker(MIRRORS, standing=unread, remotes={"east": followed})) == ["PatchStatus"]
+    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": followed})) == ["PatchStatus"]
     assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
 
 
@@ -115,14 +119,14 @@ def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_m
     """The mirror says the old one for ever, which may be somebody else's head by now."""
     stale = copy(head="10.0.0.9", head_service=KEY[1])
     unread = MirrorState(None, (), readable=False)
-    assert kinds(worker(MIRRORS, standing=unread, remotes={"east": stale})) == ["PatchStatus", "DeletePod"]
+    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": stale})) == ["PatchStatus", "DeletePod"]
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
     standing = MirrorState(
         *_stored(service_mirror.mirror_writes(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor()))
     )
-    (first, *_) = decide(worker(MIRRORS, "", standing=standing, remotes={"east": copy()}), at(5))
+    (first, *_) = decide(worker(MIRRORS, "", standing=standing, remote_pods={"east": copy()}), at(5))
     assert isinstance(first, MirrorHead) and first.body["endpoints"] == []
 
 
@@ -138,7 +142,7 @@ def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> No
     ],
 )
 def test_who_stays_when_the_head_moves(how: HeadSpec, made_with: dict[str, str], goes: bool) -> None:
-    decided = decide(worker(how, remotes={"east": copy(**made_with)}), at(5))
+    decided = decide(worker(how, remote_pods={"east": copy(**made_with)}), at(5))
     assert any(isinstance(action, DeletePod) for action in decided) is goes
 
 

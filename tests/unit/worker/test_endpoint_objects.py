@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.actions import Action, DeleteSlice, PutSlice, Say
+from adapter.actions import Action, DeleteEndpointSlice, EmitEvent, PutEndpointSlice
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.worker import endpoint_objects
-from adapter.worker.endpoint_objects import Serving
+from adapter.worker.endpoint_objects import ServiceFacts
 from adapter.worker.service_endpoints import Backend
 from tests.unit.builders import make_ray_cluster, make_service, make_serving, make_serving_copy
 
@@ -18,8 +18,8 @@ RAY_CLUSTER = make_ray_cluster(owner="uid-of-chat")
 
 
 def decide(*pods: Raw, service: Raw | None = BOTH, standing: tuple[Raw, ...] = ()) -> list[Action]:
-    backends = tuple(Backend(pod, make_serving_copy(pod), seen=True) for pod in pods)
-    return endpoint_objects.decide(Serving(service, RAY_CLUSTER, backends, standing))
+    backends = tuple(Backend(pod, make_serving_copy(pod), reachable=True) for pod in pods)
+    return endpoint_objects.decide(ServiceFacts(service, RAY_CLUSTER, backends, standing))
 
 
 def stored(body: Any, version: str = "7", **more: Any) -> Raw:
@@ -31,23 +31,27 @@ def stored(body: Any, version: str = "7", **more: Any) -> Raw:
 def after(standing: dict[str, Raw], actions: list[Action]) -> dict[str, Raw]:
     """What stands when these are done."""
     for action in actions:
-        if isinstance(action, PutSlice):
+        if isinstance(action, PutEndpointSlice):
             standing = {**standing, action.body["metadata"]["name"]: stored(action.body)}
-        elif isinstance(action, DeleteSlice):
-            standing = {name: one for name, one in standing.items() if one is not action.slice}
+        elif isinstance(action, DeleteEndpointSlice):
+            standing = {name: one for name, one in standing.items() if one is not action.endpoint_slice}
     return standing
 
 
-def one(*pods: Raw, **more: Any) -> PutSlice:
+def one(*pods: Raw, **more: Any) -> PutEndpointSlice:
     (found,) = decide(*pods, **more)
-    assert isinstance(found, PutSlice)
+    assert isinstance(found, PutEndpointSlice)
     return found
 
 
 def test_a_slice_is_made_and_then_nothing_is_to_be_done() -> None:
     made = one(make_serving())
     assert "resourceVersion" not in made.body["metadata"]
-    assert (made.about.kind, made.about.name, made.why) == ("RayService", "chat", "IPv4: 1 of 1 workers ready")
+    assert (made.regarding.kind, made.regarding.name, made.reason) == (
+        "RayService",
+        "chat",
+        "IPv4: 1 of 1 workers ready",
+    )
     assert decide(make_serving(), standing=(stored(made.body),)) == []
 
 
@@ -72,19 +76,21 @@ def test_a_slice_goes_with_its_last_worker_and_each_family_by_itself() -> None:
     standing = after({}, decide(four, six))
     assert sorted(standing) == ["chat-serve-svc-rayspan-ipv4", "chat-serve-svc-rayspan-ipv6"]
     (gone,) = decide(four, standing=tuple(standing.values()))
-    assert isinstance(gone, DeleteSlice) and gone.slice["addressType"] == "IPv6"
+    assert isinstance(gone, DeleteEndpointSlice) and gone.endpoint_slice["addressType"] == "IPv6"
     actions = decide(standing=tuple(standing.values()))
-    assert [type(action) for action in actions] == [DeleteSlice, DeleteSlice] and after(standing, actions) == {}
+    assert [type(action) for action in actions] == [DeleteEndpointSlice, DeleteEndpointSlice] and after(
+        standing, actions
+    ) == {}
 
 
 def test_a_slice_of_ours_that_cannot_be_put_right_goes_first() -> None:
     made = one(make_serving()).body
     odd = stored(made, addressType="FQDN")
     (gone,) = decide(make_serving(), standing=(odd,))
-    assert isinstance(gone, DeleteSlice)
+    assert isinstance(gone, DeleteEndpointSlice)
     another = stored({**made, "metadata": {**made["metadata"], "name": "another"}})
     (gone,) = decide(make_serving(), standing=(stored(made), another))
-    assert isinstance(gone, DeleteSlice) and gone.slice is another
+    assert isinstance(gone, DeleteEndpointSlice) and gone.endpoint_slice is another
 
 
 @pytest.mark.parametrize("service", [None, {**BOTH, "metadata": {**BOTH["metadata"], "deletionTimestamp": "x"}}])
@@ -92,25 +98,31 @@ def test_a_service_that_goes_leads_nowhere(service: Raw | None) -> None:
     """A finalizer may keep it, with its address, for longer than its workers; one without the label is followed no more."""
     made = one(make_serving()).body
     (gone,) = decide(make_serving("another"), service=service, standing=(stored(made),))
-    assert isinstance(gone, DeleteSlice) and gone.about.name in ("chat", "chat-serve-svc")
+    assert isinstance(gone, DeleteEndpointSlice) and gone.regarding.name in ("chat", "chat-serve-svc")
 
 
 def test_one_service_too_many_leads_nowhere_and_is_told_so() -> None:
     made = stored(one(make_serving()).body)
-    gone, said = endpoint_objects.decide(Serving(BOTH, RAY_CLUSTER, standing=(made,), beyond=True))
-    assert isinstance(gone, DeleteSlice) and gone.slice is made
-    assert isinstance(said, Say) and "more than 4 Services" in said.message and said.about.kind == "RayService"
+    gone, said = endpoint_objects.decide(ServiceFacts(BOTH, RAY_CLUSTER, current_slices=(made,), exceeds_limit=True))
+    assert isinstance(gone, DeleteEndpointSlice) and gone.endpoint_slice is made
+    assert (
+        isinstance(said, EmitEvent) and "more than 4 Services" in said.message and said.regarding.kind == "RayService"
+    )
 
 
 def test_a_service_that_is_nobodys_any_more_loses_its_slices() -> None:
     made = one(make_serving()).body
     (gone,) = decide(make_serving(), service=make_service(owner=""), standing=(stored(made),))
-    assert isinstance(gone, DeleteSlice) and gone.about.kind == "Service"
+    assert isinstance(gone, DeleteEndpointSlice) and gone.regarding.kind == "Service"
 
 
 def test_who_is_left_out_is_told_to_the_rayservice() -> None:
     *_, said = decide(*(make_serving(f"w{n}") for n in range(1001)))
-    assert isinstance(said, Say) and said.about.kind == "RayService" and "of which 1 get no request" in said.message
+    assert (
+        isinstance(said, EmitEvent)
+        and said.regarding.kind == "RayService"
+        and "of which 1 get no request" in said.message
+    )
 
 
 @given(

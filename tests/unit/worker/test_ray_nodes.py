@@ -30,7 +30,7 @@ def node(address: str, state: str) -> dict[str, Any]:
     ],
 )
 def test_alive(given: object, want: dict[str, bool]) -> None:
-    assert ray_nodes.alive(given) == want
+    assert ray_nodes.parse_node_states(given) == want
 
 
 def test_the_dashboards_port_is_the_one_of_that_name() -> None:
@@ -41,7 +41,7 @@ def test_the_dashboards_port_is_the_one_of_that_name() -> None:
 
 def test_an_answer_outlives_a_question_that_fails() -> None:
     known = {"10.0.0.1": True}
-    assert ray_nodes.newest(None, (known, 5.0), 60.0) == (known, 5.0)
-    assert ray_nodes.newest(None, (known, 5.0), 66.0) == ({}, 0.0)
-    assert ray_nodes.newest({}, (known, 5.0), 6.0) == ({}, 6.0)
-    assert ray_nodes.newest(None, None, 6.0) == ({}, 0.0)
+    assert ray_nodes.newest_answer(None, (known, 5.0), 60.0) == (known, 5.0)
+    assert ray_nodes.newest_answer(None, (known, 5.0), 66.0) == ({}, 0.0)
+    assert ray_nodes.newest_answer({}, (known, 5.0), 6.0) == ({}, 6.0)
+    assert ray_nodes.newest_answer(None, None, 6.0) == ({}, 0.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from adapter import names
-from adapter.actions import PatchStatus, Say
+from adapter.actions import EmitEvent, PatchPodStatus
 from adapter.objects.placement import ShareKey
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
@@ -48,25 +48,25 @@ def copy(spec: Raw) -> Raw:
     ],
 )
 def test_what_a_copy_asks_for_beyond_its_share(spec: Raw, found: Reservation | None, want: str) -> None:
-    told = report.beyond(copy(spec), found, SLOT, "east")
+    told = report.excess_message(copy(spec), found, SLOT, "east")
     assert (want in told and told.startswith("A worker in east runs with more")) if want else not told
 
 
 def test_a_slot_that_somebody_wrote_is_no_share() -> None:
-    assert report.beyond(copy(MORE), share(), Slot.parse("east/1"), "east") == ""
+    assert report.excess_message(copy(MORE), share(), Slot.parse("east/1"), "east") == ""
 
 
 def test_it_is_said_on_the_job_and_on_the_pod() -> None:
-    text, job = report.beyond(copy(MORE), share(), SLOT, "east"), parse_workload(WORK).job
+    text, job = report.excess_message(copy(MORE), share(), SLOT, "east"), parse_workload(WORK).job
     assert job
-    patch, said = report.mirrored(job, POD, copy(MORE), "east", at(60), text)
-    assert said == Say(job, "BeyondShare", text, warning=True)
-    assert isinstance(patch, PatchStatus)
+    patch, said = report.mirror_status(job, POD, copy(MORE), "east", at(60), text)
+    assert said == EmitEvent(job, "BeyondShare", text, warning=True)
+    assert isinstance(patch, PatchPodStatus)
     assert condition({"status": patch.body["status"]}, names.DISPATCHED_CONDITION)["message"] == text
     settled = {**POD, "status": {**POD["status"], **patch.body["status"]}}
-    assert report.mirrored(job, settled, copy(MORE), "east", at(61), text) == [], "and once"
+    assert report.mirror_status(job, settled, copy(MORE), "east", at(61), text) == [], "and once"
 
 
 def test_a_look_at_the_worker_tells_it() -> None:
     seen = worker(POD, {"east": copy(MORE)}, reservations={("east", 1): share()})
-    assert [one.reason for one in decide(seen, at(60)) if isinstance(one, Say)] == ["BeyondShare"]
+    assert [one.reason for one in decide(seen, at(60)) if isinstance(one, EmitEvent)] == ["BeyondShare"]

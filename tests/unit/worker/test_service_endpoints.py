@@ -25,7 +25,7 @@ def backend(pod: Raw = POD, *, deleting: bool = False, **more: Any) -> Backend:
 
 def of(*backends: Backend, service: Raw = SERVICE, ray_cluster: Raw | None = RAY_CLUSTER) -> list[Raw]:
     """The endpoints of the only slice."""
-    found, sentence = service_endpoints.wanted(service, ray_cluster, backends)
+    found, sentence = service_endpoints.wanted_slices(service, ray_cluster, backends)
     assert not sentence and len(found) <= 1
     return [one for body in found.values() for one in body["endpoints"]]
 
@@ -36,7 +36,7 @@ def changed(pod: Raw = POD, *, spec: Raw | None = None, labels: Raw | None = Non
 
 
 def test_a_slice_is_what_kube_proxy_adds_to_those_of_the_service() -> None:
-    found, _ = service_endpoints.wanted(SERVICE, RAY_CLUSTER, [backend()])
+    found, _ = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [backend()])
     (body,) = found.values()
     owner = {"apiVersion": "v1", "kind": "Service", "name": "chat-serve-svc", "uid": "uid-of-chat-serve-svc"}
     assert body == {
@@ -167,7 +167,7 @@ def test_an_address_that_the_clusters_pods_cannot_have_gets_no_request(
 ) -> None:
     pod = changed(make_serving("a", address=addresses[0]), podIPs=[{"ip": one} for one in addresses])
     one = backend(pod, cluster="east", networks=tuple(map(parse_network, networks)))
-    found, sentence = service_endpoints.wanted(SERVICE, RAY_CLUSTER, [one, backend(make_serving("b"))])
+    found, sentence = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [one, backend(make_serving("b"))])
     assert len(found["IPv4"]["endpoints"]) == 1 + kept
     assert kept == (sentence == "")
     assert kept or f"pod a has the address {', '.join(addresses)} in worker cluster east" in sentence
@@ -176,7 +176,7 @@ def test_an_address_that_the_clusters_pods_cannot_have_gets_no_request(
 def test_each_family_has_a_slice_of_its_own() -> None:
     pod = changed(podIPs=[{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])
     for families in (["IPv4", "IPv6"], ["IPv6"], None):
-        found, _ = service_endpoints.wanted(make_service(ipFamilies=families), RAY_CLUSTER, [backend(pod)])
+        found, _ = service_endpoints.wanted_slices(make_service(ipFamilies=families), RAY_CLUSTER, [backend(pod)])
         assert list(found) == (families or ["IPv4", "IPv6"])
         assert found["IPv6"]["metadata"]["name"] == "chat-serve-svc-rayspan-ipv6"
         assert found["IPv6"]["endpoints"][0]["addresses"] == ["fd00::1"]
@@ -191,7 +191,7 @@ def test_a_named_port_is_that_of_the_pods_containers() -> None:
     named = make_service(
         ports=[{"name": "serve", "port": 80, "targetPort": "http", "appProtocol": "kubernetes.io/h2c"}]
     )
-    found, sentence = service_endpoints.wanted(
+    found, sentence = service_endpoints.wanted_slices(
         named, RAY_CLUSTER, [listening("a", 8000), listening("b", 8000), listening("c", 9)]
     )
     assert found["IPv4"]["ports"] == [
@@ -203,13 +203,13 @@ def test_a_named_port_is_that_of_the_pods_containers() -> None:
 
 
 def test_an_unnamed_port_without_a_target_is_its_own() -> None:
-    found, _ = service_endpoints.wanted(make_service(ports=[{"port": 80}]), RAY_CLUSTER, [backend()])
+    found, _ = service_endpoints.wanted_slices(make_service(ports=[{"port": 80}]), RAY_CLUSTER, [backend()])
     assert found["IPv4"]["ports"] == [{"name": "", "protocol": "TCP", "port": 80}]
 
 
 def test_a_slice_has_no_more_endpoints_than_kubernetes_lets_it_and_those_that_are_ready() -> None:
     pods = [make_serving(f"w{n:04}", ready=n > 5) for n in range(1003)]
-    found, sentence = service_endpoints.wanted(SERVICE, RAY_CLUSTER, map(backend, pods))
+    found, sentence = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, map(backend, pods))
     kept = [one["targetRef"]["name"] for one in found["IPv4"]["endpoints"]]
     assert len(kept) == 1000 and kept == sorted(kept)
     assert {"w0003", "w0004", "w0005"}.isdisjoint(kept)
@@ -236,7 +236,7 @@ BACKENDS = st.builds(
 def test_whatever_is_seen(backends: list[Backend], chance: Any) -> None:
     """One slice for each family at most, none empty; nobody who leaves; the same whatever the order."""
     both = make_service(ipFamilies=["IPv4", "IPv6"])
-    found, _ = service_endpoints.wanted(both, RAY_CLUSTER, backends)
+    found, _ = service_endpoints.wanted_slices(both, RAY_CLUSTER, backends)
     assert set(found) <= {"IPv4", "IPv6"} and all(body["endpoints"] for body in found.values())
     leaving = {one.pod["metadata"]["uid"] for one in backends if "deletionTimestamp" in one.pod["metadata"]}
     for one in (one for body in found.values() for one in body["endpoints"]):
@@ -244,4 +244,4 @@ def test_whatever_is_seen(backends: list[Backend], chance: Any) -> None:
         assert one["conditions"]["serving"] or not one["conditions"]["ready"]
         assert not (one["conditions"]["ready"] and one["conditions"]["terminating"])
     chance.shuffle(backends)
-    assert service_endpoints.wanted(both, RAY_CLUSTER, backends)[0] == found
+    assert service_endpoints.wanted_slices(both, RAY_CLUSTER, backends)[0] == found

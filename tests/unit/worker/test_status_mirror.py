@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import condition as condition_of
-from adapter.worker.status_mirror import MIRRORED, failed_patch, may_restart, status_patch
+from adapter.worker.status_mirror import MIRRORED_FIELDS, failed_patch, may_restart, status_patch
 
 CREATED = "2026-01-02T03:04:05Z"
 NOW = "2026-01-02T04:00:00Z"
@@ -125,7 +125,7 @@ CASES = [
             "phase": "Running",
             # The generation is the manager pod's where it has one, and never the copy's.
             "conditions": [condition("PodScheduled", observedGeneration=1), condition("Ready"), DISPATCHED],
-            **{key: RUNNING["status"][key] for key in MIRRORED if key not in ("phase", "conditions", "reason", "message")},
+            **{key: RUNNING["status"][key] for key in MIRRORED_FIELDS if key not in ("phase", "conditions", "reason", "message")},
         },
     ),
     Case(

@@ -40,4 +40,4 @@ OOM = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     ],
 )  # fmt: skip
 def test_sentence(given: Raw, want: str) -> None:
-    assert status_mirror.trouble(given, "east") == want
+    assert status_mirror.trouble_message(given, "east") == want

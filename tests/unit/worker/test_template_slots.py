@@ -20,7 +20,12 @@ PLACE = parse_placement(make_placement(make_workload()))
 EAST0: dict[str, Any] = {"index": "0", "listed": "east/1/role-workers/2"}
 CAME = make_pod(**EAST0)
 FREE = TemplateSlotFacts(
-    created=False, reachable=True, maybe_sent=False, unanswered=False, shared=False, draining=frozenset()
+    remote_pod_created=False,
+    reachable=True,
+    maybe_sent=False,
+    create_unanswered=False,
+    slot_shared=False,
+    draining_clusters=frozenset(),
 )
 
 
@@ -28,18 +33,18 @@ FREE = TemplateSlotFacts(
     ("pod", "facts", "want"),
     [
         pytest.param(CAME, FREE, True, id="nothing speaks against it"),
-        pytest.param(CAME, replace(FREE, shared=True), False, id="another one holds it"),
-        pytest.param(CAME, replace(FREE, draining={"east"}), False, id="its cluster is drained"),
-        pytest.param(CAME, replace(FREE, draining={"west"}), True, id="another one is"),
+        pytest.param(CAME, replace(FREE, slot_shared=True), False, id="another one holds it"),
+        pytest.param(CAME, replace(FREE, draining_clusters={"east"}), False, id="its cluster is drained"),
+        pytest.param(CAME, replace(FREE, draining_clusters={"west"}), True, id="another one is"),
         pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), FREE, False, id="of a round that is not"),
         pytest.param(make_pod(index="5", listed="east/1/role-workers/9"), FREE, False, id="more than the share has"),
         pytest.param(make_pod(group="gpu", **EAST0), FREE, False, id="another group's"),
         pytest.param(CAME, replace(FREE, reachable=False), False, id="out of sight, and nobody sent a copy"),
         pytest.param(CAME, replace(FREE, reachable=False, maybe_sent=True), True, id="out of sight, and somebody may have"),
-        pytest.param(CAME, replace(FREE, reachable=False, maybe_sent=True, shared=True, draining={"east"}), True, id="whatever else is known"),
-        pytest.param(CAME, replace(FREE, unanswered=True, shared=True, draining={"east"}), True, id="its copy was asked for"),
-        pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), replace(FREE, unanswered=True), False, id="on a share that goes"),
-        pytest.param(CAME, replace(FREE, created=True, shared=True, draining={"east"}), True, id="its copy is there"),
+        pytest.param(CAME, replace(FREE, reachable=False, maybe_sent=True, slot_shared=True, draining_clusters={"east"}), True, id="whatever else is known"),
+        pytest.param(CAME, replace(FREE, create_unanswered=True, slot_shared=True, draining_clusters={"east"}), True, id="its copy was asked for"),
+        pytest.param(make_pod(index="0", listed="east/2/role-workers/2"), replace(FREE, create_unanswered=True), False, id="on a share that goes"),
+        pytest.param(CAME, replace(FREE, remote_pod_created=True, slot_shared=True, draining_clusters={"east"}), True, id="its copy is there"),
     ],
 )  # fmt: skip
 def test_whose_slot_it_is(pod: Raw, facts: TemplateSlotFacts, want: bool) -> None:

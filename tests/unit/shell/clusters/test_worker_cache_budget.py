@@ -55,7 +55,7 @@ async def followed(name: str, *nodes: Raw) -> AsyncIterator[Forgetful]:
 
 @hurried
 async def test_who_shows_too_much_is_not_seen_and_the_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "OF_WORKER_CLUSTER", 2 * 2**20)
+    monkeypatch.setattr(members, "WORKER_CLUSTER_BYTES", 2 * 2**20)
     many = [node(f"n{number}", long="x" * 60_000) for number in range(40)]
     async with (
         followed("east", *many) as east,

@@ -142,7 +142,7 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
 @stoppable
 async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ready as long as the manager can be seen, and no longer."""
-    monkeypatch.setattr(manager_cluster, "_ASK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(manager_cluster, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(reflector, "PROBE_SECONDS", 0.1)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
@@ -304,7 +304,7 @@ async def test_what_breaks_a_renewal_holds_up_the_next_one_no_longer_than_any(mo
     """Of the Lease, and of the claim to a worker cluster: each runs out where it is not renewed in time."""
     before = {task: _met(task) for task in ("lease", "claim")}
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 600.0)
-    monkeypatch.setattr(engine_of_one, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(engine_of_one, "RETRY_PERIOD_SECONDS", 0.01)
     monkeypatch.setattr(fleet_of_members, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(ClaimHolder, "run", _breaks)
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:

@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from adapter import names
-from adapter.leader_election import LEASE_SECONDS, RETRY_SECONDS
+from adapter.leader_election import LEASE_DURATION_SECONDS, RETRY_PERIOD_SECONDS
 from adapter.shell.controller.engine import FIRST_CONTACT_SECONDS, Engine
 from adapter.shell.controller.enqueue import QueueKey
 from adapter.shell.controller.reconciler import Reconciler
@@ -83,8 +83,8 @@ class Stand:
 
     async def passes(self, seconds: float) -> None:
         """Nobody renews it for so long."""
-        for _ in range(round(seconds / RETRY_SECONDS)):
-            await self.lease.looked(after=RETRY_SECONDS)
+        for _ in range(round(seconds / RETRY_PERIOD_SECONDS)):
+            await self.lease.looked(after=RETRY_PERIOD_SECONDS)
 
     async def settles(self) -> None:
         """Let happen what is about to, if anything: the same server answers as often, one after the other, as it would be asked for it."""
@@ -118,7 +118,7 @@ async def standing_by(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stand]:
             stand.look()
             return None
 
-        monkeypatch.setattr(Reconciler, "look", look)
+        monkeypatch.setattr(Reconciler, "reconcile", look)
         task = stand.task = asyncio.create_task(stand.engine.run())
         try:
             await lease.looked()
@@ -137,13 +137,13 @@ async def test_who_stands_by_follows_no_pods_until_the_leader_is_late(monkeypatc
         await stand.server.until(lambda: stand.manager.read("west"))
         for _ in range(4):
             stand.renewed()
-            await stand.passes(RETRY_SECONDS)
+            await stand.passes(RETRY_PERIOD_SECONDS)
         await stand.settles()
         assert stand.manager.asked() == set()
         await stand.passes(6.0)
         await stand.server.until(lambda: stand.manager.asked() == {HERE, "east", "west"})
         stand.renewed()
-        await stand.passes(RETRY_SECONDS)
+        await stand.passes(RETRY_PERIOD_SECONDS)
         await stand.settles()
         await stand.until(lambda: len(stand.engine.manager.pods) == 2)
         assert stand.looks == [] and not stand.leads and stand.manager.writes() == set()
@@ -164,7 +164,7 @@ async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatc
     async with standing_by(monkeypatch) as stand:
         stand.manager.hold("east")
         stand.manager.shelf.put("")
-        await stand.passes(RETRY_SECONDS)
+        await stand.passes(RETRY_PERIOD_SECONDS)
         await stand.until(stand.lease.leading.is_set)
         await stand.settles()
         assert (stand.looks, stand.leads) == ([], False)
@@ -177,7 +177,7 @@ async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatc
 @stoppable
 async def test_it_takes_over_with_all_pods_known(monkeypatch: pytest.MonkeyPatch) -> None:
     async with standing_by(monkeypatch) as stand:
-        await stand.passes(LEASE_SECONDS + RETRY_SECONDS)
+        await stand.passes(LEASE_DURATION_SECONDS + RETRY_PERIOD_SECONDS)
         await stand.until(lambda: bool(stand.looks))
         await stand.settles()
         assert stand.leads and set(stand.looks) == {(2, 2)}
@@ -190,9 +190,9 @@ async def test_while_the_managers_pods_are_not_read_it_holds_the_lease_and_decid
     """Each copy would be one whose pod is gone."""
     async with standing_by(monkeypatch) as stand:
         stand.manager.hold(HERE)
-        await stand.passes(LEASE_SECONDS + RETRY_SECONDS)
+        await stand.passes(LEASE_DURATION_SECONDS + RETRY_PERIOD_SECONDS)
         assert stand.lease.leading.is_set() and stand.manager.shelf.holder == "b"
-        await stand.passes(RETRY_SECONDS * 3)
+        await stand.passes(RETRY_PERIOD_SECONDS * 3)
         await stand.settles()
         assert (stand.looks, stand.leads) == ([], False)
         assert stand.lease.may_write(), "it goes on to renew the Lease: who else leads would have to read them, too"
@@ -211,7 +211,7 @@ async def test_a_worker_cluster_that_does_not_answer_holds_up_nobody_and_is_not_
         stand.manager.hold("east")
         clock = asyncio.get_running_loop().time
         while not stand.lease.leading.is_set():
-            await stand.passes(RETRY_SECONDS)
+            await stand.passes(RETRY_PERIOD_SECONDS)
             await stand.settles()
         held = clock()
         await stand.until(lambda: stand.leads)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from adapter import names
-from adapter.actions import Rejoin, Reserve, TryCopy
+from adapter.actions import DryRunPod, Reactivate, Reserve
 from adapter.objects import trim
-from adapter.objects.placement import parse_placement
+from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.unstructured import key_of
 from adapter.objects.workload import parse_workload
@@ -177,7 +177,7 @@ async def test_a_share_that_goes_wakes_both_and_has_its_anchor_and_its_cluster_l
 async def test_a_share_that_was_to_be_made_has_its_anchor_looked_at(bench: Bench) -> None:
     """Later: what could be made stands then, and nothing is asked."""
     work, place = parse_workload(WORK), parse_placement(PLACE)
-    bench.waker.after_actions([Reserve(place, place.shares[0], make_target("east"), (), None, True), Rejoin(work)])
+    bench.waker.after_actions([Reserve(place, place.shares[0], make_target("east"), (), None, True), Reactivate(work)])
     assert bench.queue.added == {(ANCHOR, NAMESPACE, f"east/{SHARE['metadata']['name']}"): RECHECK_SECONDS}
 
 
@@ -237,7 +237,7 @@ async def test_what_a_cluster_says_of_pods_is_news_for_those_behind(bench: Bench
     """They were planned as if the gang went where its template fits, and nothing else tells that it does not."""
     work, version = parse_workload(WORK), bench.fleet.capacity_versions.version
     bench.manager.placements.put(WAITING)
-    bench.waker.after_actions([TryCopy(work, work.podsets[1], make_target("east"), {})])
+    bench.waker.after_actions([DryRunPod(work, work.podsets[1], make_target("east"), {})])
     assert (bench.queue.added, bench.fleet.capacity_versions.version) == ({GANG_KEY: CAPACITY_SECONDS}, version + 1)
 
 
@@ -697,7 +697,7 @@ async def test_a_copy_that_holds_no_quota_any_more_wakes_its_gang(
     """Also when nothing of its job is left in the manager: the copy itself says whose it was."""
     east = make_member("east", 8)
     east.pods.replace(others)
-    monkeypatch.setattr(bench.fleet, "members", lambda: {"east": east})
+    monkeypatch.setattr(bench.fleet, "caches", lambda: {"east": east})
     bench.manager.placements.replace(places)
     bench.manager.pods.replace([])
     bench.waker.on_pod("east", before, after)
@@ -880,7 +880,7 @@ async def test_a_round_that_is_given_up_plans_others_anew(bench: Bench) -> None:
     bench.heard("placements", raw, given_up)
     assert bench.fleet.capacity_versions.version == version + 1
     bench.heard("placements", given_up, changed(given_up, "status", "message", to="it waits"))
-    bench.heard("placements", raw, changed(raw, "status", to={"state": names.PLACED}))
+    bench.heard("placements", raw, changed(raw, "status", to={"state": PlacementState.PLACED}))
     assert bench.fleet.capacity_versions.version == version + 1
 
 

@@ -12,19 +12,17 @@ from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
 
 from adapter import __version__, names
-from adapter.actions import Action, CreatePod, DeletePod, PatchStatus, Record, SetCheck
+from adapter.actions import Action, CreatePod, DeletePod, PatchPodStatus, SetCheck, UpdatePlacementStatus
 from adapter.gang import messages as explain
 from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload as read_workload
-from adapter.rewrite.head_address import HeadAddress
 from adapter.shell import metrics
 from adapter.shell.controller import measurements
 from adapter.shell.controller.measurements import StateCollector
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS, WORKER_CLUSTERS, WORKLOADS, kind_of
 from adapter.worker import dispatch
-from adapter.worker.worker_facts import Worker
 from hack.lab.base.paths import REPO
 from tests.unit import apiserver, stores
 from tests.unit.apiserver import lists, refuses, says, streams
@@ -38,6 +36,7 @@ from tests.unit.builders import (
     make_workload,
     stamp,
 )
+from tests.unit.fact_builders import make_worker
 
 DOC = REPO / "docs" / "metrics.md"
 _ROW = re.compile(r"^\| `(rayspan_\w+)` \| (.*?) \|", re.MULTILINE)
@@ -87,9 +86,9 @@ def a_pod(cluster: str) -> Raw:
 def test_a_dispatch_is_timed_from_the_creation_of_the_managers_pod() -> None:
     pod, name = a_pod("timed"), "rayspan_dispatch_duration_seconds"
     measurements.count_action(CreatePod("timed", None, PLACE, ShareKey("timed", 1), pod, {}), "timed", at(2))
-    measurements.count_action(PatchStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
-    measurements.count_action(PatchStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
-    measurements.count_action(PatchStatus(pod, {"status": {"conditions": []}}), "", at(9))
+    measurements.count_action(PatchPodStatus(pod, {"status": {"phase": "Pending"}}), "", at(3))
+    measurements.count_action(PatchPodStatus(pod, {"status": {"phase": "Running"}}), "", at(5))
+    measurements.count_action(PatchPodStatus(pod, {"status": {"conditions": []}}), "", at(9))
     for stage, seconds in (("created", 2), ("running", 5)):
         labels = {"cluster": "timed", "stage": stage}
         assert (value(f"{name}_count", labels), value(f"{name}_sum", labels)) == (1, seconds)
@@ -121,7 +120,7 @@ def test_an_orphan_is_counted_by_its_reason(
     before = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
     }
-    facts_ = Worker(pod, remotes, None, None, None, HeadAddress(), {}, {}, ())
+    facts_ = make_worker(pod=pod, remote_pods=remotes)
     actions = dispatch.decide(facts_, at(0))
     assert [type(action) for action in actions] == [DeletePod]
     for action in actions:
@@ -134,12 +133,16 @@ def test_an_orphan_is_counted_by_its_reason(
 
 def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() -> None:
     blocked = {"full": "insufficient quota", "slow": ""}
-    status = explain.withdrawing(PLACE, blocked, "Not admitted within 4s", at(60), at(0))
+    status = explain.withdrawing_status(PLACE, blocked, "Not admitted within 4s", at(60), at(0))
     before = value("rayspan_gang_rollbacks_total")
     actions: Iterable[Action] = (
-        Record(PLACE, explain.reserving(PLACE, dict(zip(PLACE.shares, blocked.values(), strict=True)), at(0))),
-        Record(PLACE, status),
-        Record(parse_placement(make_placement(make_workload(), withdrawn=1)), status),  # said again: nothing new
+        UpdatePlacementStatus(
+            PLACE, explain.reserving_status(PLACE, dict(zip(PLACE.shares, blocked.values(), strict=True)), at(0))
+        ),
+        UpdatePlacementStatus(PLACE, status),
+        UpdatePlacementStatus(
+            parse_placement(make_placement(make_workload(), withdrawn=1)), status
+        ),  # said again: nothing new
     )
     for action in actions:
         measurements.count_action(action, "", at(0))
@@ -178,7 +181,7 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
 
     metrics.register_cluster("lossy")
     before = told()
-    measurements.count_action(PatchStatus(a_pod("lossy"), {"status": status}), "", at(0))
+    measurements.count_action(PatchPodStatus(a_pod("lossy"), {"status": status}), "", at(0))
     assert {one: count - before[one] for one, count in told().items() if count > before[one]} == (
         {want: 1} if want else {}
     )

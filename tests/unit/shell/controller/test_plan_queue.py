@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.planning.ordering import Turn
+from adapter.planning.ordering import OrderKey
 from adapter.shell.controller.plan_queue import PlanQueue
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def turn(number: int) -> Turn:
+def turn(number: int) -> OrderKey:
     return number, 0, 0, AT, ("demo", f"gang-{number}")
 
 

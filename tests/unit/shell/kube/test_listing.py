@@ -50,7 +50,7 @@ def heard() -> Heard:
 @pytest.fixture
 def all_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is held back."""
-    monkeypatch.setattr(stores, "HELD", 0)
+    monkeypatch.setattr(stores, "PENDING_BYTES", 0)
 
 
 # --- what it changes -------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
     held: int, sizes: list[int], changed: int, per: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "HELD", held)
+        patch.setattr(stores, "PENDING_BYTES", held)
         store = Store()
         store.replace([thing(str(at), 1, size=size) for at, size in enumerate(sizes)], "5")
         fresh = [thing(str(at), 1 + (changed >> at & 1), size=size) for at, size in enumerate(sizes)]
@@ -249,7 +249,7 @@ def test_pages_end_as_one_list_does(
 ) -> None:
     heard = Heard()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "HELD", held)
+        patch.setattr(stores, "PENDING_BYTES", held)
         if not fresh:
             heard.store.replace(known, "10")
         for one in written:
@@ -290,7 +290,7 @@ def test_what_was_read_of_an_object_is_never_of_another_state(steps: list[tuple[
 
     store = Store(tell)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "HELD", held)
+        patch.setattr(stores, "PENDING_BYTES", held)
         listing = store.begin_listing("1")
         for what, *how in steps:
             before, count, heard = {key_of(raw): raw for raw in store}, store.change_count, len(told)
@@ -418,7 +418,7 @@ def test_who_follows_a_server_by_pages_shows_what_it_holds(steps: list[tuple[str
     cluster = Cluster()
     heard = cluster.heard
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "HELD", held)
+        patch.setattr(stores, "PENDING_BYTES", held)
         for what, name in steps:
             known, synced = len(heard.changes), heard.store.synced
             getattr(cluster, what)(name)

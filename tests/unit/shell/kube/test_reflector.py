@@ -172,7 +172,7 @@ async def test_a_list_that_changes_much_goes_in_page_by_page_and_what_it_lacks_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or the old states of everything would be kept beside the new ones until the last page is there."""
-    monkeypatch.setattr(stores, "HELD", 0)
+    monkeypatch.setattr(stores, "PENDING_BYTES", 0)
     there = lists(7, [thing("a", 5), thing("b", 6), thing("c", 7)])
     broken = [lists(9, [thing("a", 8)], following="more"), refuses(410, "Expired")]
     again = [lists(12, [thing("a", 8)], following="more"), lists(12, [thing("c", 10)])]
@@ -497,7 +497,7 @@ async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
 @hurried
 async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one name after the other, of which none is gone before the last page."""
-    monkeypatch.setattr(stores, "HELD", 0)
+    monkeypatch.setattr(stores, "PENDING_BYTES", 0)
     large = "x" * 5_000
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         bench = Bench(server)

@@ -67,12 +67,12 @@ def test_a_share_that_cannot_be_read_hides_its_cluster_from_its_own_gang_only() 
     fill(sight.members["west"].workloads, odd)
     fill(sight.members["east"].workloads, make_reservation(place))
     found = sight.facts.gang_observer.facts((NAMESPACE, work["metadata"]["name"]), at(9))
-    assert [one.cluster for one in found.reservations] == ["east"]
-    assert found.silent == {"west": "shows a share of this job that cannot be read"}
-    assert found.given_up == {} and sight.fleet.unreachable() == {}
+    assert [one.cluster for one in found.shares.reservations] == ["east"]
+    assert found.clusters.unreachable == {"west": "shows a share of this job that cannot be read"}
+    assert found.clusters.lost == {} and sight.fleet.unreachable() == {}
     fill(sight.manager.placements, make_placement(work, shares={"east": {"workers": 2}}))
     found = sight.facts.gang_observer.facts((NAMESPACE, work["metadata"]["name"]), at(9))
-    assert [one.cluster for one in found.reservations] == ["east"]
+    assert [one.cluster for one in found.shares.reservations] == ["east"]
     assert sight.facts.reservations.workers_in("west") == 0
 
 
@@ -82,7 +82,7 @@ def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
     late = found.given_up_clusters(["east", "west"], MINUTE, at(60))
     assert late.keys() == {"east"} and "cannot be seen since" in late["east"]
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
-    assert silence and (silence.since, silence.until, silence.alive) == (at(0), at(60), None)
+    assert silence and (silence.lost_since, silence.given_up_at, silence.ray_node_alive) == (at(0), at(60), None)
     assert found.silence_of_pod("west", make_pod(), MINUTE) is None
 
 
@@ -90,7 +90,7 @@ def test_nobody_is_given_up_before_ray_was_asked() -> None:
     """A controller that has just started knows nothing of what an earlier one heard."""
     found = ClusterLosses(*(lambda sight: (sight.manager, sight.fleet))(lost_east(0)))
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
-    assert silence and (silence.since, silence.until) == (at(0), None)
+    assert silence and (silence.lost_since, silence.given_up_at) == (at(0), None)
 
 
 def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
@@ -104,7 +104,7 @@ def test_nobody_is_given_up_before_the_loss_is_noted() -> None:
     found = losses(lost_east(None))
     assert found.given_up_clusters(["east"], MINUTE, at(9999)) == {}
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
-    assert silence and silence.until is None
+    assert silence and silence.given_up_at is None
 
 
 def test_a_cluster_that_is_not_registered_any_more_is_lost_at_once() -> None:
@@ -158,8 +158,8 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     fill(sight.members["east"].pods, make_copy(starts))
     found = slots.unready_workers(parse_placement(PLACE), standing)
     assert found
-    assert [facts.key_of(copy)[1] for copy in found.copies.values()] == ["b"]
-    assert (found.admitted, found.desired, found.head_since) == ({("east", 1)}, 1, None)
+    assert [facts.key_of(copy)[1] for copy in found.remote_pods.values()] == ["b"]
+    assert (found.admitted_shares, found.desired_workers, found.head_ready_since) == ({("east", 1)}, 1, None)
     owner = starts["metadata"]["ownerReferences"]
     labels = {names.RAY_GCS_CLUSTER_LABEL: "train-abc", names.RAY_NODE_TYPE_LABEL: names.HEAD}
     head = {"metadata": make_meta("head", labels=labels, ownerReferences=owner), "status": {"podIP": "10.0.0.1"}}
@@ -167,7 +167,7 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     fill(sight.manager.heads, head)
     found = slots.unready_workers(parse_placement(PLACE), standing)
     assert found
-    assert found.head_since == at(9)
+    assert found.head_ready_since == at(9)
     fill(sight.manager.pods)
     gone = slots.unready_workers(parse_placement(PLACE), standing)
     assert gone is None, "nobody is there, so nobody starts"
@@ -203,7 +203,7 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     fill(sight.manager.workloads, work)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, pod)
-    assert sight.facts.worker_observer.facts(facts.key_of(pod)).restarts is restarts
+    assert sight.facts.worker_observer.facts(facts.key_of(pod)).owner.restarts_on_share_loss is restarts
 
 
 def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
@@ -213,6 +213,6 @@ def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, make_pod(placement=NAME, slot="east/1/role-workers/0"))
     found = sight.facts.gang_observer.facts(facts.key_of(work), at(0))
-    assert found.workers
-    assert len(found.workers.pods) == 1
-    assert (found.start_timeout, found.together) == (2 * MINUTE, True)
+    assert found.pods.workers
+    assert len(found.pods.workers.pods) == 1
+    assert (found.policy.start_timeout, found.policy.same_cluster) == (2 * MINUTE, True)

@@ -20,7 +20,7 @@ from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.observe import head_client
 from adapter.shell.observe.cluster_losses import ClusterLosses
-from adapter.worker.head_polling import OF_NAMESPACE
+from adapter.worker.head_polling import POLLS_PER_NAMESPACE
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says, serving, streams, text
 from tests.unit.builders import NAMESPACE, START, make_meta, make_pod
@@ -130,12 +130,12 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Cal
         async with asking(sight) as (found, until):
             await until(lambda: {(NAMESPACE, _GOOD), (NAMESPACE, _ODD)} <= found._live_nodes.keys())
             silence = found.silence_of_pod("east", good, MINUTE)
-            assert silence and silence.alive is True and silence.since == START
+            assert silence and silence.ray_node_alive is True and silence.lost_since == START
             assert found._live_nodes[NAMESPACE, _GOOD][0] == {"10.0.3.249": True}, (
                 "of a thousand, those of its pods are kept"
             )
             nothing = found.silence_of_pod("east", odd_one, MINUTE)
-            assert nothing and nothing.until and nothing.alive is None and not nothing.late
+            assert nothing and nothing.given_up_at and nothing.ray_node_alive is None and not nothing.head_problem
         assert len(other.asked) == 1 and not elsewhere.asked
 
 
@@ -162,7 +162,7 @@ async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
         async with asking(sight) as (found, until):
             await until(lambda: ("mine", _GOOD) in found._live_nodes)
             assert len(found._live_nodes) == 1
-            await silent.until(lambda: len(silent.asked) == OF_NAMESPACE)
+            await silent.until(lambda: len(silent.asked) == POLLS_PER_NAMESPACE)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ async def test_a_head_is_shown_its_own_token(env: Raw, read: list[str], caplog: 
     caplog.set_level(logging.DEBUG)
     async with of_head(env, api=SECRET, answer=guarded) as (found, ray, manager):
         silence = found.silence_of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
-        assert silence and silence.alive is True and not silence.late
+        assert silence and silence.ray_node_alive is True and not silence.head_problem
         assert [asked.path for asked in manager.asked] == read
         (asked,) = ray.asked
         assert "Authorization" not in asked.headers, "which is the one of our own account"
@@ -256,8 +256,12 @@ async def test_a_head_that_cannot_be_asked_is_told_of(
 ) -> None:
     async with of_head(*env, api=api, answer=guarded) as (found, ray, _):
         silence = found.silence_of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
-        assert silence and silence.until and silence.alive is None
-        assert said in silence.late and bool(said) is bool(silence.late) and TOKEN not in silence.late
+        assert silence and silence.given_up_at and silence.ray_node_alive is None
+        assert (
+            said in silence.head_problem
+            and bool(said) is bool(silence.head_problem)
+            and TOKEN not in silence.head_problem
+        )
         assert len(ray.asked) == asked
 
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from adapter import names
 from adapter.actions import (
     Action,
-    Forget,
-    LookAgain,
+    DeletePlacement,
+    DeleteShare,
+    DeleteSharePods,
+    DryRunPod,
+    EmitEvent,
     Plan,
-    Record,
-    Release,
-    Repoint,
+    RequeueAfter,
     Reserve,
-    Say,
+    RetargetPlacement,
     SetCheck,
-    TryCopy,
-    Vacate,
+    UpdatePlacementStatus,
 )
 from adapter.gang import lifecycle
 from adapter.objects.placement import parse_placement
@@ -171,46 +171,50 @@ class World:
         match action:
             case Plan():
                 self._plan(action)
-            case Repoint():
+            case RetargetPlacement():
                 assert self.place
                 work = action.workload
                 spec: Raw = {
                     "workload": {"name": work.name, "uid": work.uid},
                     "attempt": work.attempt,
-                    "wanted": action.wanted,
+                    "wanted": action.wanted_workers,
                 }
-                self._place(self.place["spec"] | ({"shares": []} if action.vacant else spec))
+                self._place(self.place["spec"] | ({"shares": []} if action.drops_shares else spec))
                 self.sight.memory.planned_versions.pop("uid-of-place", None)
-            case Record():
+            case UpdatePlacementStatus():
                 assert self.place
                 self.place["status"] = {**self.place.get("status", {}), **action.status}
                 self.writes += 1
             case SetCheck():
                 (entry,) = self.slices[-1]["status"]["admissionChecks"]
-                entry |= {"state": action.state, "message": action.message, "podSetUpdates": list(action.updates)}
+                entry |= {
+                    "state": action.state,
+                    "message": action.message,
+                    "podSetUpdates": list(action.podset_updates),
+                }
                 self.writes += 1
             case Reserve():
                 self._make(action)
-            case Release():
+            case DeleteShare():
                 del self.shares[action.reservation.cluster][action.reservation.name]
                 self.released += 1
                 self.writes += 1
-            case TryCopy():
+            case DryRunPod():
                 self.sight.facts.dry_run_answers.add_answer(
                     action.target.cluster,
-                    action.work,
+                    action.workload,
                     action.podset,
                     DryRunResult(unknown_reason="nobody asks"),
                     circumstances=self.sight.facts.dry_run_answers.circumstances(
-                        action.target.cluster, action.work.namespace
+                        action.target.cluster, action.workload.namespace
                     ),
                 )
                 self.writes += 1
-            case Say():
+            case EmitEvent():
                 self.said.append(f"{action.reason}: {action.message}")
-            case LookAgain():
+            case RequeueAfter():
                 pass
-            case Forget() | Vacate() | _:
+            case DeletePlacement() | DeleteSharePods() | _:
                 raise AssertionError(action)
 
     def _plan(self, action: Plan) -> None:
@@ -219,7 +223,7 @@ class World:
         if action.placement is None:
             self.place = {**body, "metadata": body["metadata"] | {"uid": "uid-of-place"}}
             self.writes += 1
-        elif not rounds.unchanged(action, action.placement, body["spec"]):
+        elif not rounds.is_unchanged(action, action.placement, body["spec"]):
             self._place(body["spec"])
 
     def _place(self, spec: Raw) -> None:
@@ -319,7 +323,9 @@ def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
         world.restart()
         world.pods = [pod]
         world._show()
-        assert world.sight.facts.gang_observer.facts(gang_key(world.slices[-1]), NOW).there == want
+        assert (
+            world.sight.facts.gang_observer.facts(gang_key(world.slices[-1]), NOW).pods.shares_with_remote_pods == want
+        )
 
 
 def test_each_worker_gives_back_exactly_its_own_share() -> None:
@@ -511,7 +517,7 @@ async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(unplann
         world.sight.manager.client = client
         await world.sight.facts.gang_observer.read_uncached(key)
     assert [asked.method for asked in server.asked] == ([] if pointed else ["GET"])
-    assert world.sight.facts.gang_observer.facts(key, NOW).unsuspended is not pointed
+    assert world.sight.facts.gang_observer.facts(key, NOW).job.unsuspended is not pointed
 
 
 def started_by_hand() -> World:
@@ -535,7 +541,11 @@ def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None
     world.pods = [failed, waits]
     world._show()
     facts = world.sight.facts.gang_observer.facts(gang_key(world.slices[-1]), NOW)
-    assert (facts.unplaced, facts.here, facts.alive) == (
+    assert (
+        facts.pods.has_unplaced_workers,
+        facts.pods.shares_with_manager_pods,
+        facts.pods.shares_with_live_manager_pods,
+    ) == (
         not gated,
         frozenset({("west", 1)}),
         frozenset[tuple[str, int]](),

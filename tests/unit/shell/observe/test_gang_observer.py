@@ -36,5 +36,5 @@ def test_whose_ray_cluster_it_is(found: Raw | None, service: Job | None, problem
     gang = sight.facts.gang_observer.facts(objects.key_of(WORK), START)
     assert gang.workload and gang.workload.job
     assert gang.workload.job.service == service
-    assert problem in gang.problem and bool(gang.problem) is bool(problem)
-    assert bool(gang.caution) is bool(service)
+    assert problem in gang.job.planning_problem and bool(gang.job.planning_problem) is bool(problem)
+    assert bool(gang.job.start_warning) is bool(service)

@@ -77,14 +77,14 @@ def facts(found: Sight, pod: Raw) -> tuple[Slot | None, frozenset[Slot]]:
     """Which slot a pod has, and which of the plan are taken, as its own look sees them."""
     seen = found.facts.worker_observer.facts(key_of(pod))
     assert seen.pod
-    return slot_of(seen.pod), frozenset(slot for slot in (EAST0, EAST1, WEST0, WEST1) if slot in seen.taken)
+    return slot_of(seen.pod), frozenset(slot for slot in (EAST0, EAST1, WEST0, WEST1) if slot in seen.slots.taken)
 
 
 def test_a_pod_has_the_slot_that_it_came_with() -> None:
     found = sight(A, B)
     assert facts(found, A) == (EAST0, frozenset()), "and nobody asks who has the others"
     assert facts(found, B) == (WEST0, frozenset())
-    assert not found.facts.worker_observer.facts(key_of(B)).slotless
+    assert not found.facts.worker_observer.facts(key_of(B)).slots.lost_template_slot
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
 def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
     slot, taken = facts(found, B)
     assert (slot, WEST0 in taken) == (None, True)
-    assert found.facts.worker_observer.facts(key_of(B)).slotless
+    assert found.facts.worker_observer.facts(key_of(B)).slots.lost_template_slot
 
 
 def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
@@ -109,7 +109,7 @@ def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
     found = sight(A, *holders)
     fill(found.manager.placements, given_up)
     seen = found.facts.worker_observer.facts(key_of(A))
-    assert seen.pod and (slot_of(seen.pod), seen.slotless) == (None, False)
+    assert seen.pod and (slot_of(seen.pod), seen.slots.lost_template_slot) == (None, False)
     assert decide(seen, at(100)) == []
 
 
@@ -144,7 +144,7 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
     silence(found, "west")
     assert facts(found, B)[0] is None
     gang = found.facts.gang_observer.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
-    assert (gang.unplaced, ("west", 1) in gang.alive) == (True, False)
+    assert (gang.pods.has_unplaced_workers, ("west", 1) in gang.pods.shares_with_live_manager_pods) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], 
     silence(found, "west")
     assert facts(found, B)[0] == WEST0
     gang = found.facts.gang_observer.facts((WORK["metadata"]["namespace"], WORK["metadata"]["name"]), at(99))
-    assert (gang.unplaced, ("west", 1) in gang.alive) == (False, True)
+    assert (gang.pods.has_unplaced_workers, ("west", 1) in gang.pods.shares_with_live_manager_pods) == (False, True)
 
 
 def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
@@ -175,7 +175,7 @@ def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_th
     found.memory.unanswered_pods.add(uid_of(B))
     assert slots.occupied_shares(PLACE) == {("west", 1)}, "its gang sees it at once, too"
     seen = found.facts.worker_observer.facts(key_of(B))
-    assert seen.pod and (slot_of(seen.pod), seen.unanswered) == (WEST0, True)
+    assert seen.pod and (slot_of(seen.pod), seen.creation.unanswered) == (WEST0, True)
 
 
 def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None:

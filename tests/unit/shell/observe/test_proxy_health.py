@@ -96,7 +96,7 @@ async def asking(
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions follow each other closely, and an answer that does not come is not waited for."""
-    monkeypatch.setattr(proxy_polling, "ASK_SECONDS", 0.02)
+    monkeypatch.setattr(proxy_polling, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(proxy_polling, "DEADLINE_SECONDS", 0.2)
     monkeypatch.setattr("adapter.shell.observe.proxy_health.LOOK_SECONDS", 0.02)
 
@@ -107,8 +107,8 @@ async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: i
     async with served() as (proxy, port):
         found = sight(make_slice(port))
         async with asking(found) as (proxies, until, news):
-            await until(lambda: any(turn.answered for turn in proxies._poll_schedule.values()))
-            assert proxy.asked == [proxy_polling.PATH]
+            await until(lambda: any(turn.ever_answered for turn in proxies._poll_schedule.values()))
+            assert proxy.asked == [proxy_polling.HEALTH_PATH]
             found.members["west"]._note_error("probe", Unreachable("no answer"))
             await until(lambda: len(proxy.asked) > 3)
             assert not proxies.is_unresponsive(POD) and not news, "the API alone is silent: requests go on"
@@ -116,7 +116,7 @@ async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: i
             await until(lambda: proxies.is_unresponsive(POD))
             proxy.status = 200
             await until(lambda: not proxies.is_unresponsive(POD))
-            assert [*map(key_of, news)] == [key_of(POD)] * 2 and set(proxy.asked) == {proxy_polling.PATH}
+            assert [*map(key_of, news)] == [key_of(POD)] * 2 and set(proxy.asked) == {proxy_polling.HEALTH_PATH}
 
 
 async def test_one_that_never_answered_counts_for_nothing() -> None:
@@ -126,7 +126,7 @@ async def test_one_that_never_answered_counts_for_nothing() -> None:
         found = sight(make_slice(port))
         found.members["west"]._note_error("probe", Unreachable("no answer"))
         async with asking(found) as (proxies, until, news):
-            await until(lambda: len(proxy.asked) > proxy_polling.MISSES + 1)
+            await until(lambda: len(proxy.asked) > proxy_polling.FAILURE_THRESHOLD + 1)
             assert not proxies.is_unresponsive(POD) and not news
 
 

@@ -18,8 +18,8 @@ from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.service_observer import ServiceObserver
 from adapter.worker import service_endpoints
-from adapter.worker.endpoint_objects import Serving
-from adapter.worker.proxy_polling import MISSES, Turn
+from adapter.worker.endpoint_objects import ServiceFacts
+from adapter.worker.proxy_polling import FAILURE_THRESHOLD, ProxyPollState
 from tests.unit.apiserver import Server, connected, serving
 from tests.unit.builders import (
     NAMESPACE,
@@ -59,15 +59,15 @@ def sight() -> Sight:
     return found
 
 
-def read(found: Sight) -> Serving:
+def read(found: Sight) -> ServiceFacts:
     return found.facts.service_observer.facts(KEY)
 
 
 def test_the_workers_of_its_raycluster_with_their_copies() -> None:
     found = read(sight())
     assert {one.pod["metadata"]["name"] for one in found.backends} == {"here", "there"}
-    assert all(one.copy and one.seen and not one.dead for one in found.backends)
-    assert found.ray_cluster and [one["metadata"]["name"] for one in found.standing] == ["ours"]
+    assert all(one.remote_pod and one.reachable and not one.node_dead for one in found.backends)
+    assert found.ray_cluster and [one["metadata"]["name"] for one in found.current_slices] == ["ours"]
 
 
 def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
@@ -85,7 +85,7 @@ def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
 
     def states() -> dict[str, tuple[bool, bool, bool]]:
         each = services.facts(KEY).backends
-        return {one.pod["metadata"]["name"]: (one.seen, one.copy is not None, one.dead) for one in each}
+        return {one.pod["metadata"]["name"]: (one.reachable, one.remote_pod is not None, one.node_dead) for one in each}
 
     assert states() == {"here": (True, True, False), "there": (False, False, False)}
     losses._live_nodes[NAMESPACE, "train-abc"] = {"10.2.0.1": True}, 0.0
@@ -100,9 +100,9 @@ def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
     found.members["west"]._note_error("probe", Unreachable("no answer"))
     proxies = ProxyHealth(found.manager, found.fleet)
     services = ServiceObserver(found.manager, found.fleet, ClusterLosses(found.manager, found.fleet), proxies)
-    deaf = Turn(answered=True, misses=MISSES)
+    deaf = ProxyPollState(ever_answered=True, failures=FAILURE_THRESHOLD)
     proxies._poll_schedule = {(NAMESPACE, uid_of(pod), "10.0.0.1:8000"): deaf for pod in (HERE, THERE)}
-    assert {one.cluster: one.dead for one in services.facts(KEY).backends} == {"east": False, "west": True}
+    assert {one.cluster: one.node_dead for one in services.facts(KEY).backends} == {"east": False, "west": True}
 
 
 @pytest.mark.parametrize("plural", ["services", "endpointslices"])
@@ -117,7 +117,7 @@ def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
     caplog.set_level(logging.INFO)
     for _ in range(3):
         manager._on_follow_result(row, refusal)
-    assert read(found) == Serving(None) and manager.unreachable_reason == ""
+    assert read(found) == ServiceFacts(None) and manager.unreachable_reason == ""
     (line,) = caplog.messages
     assert "requests of RayServices pass their heads" in line and not told
     manager._on_follow_result(row, None)
@@ -131,8 +131,8 @@ def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too(
     fill(found.manager.worker_clusters, *clusters)
     found.members["east"]._note_error("probe", Unreachable("no answer"))
     east, west = sorted(read(found).backends, key=lambda one: one.cluster)
-    assert not east.seen and [str(each) for each in east.networks] == ["10.1.0.0/16"]
-    assert west.seen and west.copy is None, "its addresses are not known, so none of them leads there"
+    assert not east.reachable and [str(each) for each in east.pod_networks] == ["10.1.0.0/16"]
+    assert west.reachable and west.remote_pod is None, "its addresses are not known, so none of them leads there"
 
 
 def test_a_slot_in_a_cluster_that_nobody_registered_leads_nowhere() -> None:
@@ -140,7 +140,7 @@ def test_a_slot_in_a_cluster_that_nobody_registered_leads_nowhere() -> None:
     found = sight()
     fill(found.manager.pods, make_serving("forged", slot="nowhere/1/w/0"))
     (forged,) = read(found).backends
-    assert forged.seen and forged.copy is None and not forged.dead
+    assert forged.reachable and forged.remote_pod is None and not forged.node_dead
 
 
 def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
@@ -151,10 +151,10 @@ def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
         service["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{n}Z"
     fill(found.manager.services, *reversed(many))
     led = {n: found.facts.service_observer.facts((NAMESPACE, f"chat-{n}")) for n in range(6)}
-    assert [n for n, facts in led.items() if facts.beyond] == [4, 5]
+    assert [n for n, facts in led.items() if facts.exceeds_limit] == [4, 5]
     assert all(facts.backends for n, facts in led.items() if n < 4) and not led[5].backends
     fill(found.manager.services, *many[2:])
-    assert not found.facts.service_observer.facts((NAMESPACE, "chat-5")).beyond
+    assert not found.facts.service_observer.facts((NAMESPACE, "chat-5")).exceeds_limit
 
 
 def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
@@ -164,31 +164,31 @@ def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
     for service in (own, *users):
         service["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z" if service is own else "2025-01-01T00:00:00Z"
     fill(found.manager.services, *users, own)
-    assert not read(found).beyond and read(found).backends
+    assert not read(found).exceeds_limit and read(found).backends
 
 
 def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are looked at with each change of a worker."""
     found, asked = sight(), list[object]()
     fill(found.manager.services, *(make_service(f"chat-{n}") for n in range(20)))
-    led = service_endpoints.led
+    led = service_endpoints.routed_services
 
     def counted(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
         asked.append(ray_cluster)
         return led(services, ray_cluster)
 
-    monkeypatch.setattr(service_endpoints, "led", counted)
-    assert sum(found.facts.service_observer.facts((NAMESPACE, f"chat-{n}")).beyond for n in range(20)) == 16
+    monkeypatch.setattr(service_endpoints, "routed_services", counted)
+    assert sum(found.facts.service_observer.facts((NAMESPACE, f"chat-{n}")).exceeds_limit for n in range(20)) == 16
     assert len(asked) == 1
     fill(found.manager.ray_clusters, make_ray_cluster(owner="uid-of-another"))
-    assert not found.facts.service_observer.facts((NAMESPACE, "chat-19")).beyond, "none is of that RayCluster"
+    assert not found.facts.service_observer.facts((NAMESPACE, "chat-19")).exceeds_limit, "none is of that RayCluster"
 
 
 def test_a_service_of_nobody_costs_no_look_at_pods() -> None:
     found = sight()
     fill(found.manager.services, make_service(owner=""))
     facts = read(found)
-    assert facts.service and facts.standing and not facts.backends
+    assert facts.service and facts.current_slices and not facts.backends
 
 
 async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
@@ -225,5 +225,5 @@ async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
 def test_a_manager_that_was_never_read_knows_nothing() -> None:
     found = sight()
     found.manager.slices.clear()
-    assert read(found) == Serving(None)
+    assert read(found) == ServiceFacts(None)
     assert resources.ENDPOINT_SLICES not in found.manager.unreadable_kinds

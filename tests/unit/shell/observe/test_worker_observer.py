@@ -28,4 +28,4 @@ def test_whether_the_job_goes(work: Raw, jobs: list[Raw], gone: bool) -> None:
     fill(sight.manager.ray_jobs, *jobs)
     fill(sight.manager.placements, PLACE)
     fill(sight.manager.pods, pod)
-    assert sight.facts.worker_observer.facts(key_of(pod)).job_gone is gone
+    assert sight.facts.worker_observer.facts(key_of(pod)).owner.deleted is gone

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from adapter.planning.capacity import absent
+from adapter.planning.capacity import absent_candidate
 from adapter.planning.plan_request import Candidate
-from adapter.planning.rounds import Left
+from adapter.planning.rounds import RemainingCapacity
 from adapter.shell.planning import deductions
 from adapter.shell.planning.deductions import Deduction, DeductionCache
 
-EAST, WEST = absent("east", ""), absent("west", "")
+EAST, WEST = absent_candidate("east", ""), absent_candidate("west", "")
 
 
 class Plans:
@@ -26,13 +26,13 @@ class Plans:
         """What is left after some steps: the way that was gone."""
         steps = [Deduction(word, word, functools.partial(self._do, word)) for word in words.split()]
         left = await self.steps.capacity_after(fleet, steps)
-        return " ".join(one.name for one in left.fleet)
+        return " ".join(one.name for one in left.candidates)
 
-    def _do(self, word: str, left: Left) -> Left:
+    def _do(self, word: str, left: RemainingCapacity) -> RemainingCapacity:
         self.done.append(word)
         if word.startswith("-"):
             return left
-        return replace(left, fleet=[*left.fleet, absent(word, "")])
+        return replace(left, candidates=[*left.candidates, absent_candidate(word, "")])
 
 
 async def test_a_step_that_is_the_same_is_not_done_again() -> None:
@@ -52,7 +52,7 @@ async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
 
 
 async def test_of_a_long_way_the_first_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deductions, "MOST", 2)
+    monkeypatch.setattr(deductions, "MOST_DEDUCTIONS", 2)
     plans = Plans()
     assert await plans.after("a b c d") == await plans.after("a b c d") == "east a b c d"
     assert plans.done == ["a", "b", "c", "d", "c", "d"]
@@ -92,5 +92,5 @@ async def test_one_of_whom_other_facts_count_is_asked_again() -> None:
         left = await done.capacity_after(
             fleet, [Deduction("a", facts, lambda left: left), Deduction("b", 0, lambda left: left)]
         )
-        assert left.fleet == fleet
+        assert left.candidates == fleet
     assert done.applied_count == 3

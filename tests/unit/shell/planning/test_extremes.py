@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hypothesis import HealthCheck, given, settings
 
-from adapter.actions import Action, Plan, Record, Say, SetCheck
+from adapter.actions import Action, EmitEvent, Plan, SetCheck, UpdatePlacementStatus
 from adapter.gang import lifecycle
 from adapter.objects import rayjob
 from adapter.objects.rayjob import InvalidJob
@@ -41,9 +41,9 @@ def submitted(job: Raw) -> tuple[Raw, Raw] | None:
 def sentences(actions: list[Action]) -> Iterator[str]:
     for one in actions:
         match one:
-            case SetCheck() | Say():
+            case SetCheck() | EmitEvent():
                 yield one.message
-            case Record():
+            case UpdatePlacementStatus():
                 yield str(one.status["reason"])
 
 

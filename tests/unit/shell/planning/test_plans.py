@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from adapter import names
-from adapter.actions import Plan, Yield
+from adapter.actions import Deactivate, Plan
 from adapter.gang import messages as explain
 from adapter.objects.placement import MAX_CONSIDERED_CLUSTERS, parse_placement
 from adapter.objects.unstructured import MAX_TEXT_LENGTH
@@ -18,7 +18,7 @@ from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
 from adapter.planning import ordering
 from adapter.planning.capacity import STATUS_LAG
-from adapter.planning.rounds import Made
+from adapter.planning.rounds import PlanResult
 from adapter.shell.kube.client import Client
 from adapter.shell.observe.transient_state import REACTIVATED_WITHIN, TransientState
 from tests.unit import builders
@@ -55,13 +55,13 @@ def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
     def groups(mode: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         fill(sight.manager.ray_jobs, {**job, "spec": {**job["spec"], "submissionMode": mode}})
         facts = sight.facts.gang_observer.facts((builders.NAMESPACE, raw["metadata"]["name"]), builders.START)
-        return facts.remote_podsets, facts.idle_podsets
+        return facts.job.remote_podsets, facts.job.idle_podsets
 
     assert groups("K8sJobMode") == (("workers",), ("spare",))
     assert groups("HTTPMode") == (("workers", "submitter"), ("spare",))
 
 
-def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> Made:
+def planned(sight: Sight, me: Raw, check: str = builders.CHECK) -> PlanResult:
     planning = sight.planning
     return asyncio.run(
         planning.plan_gang(parse_workload(me), check, sight.facts.policies.policy_of(check)[0], (), builders.START)
@@ -82,12 +82,12 @@ def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
     fill(sight.manager.workloads, work)
     place = parse_placement(make_placement(work, shares={"east": {"workers0": 2}}))
     for without, want in ({}, 0), ({"workers0": 1}, 1):
-        action = Plan(parse_workload(work), place, (), place.shares, without=without)
+        action = Plan(parse_workload(work), place, (), place.shares, unusable_slots=without)
         _, made, _, _ = asyncio.run(sight.planning.plan_round(action, builders.START))
         assert sum(share.workers for share in made.shares) == want
 
 
-def taken(made: Made) -> Mapping[str, int]:
+def taken(made: PlanResult) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
 
@@ -100,7 +100,7 @@ def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(loo
     fill(sight.manager.workloads, old, me)
     without_room(sight, old, looked=looked)
     made = planned(sight, me)
-    assert taken(made) == {} and "Room is kept for RayJob train" in made.more
+    assert taken(made) == {} and "Room is kept for RayJob train" in made.hold_note
 
 
 # --- pauses ----------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
 
     sight.manager.client = cast(Client, Manager())
     executor = sight.executor(sight.manager.client)
-    await executor.execute(Yield(parse_workload(old)))
+    await executor.execute(Deactivate(parse_workload(old)))
     assert noted == [True]
 
 
@@ -295,7 +295,7 @@ def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tu
 def test_groups_that_together_exceed_every_quota_are_told_so() -> None:
     sight = Sight({"east": 4, "west": 2})
     made = planned(sight, gang("me", 4, 4)).plan
-    assert made.never and "Even empty clusters hold only 6: raise a quota" in made.sentence
+    assert made.never_fits and "Even empty clusters hold only 6: raise a quota" in made.sentence
 
 
 def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
@@ -537,5 +537,5 @@ def test_where_a_wide_gang_is_can_be_written() -> None:
     place = parse_placement(
         make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
     )
-    status = explain.placed(replace(place, explanation="y" * 99_999), builders.START)
+    status = explain.placed_status(replace(place, explanation="y" * 99_999), builders.START)
     assert (len(str(status["where"])), len(str(status["reason"]))) == (2048, MAX_TEXT_LENGTH)

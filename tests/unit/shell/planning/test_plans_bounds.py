@@ -8,7 +8,7 @@ import pytest
 from adapter.actions import Plan
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload
-from adapter.planning.rounds import Made
+from adapter.planning.rounds import PlanResult
 from tests.unit import builders
 from tests.unit.builders import make_placement, make_reservation, make_workload
 from tests.unit.stores import Sight, fill, make_group, make_ray_job, make_template
@@ -24,12 +24,12 @@ def gang(name: str, count: int, *, created: float = 0, **spec: Any) -> Raw:
     return raw
 
 
-def plan(sight: Sight, me: Raw) -> Made:
+def plan(sight: Sight, me: Raw) -> PlanResult:
     chosen, _ = sight.facts.policies.policy_of(builders.CHECK)
     return asyncio.run(sight.planning.plan_gang(parse_workload(me), builders.CHECK, chosen, (), builders.START))
 
 
-def taken(made: Made) -> dict[str, int]:
+def taken(made: PlanResult) -> dict[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
 

@@ -91,7 +91,7 @@ async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
         if turn > 21:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(anchors, "_sweep", sweep)
+    monkeypatch.setattr(anchors, "_sweep_cluster", sweep)
     monkeypatch.setattr(asyncio, "sleep", pause)
     with pytest.raises(asyncio.CancelledError):
         await anchors.run(seen, sight.manager, "mgr")

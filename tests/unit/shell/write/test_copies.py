@@ -456,7 +456,7 @@ async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
 
 
 async def test_a_share_gets_no_larger_copies_than_its_job_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copied_objects, "MOST_BYTES", len(MARKER) + 2)
+    monkeypatch.setattr(copied_objects, "MAX_BYTES", len(MARKER) + 2)
     sources = [named(secret(data={"k": text}), f"s{n}") for n, text in enumerate((ENCODED, "YQ==", ENCODED))]
     async with benched(sources) as bench:
         for name in ("s0", "s1"):

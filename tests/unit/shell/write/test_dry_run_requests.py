@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from adapter import names
-from adapter.actions import Plan, TryCopy
+from adapter.actions import DryRunPod, Plan
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import Workload, parse_workload
 from adapter.rewrite import dry_run_pod
@@ -32,10 +32,10 @@ def gang(name: str = "train", **template: Any) -> Raw:
     return raw
 
 
-def ask(raw: Raw, cluster: str = "east") -> TryCopy:
+def ask(raw: Raw, cluster: str = "east") -> DryRunPod:
     work = parse_workload(raw)
     podset, target = work.podsets[1], make_target(cluster)
-    return TryCopy(work, podset, target, dry_run_pod.build_pod(podset.template, podset.name, target, work.namespace))
+    return DryRunPod(work, podset, target, dry_run_pod.build_pod(podset.template, podset.name, target, work.namespace))
 
 
 def with_sidecar(cpu: str = "500m") -> Answer:
@@ -50,7 +50,7 @@ def with_sidecar(cpu: str = "500m") -> Answer:
     return answer
 
 
-async def asked(server: Server, actions: Iterable[TryCopy], sight: Sight) -> None:
+async def asked(server: Server, actions: Iterable[DryRunPod], sight: Sight) -> None:
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         for member in sight.members.values():
             member.client = client
@@ -104,7 +104,7 @@ async def test_whatever_comes_of_it_is_remembered(answer: Answer, refused: str, 
 
 
 async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SECONDS", 0.2)
+    monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 0.2)
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)]
     await asked(server, [ask(gang())], sight)
@@ -112,8 +112,8 @@ async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.M
 
 
 async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SECONDS", 1.0)
-    monkeypatch.setattr(writer, "AT_ONCE", 1)
+    monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 1.0)
+    monkeypatch.setattr(writer, "DRY_RUNS_AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)] * 5
     shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(5)]
@@ -188,7 +188,7 @@ async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
 
 
 def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dry_run_answers, "MOST", 3)
+    monkeypatch.setattr(dry_run_answers, "MOST_ANSWERS", 3)
     sight, often = Sight({"east": 9}), gang()
     others = (gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3))
     found = DryRunAnswers(sight.fleet, sight.facts.targets, Clock())
@@ -198,7 +198,7 @@ def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: p
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dry_run_answers, "MOST", 3)
+    monkeypatch.setattr(dry_run_answers, "MOST_ANSWERS", 3)
     sight, clock = Sight({"east": 9}), Clock()
     shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(9)]
     found = DryRunAnswers(sight.fleet, sight.facts.targets, clock)
@@ -227,7 +227,7 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
             await executor.execute(Plan(work, None, ()))
             if len(server.asked) > before:
                 break
-            untried = sight.facts.gang_observer.facts(key, builders.START).untried_by_plan
+            untried = sight.facts.gang_observer.facts(key, builders.START).dry_runs.missing_for_plan
             asked_of += [cluster for cluster, _ in untried]
             for cluster, _ in untried:
                 server.lists = [with_sidecar()]
@@ -256,7 +256,7 @@ async def test_a_plan_is_not_put_off_for_ever() -> None:
             await executor.execute(Plan(work, None, ()))
             if server.asked:
                 break
-            for cluster, _ in sight.facts.gang_observer.facts(key, builders.START).untried_by_plan:
+            for cluster, _ in sight.facts.gang_observer.facts(key, builders.START).dry_runs.missing_for_plan:
                 noted(sight.facts.dry_run_answers, cluster, work, DryRunResult(denied_reason="no"))
             clock.seconds += 1
     assert [one.path.rsplit("/", 1)[-1] for one in server.asked] == ["placements"]
@@ -303,7 +303,7 @@ async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken
 
 
 async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SECONDS", 1.0)
+    monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 1.0)
     raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
     for podset in raw["spec"]["podSets"][1:]:
         podset["template"] = make_template("1")
@@ -315,7 +315,7 @@ async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(mon
         sight.members["east"].client = client
         async with asyncio.timeout(4 * 1.0):
             await looking(sight, client)._execute_actions(
-                work.key, [TryCopy(work, one, target, pod) for one, pod in pods]
+                work.key, [DryRunPod(work, one, target, pod) for one, pod in pods]
             )
     assert all(sight.facts.dry_run_answers.answers_for(work, one)["east"].unknown_reason for one, _ in pods)
 
@@ -331,7 +331,7 @@ async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
     want = (
         "2 of 2 workers to west; east passed over: it refuses the pods of worker group workers: violates PodSecurity."
     )
-    assert body["spec"]["explanation"] == want and not made.untried
+    assert body["spec"]["explanation"] == want and not made.untested
     assert server.asked == []
 
 
@@ -342,7 +342,7 @@ async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() ->
     work = parse_workload(raw)
     noted(sight.facts.dry_run_answers, "east", work, DryRunResult(denied_reason="exceeded quota"))
     body, made, again, _ = await sight.planning.plan_round(Plan(work, None, ()), builders.START)
-    assert body["spec"]["shares"] == [] and not made.never
+    assert body["spec"]["shares"] == [] and not made.never_fits
     assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
     (tried,) = known(sight, raw).values()
     assert again == tried.valid_until

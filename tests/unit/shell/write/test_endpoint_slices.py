@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from adapter.actions import Action, DeleteSlice, PutSlice
+from adapter.actions import Action, DeleteEndpointSlice, PutEndpointSlice
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
 from adapter.shell.kube.client import ApiError
@@ -33,28 +33,33 @@ async def do(action: Action, *answers: Answer, trouble: bool = False) -> tuple[S
 
 @pytest.mark.parametrize(("version", "method"), [("", "POST"), ("7", "PATCH")])
 async def test_a_slice_is_made_or_changed_in_the_version_that_was_seen(version: str, method: str) -> None:
-    sight, (asked,) = await do(PutSlice(ABOUT, slice_(version), "why"), says(slice_("8")))
+    sight, (asked,) = await do(PutEndpointSlice(ABOUT, slice_(version), "why"), says(slice_("8")))
     assert (asked.method, asked.body["metadata"].get("resourceVersion", "")) == (method, version)
     assert len(sight.manager.slices) == 1, "the next look sees it, whenever the watch tells"
 
 
 async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
-    _, (asked,) = await do(DeleteSlice(ABOUT, slice_("7"), "why"), says({"kind": "Status"}))
+    _, (asked,) = await do(DeleteEndpointSlice(ABOUT, slice_("7"), "why"), says({"kind": "Status"}))
     assert (asked.method, asked.body["preconditions"]) == ("DELETE", {"uid": "u"})
 
 
 @pytest.mark.parametrize(
     ("action", "answer", "said"),
     [
-        pytest.param(PutSlice(ABOUT, slice_(), "why"), refuses(403), "cannot be written (no)", id="no right to create"),
         pytest.param(
-            PutSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"
+            PutEndpointSlice(ABOUT, slice_(), "why"), refuses(403), "cannot be written (no)", id="no right to create"
         ),
         pytest.param(
-            PutSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"
+            PutEndpointSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"
         ),
         pytest.param(
-            DeleteSlice(ABOUT, slice_("7"), "why"), refuses(403), "cannot be deleted (no)", id="no right to delete"
+            PutEndpointSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"
+        ),
+        pytest.param(
+            DeleteEndpointSlice(ABOUT, slice_("7"), "why"),
+            refuses(403),
+            "cannot be deleted (no)",
+            id="no right to delete",
         ),
     ],
 )
@@ -70,5 +75,5 @@ async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
     ("answer", "trouble"), [(refuses(409, "Conflict"), True), (refuses(500), True), (refuses(404, "NotFound"), False)]
 )
 async def test_what_passes_is_tried_again_and_what_is_gone_is_heard_of(answer: Answer, trouble: bool) -> None:
-    _, asked = await do(PutSlice(ABOUT, slice_("7"), "why"), answer, trouble=trouble)
+    _, asked = await do(PutEndpointSlice(ABOUT, slice_("7"), "why"), answer, trouble=trouble)
     assert len(asked) == 1

@@ -5,18 +5,17 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from adapter.actions import CreatePod, Say
+from adapter.actions import CreatePod, EmitEvent
 from adapter.objects.placement import ShareKey, parse_placement
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
-from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube.client import ApiError
 from adapter.shell.write.events import EVENT_BURST, EventRecorder
 from adapter.worker.dispatch import decide
-from adapter.worker.worker_facts import Worker
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says
 from tests.unit.builders import at, make_placement, make_pod, make_workload
+from tests.unit.fact_builders import make_worker
 from tests.unit.stores import Sight, fill
 
 WORK = make_workload()
@@ -96,9 +95,9 @@ def test_strangers_of_one_template_are_told_of_once() -> None:
     told = set()
     for pod in [worker(number) for number in range(3)]:
         (said,) = decide(
-            Worker(pod, {}, parse_placement(PLACE), JOB, False, HeadAddress(), {}, {}, ()), at(5)
+            make_worker(pod=pod, placement=parse_placement(PLACE), job=JOB, owns_pod=False), at(5)
         )  # it belongs to no RayCluster of the job
-        assert isinstance(said, Say)
+        assert isinstance(said, EmitEvent)
         told.add(said.message)
     (text,) = told
     assert text.startswith("Pod train-abc-worker-* carries the label rayspan.dev/placement but belongs to no")

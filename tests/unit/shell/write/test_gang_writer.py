@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.actions import Action, Plan, Record, Release, Repoint, Reserve, SetCheck, Vacate
-from adapter.objects.placement import parse_placement
+from adapter.actions import (
+    Action,
+    DeleteShare,
+    DeleteSharePods,
+    Plan,
+    Reserve,
+    RetargetPlacement,
+    SetCheck,
+    UpdatePlacementStatus,
+)
+from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.workload import parse_workload
 from adapter.rewrite.dry_run_pod import DryRunResult
@@ -40,7 +49,10 @@ async def do(server: Server, action: Action) -> Sight:
 async def set_check(server: Server) -> None:
     """Write Ready on the ground of an admitted share in east."""
     relied_on = (parse_reservation("east", SHARE),)
-    await do(server, SetCheck(parse_workload(WORK), builders.CHECK, names.CHECK_READY, "all", verify=relied_on))
+    await do(
+        server,
+        SetCheck(parse_workload(WORK), builders.CHECK, names.CHECK_READY, "all", reservations_to_verify=relied_on),
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,9 +92,11 @@ STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
     "action",
     [
         pytest.param(Plan(parse_workload(WORK), parse_placement(STANDS), ()), id="a further round"),
-        pytest.param(Record(parse_placement(STANDS), {"state": names.PLACED}), id="a status"),
-        pytest.param(Repoint(parse_placement(STANDS), parse_workload(WORK), 4), id="another slice"),
-        pytest.param(Repoint(parse_placement(STANDS), parse_workload(WORK), 4, vacant=True), id="no slice"),
+        pytest.param(UpdatePlacementStatus(parse_placement(STANDS), {"state": PlacementState.PLACED}), id="a status"),
+        pytest.param(RetargetPlacement(parse_placement(STANDS), parse_workload(WORK), 4), id="another slice"),
+        pytest.param(
+            RetargetPlacement(parse_placement(STANDS), parse_workload(WORK), 4, drops_shares=True), id="no slice"
+        ),
     ],
 )
 async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
@@ -119,7 +133,7 @@ async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
     assert podsets["gpu"]["template"]["spec"]["containers"][0]["name"] == "ray"
 
 
-VACATE = Vacate(parse_reservation("east", SHARE), COPIES)
+VACATE = DeleteSharePods(parse_reservation("east", SHARE), COPIES)
 
 
 async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
@@ -131,7 +145,7 @@ async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
 
 async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said aloud, and the share is waited for by nobody."""
-    monkeypatch.setattr(gang_writer, "AT_ONCE", 1)
+    monkeypatch.setattr(gang_writer, "DELETIONS_AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server(lists=[refuses(403), *[says({"kind": "Status"})] * 2])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.members["east"].client = client
@@ -143,7 +157,7 @@ async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkey
 
 async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
     server = Server(lists=[says({"kind": "Status"})] * 2)
-    await do(server, Release(parse_reservation("east", SHARE)))
+    await do(server, DeleteShare(parse_reservation("east", SHARE)))
     assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
 
 
@@ -153,7 +167,7 @@ async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> No
     sight.memory.planned_versions[parse_placement(STANDS).uid] = sight.fleet.capacity_versions.version
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight.manager.client = client
-        await sight.executor(client).execute(Repoint(parse_placement(STANDS), parse_workload(WORK), 7))
+        await sight.executor(client).execute(RetargetPlacement(parse_placement(STANDS), parse_workload(WORK), 7))
     (write,) = server.asked
     assert (write.body["spec"]["wanted"], write.body["spec"]["attempt"]) == (7, parse_workload(WORK).attempt)
     assert "shares" not in write.body["spec"] and not sight.memory.planned_versions

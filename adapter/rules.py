@@ -1,0 +1,32 @@
+"""Tables of rules: rules in order, of which the first that applies gives the next actions.
+
+gang/lifecycle.py and worker/dispatch.py each have one; docs/architecture.md lists both.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from adapter.actions import Action
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[State]):
+    """A condition on a state, and the actions that follow from it."""
+
+    name: str
+    summary: str  # what is done, as docs/architecture.md lists it
+    applies: Callable[[State], bool]
+    actions: Callable[[State], list[Action]]
+
+
+def always(_: object) -> bool:
+    """The condition of a table's last rule."""
+    return True
+
+
+def no_actions(_: object) -> list[Action]:
+    """The actions of a rule by which nothing is done."""
+    return []
