@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from adapter.names import EventReason, OrphanReason
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.references import Reference
 from adapter.objects.reservation import Reservation
@@ -138,9 +139,10 @@ class EmitEvent:
     """Tell the user, as an event on the object that the user looks at."""
 
     regarding: Job
-    reason: str
+    reason: EventReason
     message: str
     warning: bool = False
+    names_job: bool = False  # the message begins with the kind and name of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class DeletePod:
     cluster: str
     pod: Mapping[str, Any]
     reason: str
+    orphan: OrphanReason | None = None  # set where no manager pod stands for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +250,11 @@ Action = (
 )
 
 
-def emit_event(job: Job | None, reason: str, message: str, *, warning: bool = False) -> list[Action]:
+def emit_event(
+    job: Job | None, reason: EventReason, message: str, *, warning: bool = False, names_job: bool = False
+) -> list[Action]:
     """An event on the job, where it is known."""
-    return [EmitEvent(job, reason, message, warning)] if job else []
+    return [EmitEvent(job, reason, message, warning, names_job)] if job else []
 
 
 def target_cluster(action: Action) -> str:

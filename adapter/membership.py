@@ -115,7 +115,7 @@ def kubeconfig_secret(membership: Membership, kubeconfig: str, expires_at: datet
     """The manager's Secret, in which the controller finds the kubeconfig."""
     signs = {
         names.CLUSTER_ID_ANNOTATION: membership.worker_identity,
-        names.TOKEN_ENDS_ANNOTATION: format_time(expires_at),
+        names.TOKEN_EXPIRES_ANNOTATION: format_time(expires_at),
     }
     made = {"name": membership.name, "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}
     data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
@@ -190,7 +190,7 @@ def token_in_kubeconfig(text: str) -> str:
 
 def token_expires_at(raw: Raw | None) -> datetime | None:
     """When the token in a Secret ends, None where that is not known."""
-    return parse_time(annotation(raw or {}, names.TOKEN_ENDS_ANNOTATION))
+    return parse_time(annotation(raw or {}, names.TOKEN_EXPIRES_ANNOTATION))
 
 
 def kubeconfig_secret_name(cluster: Raw) -> str:

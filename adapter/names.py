@@ -1,161 +1,193 @@
-"""Which words leave the process: every label, annotation, gate, condition, reason and API name, once.
+"""The words that leave the process: labels, annotations, gates, conditions, reasons and API names, each defined once.
 
-Grouped by who writes it on which object. A string that is compared with, or written to, an API server stands here and
-nowhere else; sentences for people stand beside the decision that they explain.
+Grouped by who writes them on which object. Sentences for people stand beside the decision that they explain. The comment
+above a word of ours is its row in docs/reference.md.
 """
 
+from enum import StrEnum
 from typing import Final
 
 DOMAIN: Final = "rayspan.dev"
 
-# --- our own API -------------------------------------------------------------------------------------------------
+# --- our API -----------------------------------------------------------------------------------------------------
 API_VERSION: Final = f"{DOMAIN}/v1alpha1"
 WORKER_CLUSTER_KIND: Final = "WorkerCluster"
 DISPATCH_POLICY_KIND: Final = "DispatchPolicy"
 PLACEMENT_KIND: Final = "Placement"
-CONTROLLER_NAME: Final = f"{DOMAIN}/dispatch"  # AdmissionCheck.spec.controllerName; also our field manager
+WORKER_ACCESS_KIND: Final = "WorkerAccess"
+# AdmissionCheck.spec.controllerName, and the controller's field manager.
+CONTROLLER_NAME: Final = f"{DOMAIN}/dispatch"
 FIELD_MANAGER: Final = CONTROLLER_NAME
 EVENT_SOURCE: Final = "rayspan"
-SYSTEM_NAMESPACE: Final = "rayspan-system"
-# Where stock Kueue runs, and so where MultiKueue reads its kubeconfigs: nothing in the API tells of another place.
-KUEUE_NAMESPACE: Final = "kueue-system"
-KUEUE_CONFIG_KEY: Final = "controller_manager_config.yaml"  # of the ConfigMap there that it reads when it starts
-LEASE_API_VERSION: Final = "coordination.k8s.io/v1"
-LEASE: Final = "rayspan-controller"  # held by the replica that leads, in the system namespace
-SERVICE: Final = "rayspan-controller"  # what answers `rayspan plan`, in the system namespace
-PLAN_PORT_NAME: Final = "plan"  # of the Service; its name is part of the right to ask
-PLAN_PATH: Final = "/plan"
-VERSION_PATH: Final = "/version"  # beside it, for the same people: which version answers
-UNUSABLE_REASON: Final = "UnusableJob"  # of an answer: what was sent is no job for which a plan can be made
-NOT_READY_REASON: Final = "NotReady"  # of an answer: the controller does not see enough yet
-PLAN_ROLE: Final = "rayspan-plan"  # shipped, and bound to nobody
-DRAIN_ROLE: Final = "rayspan-drain"  # the same
-COPIES_ROLE: Final = "rayspan-copies"  # shipped, and bound where a namespace is opened
-CONTROLLER_ACCOUNT: Final = "rayspan-controller"
-DEPLOYMENT: Final = "rayspan-controller"  # its image is that of probe pods, too
-PREFLIGHT_MANAGER: Final = f"{DOMAIN}/preflight"  # field manager of what `rayspan preflight` writes
-ADMISSION: Final = (
-    "rayspan-admission"  # Deployment, Service, account and Secret of the optional webhooks, in the system namespace
-)
-ADMISSION_CERTIFICATE: Final = "rayspan-admission-certificate"  # the Job that makes their certificate, and its account
-ADMISSION_MANAGER: Final = f"{DOMAIN}/admission"  # field manager of what that Job writes
-WARNINGS: Final = "rayspan-warnings"  # name of the ValidatingWebhookConfiguration,
-WARNINGS_WEBHOOK: Final = f"warnings.{DOMAIN}"  # and the webhook in it
-GATE_PATH: Final = "/gate"  # where the API server asks for the gate
-WARNINGS_PATH: Final = "/warnings"  # and for what its user should know
-KUBECONFIG_KEY: Final = "kubeconfig"  # the same key that MultiKueue reads, so one Secret serves both
-TLS_CERT_KEY: Final = "tls.crt"  # of a Secret of type kubernetes.io/tls
-TLS_PRIVATE_KEY_KEY: Final = "tls.key"  # the same
 
-# --- the component worker-access: logs of a worker, and commands in it, by rights in the manager ----------------------------
-WORKER_ACCESS_KIND: Final = "WorkerAccess"
-ACCESS_POLICY: Final = "rayspan-access"  # who may have such a grant says the ValidatingAdmissionPolicy of this name
-ACCESS_ACCOUNT: Final = "rayspan-access"  # also its Deployment and its Service, in the system namespace
-ACCESS_PROXIED: Final = f"https:{ACCESS_ACCOUNT}:443"  # the Service and port, as a right to its proxy names them
+# --- objects in the system namespace of the manager cluster ------------------------------------------------------
+SYSTEM_NAMESPACE: Final = "rayspan-system"
+DEPLOYMENT: Final = "rayspan-controller"  # its image runs in preflight pods, too
+CONTROLLER_ACCOUNT: Final = "rayspan-controller"
+LEASE_API_VERSION: Final = "coordination.k8s.io/v1"
+LEASE: Final = "rayspan-controller"  # held by the replica that leads
+SERVICE: Final = "rayspan-controller"  # answers `rayspan plan`
+PLAN_PORT_NAME: Final = "plan"  # of the Service; the right to ask for plans names it
+PLAN_PATH: Final = "/plan"
+VERSION_PATH: Final = "/version"
+# Status.reason of an answer: no plan can be made for the job that was sent.
+INVALID_JOB_REASON: Final = "InvalidJob"
+# Status.reason of an answer: the controller's caches are not complete yet.
+NOT_READY_REASON: Final = "NotReady"
+
+# --- ClusterRoles that we ship -----------------------------------------------------------------------------------
+PLAN_ROLE: Final = "rayspan-plan"  # bound to nobody
+DRAIN_ROLE: Final = "rayspan-drain"  # bound to nobody
+COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each namespace that is opened
+
+# --- field managers of our commands ------------------------------------------------------------------------------
+PREFLIGHT_FIELD_MANAGER: Final = f"{DOMAIN}/preflight"
+ADMISSION_FIELD_MANAGER: Final = f"{DOMAIN}/admission"  # of the Job that makes the webhooks' certificate
+JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of everything that `rayspan join` writes on both sides
+
+# --- the component admission: optional webhooks ------------------------------------------------------------------
+ADMISSION_COMPONENT: Final = "rayspan-admission"  # its Deployment, Service, account and Secret
+ADMISSION_CERTIFICATE: Final = "rayspan-admission-certificate"  # the Job that makes the certificate, and its account
+WARNINGS_CONFIGURATION: Final = "rayspan-warnings"  # the ValidatingWebhookConfiguration
+WARNINGS_WEBHOOK: Final = f"warnings.{DOMAIN}"  # the webhook in it
+WARNINGS_PATH: Final = "/warnings"
+GATE_PATH: Final = "/gate"
+GATE_WEBHOOK: Final = f"gate.{DOMAIN}"
+# The MutatingAdmissionPolicy, its binding, and the configuration of the webhook that replaces it.
+GATE_POLICY: Final = "rayspan-gate"
+# The policy, and its webhook, that keeps KubeRay from starting the RayClusters of a RayService before Kueue admits them.
+SERVICE_POLICY: Final = "rayspan-rayservice"
+
+# --- the component worker-access: logs of a worker and commands in it, by rights in the manager cluster ----------
+ACCESS_POLICY: Final = "rayspan-access"  # the ValidatingAdmissionPolicy that decides who may have a grant
+ACCESS_ACCOUNT: Final = "rayspan-access"  # also its Deployment and its Service
+ACCESS_SERVICE_PROXY: Final = f"https:{ACCESS_ACCOUNT}:443"  # Service and port, as a right to services/proxy names them
 ACCESS_ROLE: Final = "rayspan-access-user"  # shipped, and bound to nobody
 LOGS_ROLE: Final = "rayspan-worker-logs"  # of a worker cluster, whose admin adds and binds it
-EXEC_ROLE: Final = "rayspan-worker-exec"  # the same
-DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
+EXEC_ROLE: Final = "rayspan-worker-exec"  # of a worker cluster, whose admin adds and binds it
 
-# --- written by `rayspan join` on both sides of a membership -----------------------------------------------------------
-JOIN_MANAGER: Final = f"{DOMAIN}/join"  # field manager of all that it writes
-WORKER_ACCOUNT: Final = "rayspan-worker"  # in the system namespace of a worker cluster: whom the manager speaks for
+# --- Secrets -----------------------------------------------------------------------------------------------------
+KUBECONFIG_KEY: Final = "kubeconfig"  # MultiKueue reads the same key, so one Secret serves both
+TLS_CERT_KEY: Final = "tls.crt"  # of a Secret of type kubernetes.io/tls
+TLS_PRIVATE_KEY_KEY: Final = "tls.key"  # of a Secret of type kubernetes.io/tls
+TOKEN_KEY: Final = "token"  # of the Secret that a ClusterProfile's access provider reads
+
+# --- membership: written by `rayspan join` on both sides ---------------------------------------------------------
+WORKER_ACCOUNT: Final = "rayspan-worker"  # the manager's ServiceAccount in the system namespace of a worker cluster
 TENANT_ROLE: Final = "rayspan-worker-tenant"  # shipped; bound to that account in each opened namespace
-JOINED_PREFIX: Final = f"{DOMAIN}/joined-"  # on that account, and a manager's identity: what it calls this cluster
-CLUSTER_ID_ANNOTATION: Final = (
-    f"{DOMAIN}/cluster-id"  # on the manager's Secret: the identity of the cluster it leads to
-)
-TOKEN_ENDS_ANNOTATION: Final = f"{DOMAIN}/token-expires"  # on the same: when, as the worker cluster's API server said
-ROOT_AUTHORITY: Final = "kube-root-ca.crt"  # the ConfigMap in which Kubernetes shows its API server's authority
+# On the manager's account in a worker cluster, followed by a manager's identity: the name it has for this cluster.
+JOINED_PREFIX: Final = f"{DOMAIN}/joined-"
+# On the manager's Secret: the identity of the worker cluster.
+CLUSTER_ID_ANNOTATION: Final = f"{DOMAIN}/cluster-id"
+# On the manager's Secret: when its token expires, as the worker cluster's API server said.
+TOKEN_EXPIRES_ANNOTATION: Final = f"{DOMAIN}/token-expires"
+ROOT_CA_CONFIG_MAP: Final = "kube-root-ca.crt"  # where Kubernetes publishes the authority of its API server
 
-# --- written by our check, through Kueue, on a manager's worker pods ------------------------------------------------
-PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"  # value: name of the Placement in the pod's namespace
-# "<cluster>/<round>/<role>/<count> ...": the slots of a worker group, in the order of the index that KubeRay gives its pods
+# --- a manager's worker pods: written by our check, through Kueue ------------------------------------------------
+# On a manager's worker pod: its Placement, in the pod's namespace.
+PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"
+# On a manager's worker pod: the slots of its worker group, `<cluster>/<round>/<role>/<count> ...`, by KubeRay's replica index.
 SLOTS_ANNOTATION: Final = f"{DOMAIN}/slots"
-LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"  # no node carries it: the second lock beside the gate
+# Node selector of a manager's worker pod. No node has it, so it locks the pod out of the manager cluster beside the gate.
+LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"
 LOCK_NODE_SELECTOR_VALUE: Final = "only"
 
-# --- written by the admission policy on the same pods ---------------------------------------------------------------
+# --- a manager's worker pods: written by the admission policy ----------------------------------------------------
+# Scheduling gate of a manager's worker pod.
 GATE: Final = f"{DOMAIN}/dispatch"
-GATE_POLICY: Final = (
-    "rayspan-gate"  # name of the MutatingAdmissionPolicy and of its binding, and of the webhook's configuration
-)
-GATE_WEBHOOK: Final = f"gate.{DOMAIN}"  # the webhook in that
-SERVICE_POLICY: Final = "rayspan-rayservice"  # the same, of what keeps KubeRay's hands off a RayService's RayClusters
 
-# --- written by us on a manager's Workload, while it makes room for those behind it ------------------------------------
-YIELDED_ANNOTATION: Final = f"{DOMAIN}/yielded-at"  # when; only while spec.active is False on our account
-YIELDS_ANNOTATION: Final = f"{DOMAIN}/yields"  # how often until now
-# --- the layout of the manager's queues with the flavors local and remote ---------------------------------------------
-POOL_LABEL: Final = (
-    f"{DOMAIN}/pool"  # the key of both flavors' node label, of the remote one's taint, and on LocalQueues
-)
-POOL_REMOTE: Final = "remote"  # its value where workers go away
-
-# --- written by us on a manager's worker pods ------------------------------------------------------------------------
-CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"  # also on every remote object and, as a Ray label, on every remote node
-ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"  # of users, on a worker group's template: the only zone that it may run in
-# "<cluster>/<round>/<role>/<index>", also on the remote pod; of one that has the slot that it came with, at the first news of its copy
+# --- a manager's worker pods: written by the controller ----------------------------------------------------------
+# The worker cluster. On a manager's worker pod, on every remote object, and as a Ray label on every remote Ray node.
+CLUSTER_LABEL: Final = f"{DOMAIN}/cluster"
+# On a pod: its slot, `<cluster>/<round>/<role>/<index>`. A pod with a template slot gets it with its first status.
 SLOT_ANNOTATION: Final = f"{DOMAIN}/slot"
-# True once the remote pod was seen, Unknown while its cluster cannot be seen; the pod's absence later means lost.
-DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
+# Written by users on a worker group's template: the only zone that it may run in.
+ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"
 
-# --- written by us on remote objects (pods, group Workloads, anchors) --------------------------------------------------
-MANAGER_LABEL: Final = f"{DOMAIN}/manager"  # which manager cluster they belong to
-WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"  # the manager's Workload; of an elastic job: the job
-POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"  # the manager's pod
-# `ray.io/x` is `rayspan.dev/ray-x` there (`rewrite.affinity`): under its own name it would wake a KubeRay
-RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
-RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
-WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"  # name of the manager's Workload; of an elastic job: its kind and uid
-COPY_LABEL: Final = f"{DOMAIN}/copy"  # on a copied Secret or ConfigMap
-COPY_OF_ANNOTATION: Final = f"{DOMAIN}/copy-of"  # for people, on a copied Secret or ConfigMap: what it is a copy of
-ROUND_ANNOTATION: Final = f"{DOMAIN}/round"  # which planning round of the attempt made the share
-HEAD_ANNOTATION: Final = f"{DOMAIN}/head"  # the head's IP that a remote pod was made with, if we must follow it
-HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"  # the Service that leads it to the head, if we mirror that
-PROBE_LABEL: Final = f"{DOMAIN}/probe"  # on the pods of a preflight, in all clusters: which run made them
-TRIAL_POD: Final = "rayspan-trial"  # what the name of a dry run's pod begins with
-DRAIN_REASON: Final = "rayspan: the pod is being stopped"  # what Ray says of a node that was drained: why it died
+# --- a manager's Workload ----------------------------------------------------------------------------------------
+# On a Workload that we deactivated, so that those behind it get its quota: since when. It is reactivated after that.
+DEACTIVATED_AT_ANNOTATION: Final = f"{DOMAIN}/yielded-at"
+# On a Workload: how often we deactivated it.
+DEACTIVATIONS_ANNOTATION: Final = f"{DOMAIN}/yields"
 
-# --- Services and EndpointSlices that we mirror ---------------------------------------------------------------------------
+# --- queues: written by admins -----------------------------------------------------------------------------------
+# Key of the node label of the flavors `local` and `remote`, of the remote flavor's taint, and of a label on LocalQueues.
+POOL_LABEL: Final = f"{DOMAIN}/pool"
+POOL_REMOTE: Final = "remote"  # the value of the pool whose workers run in worker clusters
+# On a manager's ClusterQueue, `true`: the nominal quota of its remote flavor follows that of the worker clusters' queues.
+QUOTA_ANNOTATION: Final = f"{DOMAIN}/quota-from-workers"
+
+# --- WorkerClusters: written by admins ---------------------------------------------------------------------------
+# On a WorkerCluster, `true`: manifests/workercluster-guard.yaml lets it be deleted although it has workers.
+FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"
+# On a WorkerCluster: the cluster identity that it may have, whatever is on record.
+ACCEPT_CLUSTER_ANNOTATION: Final = f"{DOMAIN}/accept-cluster"
+# On a WorkerCluster: the holder from which the claim to its cluster is taken over.
+TAKE_OVER_ANNOTATION: Final = f"{DOMAIN}/take-over"
+
+# --- Leases ------------------------------------------------------------------------------------------------------
+# On a claim: the resourceVersion that its manager's Lease had.
+LEASE_VERSION_ANNOTATION: Final = f"{DOMAIN}/lease-version"
+# On a claim, `true`: it was taken over, and its earlier holder may still write for a while.
+TAKEN_OVER_ANNOTATION: Final = f"{DOMAIN}/taken-over"
+# On the manager's Lease: who held it last, while nobody does.
+GAVE_BACK_ANNOTATION: Final = f"{DOMAIN}/gave-back"
+
+# --- remote objects: pods, group Workloads, anchors and copied objects -------------------------------------------
+# On a remote object: the identity of the manager cluster that it belongs to.
+MANAGER_LABEL: Final = f"{DOMAIN}/manager"
+# On a remote object: the uid of the manager's Workload; of an elastic job, the uid of the job.
+WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"
+# On a remote object: the name of the manager's Workload; of an elastic job, the kind and uid of the job.
+WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"
+# On a remote object: the planning round that made its share.
+ROUND_ANNOTATION: Final = f"{DOMAIN}/round"
+# On a remote pod: the uid of the manager pod.
+POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"
+# On a remote pod: the value of `ray.io/cluster`. Under its own name it would make a KubeRay there act on the pod.
+REMOTE_RAY_CLUSTER_LABEL: Final = f"{DOMAIN}/ray-cluster"
+# On a remote pod: the value of `ray.io/group`.
+REMOTE_RAY_GROUP_LABEL: Final = f"{DOMAIN}/ray-group"
+# On a remote pod: the IP address of the head that it was created with, if we must follow the head.
+HEAD_IP_ANNOTATION: Final = f"{DOMAIN}/head"
+# On a remote pod: the mirrored Service through which it reaches the head.
+HEAD_SERVICE_ANNOTATION: Final = f"{DOMAIN}/head-service"
+# On a copied Secret or ConfigMap: it is a copied object.
+COPIED_OBJECT_LABEL: Final = f"{DOMAIN}/copy"
+# On a copied Secret or ConfigMap, for people: its original.
+COPIED_FROM_ANNOTATION: Final = f"{DOMAIN}/copy-of"
+# On the pods of a preflight, in all clusters: the run that made them.
+PROBE_LABEL: Final = f"{DOMAIN}/probe"
+DRY_RUN_POD_PREFIX: Final = "rayspan-trial"  # of the name of the pod in a dry run
+DRAIN_MESSAGE: Final = "rayspan: the pod is being stopped"  # Ray's reason for the death of a node that was drained
+
+# --- Services and EndpointSlices that we mirror ------------------------------------------------------------------
 DISCOVERY_GROUP: Final = "discovery.k8s.io"
 DISCOVERY_API_VERSION: Final = f"{DISCOVERY_GROUP}/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
-SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # others keep off what is not theirs
-
-# the same label on the slices that lead a RayService's requests to workers elsewhere: another cluster's mirrors may be beside them
-SERVING_SLICES: Final = f"serving.{DOMAIN}"
-SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # what bounds these, and the rights to write them, are called so
-
-# --- read on a manager's ClusterQueue, whose admin writes it ------------------------------------------------------------
-QUOTA_ANNOTATION: Final = (
-    f"{DOMAIN}/quota-from-workers"  # "true": its remote flavor's quota is that of the worker queues
+SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # other controllers leave such slices alone
+# The value of that label on slices that lead a RayService's requests to remote workers; a mirror of another cluster may
+# stand beside them.
+SERVING_SLICES_MANAGER: Final = f"serving.{DOMAIN}"
+SERVING_POLICY: Final = (
+    "rayspan-rayservice-endpoints"  # the policy that bounds these slices, and the role to write them
 )
 
-# --- read on a WorkerCluster by the guard of manifests/workercluster-guard.yaml --------------------------------------------
-FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"  # "true": its workers are given up with it
-
-# --- read on a WorkerCluster, whose admin writes it -------------------------------------------------------------------------
-ACCEPT_ANNOTATION: Final = f"{DOMAIN}/accept-cluster"  # the uid that its cluster may have, whatever is on record
-TAKE_OVER_ANNOTATION: Final = f"{DOMAIN}/take-over"  # the holder from whom the claim to its cluster is taken
-
-# --- written by us on Leases ----------------------------------------------------------------------------------------------
-LEASE_VERSION_ANNOTATION: Final = f"{DOMAIN}/lease-version"  # on a claim: how far its manager's Lease was
-TAKEN_ANNOTATION: Final = f"{DOMAIN}/taken-over"  # on a claim, "true": whom it was taken from may write for a while yet
-GAVE_BACK_ANNOTATION: Final = f"{DOMAIN}/gave-back"  # on the manager's Lease: who held it last, when nobody does
-
-# --- Kueue -----------------------------------------------------------------------------------------------------------
+# --- Kueue -------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
 KUEUE_API_VERSION: Final = f"{KUEUE_DOMAIN}/v1beta2"
+# Where stock Kueue runs, and where MultiKueue reads its kubeconfigs. The API does not name another namespace.
+KUEUE_NAMESPACE: Final = "kueue-system"
+KUEUE_CONFIG_KEY: Final = "controller_manager_config.yaml"  # of the ConfigMap that Kueue reads when it starts
 QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
-JOB_UID_LABEL: Final = f"{KUEUE_DOMAIN}/job-uid"  # on a Workload: of the job that it was made of
+JOB_UID_LABEL: Final = f"{KUEUE_DOMAIN}/job-uid"  # on a Workload: its job
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
-DEFAULT_QUEUE: Final = "default"  # the LocalQueue that Kueue gives to jobs that name none, where it exists
+DEFAULT_QUEUE: Final = "default"  # the LocalQueue of jobs that name none, where it exists
 ELASTIC_ANNOTATION: Final = (
-    f"{KUEUE_DOMAIN}/elastic-job"  # of users, and on Workloads, "true": the job may change its size
+    f"{KUEUE_DOMAIN}/elastic-job"  # of users, and on Workloads, `true`: the job may change its size
 )
-ELASTIC_GATE: Final = f"{KUEUE_DOMAIN}/elastic-job"  # on its pods, until the manager's quota is theirs
-SLICE_REPLACED: Final = "WorkloadSliceReplaced"  # why a Workload of it is finished that has a successor
+ELASTIC_GATE: Final = f"{KUEUE_DOMAIN}/elastic-job"  # on the job's pods, until they have the manager's quota
+SLICE_REPLACED: Final = "WorkloadSliceReplaced"  # reason of Finished on a workload slice that has a successor
 MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
 MANAGED_LABEL: Final = f"{KUEUE_DOMAIN}/managed"
 GROUP_WORKLOAD_ANNOTATION: Final = f"{KUEUE_DOMAIN}/is-group-workload"
@@ -171,76 +203,248 @@ STRICT_FIFO: Final = "StrictFIFO"  # of a ClusterQueue's spec.queueingStrategy
 ADMITTED: Final = "Admitted"
 EVICTED: Final = "Evicted"
 FINISHED: Final = "Finished"
-ACTIVE: Final = "Active"  # condition of AdmissionCheck, ClusterQueue, LocalQueue
+ACTIVE: Final = "Active"  # condition of AdmissionCheck, ClusterQueue and LocalQueue
 CHECK_PENDING: Final = "Pending"
 CHECK_READY: Final = "Ready"
 CHECK_RETRY: Final = "Retry"
 CHECK_REJECTED: Final = "Rejected"
 
-# --- node autoscalers, in worker clusters --------------------------------------------------------------------------------
-KARPENTER_STAYS_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # "true": its node is not consolidated under it
-AUTOSCALER_STAYS_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # "false": the same
-# --- the cluster inventory API (SIG Multicluster) -----------------------------------------------------------------------
+# --- node autoscalers in worker clusters -------------------------------------------------------------------------
+DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"  # `true`: Karpenter does not consolidate its node
+SAFE_TO_EVICT_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"  # `false`: its node stays
+
+# --- the cluster inventory API (SIG Multicluster) ----------------------------------------------------------------
 INVENTORY_API_VERSION: Final = "multicluster.x-k8s.io/v1alpha1"
 SECRET_READER: Final = "secretreader"  # the access provider whose program reads a token out of a Secret
-EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: what its program is told
-TOKEN_KEY: Final = "token"  # of that Secret
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"  # of a provider's cluster: the input of its program
 
-# --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------------
+# --- pods ----------------------------------------------------------------------------------------------------------
+DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"  # of users, on a pod
+
+# --- Volcano, in worker clusters whose pods it schedules ---------------------------------------------------------
 VOLCANO_SCHEDULER: Final = "volcano"  # as a pod's schedulerName
 VOLCANO_GROUP: Final = "scheduling.volcano.sh"
 VOLCANO_API_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
 VOLCANO_QUEUE_ANNOTATION: Final = f"{VOLCANO_GROUP}/queue-name"
-POD_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"  # of a pod; its scheduler reads no other
+POD_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"  # of a pod; Volcano's scheduler reads no other
 
-# --- KubeRay and Ray -------------------------------------------------------------------------------------------------
+# --- KubeRay and Ray ---------------------------------------------------------------------------------------------
 RAY_DOMAIN: Final = "ray.io"
 RAY_API_VERSION: Final = "ray.io/v1"
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
-# on each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0
+# On each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0.
 RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
 RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
-RAY_SERVICE: Final = "RayService"  # its RayClusters are the jobs, each by itself
+RAY_SERVICE: Final = "RayService"  # each of its RayClusters is a job
 RAY_CLUSTER_FRAMEWORK: Final = "ray.io/raycluster"  # Kueue's integration by which each of them is one
 RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration that would take the whole service for one job
-RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind that KubeRay made it of
-RAY_SERVE_LABEL: Final = (
-    "ray.io/serve"  # on the pods of such a RayCluster, "true" on each of its workers; and on Services for Serve
-)
-SERVE_PORT_NAME: Final = "serve"  # of Services for Serve: where its proxies listen for HTTP
+RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind from which KubeRay made it
+# `true` on each worker of such a RayCluster; and on Services for Serve.
+RAY_SERVE_LABEL: Final = "ray.io/serve"
+SERVE_PORT_NAME: Final = "serve"  # of Services for Serve: the HTTP port of its proxies
 INCREMENTAL_UPGRADE: Final = "NewClusterWithIncrementalUpgrade"  # a RayService's spec.upgradeStrategy.type
 RAY_ZONE_LABEL: Final = "ray.io/availability-zone"
-RAY_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
 RAY_REGION_LABEL: Final = "ray.io/availability-region"
 RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
-# Of users, for Ray's autoscaler, in autoscalerOptions.env: after how many seconds it gives up a worker that does not start, and one that
-# nobody needs any more before it did (ray:python/ray/autoscaler/v2/instance_manager/config.py)
-RAY_ALLOCATED_TIMEOUT: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
-RAY_PENDING_IDLE_TIMEOUT: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"
 RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
+RAY_IN_PLACE_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
+# Environment variables that users set for Ray's autoscaler, in autoscalerOptions.env: after how many seconds it gives up
+# a worker that does not start, and one that is not needed any more before it starts
+# (ray:python/ray/autoscaler/v2/instance_manager/config.py).
+RAY_ALLOCATION_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
+RAY_PENDING_IDLE_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"
 
-# --- conditions and reasons of ours ------------------------------------------------------------------------------------
-READY: Final = "Ready"  # condition of WorkerCluster and DispatchPolicy: all that is known of it, summed up
-CONNECTED: Final = "Connected"  # condition of WorkerCluster
-ANOTHER_CLUSTER: Final = "AnotherCluster"  # reasons of that: what answers is not the cluster that is on record,
-REGISTERED_TWICE: Final = "RegisteredTwice"  # or that of another WorkerCluster,
-HELD_BY_ANOTHER: Final = "HeldByAnother"  # or it is, and somebody else holds the claim to it;
-NOT_CLAIMED: Final = "NotClaimed"  # it is seen, and nobody can hold one, or ask for it now
-REACHABLE: Final = "Reachable"  # condition of WorkerCluster, written by `rayspan preflight`
-PLACED: Final = "Placed"  # condition of Placement
+# --- our conditions ----------------------------------------------------------------------------------------------
+# Of WorkerCluster and DispatchPolicy: a summary of everything that is known.
+READY: Final = "Ready"
+# Of WorkerCluster: its API server answers and its queues are read.
+CONNECTED: Final = "Connected"
+# Of WorkerCluster, written by `rayspan preflight`: pods there and pods elsewhere reach each other.
+REACHABLE: Final = "Reachable"
+# Of Placement: every share is admitted. Also the state of such a Placement.
+PLACED: Final = "Placed"
+# Of a manager's worker pod: True once its remote pod was observed, Unknown while the worker cluster is unreachable.
+# A remote pod that disappears after that is lost.
+DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 
-# reasons of a manager's worker pod that is failed, so that KubeRay replaces its worker
-NOT_STARTED: Final = "RemotePodNotStarted"  # in time, so it is to start elsewhere
-POD_GONE: Final = "RemotePodGone"  # somebody deleted or evicted its copy
-POD_STUCK: Final = "RemotePodStuck"  # its copy should have ended long ago
-WORKER_LOST: Final = "WorkerLost"  # its cluster is silent, for too long or also to Ray's head
-LOSSES: Final = (NOT_STARTED, POD_GONE, POD_STUCK, WORKER_LOST)
+# --- reasons of a manager's worker pod that we fail, so that KubeRay replaces it ---------------------------------
+# A running controller of an earlier version reads them back, so they do not change.
 
-# sentences
-EVEN: Final = "Even"  # how the sentence begins by which a gang hears that it would not fit if nothing else ran
+# The remote pod did not start within `workerStartTimeout`; the worker is placed elsewhere.
+REMOTE_POD_NOT_STARTED: Final = "RemotePodNotStarted"
+# The remote pod was deleted or evicted in its worker cluster.
+REMOTE_POD_GONE: Final = "RemotePodGone"
+# The remote pod is being deleted and does not end in time.
+REMOTE_POD_STUCK: Final = "RemotePodStuck"
+# The worker cluster has been unreachable for longer than `workerLostTimeout`, or Ray's head lost the node.
+WORKER_LOST: Final = "WorkerLost"
+LOSS_REASONS: Final = (REMOTE_POD_NOT_STARTED, REMOTE_POD_GONE, REMOTE_POD_STUCK, WORKER_LOST)
+
+
+class ConditionReason(StrEnum):
+    """Reasons of the conditions of AdmissionCheck, WorkerCluster and DispatchPolicy, and of Dispatched on a pod."""
+
+    # Ready, AdmissionCheck Active: everything is in order.
+    READY = "Ready"
+    # WorkerCluster Connected: its API server answers and its queues are read.
+    CONNECTED = "Connected"
+    # WorkerCluster Connected: its API server does not answer, or refuses us.
+    UNREACHABLE = "Unreachable"
+    # The WorkerCluster or the DispatchPolicy, or what it refers to, is invalid.
+    BAD_CONFIGURATION = "BadConfiguration"
+    # WorkerCluster Connected: the cluster that answers is not the one on record.
+    IDENTITY_MISMATCH = "IdentityMismatch"
+    # WorkerCluster Connected: another WorkerCluster leads to the same cluster.
+    DUPLICATE_CLUSTER = "DuplicateCluster"
+    # WorkerCluster Connected: another manager holds the claim to the cluster.
+    CLAIM_CONFLICT = "ClaimConflict"
+    # WorkerCluster Connected: the cluster is observed, and no claim to it can be held now.
+    NOT_CLAIMED = "NotClaimed"
+    # WorkerCluster Connected: the cluster is observed, and no Service of a head can be mirrored there.
+    HEADS_NOT_MIRRORED = "HeadsNotMirrored"
+    # WorkerCluster Ready: its admin cordoned it, so no new workers go there.
+    CORDONED = "Cordoned"
+    # WorkerCluster Ready: its workers are moved away, and no new ones go there.
+    DRAINING = "Draining"
+    # WorkerCluster Reachable: pods there and in the manager cluster reach each other.
+    REACHABLE = "Reachable"
+    # WorkerCluster Reachable: a connection between pods gets no answer, or there is no route.
+    NO_ROUTE = "NoRoute"
+    # WorkerCluster Reachable: a connection between pods is refused.
+    CONNECTION_REFUSED = "ConnectionRefused"
+    # WorkerCluster Reachable: a connection between pods breaks.
+    CONNECTION_BROKEN = "ConnectionBroken"
+    # WorkerCluster Reachable: both clusters use the same pod addresses.
+    ADDRESSES_OVERLAP = "AddressesOverlap"
+    # WorkerCluster Reachable: small packets arrive and large ones do not.
+    LARGE_PACKETS_LOST = "LargePacketsLost"
+    # DispatchPolicy Ready, AdmissionCheck Active: the policy selects no WorkerCluster.
+    NO_CLUSTER = "NoCluster"
+    # DispatchPolicy Ready: the policy names a WorkerCluster that does not exist.
+    UNKNOWN_CLUSTER = "UnknownCluster"
+    # AdmissionCheck Active: its parameters cannot be used.
+    BAD_PARAMETERS = "BadParameters"
+    # AdmissionCheck Active: worker pods would not be gated, so no gang is admitted.
+    GATE_MISSING = "GateMissing"
+    # AdmissionCheck Active: the queues that list the check cannot work with it.
+    INVALID_QUEUE_LAYOUT = "InvalidQueueLayout"
+    # Dispatched: the remote pod exists.
+    CREATED = "Created"
+    # Dispatched: no node of the worker cluster takes the remote pod; the message is its scheduler's.
+    UNSCHEDULABLE = "Unschedulable"
+    # Dispatched: a container of the remote pod does not start, or was killed.
+    CONTAINER_FAILING = "ContainerFailing"
+    # Dispatched: the worker cluster is unreachable; the worker is left running.
+    CLUSTER_UNREACHABLE = "ClusterUnreachable"
+
+
+class ReasonCode(StrEnum):
+    """Codes of a `Reason`: why a cluster, a share or a gang is as it is.
+
+    A Placement has one as the reason of its condition Placed. Where no code says more, that reason is its state.
+    """
+
+    # Waiting: the gang fits as soon as capacity is free.
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    # Waiting: the gang would not fit if nothing else ran; a quota must be raised or the job made smaller.
+    NEVER_FITS = "NeverFits"
+    # Waiting: an elastic job has no quota in the manager cluster now.
+    NO_MANAGER_QUOTA = "NoManagerQuota"
+    # The worker cluster is unreachable.
+    CLUSTER_UNREACHABLE = "ClusterUnreachable"
+    # The controller has just started, and reads the worker cluster for the first time.
+    CLUSTER_SYNCING = "ClusterSyncing"
+    # The worker cluster rejects the share.
+    SHARE_REJECTED = "ShareRejected"
+    # The worker cluster rejects pods of the job.
+    PODS_REJECTED = "PodsRejected"
+    # The share needs preemption, and is created after all others are admitted.
+    PREEMPTION_DEFERRED = "PreemptionDeferred"
+    # The share is not observed in the worker cluster yet.
+    SHARE_NOT_CREATED = "ShareNotCreated"
+    # The share is being deleted in the worker cluster.
+    SHARE_DELETING = "ShareDeleting"
+    # Kueue evicted the share in the worker cluster.
+    SHARE_EVICTED = "ShareEvicted"
+    # The share waits for quota in the worker cluster.
+    QUOTA_PENDING = "QuotaPending"
+    # An admission check of the worker cluster is pending.
+    CHECK_PENDING = "AdmissionCheckPending"
+    # Withdrawing: shares were not admitted within the reservation timeout.
+    RESERVATION_TIMEOUT = "ReservationTimeout"
+    # Withdrawing: the workers of the round are not needed any more, or their number changed.
+    NOT_NEEDED = "NotNeeded"
+    # Withdrawing: the gang cannot be planned now.
+    FAILED_DISPATCH = "FailedDispatch"
+
+
+class OrphanReason(StrEnum):
+    """Why a remote object was deleted: the label `reason` of `rayspan_orphans_deleted_total`."""
+
+    # The manager pod is gone. Every worker ends so.
+    POD_GONE = "pod-gone"
+    # The manager pod holds a slot in another cluster.
+    SLOT_ELSEWHERE = "slot-elsewhere"
+    # An anchor has no share: left by a crash, a second writer or a rejected share.
+    NO_SHARE = "no-share"
+
+
+class EventReason(StrEnum):
+    """Reasons of the events that we record. A condition that turns bad is an event with the condition's reason, too."""
+
+    # Job: every share is admitted; the message says where the workers go.
+    PLACED = "Placed"
+    # Job: lost workers have a place again, or an elastic job does after a new plan.
+    REPLACED = "Replaced"
+    # Job: there is no capacity for it, or for some of its workers, yet.
+    WAITING = "Waiting"
+    # Job: worker clusters did not admit shares in time; the shares are deleted and planned again.
+    RESERVATION_TIMEOUT = "ReservationTimeout"
+    # Job: its Workload is deactivated for a moment, so that those behind it get its quota.
+    DEACTIVATED = "Deactivated"
+    # Job: it can never run in a worker cluster.
+    REJECTED = "Rejected"
+    # Job: it cannot be dispatched before somebody changes an object that the message names.
+    FAILED_DISPATCH = "FailedDispatch"
+    # Job: shares are lost, and their workers are planned again.
+    SHARE_LOST = "ShareLost"
+    # Job: workers did not start in time and are placed elsewhere.
+    START_TIMEOUT = "StartTimeout"
+    # Job: workers of a deleted share still end, and hold their quota until they have ended.
+    WAITING_FOR_TERMINATION = "WaitingForTermination"
+    # Job: a worker cluster does not let a share be deleted, which holds quota there for nothing.
+    FAILED_SHARE_DELETION = "FailedShareDeletion"
+    # Job: a dry run of a remote pod could not be made, so its share holds what the template requests.
+    DRY_RUN_FAILED = "DryRunFailed"
+    # Job: a remote pod requests more than its share holds.
+    POD_EXCEEDS_SHARE = "PodExceedsShare"
+    # Job: a worker cluster rejects a remote pod, or the mirror of the head's Service.
+    REMOTE_POD_REJECTED = "RemotePodRejected"
+    # Job: a remote pod cannot be created, finds no node, or its containers fail.
+    WORKER_FAILING = "WorkerFailing"
+    # Job: a pod carries our label and belongs to no RayCluster of this job.
+    REMOTE_POD_CONFLICT = "RemotePodConflict"
+    # Job: Ray's head cannot be asked which workers it hears from, while their worker cluster is unreachable.
+    HEAD_UNREACHABLE = "HeadUnreachable"
+    # Job: Ray settings of zone and cluster that the user set are kept.
+    ZONE_SETTINGS_KEPT = "ZoneSettingsKept"
+    # Job: Ray's autoscaler gives up pending workers after a time that the message says.
+    AUTOSCALER_TIMEOUT = "AutoscalerTimeout"
+    # Job: the whole RayCluster of a RayService restarts if one share is lost, by its policy.
+    RESTARTS_ON_SHARE_LOSS = "RestartsOnShareLoss"
+    # Pod: a worker pod lacks the gate or the node selector, so it gets no remote pod.
+    POD_NOT_GATED = "PodNotGated"
+    # RayService: requests pass the head, and are not led straight to the workers.
+    REQUESTS_VIA_HEAD = "RequestsViaHead"
+    # ClusterQueue: its nominal quota was set to that of the worker clusters' queues.
+    QUOTA_AGGREGATED = "QuotaAggregated"
+    # ClusterQueue: its nominal quota cannot be computed or written.
+    FAILED_QUOTA_AGGREGATION = "FailedQuotaAggregation"
+    # WorkerCluster: its API server went back to an earlier state, as from a backup.
+    RESTORED = "Restored"

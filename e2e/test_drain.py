@@ -141,7 +141,7 @@ def test_a_worker_that_is_stopped_finishes_its_task(story: Story) -> None:
 
 def test_the_head_hears_from_the_hook_that_it_is_stopped(story: Story) -> None:
     """Not by Ray's own, later handling of a signal: by the hook, which works without it, too."""
-    assert story.told["deaths"] == {story.stopped: names.DRAIN_REASON}
+    assert story.told["deaths"] == {story.stopped: names.DRAIN_MESSAGE}
 
 
 def test_another_worker_takes_its_place(story: Story) -> None:
@@ -159,7 +159,7 @@ def test_what_never_ends_is_stopped_in_time_and_starts_elsewhere(pair: Job) -> N
 
     result = pair.result()
     assert result["before"] == address != result["after"]
-    assert result["deaths"] == {address: names.DRAIN_REASON}
+    assert result["deaths"] == {address: names.DRAIN_MESSAGE}
 
 
 def _leave_soon(spec: Raw) -> None:

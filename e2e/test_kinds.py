@@ -71,7 +71,7 @@ def test_every_kind_of_worker_spans_the_clusters(cluster: Clusters) -> None:
 
 def _ran_as_written(copies: list[Raw], name: str, dialled: str) -> None:
     """In one worker cluster: both sidecars run, each group has its image, and the head is called as its cluster says."""
-    kinds = {pod["metadata"]["labels"][names.RAY_GROUP_LABEL]: pod for pod in copies}
+    kinds = {pod["metadata"]["labels"][names.REMOTE_RAY_GROUP_LABEL]: pod for pod in copies}
     assert sorted(kinds) == ["gpu", "plain"] and len(copies) == 2, name
     sidecars = {
         each["name"]: each["ready"]

@@ -61,5 +61,7 @@ def _shown(copy: Raw) -> str:
 def _copied(worker: Cluster, secret: str) -> str:
     """The copy of that Secret in a worker cluster; its name is one that the source does not have."""
     found = worker.items("secrets", NAMESPACE, names.MANAGER_LABEL)
-    (copy,) = (one for one in found if one["metadata"]["annotations"][names.COPY_OF_ANNOTATION] == f"Secret {secret}")
+    (copy,) = (
+        one for one in found if one["metadata"]["annotations"][names.COPIED_FROM_ANNOTATION] == f"Secret {secret}"
+    )
     return str(copy["metadata"]["name"])

@@ -113,7 +113,8 @@ def _copies(cluster: Cluster) -> dict[str | None, str]:
     """Their names, by what each is the copy of; None for what is the copy of nothing."""
     found = [one for kind in ("secrets", "configmaps") for one in cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)]
     return {
-        one["metadata"].get("annotations", {}).get(names.COPY_OF_ANNOTATION): one["metadata"]["name"] for one in found
+        one["metadata"].get("annotations", {}).get(names.COPIED_FROM_ANNOTATION): one["metadata"]["name"]
+        for one in found
     }
 
 

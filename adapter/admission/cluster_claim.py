@@ -68,7 +68,7 @@ class ClaimWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByAnother:
+class ClaimConflict:
     """Another one holds it: nothing may be written."""
 
     holder: str
@@ -132,14 +132,14 @@ def decide(
     taken_from: str,
     now: float,
     wall_time: datetime,
-) -> ClaimWrite | HeldByAnother:
+) -> ClaimWrite | ClaimConflict:
     """What to do about a claim as it was just seen.
 
     `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
     """
     holder, where = _holder_identity(claim), f"Lease {lease_name(*claim_key)} in its namespace {names.SYSTEM_NAMESPACE}"
     if claim is None and not may_write(claimant, now) and now - claimant.unchanged_since < ABANDONED_SECONDS:
-        return HeldByAnother(
+        return ClaimConflict(
             "who held it when it was deleted",
             f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
             f"nobody has made it anew for {ABANDONED_SECONDS} s",
@@ -148,7 +148,7 @@ def decide(
         return _claim_write(leadership, claim_key, claim, wall_time, taken=now < claimant.may_write_from)
     if now - claimant.unchanged_since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
         return _claim_write(leadership, claim_key, claim, wall_time)
-    taken = bool(annotation(claim or {}, names.TAKEN_ANNOTATION))  # and who did so may have ended since
+    taken = bool(annotation(claim or {}, names.TAKEN_OVER_ANNOTATION))  # and who did so may have ended since
     if holder == "" or _is_inherited(leadership, claim):
         return _claim_write(
             leadership, claim_key, claim, wall_time, taken=taken, effective_after=HANDED_OVER_SECONDS if taken else 0.0
@@ -159,7 +159,7 @@ def decide(
         printable(holder, MAX_ITEM_LENGTH),
         printable(str(_lease_spec(claim).get("acquireTime") or "an unknown time")),
     )
-    return HeldByAnother(
+    return ClaimConflict(
         shown,
         f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
         f"({where}); nothing is written there. It is taken over when it was not "
@@ -197,8 +197,8 @@ def _claim_write(
         "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
     }
     noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(leadership.version)}}
-    if taken or annotation(claim or {}, names.TAKEN_ANNOTATION):
-        noted["annotations"][names.TAKEN_ANNOTATION] = "true" if taken else None
+    if taken or annotation(claim or {}, names.TAKEN_OVER_ANNOTATION):
+        noted["annotations"][names.TAKEN_OVER_ANNOTATION] = "true" if taken else None
     if claim is not None:
         return ClaimWrite(
             {"metadata": {**noted, **_version_precondition(claim)}, "spec": fresh}, False, effective_after

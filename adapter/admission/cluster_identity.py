@@ -49,7 +49,9 @@ def identity_record(cluster: Raw, clusters: Iterable[Raw]) -> IdentityRecord:
             and (recorded_uid(other) != uid or _registration_order(other) < _registration_order(cluster))
         ):
             taken[recorded_uid(other)] = key_of(other)[1]
-    accepted, taken_from = (annotation(cluster, one) for one in (names.ACCEPT_ANNOTATION, names.TAKE_OVER_ANNOTATION))
+    accepted, taken_from = (
+        annotation(cluster, one) for one in (names.ACCEPT_CLUSTER_ANNOTATION, names.TAKE_OVER_ANNOTATION)
+    )
     return IdentityRecord(name, uid, accepted, taken, taken_from)
 
 
@@ -65,11 +67,11 @@ def find_conflict(record: IdentityRecord, uid: str) -> IdentityConflict | None:
         return None
     shown, accept = (
         printable(uid, _MAX_UID_LENGTH),
-        f"kubectl annotate workercluster {record.name} --overwrite {names.ACCEPT_ANNOTATION}=",
+        f"kubectl annotate workercluster {record.name} --overwrite {names.ACCEPT_CLUSTER_ANNOTATION}=",
     )
     if record.uid not in ("", uid):
         return IdentityConflict(
-            names.ANOTHER_CLUSTER,
+            names.ConditionReason.IDENTITY_MISMATCH,
             f"its kubeconfig leads to another cluster than before: the uid of its namespace kube-system is {shown}, and "
             f"status.clusterUID says {printable(record.uid, _MAX_UID_LENGTH)}; nothing is read or written there, and what runs in the first one "
             "is left as it is. Put the kubeconfig right; or, if that cluster is gone for good and this one stands in its place, say "
@@ -77,7 +79,7 @@ def find_conflict(record: IdentityRecord, uid: str) -> IdentityConflict | None:
         )
     if uid in record.other_cluster_by_uid:
         return IdentityConflict(
-            names.REGISTERED_TWICE,
+            names.ConditionReason.DUPLICATE_CLUSTER,
             f"it is the cluster of WorkerCluster {record.other_cluster_by_uid[uid]}: the uid of its namespace kube-system is {shown} in both, and what "
             "is free there would be counted twice. Delete one of the two; or, if both are meant, for different nodes of it say, say "
             f"so: {accept}{shlex.quote(shown)}",

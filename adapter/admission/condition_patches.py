@@ -28,14 +28,17 @@ from adapter.objects.unstructured import (
 StatusPatch = dict[str, Any]
 # A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
 STEADY_AFTER = timedelta(seconds=30)
-RESTORED = "Restored"  # reason of the event on a WorkerCluster whose API server went back to an older version
-NOT_MIRRORED = "HeadsNotMirrored"  # reason of a WorkerCluster that is seen, and to which no new workers go
-WELL, UNREACHABLE, MISCONFIGURED = "Connected", "Unreachable", "BadConfiguration"
 REASONS = (
-    WELL, UNREACHABLE, MISCONFIGURED, NOT_MIRRORED,
-    names.ANOTHER_CLUSTER, names.REGISTERED_TWICE, names.HELD_BY_ANOTHER, names.NOT_CLAIMED,
-)  # fmt: skip
-"""All that a WorkerCluster's condition Connected can have."""
+    names.ConditionReason.CONNECTED,
+    names.ConditionReason.UNREACHABLE,
+    names.ConditionReason.BAD_CONFIGURATION,
+    names.ConditionReason.HEADS_NOT_MIRRORED,
+    names.ConditionReason.IDENTITY_MISMATCH,
+    names.ConditionReason.DUPLICATE_CLUSTER,
+    names.ConditionReason.CLAIM_CONFLICT,
+    names.ConditionReason.NOT_CLAIMED,
+)
+"""Reasons of a WorkerCluster's condition Connected."""
 
 
 def check_condition(
@@ -49,17 +52,21 @@ def check_condition(
     try:
         chosen = policy_of_check(record, policy_objects)
     except specs.InvalidSpec as error:
-        return _condition_patch(check, names.ACTIVE, "False", "BadParameters", str(error), now)
+        return _condition_patch(check, names.ACTIVE, "False", names.ConditionReason.BAD_PARAMETERS, str(error), now)
     if gate:
         # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
-        return _condition_patch(check, names.ACTIVE, "True", "GateMissing", gate, now)
+        return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.GATE_MISSING, gate, now)
     if not chosen.clusters:
         # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
-        return _condition_patch(check, names.ACTIVE, "True", "NoCluster", no_cluster_message(record.policy), now)
+        return _condition_patch(
+            check, names.ACTIVE, "True", names.ConditionReason.NO_CLUSTER, no_cluster_message(record.policy), now
+        )
     if layout:
-        return _condition_patch(check, names.ACTIVE, "True", "QueueLayout", " ".join(layout), now)
+        return _condition_patch(
+            check, names.ACTIVE, "True", names.ConditionReason.INVALID_QUEUE_LAYOUT, " ".join(layout), now
+        )
     text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
-    return _condition_patch(check, names.ACTIVE, "True", "Ready", text, now)
+    return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.READY, text, now)
 
 
 def cluster_status(
@@ -118,10 +125,11 @@ def cluster_condition(
         well = "Its API server answers and its queues are read."
         seen = lack or (f"{well} But {unclaimed}." if unclaimed else well)
         text = f"{seen} {expiring}".rstrip()
-        because = NOT_MIRRORED if lack else names.NOT_CLAIMED if unclaimed else WELL
+        claim = names.ConditionReason.NOT_CLAIMED if unclaimed else names.ConditionReason.CONNECTED
+        because = names.ConditionReason.HEADS_NOT_MIRRORED if lack else claim
         patch = _condition_patch(cluster, names.CONNECTED, "True", because, text, now)
         return _with_status_field(cluster, patch, "lostSince", None) if steady else patch
-    silent = reason == UNREACHABLE
+    silent = reason == names.ConditionReason.UNREACHABLE
     patch = _condition_patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
     first = None if _was_connected(cluster, now) else (cluster.get("status") or {}).get("lostSince")
     return _with_status_field(cluster, patch, "lostSince", first or format_time(now))

@@ -32,8 +32,11 @@ def workload_rejection(
     podsets: Iterable[PodSet],
     resolved_policy: ResolvedPolicy | None,
     clusters: Iterable[Raw],
+    *,
+    submitted: bool = True,
 ) -> str:
-    """Say in a sentence why the job of a Workload can never run remotely, empty when it can; whether or not it is submitted.
+    """Say in a sentence why the job of a Workload can never run remotely, empty when it can; of a job that is
+    submitted also what to do.
 
     `job` is its RayJob or RayCluster, empty while nothing is known of it; `podsets` are the worker groups that the check covers,
     `chosen` is its policy, None where that cannot be read, and `clusters` are the WorkerClusters that the policy names.
@@ -44,7 +47,8 @@ def workload_rejection(
         kind = workload.job.kind if workload.job else "pod"
         return f"AdmissionCheck {check} dispatches {' and '.join(names.RAY_KINDS)} only, found a {kind}; use another queue."
     if why := next(workload_problems(workload, job, podsets, resolved_policy, clusters), ""):
-        return f"{_job_title(workload)}: {why}. {resubmit_advice(workload)}"
+        what_to_do = f" {resubmit_advice(workload)}" if submitted else ""
+        return f"{_job_title(workload)}: {why}.{what_to_do}"
     if why := _needs_all_workers(job, resolved_policy):
         return f"{_job_title(workload)}: {why}"
     return ""
@@ -121,7 +125,7 @@ def started_early_message(workload: Workload, job: JobObject) -> str:
     if service is None or not job.is_known or job.suspended:
         return ""
     return (
-        f"{_job_title(workload)}: spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
+        "spec.suspend is not true, and Kueue has not admitted it: KubeRay 1.6.2 starts what Kueue suspends of a "
         f"{names.RAY_SERVICE}; apply kustomize/components/rayservice."
     )
 
@@ -131,7 +135,7 @@ def unsuspended_message(workload: Workload) -> str:
     start in the manager."""
     kind = workload.job.kind if workload.job else "job"
     return (
-        f"{_job_title(workload)}: spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
+        "spec.suspend is false, and Kueue has not admitted it: somebody else set it; set spec.suspend to true, or delete "
         f"the {kind} and submit it again."
     )
 
@@ -152,11 +156,11 @@ def autoscaler_timeout_warning(workload: Workload, job: JobObject) -> str:
     """Say in a sentence what Ray's autoscaler does with workers that wait, and which time its user is to set; empty where it does not
     run, or one of its two times is set (ray:python/ray/autoscaler/v2/instance_manager/config.py): then it is not an hour."""
     given = rayjob.autoscaler_env(job)
-    if given is None or given & {names.RAY_PENDING_IDLE_TIMEOUT, names.RAY_ALLOCATED_TIMEOUT}:
+    if given is None or given & {names.RAY_PENDING_IDLE_TIMEOUT_ENV, names.RAY_ALLOCATION_TIMEOUT_ENV}:
         return ""
     return (
-        f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATED_TIMEOUT}), and the "
-        f"manager's quota with it; set {names.RAY_PENDING_IDLE_TIMEOUT} to 60 in autoscalerOptions.env."
+        f"Ray's autoscaler keeps a worker that waits and that nobody needs any more for an hour ({names.RAY_ALLOCATION_TIMEOUT_ENV}), and the "
+        f"manager's quota with it; set {names.RAY_PENDING_IDLE_TIMEOUT_ENV} to 60 in autoscalerOptions.env."
     )
 
 
@@ -231,7 +235,7 @@ def job_problems(job: JobObject) -> Iterator[str]:
             yield _count_mismatch(f"{where}.workerGroupSpecs[{index}]", group)
     if job.resizes:
         yield (
-            f"metadata.annotations has {names.RAY_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
+            f"metadata.annotations has {names.RAY_IN_PLACE_RESIZE_ANNOTATION}: a worker elsewhere is not resized while it runs; "
             "remove it"
         )
 

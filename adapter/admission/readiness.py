@@ -13,13 +13,6 @@ from adapter.admission.policy import PolicyObjects, ResolvedPolicy, resolve_poli
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw, condition, key_of
 
-READY = names.READY  # the reason of what is ready, too
-CORDONED = "Cordoned"  # reasons of a WorkerCluster that is ready all the same,
-DRAINING = "Draining"
-BAD_CONFIGURATION = "BadConfiguration"  # and of a DispatchPolicy that is not
-NO_CLUSTER = "NoCluster"
-UNKNOWN_CLUSTER = "UnknownCluster"
-
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -42,11 +35,11 @@ def cluster_readiness(cluster: Raw, cut_off: str, *, unguarded: bool = False, ex
     told = str(connected.get("reason") or ""), str(connected.get("message") or "")
     if connected.get("status") != "True":
         return Readiness(str(connected.get("status")), *told)
-    unclaimed = unguarded and told[0] == names.NOT_CLAIMED
-    if told[0] != names.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
+    unclaimed = unguarded and told[0] == names.ConditionReason.NOT_CLAIMED
+    if told[0] != names.ConditionReason.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
         return Readiness("False", *told)
     found = _connected_readiness(cluster, cut_off)
-    if unclaimed and found.reason == READY:
+    if unclaimed and found.reason == names.ConditionReason.READY:
         return Readiness("True", *told)
     return replace(found, message=f"{found.message} {expiring}".rstrip())  # what Connected says has it already
 
@@ -57,10 +50,14 @@ def _connected_readiness(cluster: Raw, cut_off: str) -> Readiness:
         return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
     spec = cluster.get("spec") or {}
     if spec.get("draining"):
-        return Readiness("True", DRAINING, "It is drained: its workers are moved away, and no new ones go there.")
+        return Readiness(
+            "True",
+            names.ConditionReason.DRAINING,
+            "It is drained: its workers are moved away, and no new ones go there.",
+        )
     if spec.get("cordoned"):
-        return Readiness("True", CORDONED, "It is cordoned: no new workers go there.")
-    return Readiness("True", READY, "New workers may go there.")
+        return Readiness("True", names.ConditionReason.CORDONED, "It is cordoned: no new workers go there.")
+    return Readiness("True", names.ConditionReason.READY, "New workers may go there.")
 
 
 def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
@@ -69,15 +66,17 @@ def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
     try:
         found = resolve_policy(policy, policy_objects)
     except specs.InvalidSpec as error:
-        return Readiness("False", BAD_CONFIGURATION, str(error))
+        return Readiness("False", names.ConditionReason.BAD_CONFIGURATION, str(error))
     if not found.clusters:
-        return Readiness("False", NO_CLUSTER, no_cluster_message(key_of(policy)[1]))
+        return Readiness("False", names.ConditionReason.NO_CLUSTER, no_cluster_message(key_of(policy)[1]))
     known = {key_of(raw)[1] for raw in policy_objects.clusters}
     missing = [cluster for cluster in found.clusters if cluster not in known]
     there = [cluster for cluster in found.clusters if cluster in known]
     if missing and (found.policy.clusters.names or not there):
-        return Readiness("False", UNKNOWN_CLUSTER, f"{name}: {_unknown_clusters_message(found, missing)}")
-    return Readiness("True", READY, " ".join(_ready_messages(there, missing)))
+        return Readiness(
+            "False", names.ConditionReason.UNKNOWN_CLUSTER, f"{name}: {_unknown_clusters_message(found, missing)}"
+        )
+    return Readiness("True", names.ConditionReason.READY, " ".join(_ready_messages(there, missing)))
 
 
 def no_cluster_message(name: str) -> str:

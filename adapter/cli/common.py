@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import json
 import logging
-import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from adapter.diagnosis.job_document import Document
+from adapter.objects import api_messages
 from adapter.objects.rayjob import InvalidJob
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -71,8 +71,8 @@ def api_error_message(error: ApiError) -> str:
 
 def rolebinding_subject(error: ApiError) -> str:
     """The option of `kubectl create rolebinding` for who was refused, as far as the API server told."""
-    user = re.search(r'User "([^"]+)"', error.message)
-    return f"--user='{user[1]}'" if user else "--group=GROUP"
+    user = api_messages.forbidden_user(error.message)
+    return f"--user='{user}'" if user else "--group=GROUP"
 
 
 def print_error(sentence: str, code: int) -> int:

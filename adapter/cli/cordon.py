@@ -13,6 +13,7 @@ from typing import Any
 from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
+from adapter.objects import api_messages
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import WORKER_CLUSTERS
@@ -68,7 +69,7 @@ def _error_message(error: ApiError, name: str) -> str:
     if error.status == 403:
         command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {common.rolebinding_subject(error)}"
         return f"You may not do this here; an administrator of the manager cluster allows it by `{command}`."
-    if error.not_found and f'"{name}"' in error.message:
+    if error.not_found and api_messages.names_object(error.message, name):
         return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those there are."
     if error.not_found:
         return "There are no WorkerClusters: Rayspan is not installed in this cluster."

@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
     except (BadLogin, Unreachable) as error:
         return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
     except ApiError as error:
-        return print_error(error_message(error), EXIT_USAGE if error.reason == names.UNUSABLE_REASON else EXIT_ERROR)
+        return print_error(error_message(error), EXIT_USAGE if error.reason == names.INVALID_JOB_REASON else EXIT_ERROR)
     try:
         print(_format_answer(answer, args.output), end="")
     except (KeyError, TypeError):  # an answer of another version's

@@ -10,13 +10,12 @@ _HEADER = ("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER", "USED", 
 _EMPTY_CELL = "-"
 
 
-def render(plan: PlanDocument, text_above: str = "") -> str:
-    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence, unless that stands in
-    what its reader finds `above`."""
+def render(plan: PlanDocument) -> str:
+    """The plan as lines, each ended: what is asked for, one row for each cluster, and the answer in a sentence."""
     parts = [_job_lines(plan)]
     if plan["clusters"]:
         parts.append(format_table([_HEADER, *(_cluster_row(one) for one in plan["clusters"])]))
-    parts.append(_verdict_lines(plan, text_above))
+    parts.append(_verdict_lines(plan))
     return "\n".join(parts)
 
 
@@ -62,10 +61,8 @@ def _reason_cell(cluster: Mapping[str, Any]) -> str:
     return "; ".join(filter(None, (groups, back, more))) or _EMPTY_CELL
 
 
-def _verdict_lines(plan: PlanDocument, text_above: str) -> str:
-    said = str(plan["sentence"])
-    why = ", as said above." if said and f" {said} " in f" {text_above} " else f": {said}"
-    lines = [f"{'Fits' if plan['fits'] else 'Does not fit'}{why}"]
+def _verdict_lines(plan: PlanDocument) -> str:
+    lines = [f"{'Fits' if plan['fits'] else 'Does not fit'}: {plan['sentence']}"]
     if "pricePerHour" in plan:
         without = " and ".join(plan.get("withoutPrice", ()))
         lines.append(

@@ -87,7 +87,7 @@ async def _request_plan(client: Client, namespace: str, job: Mapping[str, Any]) 
     except Unreachable as error:
         return None, f"the controller cannot be asked: {error}."
     except ApiError as error:
-        return {} if error.reason == names.UNUSABLE_REASON else None, plan.error_message(error)
+        return {} if error.reason == names.INVALID_JOB_REASON else None, plan.error_message(error)
     where = f"LocalQueue {namespace}/{job['metadata']['labels'][names.QUEUE_LABEL]}"
     return answer, "" if answer.get("clusters") else f"{where}: {answer.get('sentence')}"
 

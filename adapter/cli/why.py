@@ -66,14 +66,14 @@ def render(explanation: Document) -> str:
         format_table(steps),
         join_lines(lines),
     ]
-    parts += [_render_plan(explanation["plan"], lines[0])] if explanation.get("plan") else []
+    parts += [_render_plan(explanation["plan"])] if explanation.get("plan") else []
     problem = explanation.get("planProblem")
     told = [*explanation["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
     return "\n".join([*parts, *([join_lines(told)] if told else [])])
 
 
-def _render_plan(plan_document: PlanDocument, text_above: str) -> str:
+def _render_plan(plan_document: PlanDocument) -> str:
     try:
-        return plan_table.render(plan_document, text_above)
+        return plan_table.render(plan_document)
     except (KeyError, TypeError):  # an answer of another version's
         return join_lines(["The controller's plan cannot be shown: it is of another version; try -o json."])

@@ -9,7 +9,7 @@ from typing import Final
 from adapter import names
 from adapter.diagnosis.blocker import Diagnosis, Stage, as_sentence
 from adapter.diagnosis.job_facts import JobFacts, ray_cluster_name
-from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, POD_STEPS, PodState, PodStep
+from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, POD_STEPS, WAITS_FOR_GCS, PodState, PodStep
 from adapter.objects.rayjob import read_ray_cluster, read_status
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, key_of, printable
 
@@ -133,14 +133,14 @@ def _pod_problem(pod: PodState, facts: JobFacts) -> str:
     said = {
         "Failed": f"it failed ({pod.reason}){place}{node}",
         "Crashes": f"{pod.reason}{place}{node}",
-        "NoNode": f"it finds no node{place}",
-        "Unseen": f"its copy{place} cannot be seen",
-        "NoCopy": f"its copy is not made{place} yet (slot {pod.slot})",
+        "Unschedulable": f"it finds no node{place}",
+        "ClusterUnreachable": f"its copy{place} cannot be seen",
+        "NoRemotePod": f"its copy is not made{place} yet (slot {pod.slot})",
         "NoSlot": f"it is held back, and has no slot on {_placement_title(facts)} yet",
         "Starts": f"it starts{place}{node}",
         "NotJoined": _not_joined_text(pod, place, node),
     }[pod.step]
-    message = pod.message.removeprefix(f"A worker in {pod.cluster} finds no node: ")
+    message = pod.message
     if pod.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
         message = printable(
             (facts.placement.get("status") or {}).get("reason") or "", MAX_TEXT_LENGTH
@@ -149,7 +149,7 @@ def _pod_problem(pod: PodState, facts: JobFacts) -> str:
 
 
 def _not_joined_text(pod: PodState, location: str, node: str) -> str:
-    if pod.reason.endswith(GCS_WAITER):
+    if pod.reason == WAITS_FOR_GCS:
         return f"it waits in {GCS_WAITER}{location}{node} until it reaches the head"
     probe = "Ray does not answer" if pod.role == names.HEAD else "has not joined Ray"
     return f"it runs{location}{node}, and {probe} (Ready is False)"
@@ -163,9 +163,12 @@ _DESCRIBE_POD = "See `kubectl -n {namespace} describe pod {pod}`{there}."
 _STAGE_AND_ADVICE: Final[dict[PodStep, tuple[Stage, str]]] = {
     "Failed": ("Pods", "KubeRay makes another one."),
     "Crashes": ("Pods", f"{_DESCRIBE_POD[:-1]}, and its log there."),
-    "NoNode": ("Pods", "It starts as soon as there is a node; one that takes too long is moved where there is room."),
-    "Unseen": ("Pods", "It is left running; see `kubectl get workerclusters`."),
-    "NoCopy": ("Pods", "If that stays so, see the events of the job."),
+    "Unschedulable": (
+        "Pods",
+        "It starts as soon as there is a node; one that takes too long is moved where there is room.",
+    ),
+    "ClusterUnreachable": ("Pods", "It is left running; see `kubectl get workerclusters`."),
+    "NoRemotePod": ("Pods", "If that stays so, see the events of the job."),
     "NoSlot": ("Pods", "If that stays so, see the events of the job."),
     "Starts": ("Pods", ""),
     "NotJoined": ("Ray", "If that stays so, see its log{there}, and `kubectl rayspan preflight`."),

@@ -24,7 +24,9 @@ from adapter.objects.workload import AdmissionCheckState, Workload
 from adapter.objects.workload import parse_workload as read_workload
 
 _COMPLETE, _FAILED = "Complete", ("Failed", "ValidationFailed")  # of a RayJob's status.jobDeploymentStatus
-_CHECK_EVICTION_SUFFIX = "AdmissionCheck"  # how the reason of an eviction ends that a check's answer made
+# How the reason of an eviction ends that a check's answer made (kueue:apis/kueue/v1beta2/workload_types.go,
+# WorkloadEvictedByAdmissionCheck, also behind WorkloadDeactivated).
+_CHECK_EVICTION_SUFFIX = "AdmissionCheck"
 _DESCRIBE = "See `kubectl describe {}`."
 
 
@@ -121,7 +123,7 @@ def _deactivated_workload(raw: Raw, workload: Workload, where: str) -> Diagnosis
         return None
     if workload.deactivated_at is not None:
         said = "It found no room, gave the manager's quota to those who queue behind it, and queues again in a moment."
-        return Diagnosis("Workload", "Waits", "Yielded", where, said)
+        return Diagnosis("Workload", "Waits", "Requeuing", where, said)
     evicted = condition(raw, names.EVICTED)
     message = as_sentence(str(evicted.get("message") or ""))
     if str(evicted.get("reason") or "").endswith(_CHECK_EVICTION_SUFFIX):
@@ -182,9 +184,15 @@ def _diagnose_placement(raw: Raw, check_message: str) -> Diagnosis:
     name = "/".join(key_of(raw))
     explained = as_sentence(str((raw.get("spec") or {}).get("explanation") or ""))
     why = reason or check_message or explained
-    room = state in (PlacementState.WAITING, "Planned") and f" {names.EVEN} " not in why  # what would help stands there
+    never = _reason_code(raw) == names.ReasonCode.NEVER_FITS  # its text says what would help
+    room = state in (PlacementState.WAITING, "Planned") and not never
     todo = "It starts by itself as soon as there is room." if room else ""
     return Diagnosis("Placement", "Waits", state, f"Placement {name}", why, todo)
+
+
+def _reason_code(raw: Raw) -> object:
+    """The reason of a Placement's condition; before it has one, the code of its plan."""
+    return condition(raw, names.PLACED).get("reason") or (raw.get("spec") or {}).get("explanationCode")
 
 
 def _not_admitted(raw: Raw, where: str) -> Diagnosis | None:

@@ -15,7 +15,7 @@ EXIT_CODES: Final[dict[JobOutcome, int]] = {"Runs": 0, "Done": 0, "Waits": 3, "R
 
 _CAPACITY_REASONS: Final = (
     "ManagerQuota",
-    "Yielded",
+    "Requeuing",
     "Planned",
     PlacementState.WAITING,
     PlacementState.RESERVING,

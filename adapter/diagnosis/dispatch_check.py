@@ -20,8 +20,8 @@ from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import Raw, condition, is_condition_true, key_of, parse_time
 
 _DISPATCHING_REASONS: Final = (
-    "Ready",
-    "QueueLayout",
+    names.ConditionReason.READY,
+    names.ConditionReason.INVALID_QUEUE_LAYOUT,
 )  # the reasons of an active AdmissionCheck by which jobs are dispatched
 # A leader renews its Lease every few seconds, and another one takes it after 17 s. The rest is for clocks: that of whoever looks need not be
 # that of whoever wrote. Where they differ by more, `is_renewed` tells.
@@ -166,7 +166,8 @@ def _cordon_state(cluster: Raw) -> str:
 def _is_disconnected(cluster: Raw) -> bool:
     found = condition(cluster, names.CONNECTED)
     # Another reason says why none go there, but where work goes on without a claim: the condition Ready tells these two apart.
-    reasons = (names.CONNECTED, names.NOT_CLAIMED) if is_condition_true(cluster, names.READY) else (names.CONNECTED,)
+    unclaimed = (names.ConditionReason.NOT_CLAIMED,) if is_condition_true(cluster, names.READY) else ()
+    reasons = (names.ConditionReason.CONNECTED, *unclaimed)
     return found.get("status") != "True" or found.get("reason") not in reasons
 
 

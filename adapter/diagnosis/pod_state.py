@@ -14,12 +14,15 @@ from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, condition, label,
 from adapter.objects.worker_pod import has_working_ray_node, slot_cluster, slot_of, waits_for_quota
 
 MANAGER = "manager"  # where a pod is that has no copy elsewhere
-UNREACHABLE_REASON = "ClusterUnreachable"  # the reason of a pod whose copy cannot be seen
+UNREACHABLE_REASON = names.ConditionReason.CLUSTER_UNREACHABLE  # the reason of a pod whose copy cannot be seen
 GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
+WAITS_FOR_GCS = f"Init:{GCS_WAITER}"  # the reason of a pod that waits in it
 # How far a pod has come: the first that is not Joined, in this order, is what holds a job up most.
-PodStep = Literal["Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined"]
+PodStep = Literal[
+    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined", "Joined"
+]
 POD_STEPS: tuple[PodStep, ...] = (
-    "Failed", "Crashes", "NoNode", "Unseen", "NoCopy", "NoSlot", "Starts", "NotJoined", "Joined",
+    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined", "Joined",
 )  # fmt: skip
 # Characters of what a container said last: two lines of a terminal, so that the sentence around them is read, too.
 _MAX_OUTPUT_LENGTH = 160
@@ -92,7 +95,7 @@ def _current_step(pod: Raw) -> tuple[PodStep, str, str]:
     sent = condition(pod, names.DISPATCHED_CONDITION)
     joined = has_working_ray_node(pod)
     if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
-        return "Joined" if joined else "Unseen", UNREACHABLE_REASON, str(sent.get("message") or "")
+        return "Joined" if joined else "ClusterUnreachable", UNREACHABLE_REASON, str(sent.get("message") or "")
     if joined:
         return "Joined", "", ""
     return _starting_step(pod, sent)
@@ -104,16 +107,17 @@ def _starting_step(pod: Raw, sent: Raw) -> tuple[PodStep, str, str]:
     if is_gated(pod) and not sent:
         if waits_for_quota(pod):
             return "NoSlot", "SchedulingGated", "the manager's Kueue has no quota for it yet"
-        return ("NoCopy", "SchedulingGated", "") if slot_of(pod) else ("NoSlot", "SchedulingGated", "")
+        return ("NoRemotePod", "SchedulingGated", "") if slot_of(pod) else ("NoSlot", "SchedulingGated", "")
     if phase == "Running":
         return "NotJoined", "NotReady", str(condition(pod, "Ready").get("message") or "")
-    if waiter := _running_gcs_waiter(pod):
-        return "NotJoined", f"Init:{waiter}", ""
+    if _waits_for_gcs(pod):
+        return "NotJoined", WAITS_FOR_GCS, ""
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
-        return "NoNode", "Unschedulable", str(scheduled.get("message") or "")
-    if sent and scheduled.get("status") != "True" and "finds no node" in said:
-        return "NoNode", "Unschedulable", said
+        return "Unschedulable", "Unschedulable", str(scheduled.get("message") or "")
+    unschedulable = sent.get("reason") == names.ConditionReason.UNSCHEDULABLE
+    if unschedulable and scheduled.get("status") != "True":
+        return "Unschedulable", "Unschedulable", said
     return "Starts", "", ""
 
 
@@ -162,7 +166,7 @@ def _exit_summary(pod: Raw) -> str:
     return next((_container_report(one, end, "") for end, one in ends if end.get("exitCode")), "")
 
 
-def _running_gcs_waiter(pod: Raw) -> str:
+def _waits_for_gcs(pod: Raw) -> bool:
     found = ((pod.get("status") or {}).get("initContainerStatuses")) or ()
     runs = (one for one in found if (one.get("state") or {}).get("running"))
-    return next((GCS_WAITER for one in runs if one.get("name") == GCS_WAITER), "")
+    return any(one.get("name") == GCS_WAITER for one in runs)

@@ -9,6 +9,7 @@ An answer counts for minutes, and for all jobs of the same shape (shell/observe/
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from adapter import names
 from adapter.actions import Action, DryRunPod, Plan, RequeueAfter, Reserve, emit_event
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Share
@@ -70,4 +71,4 @@ def _report_unknown(gang: Gang, actions: Iterable[Action]) -> list[Action]:
         f"What a worker will be could not be tried there before its quota was asked for, {'; '.join(parts)}. The share holds what the "
         "template asks for; what is added to the pods there must stand in it."
     )
-    return emit_event(gang.workload.job, "NotTried", text) if parts and gang.workload else []
+    return emit_event(gang.workload.job, names.EventReason.DRY_RUN_FAILED, text) if parts and gang.workload else []

@@ -18,6 +18,7 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import SOON, current_exclusions
 from adapter.objects.placement import MAX_SHARES, Placement, Share, placement_name
 from adapter.objects.rayjob import JobObject
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw, is_condition_true, label
 from adapter.objects.workload import Workload
 
@@ -73,7 +74,7 @@ def _report_problems(gang: Gang, workload: Workload) -> list[Action]:
     """What would keep a job from starting keeps none from running on; it is said."""
     if why := gang.job.rejection or gang.job.planning_problem or gang.job.missing_object:
         text = f"The job runs on, but new workers may not start elsewhere: {why}"
-        return emit_event(workload.job, "CannotDispatch", text, warning=True)
+        return emit_event(workload.job, names.EventReason.FAILED_DISPATCH, text, warning=True)
     return []
 
 
@@ -87,8 +88,9 @@ def drop_shares(workload: Workload, placement: Placement, now: datetime) -> list
 def plan_resized(gang: Gang, workload: Workload, current: Placement, now: datetime) -> list[Action]:
     """Plan one anew that wants fewer workers than it was planned for before it ever ran: Kueue changes its Workload in place then."""
     if current.shares:
-        why = f"The job wants {sum(gang.wanted_workers.values())} workers now, and not {current.wanted_workers}"
-        return [UpdatePlacementStatus(current, messages.withdrawing_status(current, {}, why, now, now))]
+        text = f"The job wants {sum(gang.wanted_workers.values())} workers now, and not {current.wanted_workers}"
+        reason = Reason(names.ReasonCode.NOT_NEEDED, text)
+        return [UpdatePlacementStatus(current, messages.withdrawing_status(current, {}, reason, now, now))]
     return [Plan(workload, current, current_exclusions(current, now, gang.policy.start_timeout)), RequeueAfter(SOON)]
 
 

@@ -29,6 +29,7 @@ from adapter.gang import cleanup, dry_run, elastic, messages, requeue, reserve, 
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import MISSING_OBJECTS_RETRY, RESYNC, current_exclusions
 from adapter.objects.placement import Placement, placement_name
+from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 from adapter.rules import Rule, always, no_actions
@@ -94,7 +95,7 @@ def _delete_leftovers_and_placements(state: GangState) -> list[Action]:
 
 def _clean_up(state: GangState) -> list[Action]:
     ending = cleanup.ending_workers_message(state.gang, state.leftovers)
-    events = emit_event(state.workload.job, "StillEnding", ending) if ending else []
+    events = emit_event(state.workload.job, names.EventReason.WAITING_FOR_TERMINATION, ending) if ending else []
     return [*_delete_leftovers_and_placements(state), *events]
 
 
@@ -107,7 +108,8 @@ def _deletion_denied_events(state: GangState) -> list[Action]:
         for leftover in state.leftovers
         if leftover.uid in denials
     ]
-    return [event for text in texts for event in emit_event(state.workload.job, "NotReleased", text, warning=True)]
+    reason = names.EventReason.FAILED_SHARE_DELETION
+    return [event for text in texts for event in emit_event(state.workload.job, reason, text, warning=True)]
 
 
 # --- conditions and actions of the rules, in their order -------------------------------------------------------------
@@ -196,7 +198,8 @@ def _reject(state: GangState) -> list[Action]:
     """Reject before any quota is held in a worker cluster."""
     gang, workload, text = state.gang, state.workload, state.gang.job.rejection
     rejected = messages.set_check(gang, workload, names.CHECK_REJECTED, text)
-    return [*emit_event(workload.job, "Refused", text, warning=True), rejected]
+    event = emit_event(workload.job, names.EventReason.REJECTED, text, warning=True, names_job=True)
+    return [*event, rejected]
 
 
 def _has_nothing_remote(state: GangState) -> bool:
@@ -221,7 +224,8 @@ def _must_release_shares(state: GangState) -> bool:
 
 
 def _release_shares(state: GangState) -> list[Action]:
-    status = messages.withdrawing_status(state.placement, {}, _obstacle(state), state.now, state.now)
+    reason = Reason(names.ReasonCode.FAILED_DISPATCH, _obstacle(state))
+    status = messages.withdrawing_status(state.placement, {}, reason, state.now, state.now)
     return [UpdatePlacementStatus(state.placement, status)]
 
 
@@ -233,8 +237,9 @@ def _report_problem(state: GangState) -> list[Action]:
     return [*_cannot_dispatch(state, state.gang.job.planning_problem), RequeueAfter(RESYNC)]
 
 
-def _cannot_dispatch(state: GangState, text: str) -> list[Action]:
-    events = emit_event(state.workload.job, "CannotDispatch", text, warning=True)
+def _cannot_dispatch(state: GangState, text: str, *, names_job: bool = False) -> list[Action]:
+    reason = names.EventReason.FAILED_DISPATCH
+    events = emit_event(state.workload.job, reason, text, warning=True, names_job=names_job)
     return [*events, *messages.set_pending(state.gang, state.workload, text)]
 
 
@@ -247,7 +252,7 @@ def _wait_for_object(state: GangState) -> list[Action]:
     text = state.gang.job.missing_object
     if deactivated := requeue.deactivate(state.gang, state.workload, text, state.now):
         return deactivated
-    return [*_cannot_dispatch(state, text), RequeueAfter(MISSING_OBJECTS_RETRY)]
+    return [*_cannot_dispatch(state, text, names_job=True), RequeueAfter(MISSING_OBJECTS_RETRY)]
 
 
 def _runs_locally(state: GangState) -> bool:

@@ -12,35 +12,38 @@ from adapter import names
 from adapter.actions import Action, SetCheck, UpdatePlacementStatus
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Placement, PlacementState, Share, describe_shares
+from adapter.objects.reason import Reason, clause, sentence
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, condition, format_time, truncate, updated_condition
 from adapter.objects.workload import Workload
 
 PlacementStatus = dict[str, object]
+Code = names.ReasonCode | names.ConditionReason
 
 _MAX_WHERE_LENGTH = 2_048
 
 
 def waiting_status(placement: Placement, now: datetime) -> PlacementStatus:
     """Nothing is reserved; the plan's own explanation says what is short where."""
-    return _build_status(placement, PlacementState.WAITING, placement.explanation, now, admitted_shares=())
+    return _build_status(
+        placement, PlacementState.WAITING, placement.explanation, now, admitted_shares=(), code=placement.code
+    )
 
 
 def no_quota_status(placement: Placement, now: datetime) -> PlacementStatus:
     """An elastic job that holds none of the manager's quota now; its Placement waits for its next attempt."""
-    return _build_status(
-        placement, PlacementState.WAITING, "The job holds no quota in the manager cluster now.", now, admitted_shares=()
-    )
+    text, code = "The job holds no quota in the manager cluster now.", names.ReasonCode.NO_MANAGER_QUOTA
+    return _build_status(placement, PlacementState.WAITING, text, now, admitted_shares=(), code=code)
 
 
-def reason_by_cluster(blocked: Mapping[Share, str]) -> dict[str, str]:
+def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
     """What keeps shares from being admitted, by cluster: of several reasons there the first."""
     found = dict[str, str]()
-    for share, why in blocked.items():
-        found[share.cluster] = found.get(share.cluster) or why
+    for share, reason in blocked.items():
+        found[share.cluster] = found.get(share.cluster) or reason.text
     return found
 
 
-def reserving_status(placement: Placement, blocked: Mapping[Share, str], now: datetime) -> PlacementStatus:
+def reserving_status(placement: Placement, blocked: Mapping[Share, Reason], now: datetime) -> PlacementStatus:
     """Shares are asked for, some are not admitted yet."""
     held = [share for share in placement.shares if share not in blocked]
     parts = [f"{cluster}: {why}" for cluster, why in reason_by_cluster(blocked).items() if why]
@@ -50,7 +53,8 @@ def reserving_status(placement: Placement, blocked: Mapping[Share, str], now: da
             *parts,
         ]
     )
-    return _build_status(placement, PlacementState.RESERVING, _as_sentence(reason), now, admitted_shares=held)
+    code = first_code(blocked.values())
+    return _build_status(placement, PlacementState.RESERVING, sentence(reason), now, admitted_shares=held, code=code)
 
 
 def placed_status(placement: Placement, now: datetime, message: str = "") -> PlacementStatus:
@@ -62,30 +66,30 @@ def placed_status(placement: Placement, now: datetime, message: str = "") -> Pla
 
 
 def degraded_status(
-    placement: Placement, blocked: Mapping[str, str], unreachable: Mapping[str, str], now: datetime
+    placement: Placement, blocked: Mapping[str, Reason], unreachable: Mapping[str, str], now: datetime
 ) -> PlacementStatus:
     """The job runs, but a share of it is not admitted any more, or cannot be seen."""
     held = [s for s in placement.shares if s.cluster not in blocked]
     state = PlacementState.UNKNOWN if any(cluster in unreachable for cluster in blocked) else PlacementState.PLACED
     parts = [
-        f"what runs in {cluster} is left running: {why.removesuffix('.')}"
+        f"what runs in {cluster} is left running: {clause(reason.text)}"
         if cluster in unreachable
-        else f"the share in {cluster} is not admitted now{why and f': {why}'}"
-        for cluster, why in blocked.items()
+        else f"the share in {cluster} is not admitted now{reason.text and f': {reason.text}'}"
+        for cluster, reason in blocked.items()
     ]
-    return _build_status(
-        placement, state, _as_sentence("; ".join([describe_placement(placement), *parts])), now, admitted_shares=held
-    )
+    text, code = sentence("; ".join([describe_placement(placement), *parts])), first_code(blocked.values())
+    return _build_status(placement, state, text, now, admitted_shares=held, code=code)
 
 
 def withdrawing_status(
-    placement: Placement, blocked: Mapping[str, str], cause: str, until: datetime, now: datetime
+    placement: Placement, blocked: Mapping[str, str], cause: Reason, until: datetime, now: datetime
 ) -> PlacementStatus:
     """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
-    reason = "; ".join([f"{cause.removesuffix('.')}, so every share is given back", *parts])
+    reason = "; ".join([f"{clause(cause.text)}, so every share is given back", *parts])
     held = [share for share in placement.shares if not placement.is_from_last_plan(share)]
-    status = _build_status(placement, PlacementState.WITHDRAWING, _as_sentence(reason), now, admitted_shares=held)
+    text, code = sentence(reason), cause.code
+    status = _build_status(placement, PlacementState.WITHDRAWING, text, now, admitted_shares=held, code=code)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
         {
@@ -111,9 +115,21 @@ def describe_placement(placement: Placement) -> str:
     return describe_shares(placement.shares)
 
 
+def first_code(reasons: Iterable[Reason]) -> Code | None:
+    """The code of the first of some reasons, for a condition; None without any."""
+    return next((reason.code for reason in reasons), None)
+
+
 def _build_status(
-    placement: Placement, state: PlacementState, reason: str, now: datetime, *, admitted_shares: Iterable[Share]
+    placement: Placement,
+    state: PlacementState,
+    reason: str,
+    now: datetime,
+    *,
+    admitted_shares: Iterable[Share],
+    code: Code | None = None,
 ) -> PlacementStatus:
+    """The status of a Placement; the reason of its condition is the code, or the state where no code says more."""
     places = sum(share.workers for share in admitted_shares)
     if placement.job:  # one that has shrunk may have places that nobody needs
         places = min(places, placement.wanted_workers)
@@ -122,18 +138,16 @@ def _build_status(
         "workers": f"{places} of {placement.wanted_workers}",
         "where": truncate(describe_placement(placement), _MAX_WHERE_LENGTH),
         "reason": truncate(reason),
-        "conditions": [_placed_condition(placement, state, truncate(reason), now)],
+        "conditions": [_placed_condition(placement, state, code or state.value, truncate(reason), now)],
     }
 
 
-def _placed_condition(placement: Placement, state: PlacementState, reason: str, now: datetime) -> dict[str, object]:
+def _placed_condition(
+    placement: Placement, state: PlacementState, reason: str, message: str, now: datetime
+) -> dict[str, object]:
     before = condition({"status": placement.status}, names.PLACED)
-    after = {"type": names.PLACED, "status": state.placed_condition, "reason": state.value, "message": reason}
+    after = {"type": names.PLACED, "status": state.placed_condition, "reason": reason, "message": message}
     return updated_condition(before, after, format_time(now))
-
-
-def _as_sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def set_pending(gang: Gang, workload: Workload, message: str) -> list[Action]:

@@ -6,6 +6,7 @@ planning/ordering.py says in which order waiting gangs are planned.
 
 from datetime import datetime, timedelta
 
+from adapter import names
 from adapter.actions import Action, Deactivate, Plan, Reactivate, RequeueAfter, emit_event
 from adapter.gang import messages
 from adapter.gang.gang_facts import Gang
@@ -27,7 +28,7 @@ def wait_for_capacity(gang: Gang, workload: Workload, placement: Placement, now:
     return [
         *messages.update_status(placement, messages.waiting_status(placement, now)),
         *messages.set_pending(gang, workload, reason),
-        *emit_event(workload.job, "Waiting", reason),
+        *emit_event(workload.job, names.EventReason.WAITING, reason),
         RequeueAfter(min(times) - now),
     ]
 
@@ -38,7 +39,7 @@ def deactivate(gang: Gang, workload: Workload, reason: str, now: datetime) -> li
     if deadline is None or now < deadline:
         return []
     text = f"Gave the manager's quota to those who queue behind, and queued again. {reason}"
-    return [*emit_event(workload.job, "Yielded", text), Deactivate(workload)]
+    return [*emit_event(workload.job, names.EventReason.DEACTIVATED, text), Deactivate(workload)]
 
 
 def reactivate(workload: Workload, now: datetime) -> list[Action]:

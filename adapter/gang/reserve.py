@@ -15,10 +15,15 @@ from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import RESERVE_RETRY, exclusion_duration, last_admissions, round_started_at, round_timeout
 from adapter.objects import worker_pod
 from adapter.objects.placement import Placement, Share
+from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-RESERVED_LAST = "it is asked when all others are admitted, because others must be preempted for it"
+RESERVED_LAST = Reason(
+    names.ReasonCode.PREEMPTION_DEFERRED,
+    "it is asked when all others are admitted, because others must be preempted for it",
+)
+NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
 
 
 def reserve_round(
@@ -78,7 +83,7 @@ def _wait_or_withdraw(
     gang: Gang,
     workload: Workload,
     placement: Placement,
-    blocked: Mapping[Share, str],
+    blocked: Mapping[Share, Reason],
     reservations: Mapping[Share, Reservation | None],
     creations: Sequence[Action],
     ready: bool,
@@ -93,7 +98,7 @@ def _wait_or_withdraw(
         return [
             UpdatePlacementStatus(placement, status),
             *pending,
-            *emit_event(workload.job, "Withdrawn", str(status["reason"])),
+            *emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, str(status["reason"])),
         ]
     status = messages.reserving_status(placement, blocked, now)
     pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
@@ -108,14 +113,16 @@ def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, no
     actions: list[Action] = list(messages.update_status(placement, status))
     if not ready:
         warning = gang.job.start_warning
-        actions += emit_event(workload.job, "StopsAsAWhole", warning, warning=True) if warning else []
+        actions += (
+            emit_event(workload.job, names.EventReason.RESTARTS_ON_SHARE_LOSS, warning, warning=True) if warning else []
+        )
         updates = podset_locks(gang, placement.name, placement)
         reservations = tuple(sorted(gang.shares.reservations, key=lambda r: (r.cluster, r.name)))
         actions.append(SetCheck(workload, gang.check, names.CHECK_READY, reason, updates, reservations))
-    replaces_workers = ready and (
-        bool(placement.lost_reason) or placement.job is None
-    )  # if not, an elastic job has grown
-    return [*actions, *emit_event(workload.job, "Replaced" if replaces_workers else "Placed", reason)]
+    # If it replaces none, an elastic job has grown.
+    replaces_workers = ready and (bool(placement.lost_reason) or placement.job is None)
+    event = names.EventReason.REPLACED if replaces_workers else names.EventReason.PLACED
+    return [*actions, *emit_event(workload.job, event, reason)]
 
 
 def podset_locks(gang: Gang, name: str, placement: Placement | None = None) -> tuple[dict[str, object], ...]:
@@ -140,32 +147,44 @@ def _podset_update(podset: str, name: str, placement: Placement | None) -> dict[
 
 
 def _withdrawn_status(
-    placement: Placement, blocked: Mapping[Share, str], timeout: timedelta, now: datetime
+    placement: Placement, blocked: Mapping[Share, Reason], timeout: timedelta, now: datetime
 ) -> dict[str, object]:
-    reason = f"Not admitted within {timeout.total_seconds():.0f}s"
-    requested = messages.reason_by_cluster({share: text for share, text in blocked.items() if text != RESERVED_LAST})
-    return messages.withdrawing_status(placement, requested, reason, now + exclusion_duration(placement), now)
+    deferred = names.ReasonCode.PREEMPTION_DEFERRED
+    requested = messages.reason_by_cluster({s: reason for s, reason in blocked.items() if reason.code is not deferred})
+    cause = Reason(names.ReasonCode.RESERVATION_TIMEOUT, f"Not admitted within {timeout.total_seconds():.0f}s")
+    return messages.withdrawing_status(placement, requested, cause, now + exclusion_duration(placement), now)
 
 
-def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None]) -> dict[Share, str]:
-    """Map each share that is not admitted to the reason; the reason is empty while its Kueue has not answered."""
-    blocked: dict[Share, str] = {}
+def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None]) -> dict[Share, Reason]:
+    """Map each share that is not admitted to the reason; its text is empty while its Kueue has not answered."""
+    blocked: dict[Share, Reason] = {}
+    unreachable = gang.clusters.unreachable
     for share, reservation in reservations.items():
-        if share.cluster in gang.clusters.unreachable:
-            blocked[share] = gang.clusters.unreachable[share.cluster]
+        if share.cluster in unreachable:
+            blocked[share] = Reason(names.ReasonCode.CLUSTER_UNREACHABLE, unreachable[share.cluster])
         elif reservation is None:
-            deferred = RESERVED_LAST if share.preempts and len(reservations) > 1 and not share.single_worker else ""
-            denial = gang.shares.creation_denials.get(share.cluster, deferred)
-            blocked[share] = dry_run.denied_reason(gang, share) or denial
+            is_deferred = share.preempts and len(reservations) > 1 and not share.single_worker
+            blocked[share] = _denial(gang, share) or (RESERVED_LAST if is_deferred else NOT_CREATED)
         elif reservation.deleting or not reservation.admitted:
             blocked[share] = not_admitted_reason(reservation)
     return blocked
 
 
-def not_admitted_reason(reservation: Reservation) -> str:
+def _denial(gang: Gang, share: Share) -> Reason | None:
+    """Why the cluster of a share denies its pods or the share itself; None when it does not."""
+    if text := dry_run.denied_reason(gang, share):
+        return Reason(names.ReasonCode.PODS_REJECTED, text)
+    if share.cluster in gang.shares.creation_denials:
+        return Reason(names.ReasonCode.SHARE_REJECTED, gang.shares.creation_denials[share.cluster])
+    return None
+
+
+def not_admitted_reason(reservation: Reservation) -> Reason:
     """Why an existing share is not admitted."""
     if reservation.deleting:
-        return "it is being deleted there"
+        return Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")
     if reservation.eviction_message:
-        return f"its workers were stopped there: {reservation.eviction_message}"
-    return reservation.message if reservation.reserved_at is None else "an admission check there is pending"
+        return Reason(names.ReasonCode.SHARE_EVICTED, f"its workers were stopped there: {reservation.eviction_message}")
+    if reservation.reserved_at is None:
+        return Reason(names.ReasonCode.QUOTA_PENDING, reservation.message)
+    return Reason(names.ReasonCode.CHECK_PENDING, "an admission check there is pending")

@@ -19,8 +19,11 @@ from adapter.gang.scale_up import PendingShares
 from adapter.gang.start_timeout import StartTimeouts
 from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit
 from adapter.objects.placement import Exclusion, Placement, PlacementState, Share
+from adapter.objects.reason import Reason, clause
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
+
+NOT_NEEDED = Reason(names.ReasonCode.NOT_NEEDED, "Nobody needs it any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
     pending = scale_up.pending_shares(gang, placement)
     lost = _lost_shares(gang, placement, pending)
     timed_out = scale_up.timed_out_shares(gang, placement, pending, now)
-    lost_events = emit_event(workload.job, "ShareLost", lost.message, warning=True) if lost.message else []
+    reason = names.EventReason.SHARE_LOST
+    lost_events = emit_event(workload.job, reason, lost.message, warning=True) if lost.message else []
     events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
     if gang.policy.restarts_on_share_loss and lost.restart_helps:
         text = f"{lost.message} The whole job starts again, as its policy's onShareLost says."
@@ -68,7 +72,7 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
         return [*events, *plan]
     requested = _requested_shares(placement)
     if requested and recorded.job and not _lacks_slots(gang, placement, remaining, start_timeouts):
-        status = messages.withdrawing_status(recorded, {}, "Nobody needs it any more", now, now)
+        status = messages.withdrawing_status(recorded, {}, NOT_NEEDED, now, now)
         return [UpdatePlacementStatus(recorded, status)]
     if requested:
         # The round counts as placed once single-worker shares are admitted too: a placed share without quota is lost.
@@ -114,7 +118,8 @@ def _replan(
 ) -> list[Action]:
     """Plan the workers without a slot on the kept shares, also those that did not start in time."""
     timed_out = bool(start_timeouts.exclusions)
-    events = emit_event(workload.job, "NotStarted", start_timeouts.message, warning=True) if timed_out else []
+    reason = names.EventReason.START_TIMEOUT
+    events = emit_event(workload.job, reason, start_timeouts.message, warning=True) if timed_out else []
     short = Counter[str]()
     for share in _undrained(gang, kept):
         short += start_timeouts.unusable_slots.get(placement.share_key(share), Counter())
@@ -183,11 +188,15 @@ def _waiting_or_placed_events(
     if not placement.job:
         return []
     if sum(lacking.values()):
-        waiting = emit_event(workload.job, "Waiting", elastic.placement_message(gang, placement, lacking))
+        text = elastic.placement_message(gang, placement, lacking)
         warning = gang.job.waiting_warning
-        return [*waiting, *(emit_event(workload.job, "AutoscalerGivesUp", warning) if warning else [])]
+        return [
+            *emit_event(workload.job, names.EventReason.WAITING, text),
+            *(emit_event(workload.job, names.EventReason.AUTOSCALER_TIMEOUT, warning) if warning else []),
+        ]
     if is_new and not pending and placement.status.get("state") == PlacementState.RESERVING:
-        return emit_event(workload.job, "Replaced" if placement.lost_reason else "Placed", placement.explanation)
+        reason = names.EventReason.REPLACED if placement.lost_reason else names.EventReason.PLACED
+        return emit_event(workload.job, reason, placement.explanation)
     return []
 
 
@@ -255,7 +264,7 @@ def _shares_denying_pods(gang: Gang, placement: Placement, lost: Iterable[Share]
 def _loss_message(lost: Mapping[Share, str]) -> str:
     counts = Counter[tuple[str, str]]()
     for share, reason in lost.items():
-        counts[share.cluster, reason.removesuffix(".")] += share.workers
+        counts[share.cluster, clause(reason)] += share.workers
     parts = [f"{count} in {cluster}: {reason}" for (cluster, reason), count in counts.items()]
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
@@ -274,11 +283,12 @@ def _lacking_slots(gang: Gang, placement: Placement, start_timeouts: StartTimeou
     return {"": max(placement.wanted_workers - _slots(gang, placement, placement.active_shares, start_timeouts), 0)}
 
 
-def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, str]:
+def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, Reason]:
     """The clusters of a running gang that are unreachable, or whose share is not admitted now, and why."""
     clusters = (share.cluster for share in placement.active_shares)
     unreachable = gang.clusters.unreachable
-    blocked = {cluster: unreachable[cluster] for cluster in clusters if cluster in unreachable}
+    code = names.ReasonCode.CLUSTER_UNREACHABLE
+    blocked = {cluster: Reason(code, unreachable[cluster]) for cluster in clusters if cluster in unreachable}
     for reservation in gang.reservations_of(placement, placement.active_shares).values():
         if reservation and (reservation.deleting or not reservation.admitted):
             blocked[reservation.cluster] = not_admitted_reason(reservation)

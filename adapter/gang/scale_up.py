@@ -8,11 +8,13 @@ all that was admitted stays. Whether a share that was admitted is lost or spared
 from collections.abc import Mapping
 from datetime import datetime
 
+from adapter import names
 from adapter.actions import Action, RequeueAfter, emit_event
 from adapter.gang import messages, reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import RESERVE_RETRY, exclusion_duration, last_admissions, round_started_at, round_timeout
 from adapter.objects.placement import Exclusion, Placement, Share, describe_shares
+from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
@@ -39,26 +41,30 @@ def last_placed_round(current: Placement, pending: PendingShares) -> int:
     return min((current.round_of(share) for share in pending), default=current.round + 1) - 1
 
 
-def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, str]:
+def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, Reason]:
     """Those that were not admitted in time, and why, as far as their clusters say it."""
     due = _deadlines(gang, current, pending, now)
     return reserve.blocked_shares(gang, {share: found for share, found in pending.items() if now >= due[share]})
 
 
-def exclusions_for(current: Placement, timed_out: Mapping[Share, str], now: datetime) -> list[Exclusion]:
+def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: datetime) -> list[Exclusion]:
     """The clusters that did not admit them, which are not asked again at once."""
     again = now + exclusion_duration(current)
     told = messages.reason_by_cluster(timed_out)
     return [Exclusion(name, again, f"did not admit in time{why and f': {why}'}") for name, why in told.items()]
 
 
-def report_timed_out(workload: Workload, timed_out: Mapping[Share, str]) -> list[Action]:
+def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> list[Action]:
     """Say who is planned anew."""
     parts = [
         f"{name}: {why or 'its Kueue did not answer'}" for name, why in messages.reason_by_cluster(timed_out).items()
     ]
     text = f"Not admitted in time, so planned anew: {describe_shares(timed_out)}; {'; '.join(parts)}"
-    return emit_event(workload.job, "Withdrawn", text if text.endswith(".") else f"{text}.") if timed_out else []
+    return (
+        emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, text if text.endswith(".") else f"{text}.")
+        if timed_out
+        else []
+    )
 
 
 def reserve_pending(

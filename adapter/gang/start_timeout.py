@@ -22,6 +22,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import current_exclusions, start_timeout_exclusion
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
+from adapter.objects.reason import clause
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, condition, key_of, meta, parse_time, truncate, uid_of
 from adapter.objects.worker_pod import has_ended as over
 from adapter.objects.worker_pod import (
@@ -82,7 +83,7 @@ def _build_timeouts(
 ) -> StartTimeouts:
     where = Counter(map(_slot_cluster, late_pods))
     first = {_slot_cluster(pod): _stuck_reason(workers.remote_pods.get(key_of(pod))) for pod in reversed(late_pods)}
-    told = "; ".join(f"{count} in {cluster}: {first[cluster].removesuffix('.')}" for cluster, count in where.items())
+    told = "; ".join(f"{count} in {cluster}: {clause(first[cluster])}" for cluster, count in where.items())
     live = {one.cluster for one in current_exclusions(current, now, gang.policy.start_timeout)}
     until, reason = (
         now + start_timeout_exclusion(gang.policy.start_timeout, current),
@@ -202,7 +203,7 @@ def _is_stuck(workers: GangWorkers, pod: Raw, before: datetime) -> bool:
 def _fail_pod(gang: Gang, pod: Raw, workers: GangWorkers) -> PatchPodStatus:
     why = _stuck_reason(workers.remote_pods.get(key_of(pod)))
     text = f"The pod in worker cluster {_slot_cluster(pod)} did not start {_timeout_text(gang)}: {why}"
-    told = {"phase": "Failed", "reason": names.NOT_STARTED, "message": truncate(text, MAX_ITEM_LENGTH)}
+    told = {"phase": "Failed", "reason": names.REMOTE_POD_NOT_STARTED, "message": truncate(text, MAX_ITEM_LENGTH)}
     return PatchPodStatus(pod, {"metadata": {"uid": uid_of(pod)}, "status": told})
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from adapter import names
+from adapter.names import ReasonCode
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, format_time, key_of, meta, parse_time, truncate, uid_of
 from adapter.objects.workload import Job, Workload, elastic_gang_name
 
@@ -94,6 +95,7 @@ class Verdict:
     potential: int  # if nothing else ran there
     chosen: int
     reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
+    needed: bool = True  # False where the gang went elsewhere, although it has capacity
 
     @property
     def fitting_workers(self) -> int:
@@ -129,6 +131,7 @@ class Placement:
     resource_version: str = ""
     start_timeouts: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
     job: Job | None = None  # the elastic job that it stands for
+    code: ReasonCode | None = None  # why nothing was planned; None: something was
     first_round_of_plan: int = 0  # the first of the rounds that the last plan made; 0: it made one
 
     @property
@@ -211,7 +214,13 @@ def parse_placement(raw: Raw) -> Placement:
         start_timeouts=int(spec.get("unstarted") or 0),
         job=_parse_job(spec.get("job") or {}, namespace),
         first_round_of_plan=int(spec.get("since") or 0),
+        code=_parse_code(spec.get("explanationCode")),
     )
+
+
+def _parse_code(text: object) -> ReasonCode | None:
+    """The code of a plan; None where none is written, or that of another version."""
+    return next((code for code in ReasonCode if code == text), None)
 
 
 def _parse_job(raw: Raw, namespace: str) -> Job | None:
@@ -280,6 +289,7 @@ def placement_manifest(
             "considered": [_verdict_spec(verdict) for verdict in verdicts[:MAX_CONSIDERED_CLUSTERS]],
             "excluded": [_exclusion_spec(entry) for entry in placement.exclusions],
             "explanation": truncate(placement.explanation),
+            "explanationCode": placement.code,
         },
     }
 

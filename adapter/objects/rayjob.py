@@ -141,7 +141,7 @@ def read_job(kind: str, raw: Raw) -> JobObject:
         created=parse_time(meta(raw).get("creationTimestamp")),
         deleting=bool(meta(raw).get("deletionTimestamp")),
         elastic=annotation(raw, names.ELASTIC_ANNOTATION) == "true",
-        resizes=bool(annotation(raw, names.RAY_RESIZE_ANNOTATION)),
+        resizes=bool(annotation(raw, names.RAY_IN_PLACE_RESIZE_ANNOTATION)),
         suspended=bool(spec.get("suspend")),
         submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
         service=raycluster.owning_service(raw),

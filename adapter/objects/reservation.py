@@ -125,8 +125,10 @@ def _resource_usage(admission: Raw) -> dict[str, Raw]:
 
 
 def _is_no_fit(reserved: Raw) -> bool:
-    """Kueue tells the reason in a word only under a gate that is off by default; what preempts or is yet to be looked at
-    says so in its message. One that we misread is given up early or late, and nothing worse."""
+    """Whether Kueue has tried it and does not preempt for it.
+
+    Kueue has a code for this only under a gate that is off by default; its message says that it preempts
+    (kueue:pkg/scheduler/scheduler.go). A share that we misread is given up early or late, and nothing worse happens."""
     message = str(reserved.get("message") or "").lower()
     return reserved.get("status") == "False" and bool(message) and "preempt" not in message
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from adapter import names
 from adapter.objects.placement import Verdict
+from adapter.objects.reason import clause
 from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, GangRequest
 
 NOT_NEEDED = "not needed"
@@ -16,17 +16,16 @@ def placed_sentence(
 ) -> str:
     """`2 of 4 workers to east, 2 to west; north passed over: …`: where the gang goes, and where `how` others give way."""
     total = sum(verdict.chosen for verdict in verdicts)
-    taken = [f"{v.chosen} to {v.cluster}" for v in verdicts if v.chosen]
-    first = taken[0].replace(" to ", f" of {request.workers} {_worker_noun(request.workers)} to ", 1)
+    first, *others = [verdict for verdict in verdicts if verdict.chosen]
+    taken = [f"{first.chosen} of {request.workers} {_worker_noun(request.workers)} to {first.cluster}"]
+    taken += [f"{verdict.chosen} to {verdict.cluster}" for verdict in others]
     passed = [
-        f"{v.cluster} passed over: {v.reason.removesuffix('.')}"
-        for v in verdicts
-        if not v.chosen and v.reason not in ("", NOT_NEEDED)
+        f"{v.cluster} passed over: {clause(v.reason)}" for v in verdicts if not v.chosen and v.reason and v.needed
     ]
     why = "for now" if any(verdict.chosen == MAX_WORKERS_PER_CLUSTER for verdict in verdicts) else "for want of room"
     short = [f"{request.workers - total} stay pending {why}"] if total < request.workers else []
     back = [f"in {' and '.join(preempting)} {how}"] if preempting else []
-    return "; ".join([", ".join([first, *taken[1:]]), *back, *short, *passed]) + "."
+    return "; ".join([", ".join(taken), *back, *short, *passed]) + "."
 
 
 def shortfall_sentence(request: GangRequest, fit: int, verdicts: Sequence[Verdict], most: int | None) -> str:
@@ -43,10 +42,10 @@ def shortfall_sentence(request: GangRequest, fit: int, verdicts: Sequence[Verdic
 
 def _never_fits_text(request: GangRequest, most: int) -> str:
     if request.mode == "SameCluster" and most == MAX_WORKERS_PER_CLUSTER:
-        return f"{names.EVEN} to an empty cluster a plan sends no more than {most}: ask for so many, or by a policy that divides the gang."
+        return f"Even to an empty cluster a plan sends no more than {most}: ask for so many, or by a policy that divides the gang."
     whose = "the largest cluster, empty, holds" if request.mode == "SameCluster" else "empty clusters hold"
     more = "raise a quota, add a worker cluster," if request.workers > MAX_WORKERS_PER_CLUSTER else "raise a quota"
-    return f"{names.EVEN} {whose} only {most}: {more} or ask for fewer workers."
+    return f"Even {whose} only {most}: {more} or ask for fewer workers."
 
 
 def _worker_noun(count: int) -> str:

@@ -265,9 +265,10 @@ def _with_chosen_counts(request: GangRequest, verdicts: Sequence[Verdict], count
         needed = not full or (
             index < last and one.fitting_workers < (request.workers if request.mode == "SameCluster" else 1)
         )
-        reason = one.reason if count or needed or not one.fitting_workers + one.potential else NOT_NEEDED
+        spared = not (count or needed) and one.fitting_workers + one.potential > 0
+        reason = NOT_NEEDED if spared else one.reason
         asked_no_more = count == request.workers or 0 < count < one.fitting_workers
-        chosen.append(replace(one, chosen=count, reason="" if asked_no_more else reason))
+        chosen.append(replace(one, chosen=count, reason="" if asked_no_more else reason, needed=not spared))
     return chosen
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from adapter import actions
 from adapter.admission.policy import ResolvedPolicy
+from adapter.names import ReasonCode
 from adapter.objects.placement import MAX_SHARES, Exclusion, Placement, Share, describe_shares, placement_name
 from adapter.objects.unstructured import Raw
 from adapter.objects.workload import Job
@@ -236,8 +237,16 @@ def next_placement(
         status={},
         start_timeouts=(before.start_timeouts if before and again else 0) + action.start_timed_out,
         job=work.job if work.elastic else None,
+        code=_code(result),
         first_round_of_plan=last + 1 if number > last + 1 else 0,
     )
+
+
+def _code(made: PlanResult) -> ReasonCode | None:
+    """Why a plan places no worker, None where it places some or is asked for none."""
+    if made.plan.shares or not made.request.workers:
+        return None
+    return ReasonCode.NEVER_FITS if made.plan.never_fits else ReasonCode.INSUFFICIENT_CAPACITY
 
 
 def _failed_rounds(previous: Placement) -> int:

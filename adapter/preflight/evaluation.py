@@ -161,7 +161,7 @@ def _overlap_findings(first: ClusterFacts, second: ClusterFacts) -> Iterator[Fin
     shared = _shared_addresses(first, second)
     if shared:
         text = f"{shared}, so a pod of one cannot be told from a pod of the other; give one of the clusters another pod network."
-        yield Finding(pair, "PodNetwork", "failure", text, "AddressesOverlap")
+        yield Finding(pair, "PodNetwork", "failure", text, names.ConditionReason.ADDRESSES_OVERLAP)
     else:
         yield Finding(pair, "PodNetwork", "ok", "No pod addresses are in use on both sides.")
 
@@ -217,20 +217,23 @@ def _broken_path(source: ClusterFacts, destination: ClusterFacts, error: str) ->
     match error:
         case "timeout":
             return (
-                "NoRoute",
+                names.ConditionReason.NO_ROUTE,
                 f"{way}: no answer in {SILENCE_SECONDS:.0f} s; see routes, firewalls and NetworkPolicies, and {open_it}.",
             )
         case "unreachable":
-            return "NoRoute", f"{way}: there is no route; make the pod networks of both clusters route to each other."
+            text = f"{way}: there is no route; make the pod networks of both clusters route to each other."
+            return names.ConditionReason.NO_ROUTE, text
         case "refused":
-            return "Refused", f"{way}: the connection is refused; see firewalls and NetworkPolicies, and {open_it}."
+            text = f"{way}: the connection is refused; see firewalls and NetworkPolicies, and {open_it}."
+            return names.ConditionReason.CONNECTION_REFUSED, text
         case "stranger":
             text = f"{way}: something else answers there; see whether both clusters use the same pod addresses, or a proxy sits between them."
-            return "AddressesOverlap", text
+            return names.ConditionReason.ADDRESSES_OVERLAP, text
         case "stalled":
             text = f"From a pod in {source.name} to one in {destination.name}, small packets arrive and large ones do not; lower the MTU of the pod network, or let ICMP pass."
-            return "LargePacketsLost", text
+            return names.ConditionReason.LARGE_PACKETS_LOST, text
         case "broken":
-            return "Broken", f"{way}: the connection broke; see what sits between the clusters."
+            text = f"{way}: the connection broke; see what sits between the clusters."
+            return names.ConditionReason.CONNECTION_BROKEN, text
         case _:
-            return "Broken", f"{way}: {error}."
+            return names.ConditionReason.CONNECTION_BROKEN, f"{way}: {error}."

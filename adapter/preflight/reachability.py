@@ -52,9 +52,8 @@ def cluster_reachability(
     more = f", and so do those of {', '.join(side.name for side in others)}" if others else ""
     trip = clusters[name].paths[MANAGER]
     speed = f"{trip.milliseconds} ms there and back, {trip.megabits} Mbit/s"
-    return Reachability(
-        True, "Reached", f"Pods there and in the manager reach each other ({speed}){more}."[:_MAX_MESSAGE_LENGTH]
-    )
+    text = f"Pods there and in the manager reach each other ({speed}){more}."[:_MAX_MESSAGE_LENGTH]
+    return Reachability(True, names.ConditionReason.REACHABLE, text)
 
 
 def _reach_each_other(first: ClusterFacts, second: ClusterFacts) -> bool:

@@ -86,10 +86,10 @@ def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
         "metadata": {
             "name": copy_name(reference, anchor_uid(pod)),
             "namespace": key_of(pod)[0],
-            "labels": {**{key: label(pod, key) for key in labels}, names.COPY_LABEL: "true"},
+            "labels": {**{key: label(pod, key) for key in labels}, names.COPIED_OBJECT_LABEL: "true"},
             "annotations": {
                 **{key: annotation(pod, key) for key in annotations},
-                names.COPY_OF_ANNOTATION: str(reference),
+                names.COPIED_FROM_ANNOTATION: str(reference),
             },
             "ownerReferences": anchor_references(pod),
         },
@@ -174,7 +174,7 @@ def unavailable_reason(namespace: str, source: SourceObject | None) -> str:
 def _forbidden_text(namespace: str) -> str:
     """Say that the right to read is not given, and how an administrator gives it."""
     return (
-        f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIES_ROLE} to ServiceAccount "
+        f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIED_OBJECTS_ROLE} to ServiceAccount "
         f"{names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job goes on"
     )
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
+from adapter.objects import api_messages
 from adapter.objects.placement import ShareKey, share_name
 from adapter.objects.pod_requests import Resources, pod_requests, scheduling_hash
 from adapter.objects.selectors import tolerates
@@ -45,8 +46,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NO_ROUND = 0  # rounds count from 1: no share is ever called after this one
 # What an API server answers that does not want the pod; not what it says when it is busy, or knows somebody of that name.
 _DENIED_STATUSES = (400, 403, 404, 422)
-_NO_DRY_RUN = "does not support dry run"  # k8s:apiserver/pkg/admission/plugin/webhook/errors/statuserror.go
-_NO_RIGHT = "cannot create resource"  # as RBAC says it: of the account, not of the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,9 @@ def parse_error(name: str, status: int, message: str) -> DryRunResult:
     told of when it stands, which is later, and not worse than never to use such a cluster.
     """
     text = truncate(message.replace(name, "*").removesuffix("."), MAX_ITEM_LENGTH)
-    if status in _DENIED_STATUSES and _NO_DRY_RUN not in message and _NO_RIGHT not in message:
+    # A right that is missing is the account's, and says nothing of the pod.
+    is_unknown = api_messages.takes_no_dry_run(message) or api_messages.lacks_right(message)
+    if status in _DENIED_STATUSES and not is_unknown:
         return DryRunResult(denied_reason=text or f"its API server answers {status}")
     return DryRunResult(unknown_reason=text or f"its API server answers {status}")
 
@@ -139,7 +140,7 @@ def _pod_metadata(template: Raw, role: str, group: str, namespace: str) -> dict[
     labels = {names.RAY_NODE_TYPE_LABEL: names.WORKER, names.RAY_GCS_GROUP_LABEL: group, **(found.get("labels") or {})}
     annotations = dict(found.get("annotations") or {})
     return {
-        "name": f"{names.TRIAL_POD}-{role}",
+        "name": f"{names.DRY_RUN_POD_PREFIX}-{role}",
         "namespace": namespace,
         "labels": labels,
         "annotations": annotations,

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from adapter import names
+from adapter.objects import api_messages
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
 from adapter.objects.unstructured import Key, Raw, meta
 from adapter.rewrite import stripping
@@ -150,7 +151,7 @@ def _share_metadata(target: Target, namespace: str) -> dict[str, Any]:
 def _build_podset(group: str, count: int, template: Raw) -> dict[str, Any]:
     labels = {
         **(meta(template).get("labels") or {}),
-        names.RAY_GROUP_LABEL: group,
+        names.REMOTE_RAY_GROUP_LABEL: group,
     }  # for people: the podset's name is a hash
     return {"name": role_of_group(group), "count": count, "template": {**template, "metadata": {"labels": labels}}}
 
@@ -256,7 +257,7 @@ def pod_group_error(key: Key, status: int, message: str) -> str:
     text = f"PodGroup {'/'.join(key)}, which spec.pods.schedulerName {names.VOLCANO_SCHEDULER} asks for, cannot be made: {message}"
     if status == 404:
         return f"{text}; install Volcano there, or let the WorkerCluster name another scheduler"
-    if "cannot create resource" in message:  # as RBAC says it; a webhook of Volcano's may refuse by the same status
+    if api_messages.lacks_right(message):  # a webhook of Volcano's may refuse by the same status
         return f"{text}; apply kustomize/overlays/worker there"
     return text
 

@@ -104,11 +104,11 @@ class HeadAddress:
         """The annotations by which a copy that is made now is judged when the head moves; none where nothing is to be done."""
         match self.head_spec.address, self.service_key:
             case "PodIP", _:
-                return {names.HEAD_ANNOTATION: self.ip}
+                return {names.HEAD_IP_ANNOTATION: self.ip}
             case "ServiceMirror", (_, name):
-                return {names.HEAD_ANNOTATION: self.ip, names.HEAD_SERVICE_ANNOTATION: name}
+                return {names.HEAD_IP_ANNOTATION: self.ip, names.HEAD_SERVICE_ANNOTATION: name}
             case "ServiceMirror", None:  # nothing can be mirrored, so nothing follows the head
-                return {names.HEAD_ANNOTATION: self.ip}
+                return {names.HEAD_IP_ANNOTATION: self.ip}
         return {}
 
     def stale_address(self, remote_pod: Raw, *, mirrored: bool) -> str:
@@ -117,7 +117,7 @@ class HeadAddress:
 
         Nobody goes before the head has an address again.
         """
-        made_with = annotation(remote_pod, names.HEAD_ANNOTATION)
+        made_with = annotation(remote_pod, names.HEAD_IP_ANNOTATION)
         follows = mirrored and annotation(remote_pod, names.HEAD_SERVICE_ANNOTATION)
         return made_with if self.ip and made_with != self.ip and not follows else ""
 

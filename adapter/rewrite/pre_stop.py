@@ -24,5 +24,5 @@ def with_hook(container: Raw, pod_spec: Raw) -> Raw:
     seconds = (GRACE_SECONDS if grace is None else int(grace)) - MARGIN_SECONDS
     if lifecycle.get("preStop") or seconds <= 0:
         return container
-    words = ["python3", "-c", programs.DRAIN_HOOK, str(seconds), str(SILENCE_SECONDS), names.DRAIN_REASON]
+    words = ["python3", "-c", programs.DRAIN_HOOK, str(seconds), str(SILENCE_SECONDS), names.DRAIN_MESSAGE]
     return {**container, "lifecycle": {**lifecycle, "preStop": {"exec": {"command": words}}}}

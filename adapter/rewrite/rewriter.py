@@ -30,7 +30,7 @@ _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe
 
 # A node autoscaler may empty a node whose pods would fit elsewhere. A Ray worker is no such pod: tasks and objects go with it, and those
 # who wait for them wait again. Whoever wants it says so in the template, or for all pods of a cluster in its WorkerCluster.
-_NO_DISRUPTION_ANNOTATIONS = {names.KARPENTER_STAYS_ANNOTATION: "true", names.AUTOSCALER_STAYS_ANNOTATION: "false"}
+_NO_DISRUPTION_ANNOTATIONS = {names.DO_NOT_DISRUPT_ANNOTATION: "true", names.SAFE_TO_EVICT_ANNOTATION: "false"}
 
 
 def remote_pod(

@@ -73,7 +73,7 @@ def _mirror_labels(target: Target, head: Raw | None) -> dict[str, str]:
     """Those of the mirror, which many Workloads may share: what is of one of them is not in it."""
     ray_cluster = label(head, names.RAY_GCS_CLUSTER_LABEL) if head else ""
     ours = {names.MANAGER_LABEL: target.manager, names.CLUSTER_LABEL: target.cluster}
-    return {**ours, **({names.RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
+    return {**ours, **({names.REMOTE_RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
 
 
 def _service_spec(head: Raw | None) -> dict[str, Any]:

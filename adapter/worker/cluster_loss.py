@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from adapter import names
+from adapter.names import ReasonCode
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw, is_condition_true, parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,13 +30,11 @@ class ClusterLoss:
     head_problem: str = ""  # the head will not be asked before somebody puts something right: a sentence that says what
 
 
-def loss_of_cluster(
-    cluster: Raw | None, reason: str | None, *, starting: bool, timeout: timedelta
-) -> ClusterLoss | None:
+def loss_of_cluster(cluster: Raw | None, reason: Reason | None, *, timeout: timedelta) -> ClusterLoss | None:
     """What is to be thought of a cluster; None while it can be seen.
 
-    `cluster` is its WorkerCluster, None when there is none; `why` says why it cannot be seen, None when it can; `begun`: this
-    process has only begun to read it; after `timeout` without it its workers count as lost.
+    `cluster` is its WorkerCluster, None when there is none; `reason` says why it cannot be seen, None when it can; after
+    `timeout` without it its workers count as lost.
     """
     if cluster is None:
         return ClusterLoss("is not registered any more", None, _EPOCH)
@@ -42,7 +42,8 @@ def loss_of_cluster(
         return None
     since = parse_time((cluster.get("status") or {}).get("lostSince"))
     # It may be well again since this process began to read it; or this loss is not told yet, and what is there is of another one.
-    if since is None or starting or is_condition_true(cluster, names.CONNECTED):
+    syncing = reason.code is ReasonCode.CLUSTER_SYNCING
+    if since is None or syncing or is_condition_true(cluster, names.CONNECTED):
         return ClusterLoss("cannot be seen", None, None)
     return ClusterLoss(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
 

@@ -7,6 +7,7 @@ to have a copy at all is decided before (dispatch.py); what stands in the copy's
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adapter import names
 from adapter.actions import Action, CreatePod, MirrorHead, emit_event
 from adapter.admission import pod_validation
 from adapter.objects.placement import Placement, Share, ShareKey
@@ -51,7 +52,7 @@ def _create_actions(
         or copied_objects.over_limit_reason(wanted, {})
     ):
         text = f"A worker for {share.cluster} is not made: {why}."
-        return emit_event(worker.owner.job, "WorkerTrouble", text, warning=True)
+        return emit_event(worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
     made = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
     kept = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
     return [*kept, *head_mirror_writes(worker, pod, placement, slot.share), made]
@@ -106,4 +107,4 @@ def _report_user_overrides(job: Job | None, pod: Raw, target: Target) -> list[Ac
     """What the user set of a Ray node's place, and so was left."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
     text = zone.user_override_message(containers[0].get("env") or (), target)
-    return emit_event(job, "PlaceKept", text) if text else []
+    return emit_event(job, names.EventReason.ZONE_SETTINGS_KEPT, text) if text else []

@@ -37,7 +37,7 @@ from adapter.rules import Rule, always, no_actions
 from adapter.worker import create_pod, report
 from adapter.worker.worker_facts import Worker
 
-# Why an orphan is deleted; the metrics count these apart.
+# Why an orphan is deleted, for the log.
 MANAGER_POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
 POD_ENDED = "its pod in the manager cluster ended"
@@ -115,14 +115,14 @@ def _delete_orphans(state: WorkerState) -> list[Action]:
     """Delete remote pods of a manager pod that is gone, of an earlier one, and outside of the slot's cluster."""
     own = state.own_remote_pods
     orphans: list[Action] = [
-        DeletePod(cluster, remote_pod, MANAGER_POD_GONE)
+        DeletePod(cluster, remote_pod, MANAGER_POD_GONE, names.OrphanReason.POD_GONE)
         for cluster, remote_pod in state.worker.remote_pods.items()
         if cluster not in own and not is_deleting(remote_pod)
     ]
     if state.worker.pod is None or state.slot is None or _is_over(state):
         return orphans
     return orphans + [
-        DeletePod(cluster, remote_pod, SLOT_ELSEWHERE)
+        DeletePod(cluster, remote_pod, SLOT_ELSEWHERE, names.OrphanReason.SLOT_ELSEWHERE)
         for cluster, remote_pod in own.items()
         if cluster != state.cluster and not is_deleting(remote_pod)
     ]
@@ -163,7 +163,7 @@ def _report_foreign(state: WorkerState) -> list[Action]:
         f"Pod {name} carries the label {names.PLACEMENT_LABEL} but belongs to no "
         "RayCluster of this job, so it is left alone; remove the label from its template."
     )
-    return emit_event(state.worker.owner.job, "ForeignPod", text, warning=True)
+    return emit_event(state.worker.owner.job, names.EventReason.REMOTE_POD_CONFLICT, text, warning=True)
 
 
 def _waits_for_quota(state: WorkerState) -> bool:
@@ -182,7 +182,8 @@ def _report_ungated(state: WorkerState) -> list[Action]:
         f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave "
         "schedulingGates and nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
     )
-    return emit_event(Job("v1", "Pod", namespace, name, uid_of(state.pod)), "NotHeld", text, warning=True)
+    pod = Job("v1", "Pod", namespace, name, uid_of(state.pod))
+    return emit_event(pod, names.EventReason.POD_NOT_GATED, text, warning=True)
 
 
 def _needs_slot(state: WorkerState) -> bool:

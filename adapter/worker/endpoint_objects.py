@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from adapter import names
 from adapter.actions import Action, DeleteEndpointSlice, PutEndpointSlice, emit_event
 from adapter.objects import raycluster
 from adapter.objects.unstructured import Raw, key_of, label, meta
@@ -45,7 +46,10 @@ def decide(serving: ServiceFacts) -> list[Action]:
     there = {family_of.get(key_of(one)[1], key_of(one)[1]): one for one in serving.current_slices}
     actions = list[Action](_delete_unwanted(about, wanted, there))
     actions += [action for family, body in wanted.items() if (action := _put_slice(about, body, there.get(family)))]
-    return [*actions, *(emit_event(about, "RequestsNotStraight", left_out, warning=True) if left_out else ())]
+    return [
+        *actions,
+        *(emit_event(about, names.EventReason.REQUESTS_VIA_HEAD, left_out, warning=True) if left_out else ()),
+    ]
 
 
 def _wanted_slices(service: Raw, serving: ServiceFacts) -> tuple[dict[str, Any], str]:

@@ -65,7 +65,7 @@ def forbidden_message(source: TokenSource, namespace: str) -> str:
     """Say in a fragment that the Secret with a head's token may not be read."""
     return (
         f"the controller may not read {source.secret} in namespace {namespace}, which holds its token; bind ClusterRole "
-        f"{names.COPIES_ROLE} to ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there"
+        f"{names.COPIED_OBJECTS_ROLE} to ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there"
     )
 
 

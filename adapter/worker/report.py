@@ -56,7 +56,7 @@ def mirror_status(
         _report_trouble(job, remote, cluster),
         _quiet_time_left(remote, now, BUSY_START_QUIET_PERIOD if busy else START_QUIET_PERIOD),
     )
-    said += emit_event(job, "BeyondShare", excess, warning=True) if excess else []
+    said += emit_event(job, names.EventReason.POD_EXCEEDS_SHARE, excess, warning=True) if excess else []
     if left and not said and not is_dispatched(pod):
         return [RequeueAfter(left)]
     return [PatchPodStatus(pod, patch), *said]
@@ -74,7 +74,7 @@ def _quiet_time_left(remote: Raw, now: datetime, quiet_period: timedelta) -> tim
 
 def _report_trouble(job: Job | None, remote: Raw, cluster: str) -> list[Action]:
     text = status_mirror.trouble_message(remote, cluster)
-    return emit_event(job, "WorkerTrouble", text, warning=True) if text else []
+    return emit_event(job, names.EventReason.WORKER_FAILING, text, warning=True) if text else []
 
 
 def mark_unreachable(job: Job | None, pod: Raw, cluster: str, loss: ClusterLoss, now: datetime) -> list[Action]:
@@ -92,7 +92,11 @@ def mark_unreachable(job: Job | None, pod: Raw, cluster: str, loss: ClusterLoss,
         status_mirror.unknown_patch(pod, cluster, loss.reason, format_time(loss.lost_since or now)) if known else None
     )
     unknown: list[Action] = [PatchPodStatus(pod, patch)] if patch else []
-    unknown += emit_event(job, "HeadNotAsked", loss.head_problem, warning=True) if loss.head_problem else []
+    unknown += (
+        emit_event(job, names.EventReason.HEAD_UNREACHABLE, loss.head_problem, warning=True)
+        if loss.head_problem
+        else []
+    )
     return [*unknown, RequeueAfter(loss.given_up_at - now)] if loss.given_up_at and not late else unknown
 
 
@@ -104,7 +108,7 @@ def fail_if_stuck(pod: Raw, remote: Raw, cluster: str, now: datetime) -> list[Ac
         return []
     ended = "is being deleted, and did not end in time; its node may be lost"
     return _fail_pod(
-        pod, names.POD_STUCK, f"The pod in worker cluster {cluster} {ended}{_termination_reason(remote)}", now
+        pod, names.REMOTE_POD_STUCK, f"The pod in worker cluster {cluster} {ended}{_termination_reason(remote)}", now
     )
 
 
@@ -117,7 +121,7 @@ def requeue_while_ending(remote: Raw, now: datetime) -> list[Action]:
 def fail_missing(pod: Raw, cluster: str, now: datetime) -> list[Action]:
     """The copy stood and is gone: KubeRay shall replace the worker."""
     text = f"The pod in worker cluster {cluster} was deleted or evicted there{_termination_reason(pod)}"
-    return _fail_pod(pod, names.POD_GONE, text, now)
+    return _fail_pod(pod, names.REMOTE_POD_GONE, text, now)
 
 
 def _termination_reason(pod: Raw) -> str:

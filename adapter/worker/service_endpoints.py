@@ -256,7 +256,7 @@ def _build_slice(service: Raw, family: str, endpoints: Sequence[_Endpoint]) -> d
         "metadata": {
             "namespace": namespace,
             "name": slice_name(name, family),
-            "labels": {names.SERVICE_NAME_LABEL: name, names.SLICE_MANAGED_BY_LABEL: names.SERVING_SLICES},
+            "labels": {names.SERVICE_NAME_LABEL: name, names.SLICE_MANAGED_BY_LABEL: names.SERVING_SLICES_MANAGER},
             "ownerReferences": [owner],
         },
         "addressType": family,

@@ -13,6 +13,7 @@ from typing import Any
 
 from adapter import names
 from adapter.objects.rayjob import MAX_NAME_LENGTH
+from adapter.objects.reason import Reason, clause
 from adapter.objects.unstructured import (
     MAX_ITEM_LENGTH,
     Raw,
@@ -35,7 +36,6 @@ MIRRORED_FIELDS = (
 POD_SCHEDULED = "PodScheduled"
 READINESS_CONDITIONS = ("Ready", "ContainersReady")
 TERMINAL_PHASES = ("Succeeded", "Failed")
-_LOCATION_PREFIX = "; there it is pod "  # what follows is no reason to write
 # Bytes of what is said of a container's end, and of its state, as a kubelet bounds them (k8s:pkg/kubelet/container/runtime.go,
 # MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which divides a pod's by its
 # containers). One that keeps to it is never cut. Who does not, in a cluster that is not ours, makes no pod of the manager larger.
@@ -67,21 +67,22 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
     if _is_over(local):
         return None
     status = remote.get("status") or {}
-    said = truncate(trouble_message(remote, cluster) or note or f"runs in worker cluster {cluster}")
+    said, place = _dispatched_reason(remote, cluster, note), _describe_location(local, remote, cluster)
     wanted = (
         {field: _truncate_all(status.get(field) or None) for field in MIRRORED_FIELDS}
         | _bounded_texts(status, _MAX_TEXT_LENGTH)
         | {
             "phase": _truncate_all(status.get("phase") or "Pending"),
-            "conditions": _mirrored_conditions(local, remote, _keep_known_location(local, said)),
+            "conditions": _mirrored_conditions(local, remote, _keep_known_location(local, said, place)),
             "containerStatuses": _mirrored_containers(local, status, "containers", "containerStatuses"),
             "initContainerStatuses": _mirrored_containers(local, status, "initContainers", "initContainerStatuses"),
         }
     )
     if not _build_patch(local, wanted):
         return None
-    text = _with_location(said, _describe_location(local, remote, cluster))
-    return _build_patch(local, wanted | {"conditions": _mirrored_conditions(local, remote, text)})
+    return _build_patch(
+        local, wanted | {"conditions": _mirrored_conditions(local, remote, _with_location(said, place))}
+    )
 
 
 def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:
@@ -106,7 +107,8 @@ def unknown_patch(local: Raw, cluster: str, reason: str, since: str) -> dict[str
     if _is_over(local):
         return None
     text = f"worker cluster {cluster} {reason}; the worker is left running"
-    said = {"type": names.DISPATCHED_CONDITION, "status": "Unknown", "reason": "ClusterUnreachable", "message": text}
+    reason = names.ConditionReason.CLUSTER_UNREACHABLE
+    said = {"type": names.DISPATCHED_CONDITION, "status": "Unknown", "reason": reason, "message": text}
     kept = [one for one in _pod_conditions(local) if one.get("type") != names.DISPATCHED_CONDITION]
     before = condition(local, names.DISPATCHED_CONDITION)
     return _build_patch(local, {"conditions": [*kept, {**before, **said, "lastTransitionTime": since}]})
@@ -133,7 +135,7 @@ def _slot_metadata(local: Raw) -> Raw:
     return {"labels": {names.CLUSTER_LABEL: slot.cluster}, "annotations": {names.SLOT_ANNOTATION: str(slot)}}
 
 
-def _mirrored_conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
+def _mirrored_conditions(local: Raw, remote: Raw, said: Reason) -> list[Raw]:
     theirs = [
         one for one in _pod_conditions(remote) if one.get("type") != POD_SCHEDULED and _is_valid_type(one.get("type"))
     ]
@@ -141,7 +143,7 @@ def _mirrored_conditions(local: Raw, remote: Raw, text: str) -> list[Raw]:
     # Until the copy has a node, the manager pod must go on saying SchedulingGated: a cluster-autoscaler takes a copied
     # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_condition_true(remote, POD_SCHEDULED) else local, POD_SCHEDULED)
-    found = [*([_truncate_all(scheduled)] if scheduled else []), *mirrored, _dispatched_condition(remote, text)]
+    found = [*([_truncate_all(scheduled)] if scheduled else []), *mirrored, _dispatched_condition(remote, said)]
     return [_with_own_generation(one, local) for one in found] + list(_foreign_conditions(local, found))[
         :_MAX_CONDITIONS
     ]
@@ -152,25 +154,36 @@ def _is_valid_type(kind: object) -> bool:
     return isinstance(kind, str) and len(kind) <= _MAX_TYPE_LENGTH
 
 
-def _dispatched_condition(remote: Raw, text: str) -> Raw:
+def _dispatched_condition(remote: Raw, said: Reason) -> Raw:
     return {
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
-        "reason": "Created",
+        "reason": said.code,
         # That it finds no node is told here: as PodScheduled it would be taken for a shortage of the manager's own.
-        "message": text,
+        "message": said.text,
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
 
 
-def _keep_known_location(local: Raw, message: str) -> str:
-    """What the condition says already, if that is this, wherever it is said to be; else this."""
-    found = str(condition(local, names.DISPATCHED_CONDITION).get("message") or "")
-    return found if found.startswith(_with_location(message, _LOCATION_PREFIX)) else message
+def _dispatched_reason(remote: Raw, cluster: str, note: str) -> Reason:
+    """What the condition is to say of a remote pod, without its place. That no node takes it, its reason says: the message is the
+    scheduler's own."""
+    found = failure(remote, cluster)
+    if found is None:
+        return Reason(names.ConditionReason.CREATED, truncate(note or f"runs in worker cluster {cluster}"))
+    unschedulable = found.code is names.ConditionReason.UNSCHEDULABLE
+    return Reason(found.code, truncate(_scheduler_message(remote) if unschedulable else found.text))
 
 
-def _with_location(message: str, location: str) -> str:
-    return f"{message.removesuffix('.')}{location}" if location else message
+def _keep_known_location(local: Raw, message: Reason, place: str) -> Reason:
+    """What the condition says already, if that is this, with or without its place; else this."""
+    before = str(condition(local, names.DISPATCHED_CONDITION).get("message") or "")
+    known = (message, _with_location(message, place))
+    return next((one for one in known if one.text == before), message)
+
+
+def _with_location(message: Reason, location: str) -> Reason:
+    return Reason(message.code, f"{clause(message.text)}{location}") if location else message
 
 
 def _describe_location(local: Raw, remote: Raw, cluster: str) -> str:
@@ -180,7 +193,7 @@ def _describe_location(local: Raw, remote: Raw, cluster: str) -> str:
     if not node:
         return ""
     log = f"`kubectl --context {cluster} -n {namespace} logs {name}`"
-    return f"{_LOCATION_PREFIX}{namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl rayspan logs -n {namespace} {name}`"
+    return f"; there it is pod {namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl rayspan logs -n {namespace} {name}`"
 
 
 def _foreign_conditions(local: Raw, mirrored: Sequence[Raw]) -> Iterator[Raw]:
@@ -288,24 +301,37 @@ def without_nulls(value: Any) -> Any:
 
 def trouble_message(remote: Raw, cluster: str) -> str:
     """What is wrong with a remote pod, empty when nothing is; without the pod's name, since its siblings have it too."""
-    return next(_trouble_messages(remote, cluster), "")
+    found = failure(remote, cluster)
+    return found.text if found else ""
 
 
-def _trouble_messages(remote: Raw, cluster: str) -> Iterator[str]:
+def failure(remote: Raw, cluster: str) -> Reason | None:
+    """The first thing that is wrong with a remote pod, None when nothing is."""
+    return next(_failures(remote, cluster), None)
+
+
+def _failures(remote: Raw, cluster: str) -> Iterator[Reason]:
+    failing = names.ConditionReason.CONTAINER_FAILING
     for status in _container_statuses(remote):
         name, state = status.get("name"), status.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         before = (status.get("lastState") or {}).get("terminated") or {}
+        worker = f"Container {name} of a worker in {cluster}"
         if "OOMKilled" in (ended.get("reason"), before.get("reason")):
-            yield f"Container {name} of a worker in {cluster} was killed for want of memory (OOMKilled); raise its memory limit."
+            yield Reason(failing, f"{worker} was killed for want of memory (OOMKilled); raise its memory limit.")
         if str(waiting.get("reason") or "").endswith(_FAULT_REASONS):
             # Of a back-off the kubelet says only for how long, and which pod: not what its siblings would say.
             tells = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
             said = f": {waiting['message']}" if tells else ""
-            yield f"Container {name} of a worker in {cluster} does not start, {waiting['reason']}{said}"
-    scheduled = condition(remote, "PodScheduled")
+            yield Reason(failing, f"{worker} does not start, {waiting['reason']}{said}")
+    scheduled = condition(remote, POD_SCHEDULED)
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        yield f"A worker in {cluster} finds no node: {scheduled.get('message') or 'Unschedulable'}"
+        text = f"A worker in {cluster} finds no node: {_scheduler_message(remote)}"
+        yield Reason(names.ConditionReason.UNSCHEDULABLE, text)
+
+
+def _scheduler_message(remote: Raw) -> str:
+    return str(condition(remote, POD_SCHEDULED).get("message") or "Unschedulable")
 
 
 def _container_statuses(remote: Raw) -> Iterator[dict[str, Any]]:

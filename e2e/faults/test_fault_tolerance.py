@@ -184,7 +184,9 @@ def _containers(cluster: RayCluster) -> Containers:
     found = {
         where: (copy["metadata"]["uid"], *(c["containerID"] for c in copy["status"]["containerStatuses"]))
         for where, worker in cluster.fleet.workers.items()
-        for copy in worker.items("pods", NAMESPACE, f"{names.MANAGER_LABEL},{names.RAY_CLUSTER_LABEL}={cluster.name}")
+        for copy in worker.items(
+            "pods", NAMESPACE, f"{names.MANAGER_LABEL},{names.REMOTE_RAY_CLUSTER_LABEL}={cluster.name}"
+        )
     }
     assert sorted(found) == sorted(EVERYWHERE)
     return found

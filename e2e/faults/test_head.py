@@ -51,7 +51,7 @@ def story(fleet: Clusters) -> Story:
 def test_workers_come_back_to_a_head_with_another_address(story: Story) -> None:
     """Where the old address was all that they had: as other pods, which have the new one."""
     assert story.after["east"] != story.before["east"]
-    made_for = story.copies[story.after["east"]]["metadata"]["annotations"][names.HEAD_ANNOTATION]
+    made_for = story.copies[story.after["east"]]["metadata"]["annotations"][names.HEAD_IP_ANNOTATION]
     assert made_for == story.head["status"]["podIP"]
 
 

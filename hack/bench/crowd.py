@@ -175,4 +175,4 @@ async def measured(size: Size) -> dict[str, Cost]:
 
 def _plans() -> float:
     """How many plans this process has made."""
-    return REGISTRY.get_sample_value("rayspan_decision_seconds_count") or 0.0
+    return REGISTRY.get_sample_value("rayspan_plan_duration_seconds_count") or 0.0

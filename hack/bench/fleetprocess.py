@@ -94,7 +94,7 @@ def counts(kind: str = "") -> dict[str, float]:
     """
     found = dict.fromkeys(("looks", "others", "manager", "workers", "faults"), 0.0)
     for one in (sample for family in REGISTRY.collect() for sample in family.samples):
-        if one.name == "rayspan_looks_total":
+        if one.name == "rayspan_reconciles_total":
             found["looks" if one.labels["kind"] == "pod" else "others"] += one.value
         elif one.name == "rayspan_task_failures_total":
             found["faults"] += one.value

@@ -237,7 +237,7 @@ def _mortal(death: _Death) -> dict[str, type]:
 
     class MortalAggregator(QuotaAggregator):
         async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
-            if reason == "QuotaFromWorkers":  # it reports this right after the write
+            if reason == "QuotaAggregated":  # it reports this right after the write
                 await death.done("Aggregate", raw)
             await super()._record_event(raw, reason, text, warning=warning)
 

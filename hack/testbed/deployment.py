@@ -27,7 +27,7 @@ _AWAY = 600.0  # until a Deployment's last pod is gone, however busy the machine
 # Our pods, the controller's stand-ins among them, without the webhooks.
 _OURS = "app.kubernetes.io/name=rayspan,app.kubernetes.io/component!=admission"
 _PORT = 8081
-_SPENT = ("process_cpu_seconds_total", "rayspan_looks_total", "rayspan_actions_total")
+_SPENT = ("process_cpu_seconds_total", "rayspan_reconciles_total", "rayspan_actions_total")
 _SAMPLE = re.compile(r"^(\w+)(?:\{[^}]*\})? ([\d.e+-]+)$", re.MULTILINE)
 
 

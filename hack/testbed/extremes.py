@@ -201,7 +201,7 @@ MARKS: Final[tuple[tuple[Path, st.SearchStrategy[Any]], ...]] = (
     (("name",), st.sampled_from(("x", "with.dots", "x" * 60, "x" * 240))),
     (("labels", names.PRIORITY_CLASS_LABEL), st.sampled_from(("none-such", "a" * 63))),
     (("annotations", names.ELASTIC_ANNOTATION), st.sampled_from(("true", "", "x" * 100_000))),
-    (("annotations", names.RAY_RESIZE_ANNOTATION), st.sampled_from(("true", "[]"))),
+    (("annotations", names.RAY_IN_PLACE_RESIZE_ANNOTATION), st.sampled_from(("true", "[]"))),
     (("annotations",), st.builds(lambda text: {"example.com/x": text}, _texts)),
 )
 

@@ -106,7 +106,9 @@ class RayCluster:
         return {
             copy["metadata"]["labels"][names.POD_UID_LABEL]: copy
             for worker in self.fleet.workers.values()
-            for copy in worker.items("pods", NAMESPACE, f"{names.MANAGER_LABEL},{names.RAY_CLUSTER_LABEL}={self.name}")
+            for copy in worker.items(
+                "pods", NAMESPACE, f"{names.MANAGER_LABEL},{names.REMOTE_RAY_CLUSTER_LABEL}={self.name}"
+            )
         }
 
     def dump(self) -> str:

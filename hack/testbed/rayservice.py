@@ -57,7 +57,7 @@ def led_straight(manager: Cluster) -> Iterator[None]:
         with added(manager, "rayservice-endpoints"):
             yield
     finally:
-        ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
+        ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES_MANAGER}"
         manager.kubectl("-n", NAMESPACE, "delete", "endpointslices", "-l", ours)
 
 
@@ -122,7 +122,7 @@ class RayService:
     def led(self, whose: str = "==") -> list[str]:
         """The addresses of its Service to which requests go, of our slices (==) or of Kubernetes' own (!=)."""
         of_service = f"{names.SERVICE_NAME_LABEL}={self.name}-serve-svc"
-        selector = f"{of_service},{names.SLICE_MANAGED_BY_LABEL}{whose}{names.SERVING_SLICES}"
+        selector = f"{of_service},{names.SLICE_MANAGED_BY_LABEL}{whose}{names.SERVING_SLICES_MANAGER}"
         slices = self.fleet.manager.items("endpointslices", NAMESPACE, selector)
         every = (each for one in slices for each in one.get("endpoints") or ())
         return [address for each in every if each["conditions"].get("ready") for address in each["addresses"]]

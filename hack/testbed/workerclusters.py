@@ -54,7 +54,7 @@ def uid(cluster: Cluster) -> str:
 
 def meant(cluster: Cluster) -> Raw:
     """The annotations of a WorkerCluster that register a cluster of another WorkerCluster a second time, on purpose."""
-    return {names.ACCEPT_ANNOTATION: uid(cluster)}
+    return {names.ACCEPT_CLUSTER_ANNOTATION: uid(cluster)}
 
 
 @contextmanager

@@ -348,7 +348,7 @@ def _granted_if_he_may(scene: Scene, who: Path, body: Raw) -> str:
 
 def _raw(scene: Scene, who: Path, name: str, key: str, path: str) -> str:
     """What is answered to a request through the API server, as kubectl would send it."""
-    proxy = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{names.ACCESS_PROXIED}/proxy"
+    proxy = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{names.ACCESS_SERVICE_PROXY}/proxy"
     return Cluster("manager", who).kubectl("get", "--raw", f"{proxy}/{scene.stage.name}/{name}/{key}/{path}")
 
 

@@ -41,7 +41,7 @@ def manager(fleet: Clusters) -> Iterator[Cluster]:
 
 def _await_served(manager: Cluster) -> None:
     def there() -> bool:
-        status = manager.get("deployment", names.ADMISSION, names.SYSTEM_NAMESPACE).get("status") or {}
+        status = manager.get("deployment", names.ADMISSION_COMPONENT, names.SYSTEM_NAMESPACE).get("status") or {}
         return bool(status.get("availableReplicas") == 2)
 
     wait(there, 150, "both replicas are ready", lambda: _pods(manager))
@@ -59,7 +59,9 @@ def _pods(manager: Cluster) -> str:
 
 
 def _log(manager: Cluster) -> str:
-    return manager.kubectl("-n", names.SYSTEM_NAMESPACE, "logs", f"deployment/{names.ADMISSION}", "--all-pods")
+    return manager.kubectl(
+        "-n", names.SYSTEM_NAMESPACE, "logs", f"deployment/{names.ADMISSION_COMPONENT}", "--all-pods"
+    )
 
 
 def _applied(manager: Cluster, raw: Raw, *, dry: bool) -> str:
@@ -198,10 +200,10 @@ def _asked(manager: Cluster) -> int:
 def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
     """Nobody answers: what is applied is applied, no API server waits as long as it would by default, and pods that are not ours start."""
     stage.build({"east": 1})
-    scale = ("-n", names.SYSTEM_NAMESPACE, "scale", f"deployment/{names.ADMISSION}")
+    scale = ("-n", names.SYSTEM_NAMESPACE, "scale", f"deployment/{names.ADMISSION_COMPONENT}")
     manager.kubectl(*scale, "--replicas=0")
     try:
-        gone = f"app.kubernetes.io/component={names.ADMISSION.removeprefix('rayspan-')},pod-template-hash"
+        gone = f"app.kubernetes.io/component={names.ADMISSION_COMPONENT.removeprefix('rayspan-')},pod-template-hash"
         wait(lambda: not manager.items("pods", names.SYSTEM_NAMESPACE, gone), 60, "the webhooks are gone")
         began = time.monotonic()
         assert _applied(manager, _job(stage), dry=False) == ""
@@ -220,7 +222,9 @@ def test_webhooks_that_hang_change_nothing(manager: Cluster, stage: Stage, lab: 
     """They take connections and never answer, as a process that stands still does: what is applied is applied as soon as the API server has
     waited for as long as the webhook's configuration says, without a warning."""
     stage.build({"east": 1})
-    configured = manager.get("validatingwebhookconfigurations", names.WARNINGS)["webhooks"][0]["timeoutSeconds"]
+    configured = manager.get("validatingwebhookconfigurations", names.WARNINGS_CONFIGURATION)["webhooks"][0][
+        "timeoutSeconds"
+    ]
     webhooks = restarts.admission(manager, lab.manager)
     try:
         with ExitStack() as still:

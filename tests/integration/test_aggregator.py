@@ -39,12 +39,17 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
     stage.build({"east": 3, "west": 2})
     manager = stage.manager
     _annotate(stage, "true")
-    wait(lambda: "has 0 onFlavors there" in _told(stage, "CannotAggregate"), 30, "heads need a flavor", running.tail)
+    wait(
+        lambda: "has 0 onFlavors there" in _told(stage, "FailedQuotaAggregation"),
+        30,
+        "heads need a flavor",
+        running.tail,
+    )
     assert _remote(stage) == "100"
 
     _two_flavors(stage)
     lacking = "apply kustomize/components/quota-aggregator"
-    wait(lambda: lacking in _told(stage, "CannotAggregate"), 30, "it has no right to it", running.tail)
+    wait(lambda: lacking in _told(stage, "FailedQuotaAggregation"), 30, "it has no right to it", running.tail)
     before = _without_remote(manager.get("clusterqueues", stage.name)["spec"], stage.name)
     with added(manager, "quota-aggregator"):
         stage.set_quota(stage.fleet.workers["west"], 4)  # the resync would look again, too, within a minute
@@ -52,7 +57,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         assert _without_remote(manager.get("clusterqueues", stage.name)["spec"], stage.name) == before
         # From 5, where it had the right before it saw the worker's quota.
         told_by = [f"cpu in flavor {stage.name} from {was} to 7 (east 3, {west} 4)" for was in (5, 100)]
-        wait(lambda: any(map(_told(stage, "QuotaFromWorkers").__contains__, told_by)), 10, "it is told", running.tail)
+        wait(lambda: any(map(_told(stage, "QuotaAggregated").__contains__, told_by)), 10, "it is told", running.tail)
         stage.set_quota(stage.fleet.workers["west"], 2)
         wait(lambda: _remote(stage) == "5", 30, "less in west", running.tail)
 
@@ -63,7 +68,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         wait(lambda: _remote(stage) == "9", 30, "more in east is more", running.tail)
         said = "from 5 to 9 (east 9)"
         told_so = "less in east was not less while west was unknown"
-        wait(lambda: said in _told(stage, "QuotaFromWorkers"), 10, told_so, running.tail)
+        wait(lambda: said in _told(stage, "QuotaAggregated"), 10, told_so, running.tail)
 
         _reach(stage.fleet, install.worker_kubeconfig(manager, "west"))
         wait(lambda: _remote(stage) == "11", 60, "west is counted again", running.tail)
@@ -71,10 +76,15 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         _lend(stage, "10")
         stage.set_quota(stage.fleet.workers["west"], 0)
         said = "must be less than or equal to the nominalQuota"
-        wait(lambda: said in _told(stage, "CannotAggregate"), 30, "Kueue refuses, and is quoted", running.tail)
-        assert _told(stage, "CannotAggregate").endswith("; change the ClusterQueue.") and _remote(stage) == "11"
+        wait(lambda: said in _told(stage, "FailedQuotaAggregation"), 30, "Kueue refuses, and is quoted", running.tail)
+        assert _told(stage, "FailedQuotaAggregation").endswith("; change the ClusterQueue.") and _remote(stage) == "11"
         _annotate(stage, "yes")
-        wait(lambda: 'is "yes"; make it' in _told(stage, "CannotAggregate"), 30, "another word is told", running.tail)
+        wait(
+            lambda: 'is "yes"; make it' in _told(stage, "FailedQuotaAggregation"),
+            30,
+            "another word is told",
+            running.tail,
+        )
 
 
 def test_killed_right_after_its_write(stage: Stage, process: Controller) -> None:

@@ -40,8 +40,8 @@ def test_they_add_nodes_where_the_workers_run_and_none_in_the_manager(stage: Sta
         wait(lambda: len(_without_node(stage)) == 3, 90, "so does one that comes later", running.tail)
         for pod in _without_node(stage):
             assert not pod["spec"].get("schedulingGates"), "who adds nodes passes over pods with gates"
-        told = f"A worker in {own} finds no node"
-        wait(lambda: all(_said(pod).startswith(told) for pod in stage.workers()), 30, "it is told", running.tail)
+        unschedulable = names.ConditionReason.UNSCHEDULABLE
+        wait(lambda: all(_dispatched(pod) == unschedulable for pod in stage.workers()), 30, "it is told", running.tail)
         with added(west, stage.name):
             wait(lambda: stage.running(3), 90, "all run on nodes that came", running.tail)
             for pod in stage.remote()["west"]:
@@ -72,6 +72,6 @@ def _without_node(stage: Stage) -> list[Raw]:
     return [pod for pod in stage.remote()["west"] if _why(pod) == "Unschedulable"]
 
 
-def _said(pod: Raw) -> str:
-    """What a pod of the manager says of its copy."""
-    return str(condition(pod, names.DISPATCHED_CONDITION).get("message") or "")
+def _dispatched(pod: Raw) -> str:
+    """What a pod of the manager says of its copy, in a word."""
+    return str(condition(pod, names.DISPATCHED_CONDITION).get("reason") or "")

@@ -71,8 +71,8 @@ def test_a_worker_that_asks_for_nothing_is_refused(stage: Stage, running: Contro
     stage.build({"east": 2, "west": 2})
     written = Written(stage)
     _submit(stage, _asks_for_nothing)
-    wait(lambda: "Refused" in stage.events("bad"), 60, "the job says why", _dump(stage, running))
-    assert "worker group workers: spec.containers have no resources.requests" in stage.told("bad", "Refused")
+    wait(lambda: "Rejected" in stage.events("bad"), 60, "the job says why", _dump(stage, running))
+    assert "worker group workers: spec.containers have no resources.requests" in stage.told("bad", "Rejected")
     _good_one_runs(stage, running, written)
 
 

@@ -72,7 +72,7 @@ def test_a_missing_secret_is_waited_for_with_its_name(stage: Stage, running: Con
         f"does not exist in namespace {stage.name}; create it, and the job goes on."
     )
     wait(
-        lambda: stage.events("pi").get("CannotDispatch") == said, 60, "the job says so", lambda: str(stage.events("pi"))
+        lambda: stage.events("pi").get("FailedDispatch") == said, 60, "the job says so", lambda: str(stage.events("pi"))
     )
     wait(lambda: stage.check("pi").get("message") == said, 30, "its check says so", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING and not stage.leftovers()
@@ -85,7 +85,7 @@ def test_who_lacks_a_secret_gives_way(stage: Stage, running: Controller) -> None
     """The manager's quota is not held for ever by a job that nobody completes."""
     stage.build({"east": 1}, manager_cpu=2)
     _submit(stage, 1, {}, {"env": ENV["env"]})
-    wait(lambda: "CannotDispatch" in stage.events("pi"), 60, "it waits for its Secret", running.tail)
+    wait(lambda: "FailedDispatch" in stage.events("pi"), 60, "it waits for its Secret", running.tail)
     stage.ray_cluster("whole", workers=1)
     wait(lambda: stage.running(1), 60, "the one behind it runs", running.tail)
 
@@ -104,7 +104,7 @@ def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Con
     running.start()
     said = f"A worker for east is not made: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which does not exist in namespace {stage.name}; create it, and the job goes on."
     wait(
-        lambda: stage.events("pi").get("WorkerTrouble") == said, 60, "the job says so", lambda: str(stage.events("pi"))
+        lambda: stage.events("pi").get("WorkerFailing") == said, 60, "the job says so", lambda: str(stage.events("pi"))
     )
     _secret(stage, "token", "other")
     wait(lambda: stage.running(1), 60, "a worker runs again", running.tail)
@@ -119,8 +119,8 @@ def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "x" * each}}
         stage.manager.kubectl("-n", stage.name, "create", "-f", "-", input=json.dumps(body))
     _submit(stage, 1, {}, {"envFrom": [{"configMapRef": {"name": name}} for name in some]})
-    wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert stage.told("pi", "Refused") == (
+    wait(lambda: "Rejected" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert stage.told("pi", "Rejected") == (
         "RayCluster pi: the Secrets and ConfigMaps of its worker groups hold 4.4 MiB, and at most 4.0 MiB are copied to worker "
         "clusters; put large files, such as ConfigMap big-0 with 0.9 MiB, into the image or object storage. "
         "Delete the job, and submit it again then."
@@ -132,10 +132,10 @@ def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
 def unbound(stage: Stage) -> Iterator[Stage]:
     """The manager without the binding that lets the controller read every namespace's Secrets."""
     manager = stage.manager
-    binding = manager.get("clusterrolebindings", names.COPIES_ROLE)
-    manager.kubectl("delete", "clusterrolebinding", names.COPIES_ROLE)
+    binding = manager.get("clusterrolebindings", names.COPIED_OBJECTS_ROLE)
+    manager.kubectl("delete", "clusterrolebinding", names.COPIED_OBJECTS_ROLE)
     yield stage
-    manager.apply(yaml.safe_dump({**binding, "metadata": {"name": names.COPIES_ROLE}}))
+    manager.apply(yaml.safe_dump({**binding, "metadata": {"name": names.COPIED_OBJECTS_ROLE}}))
 
 
 @pytest.mark.long
@@ -145,15 +145,21 @@ def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, runnin
     stage.build({"east": 1})
     _secret(stage, "token")
     _submit(stage, 1, {}, {"env": ENV["env"]})
-    wait(lambda: "CannotDispatch" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert stage.told("pi", "CannotDispatch") == (
+    wait(lambda: "FailedDispatch" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert stage.told("pi", "FailedDispatch") == (
         "RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which the "
         f"controller may not read in namespace {stage.name}; bind ClusterRole rayspan-copies to ServiceAccount "
         "rayspan-controller of namespace rayspan-system there, and the job goes on."
     )
     assert stage.check("pi")["state"] == names.CHECK_PENDING and not stage.leftovers()
     account = f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
-    command = ("create", "rolebinding", names.COPIES_ROLE, f"--clusterrole={names.COPIES_ROLE}", account)
+    command = (
+        "create",
+        "rolebinding",
+        names.COPIED_OBJECTS_ROLE,
+        f"--clusterrole={names.COPIED_OBJECTS_ROLE}",
+        account,
+    )
     stage.manager.kubectl("-n", stage.name, *command)
     wait(lambda: stage.running(1), 60, "the worker runs", running.tail)
 
@@ -212,7 +218,7 @@ def _copies(cluster: Cluster, namespace: str) -> dict[str, Raw]:
         for one in cluster.items(plural, namespace, names.MANAGER_LABEL)
         if not (kind == "ConfigMap" and _is_anchor(one))
     ]
-    return {one["metadata"]["annotations"][names.COPY_OF_ANNOTATION]: one for one in found}
+    return {one["metadata"]["annotations"][names.COPIED_FROM_ANNOTATION]: one for one in found}
 
 
 def _values(stage: Stage) -> set[str]:

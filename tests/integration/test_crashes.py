@@ -120,7 +120,7 @@ def test_killed_while_a_gang_makes_room_for_others(stage: Stage, process: Contro
     process.start()
     wait(lambda: stage.running(1), 90, "the small one runs", process.tail)
     wait(lambda: stage.workload("large")["spec"].get("active", True), 30, "the large one queues again", process.tail)
-    assert names.YIELDED_ANNOTATION not in stage.workload("large")["metadata"]["annotations"]
+    assert names.DEACTIVATED_AT_ANNOTATION not in stage.workload("large")["metadata"]["annotations"]
 
 
 @pytest.mark.long

@@ -88,7 +88,7 @@ def test_a_share_holds_what_is_injected(stage: Stage, running: Controller) -> No
     assert stage.placement("pi")["spec"]["round"] == 1
     assert _counted(stage, "east")["cpu"] == "1500m"
     assert _counted(stage, "west")["cpu"] == "1"
-    assert "BeyondShare" not in stage.events("pi")
+    assert "PodExceedsShare" not in stage.events("pi")
 
 
 @pytest.mark.long
@@ -115,9 +115,9 @@ def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, runni
     wait(lambda: stage.running(1), 90, "it runs", running.tail)
     _inject(stage, stage.fleet.workers["east"])
     stage.manager.delete("pod", stage.workers()[0]["metadata"]["name"], stage.name, wait=False)
-    wait(lambda: "BeyondShare" in stage.events("pi"), 90, "the job says so", running.tail)
+    wait(lambda: "PodExceedsShare" in stage.events("pi"), 90, "the job says so", running.tail)
     assert "A worker in east runs with more than its share there holds, cpu: 1500m instead of 1" in stage.told(
-        "pi", "BeyondShare"
+        "pi", "PodExceedsShare"
     )
     wait(lambda: stage.running(1), 60, "it runs all the same", running.tail)
 
@@ -140,8 +140,8 @@ def test_a_webhook_that_hangs_holds_up_nobody_for_long(stage: Stage, running: Co
     }
     _make(stage, stage.fleet.workers["east"], "ValidatingWebhookConfiguration", {"webhooks": [hook]})
     stage.ray_cluster("pi", workers=1)
-    wait(lambda: "NotTried" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert "east: no answer within 2s" in stage.told("pi", "NotTried")
+    wait(lambda: "DryRunFailed" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert "east: no answer within 2s" in stage.told("pi", "DryRunFailed")
     wait(lambda: stage.where("pi") == "1 east", 30, "its quota is held", running.tail)
 
 

@@ -93,7 +93,9 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
         with pytest.raises(LabError, match=words):
             _create(manager, odd)
     namespace = found["metadata"]["namespace"]
-    for theirs in manager.items("endpointslices", namespace, f"{names.SLICE_MANAGED_BY_LABEL}!={names.SERVING_SLICES}"):
+    for theirs in manager.items(
+        "endpointslices", namespace, f"{names.SLICE_MANAGED_BY_LABEL}!={names.SERVING_SLICES_MANAGER}"
+    ):
         name = theirs["metadata"]["name"]
         raw = f"/apis/{names.DISCOVERY_API_VERSION}/namespaces/{namespace}/endpointslices/{name}?dryRun=All"
         with pytest.raises(LabError, match="not Rayspan's to change"):
@@ -118,7 +120,7 @@ def _service(stage: Stage) -> Raw:
 
 def _slices(stage: Stage) -> list[Raw]:
     """Those of ours in the manager."""
-    ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
+    ours = f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES_MANAGER}"
     return stage.manager.items("endpointslices", stage.name, ours)
 
 

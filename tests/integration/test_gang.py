@@ -158,7 +158,7 @@ def test_what_may_run_in_the_manager_gets_no_copy(stage: Stage, running: Control
     stage.manager.apply(yaml.safe_dump(made))
     place = stage.placement("pi")["metadata"]["name"]
     stage.manager.kubectl("-n", stage.name, "label", "pod", "loose", f"{names.PLACEMENT_LABEL}={place}")
-    wait(lambda: "NotHeld" in stage.events("loose"), 30, "the pod says so", running.tail)
+    wait(lambda: "PodNotGated" in stage.events("loose"), 30, "the pod says so", running.tail)
     assert len(stage.remote()["east"]) == 1
 
 
@@ -195,7 +195,7 @@ def test_foreign_pod_is_left_alone(stage: Stage, running: Controller) -> None:
         f"{{apiVersion: v1, kind: Pod, metadata: {{name: stranger, namespace: {stage.name}, labels: {{{names.PLACEMENT_LABEL}: "
         f"{place}}}}}, spec: {{containers: [{{name: c, image: 'rayproject/ray:2.60.0'}}]}}}}"
     )
-    wait(lambda: "ForeignPod" in stage.events("pi"), 30, "an event tells of the stranger", running.tail)
+    wait(lambda: "RemotePodConflict" in stage.events("pi"), 30, "an event tells of the stranger", running.tail)
     assert names.SLOT_ANNOTATION not in stage.manager.get("pods", "stranger", stage.name)["metadata"].get(
         "annotations", {}
     )

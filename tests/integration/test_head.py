@@ -86,7 +86,7 @@ def test_a_service_of_somebody_else_is_left_alone(stage: Stage, running: Control
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == f"2 {_own(stage, 'west')}"
-    said = stage.told("pi", "PodRefused")
+    said = stage.told("pi", "RemotePodRejected")
     assert f"services {stage.name}/{SERVICE} exists there and is not ours" in said
     assert said.startswith(f"worker cluster {_own(stage, 'east')} refuses the mirror of the head's Service")
     assert workers["east"].get("services", SERVICE, stage.name) == before
@@ -127,8 +127,8 @@ def test_a_cluster_without_rights_on_services_keeps_what_it_runs(
     assert "heads cannot be mirrored there" in stage.placement("late")["spec"]["explanation"]
     copies = stage.remote()["east"]
     east.delete("pod", copies[0]["metadata"]["name"], stage.name, wait=False)
-    wait(lambda: "PodRefused" in stage.events("pi"), 60, "its replacement is told", running.tail)
-    assert "heads cannot be mirrored there" in stage.told("pi", "PodRefused")
+    wait(lambda: "RemotePodRejected" in stage.events("pi"), 60, "its replacement is told", running.tail)
+    assert "heads cannot be mirrored there" in stage.told("pi", "RemotePodRejected")
     assert [one["metadata"]["uid"] for one in stage.remote()["east"]] == [copies[1]["metadata"]["uid"]], "it stays"
 
     _give(east, rules)

@@ -65,11 +65,21 @@ def test_a_secret_that_leads_elsewhere_loses_nothing(stage: Stage, running: Cont
     assert manager.get("workerclusters", "east")["status"]["clusterUID"] == uid(workers["east"])
 
     lead("east", "west")
-    wait(lambda: _connected(manager, "east").get("reason") == names.ANOTHER_CLUSTER, 45, "it is noticed", running.tail)
+    wait(
+        lambda: _connected(manager, "east").get("reason") == names.ConditionReason.IDENTITY_MISMATCH,
+        45,
+        "it is noticed",
+        running.tail,
+    )
     said = _connected(manager, "east")
     assert said["status"] == "False" and uid(workers["west"]) in said["message"]
-    assert f"{names.ACCEPT_ANNOTATION}={uid(workers['west'])}" in said["message"]
-    wait(lambda: names.ANOTHER_CLUSTER in told(manager, "workerclusters", "east"), 20, "an event says so", running.tail)
+    assert f"{names.ACCEPT_CLUSTER_ANNOTATION}={uid(workers['west'])}" in said["message"]
+    wait(
+        lambda: names.ConditionReason.IDENTITY_MISMATCH in told(manager, "workerclusters", "east"),
+        20,
+        "an event says so",
+        running.tail,
+    )
     wait(
         lambda: stage.state("pi") == PlacementState.UNKNOWN, 30, "nothing is known of two", lambda: dump(stage, running)
     )
@@ -104,7 +114,12 @@ def test_a_cluster_that_stands_in_anothers_place_is_accepted_by_its_uid(
     (first,) = stage.workers()
 
     lead(OWN, "west")
-    wait(lambda: _connected(manager, OWN).get("reason") == names.ANOTHER_CLUSTER, 45, "it is noticed", running.tail)
+    wait(
+        lambda: _connected(manager, OWN).get("reason") == names.ConditionReason.IDENTITY_MISMATCH,
+        45,
+        "it is noticed",
+        running.tail,
+    )
     _accept(manager, "no-such-uid")
     assert stage.workers()[0]["metadata"]["uid"] == first["metadata"]["uid"]
 
@@ -128,7 +143,12 @@ def test_one_cluster_is_not_registered_twice_by_mistake(stage: Stage, running: C
     manager, east = stage.manager, stage.fleet.workers["east"]
     lead(OWN, "east")
     _register(stage, {})
-    wait(lambda: _connected(manager, OWN).get("reason") == names.REGISTERED_TWICE, 45, "it is noticed", running.tail)
+    wait(
+        lambda: _connected(manager, OWN).get("reason") == names.ConditionReason.DUPLICATE_CLUSTER,
+        45,
+        "it is noticed",
+        running.tail,
+    )
     said = _connected(manager, OWN)
     assert said["status"] == "False" and "it is the cluster of WorkerCluster east" in said["message"]
     assert not _recorded(manager) and _connected(manager, "east")["status"] == "True"
@@ -148,7 +168,7 @@ def _register(stage: Stage, annotations: Raw, secret: str = OWN) -> None:
 
 
 def _accept(manager: Cluster, found: str) -> None:
-    manager.kubectl("annotate", "workercluster", OWN, "--overwrite", f"{names.ACCEPT_ANNOTATION}={found}")
+    manager.kubectl("annotate", "workercluster", OWN, "--overwrite", f"{names.ACCEPT_CLUSTER_ANNOTATION}={found}")
 
 
 def _connected(manager: Cluster, name: str) -> Raw:
@@ -232,7 +252,12 @@ def test_a_claim_that_somebody_else_holds_is_told_of_and_taken_over_on_demand(
     name = _claim(stage, east)["metadata"]["name"]
     thief = json.dumps({"spec": {"holderIdentity": "thief_1"}})
     east.kubectl("-n", names.SYSTEM_NAMESPACE, "patch", "lease", name, "--type=merge", "-p", thief)
-    wait(lambda: _connected(manager, "east").get("reason") == names.HELD_BY_ANOTHER, 30, "it is noticed", first.tail)
+    wait(
+        lambda: _connected(manager, "east").get("reason") == names.ConditionReason.CLAIM_CONFLICT,
+        30,
+        "it is noticed",
+        first.tail,
+    )
     said = _connected(manager, "east")
     assert said["status"] == "False" and f"{names.TAKE_OVER_ANNOTATION}=thief_1" in said["message"]
     stage.ray_cluster("next", workers=1)

@@ -141,12 +141,14 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
     """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
     manager = pools.manager
     manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}-")
-    wait(lambda: _said(pools)["reason"] == "QueueLayout", 30, "the missing label is told", running.tail)
+    wait(lambda: _said(pools)["reason"] == "InvalidQueueLayout", 30, "the missing label is told", running.tail)
     assert _said(pools)["status"] == "True"
     assert _said(pools)["message"].startswith(
         f"LocalQueue {QUEUE} in {pools.name} has no label {names.POOL_LABEL}=remote"
     )
-    wait(lambda: "QueueLayout" in told(manager, "admissionchecks", pools.name), 10, "an event, too", running.tail)
+    wait(
+        lambda: "InvalidQueueLayout" in told(manager, "admissionchecks", pools.name), 10, "an event, too", running.tail
+    )
 
     manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}={REMOTE}")
     wait(lambda: _said(pools)["reason"] == "Ready", 30, "all is well again", running.tail)
@@ -166,7 +168,7 @@ def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: 
     written = Written(pools)
     pools.ray_cluster("pi", workers=1)
     wait(
-        lambda: "leave one of them there" in pools.events("pi").get("CannotDispatch", ""),
+        lambda: "leave one of them there" in pools.events("pi").get("FailedDispatch", ""),
         60,
         "the job too",
         running.tail,

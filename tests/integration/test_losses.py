@@ -77,13 +77,13 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
     """A policy of its own admin takes what is tried there, and refuses every pod that comes: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
-    tried = f"object.metadata.name.startsWith('{names.TRIAL_POD}')"
+    tried = f"object.metadata.name.startsWith('{names.DRY_RUN_POD_PREFIX}')"
     probe = yaml.safe_dump(plain_pod("probe", stage.name, ""))
     _refuse(stage, "east", "", "pods", *_CREATE, input=probe, allowed=tried)
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
-    assert "no Ray here" in stage.told("pi", "PodRefused")
+    assert "no Ray here" in stage.told("pi", "RemotePodRejected")
     assert "2 in east: the cluster refuses its pods" in stage.told("pi", "ShareLost")
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
 
@@ -156,7 +156,7 @@ def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: C
     wait(
         lambda: stage.where("pi") == "1 west" and stage.running(1), 90, "it runs in west", lambda: dump(stage, running)
     )
-    said = stage.told("pi", "NotReleased")
+    said = stage.told("pi", "FailedShareDeletion")
     assert (
         said.startswith(f"Worker cluster east refuses to have Workload {share} of this job deleted")
         and "no Ray here" in said
@@ -241,4 +241,4 @@ def _refuses(cluster: Cluster, *probe: str, input: str) -> bool:
 
 def _heads_known(stage: Stage) -> set[str]:
     pods = (pod for found in stage.remote().values() for pod in found)
-    return {pod["metadata"]["annotations"][names.HEAD_ANNOTATION] for pod in pods}
+    return {pod["metadata"]["annotations"][names.HEAD_IP_ANNOTATION] for pod in pods}

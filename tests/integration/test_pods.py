@@ -141,6 +141,6 @@ def test_what_stands_beside_the_templates_is_refused_before_any_quota_is_held(
     body = ray_cluster("pi", stage.name, {"workers": 1})
     body["spec"]["workerGroupSpecs"][0]["numOfHosts"] = 2
     stage.manager.apply(yaml.safe_dump(body))
-    wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert "spec.workerGroupSpecs[0].numOfHosts is 2" in stage.told("pi", "Refused")
+    wait(lambda: "Rejected" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert "spec.workerGroupSpecs[0].numOfHosts is 2" in stage.told("pi", "Rejected")
     assert written.take() == [], "no cluster was asked for anything"

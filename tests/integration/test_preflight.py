@@ -84,7 +84,7 @@ def test_all_is_well_between_three_clusters(stage: Stage) -> None:
     for cluster in found["clusters"]:
         assert set(cluster["checks"].values()) == {"ok"}, cluster
     for name in ("east", "west"):
-        assert (reachable(stage, name)["status"], reachable(stage, name)["reason"]) == ("True", "Reached")
+        assert (reachable(stage, name)["status"], reachable(stage, name)["reason"]) == ("True", "Reachable")
     header, row = stage.manager.kubectl("get", "workercluster", "east").splitlines()
     assert row[header.index("REACHABLE") :].split()[0] == "True"
 

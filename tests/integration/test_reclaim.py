@@ -31,7 +31,7 @@ def test_a_round_that_is_given_up_has_preempted_nobody(stage: Stage, running: Co
     before = borrowers(stage, "west")
     written = Written(stage)
     stage.ray_cluster("pi", workers=3)
-    wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is given up", running.tail)
+    wait(lambda: "ReservationTimeout" in stage.events("pi"), 60, "the round is given up", running.tail)
     wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
     assert {one.cluster for one in written.take(["create"])} == {"east"}, "west was not asked"

@@ -43,8 +43,8 @@ def test_a_service_that_kueue_takes_for_one_job_says_what_to_change(stage: Stage
     """Stock Kueue, as it is configured when nobody has changed it."""
     stage.build({"east": 4})
     stage.manager.apply(yaml.safe_dump(rayservice.of(ray_cluster("chat", stage.name, {"workers": 1}))))
-    wait(lambda: "integrations.frameworks" in stage.events("chat").get("Refused", ""), 60, "it says so", running.tail)
-    assert names.RAY_SERVICE_FRAMEWORK in stage.told("chat", "Refused")
+    wait(lambda: "integrations.frameworks" in stage.events("chat").get("Rejected", ""), 60, "it says so", running.tail)
+    assert names.RAY_SERVICE_FRAMEWORK in stage.told("chat", "Rejected")
 
 
 def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller) -> None:
@@ -74,7 +74,7 @@ def test_missing_gate_policy_holds_everything(stage: Stage, running: Controller)
         written = Written(stage)
         stage.ray_cluster("pi", workers=1)
         wait(
-            lambda: "MutatingAdmissionPolicyBinding" in stage.events("pi").get("CannotDispatch", ""),
+            lambda: "MutatingAdmissionPolicyBinding" in stage.events("pi").get("FailedDispatch", ""),
             60,
             "the job says so",
             running.tail,
@@ -140,9 +140,9 @@ def test_what_cannot_run_remotely_is_refused_before_any_quota_is_held(stage: Sta
     spec = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
     spec["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
     stage.manager.apply(yaml.safe_dump(body))
-    wait(lambda: "Refused" in stage.events("pi"), 60, "the job says so", running.tail)
-    assert "RayCluster pi: worker group workers" in stage.told("pi", "Refused")
-    assert "hostPath" in stage.told("pi", "Refused")
+    wait(lambda: "Rejected" in stage.events("pi"), 60, "the job says so", running.tail)
+    assert "RayCluster pi: worker group workers" in stage.told("pi", "Rejected")
+    assert "hostPath" in stage.told("pi", "Rejected")
     stage.ray_cluster("good", workers=1)
     wait(lambda: stage.running(1), 90, "a job that may goes on beside it", running.tail)
     assert gangs(written.take()) == {stage.placement("good")["metadata"]["name"]}
@@ -171,7 +171,7 @@ def test_what_kuberay_counts_otherwise_than_kueue_is_refused(
         del found[key]
     found |= group
     stage.manager.apply(yaml.safe_dump(body))
-    wait(lambda: want in stage.events("pi").get("Refused", ""), 60, "the job says so", running.tail)
+    wait(lambda: want in stage.events("pi").get("Rejected", ""), 60, "the job says so", running.tail)
     assert stage.workers() == [], "nobody made a worker of it"
 
 

@@ -75,7 +75,7 @@ def test_a_queue_that_stands_still_is_passed_by(stage: Stage, running: Controlle
     stage.ray_cluster("one", workers=2)
     wait(lambda: stage.where("one") == "2 west", 60, "the job is in dynamic", running.tail)
     assert stage.placement("one")["spec"]["excluded"][0]["reason"] == "did not admit in time"
-    assert "Not admitted within 4s" in stage.told("one", "Withdrawn")
+    assert "Not admitted within 4s" in stage.told("one", "ReservationTimeout")
 
 
 def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running: Controller) -> None:
@@ -108,7 +108,7 @@ def test_two_at_once_never_share_a_place(stage: Stage, running: Controller) -> N
     )
     wait(lambda: stage.running(2), 60, "it runs", running.tail)
     wait(lambda: stage.reserving() == 1, 10, "one holds quota", running.tail)
-    assert not any("Withdrawn" in stage.events(job) for job in jobs)
+    assert not any("ReservationTimeout" in stage.events(job) for job in jobs)
     writes = written.take()
     assert len(gangs(writes)) == 1, "no share was ever asked for the other one"
     assert not [one for one in writes if one.verb == "delete"]
@@ -224,7 +224,7 @@ def test_a_part_of_a_job_that_starts_only_whole_is_refused(stage: Stage, running
     written = Written(stage)
     stage.manager.apply(yaml.safe_dump(_ray_job(stage, "K8sJobMode")))
     wait(
-        lambda: "submit it with SidecarMode" in stage.events("job").get("Refused", ""),
+        lambda: "submit it with SidecarMode" in stage.events("job").get("Rejected", ""),
         60,
         "it is refused",
         running.tail,

@@ -60,7 +60,9 @@ def test_without_volcano_the_job_says_so_and_runs_where_it_is(stage: Stage, runn
     own = _scheduled(stage, {"west": 2, "east": 2}, timeout="5s")
     wait(lambda: stage.connected(own.values()), 30, "west is tried first", running.tail)
     stage.ray_cluster("pi", workers=2)
-    said = str(wait(lambda: stage.events("pi").get("Withdrawn"), 60, "the job says so", lambda: dump(stage, running)))
+    said = str(
+        wait(lambda: stage.events("pi").get("ReservationTimeout"), 60, "the job says so", lambda: dump(stage, running))
+    )
     _bind(stage, wait(lambda: _waiting(stage, 2), 90, "two copies wait for Volcano", lambda: dump(stage, running)))
     wait(lambda: stage.running(2), 60, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == f"2 {own['east']}"
@@ -75,8 +77,8 @@ def test_without_the_right_the_job_says_so(stage: Stage, running: Controller) ->
     _scheduled(stage, {"east": 1}, timeout="5s")
     _without_the_right(stage)
     stage.ray_cluster("pi", workers=1)
-    wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the job says so", lambda: dump(stage, running))
-    said = stage.told("pi", "Withdrawn")
+    wait(lambda: "ReservationTimeout" in stage.events("pi"), 60, "the job says so", lambda: dump(stage, running))
+    said = stage.told("pi", "ReservationTimeout")
     assert 'cannot create resource "podgroups" in API group "scheduling.volcano.sh"' in said
     assert "; apply kustomize/overlays/worker there" in said
     assert not stage.remote("workloads")["east"] and not _groups(stage)

@@ -41,7 +41,7 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     stage.hold_admission("west")
     written = Written(stage)
     stage.ray_cluster("pi", workers=2)
-    wait(lambda: "Withdrawn" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
+    wait(lambda: "ReservationTimeout" in stage.events("pi"), 60, "the round is withdrawn", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_PENDING
     wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
     assert stage.leftovers() == []
@@ -69,7 +69,7 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
     wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "the large one waits", running.tail)
     stage.ray_cluster("small", workers=1)
     wait(lambda: stage.running(1), 120, "the small one runs", running.tail)
-    assert "Yielded" in stage.events("large")
+    assert "Deactivated" in stage.events("large")
     wait(lambda: stage.workload("large")["spec"].get("active", True), 30, "the large one queues again", running.tail)
 
     stage.set_quota(stage.fleet.workers["east"], 2)

@@ -68,7 +68,7 @@ def _where(stage: Stage) -> dict[str, list[str]]:
     for cluster, copies in stage.remote().items():
         for copy in copies:
             if copy["status"].get("phase") == "Running":
-                found.setdefault(copy["metadata"]["labels"][names.RAY_GROUP_LABEL], []).append(cluster)
+                found.setdefault(copy["metadata"]["labels"][names.REMOTE_RAY_GROUP_LABEL], []).append(cluster)
     return found
 
 

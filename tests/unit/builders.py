@@ -62,8 +62,8 @@ def make_workload(
     podsets = [{"name": n, "count": c, "template": {"spec": {"containers": []}}} for n, c in groups.items()]
     held = [make_condition(names.QUOTA_RESERVED, since=reserved)] if reserved is not None else []
     job = {"apiVersion": "ray.io/v1", "kind": owner, "name": JOB, "uid": "uid-of-job", "controller": True}
-    away = {} if yielded is None else {names.YIELDED_ANNOTATION: stamp(yielded)}
-    annotations = {**away, **({names.YIELDS_ANNOTATION: str(yields)} if yields else {})}
+    away = {} if yielded is None else {names.DEACTIVATED_AT_ANNOTATION: stamp(yielded)}
+    annotations = {**away, **({names.DEACTIVATIONS_ANNOTATION: str(yields)} if yields else {})}
     entry = {"state": check, "message": message}
     return {
         "metadata": make_meta(

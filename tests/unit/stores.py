@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters.capacity_versions import CapacityVersions
 from adapter.shell.clusters.cluster_cache import CONNECTION, PROBE
@@ -47,7 +48,11 @@ class Members:
         return Fleet.reachable(cast(Fleet, self))
 
     def silent(self) -> dict[str, str]:
-        return {name: member.unreachable_reason for name, member in self._members.items() if member.unreachable_reason}
+        return {name: reason.text for name, reason in self.unreachable_reasons().items()}
+
+    def unreachable_reasons(self) -> dict[str, Reason]:
+        found = {name: member.unreachable for name, member in self._members.items()}
+        return {name: reason for name, reason in found.items() if reason}
 
 
 class Sight:

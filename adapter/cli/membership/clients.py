@@ -20,6 +20,7 @@ from adapter.cli import common
 from adapter.cli.commands.options import TOKEN_LIFETIME
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.membership import AccountToken, ApiServerAddress, Membership, MembershipError, MembershipState
+from adapter.objects import api_messages
 from adapter.objects.unstructured import Raw, parse_time
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -108,7 +109,7 @@ async def _find_worker_cluster(manager: Client, name: str) -> Raw | None:
     try:
         return await manager.get(WORKER_CLUSTERS.path(name=name))
     except ApiError as error:
-        if error.not_found and f'"{name}"' in error.message:
+        if error.not_found and api_messages.names_object(error.message, name):
             return None
         if error.not_found:
             raise ClusterError(

@@ -98,7 +98,7 @@ async def address_for_manager(both: MembershipClients, server: str) -> ApiServer
     if not server:
         return there
     with reporting_errors(WORKER):
-        found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_AUTHORITY))
+        found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_CA_CONFIG_MAP))
     own = str(((found or {}).get("data") or {}).get("ca.crt") or "")
     authority = there.ca_bundle if own.strip() in there.ca_bundle else f"{there.ca_bundle}{own}"
     return ApiServerAddress(server.rstrip("/"), authority, verified=there.verified)
@@ -266,7 +266,7 @@ def _render_manifests(
     )
     text = membership.build_kubeconfig(worker_address, membership.TOKEN_PLACEHOLDER)
     secret = membership.kubeconfig_secret(both.membership, text, datetime.now(UTC) + lifetime)
-    del secret["data"], secret["metadata"]["annotations"][names.TOKEN_ENDS_ANNOTATION]
+    del secret["data"], secret["metadata"]["annotations"][names.TOKEN_EXPIRES_ANNOTATION]
     secret["stringData"] = {names.KUBECONFIG_KEY: text}
     hours = int(lifetime.total_seconds()) // 3600
     note = (

@@ -57,7 +57,7 @@ _ACCOUNT_OBJECTS = {
     ("serviceaccount", "default"),
     ("serviceaccount", names.WORKER_ACCOUNT),
     ("secret", names.WORKER_ACCOUNT),  # its token of an earlier version
-    ("configmap", names.ROOT_AUTHORITY),
+    ("configmap", names.ROOT_CA_CONFIG_MAP),
     ("configmap", "openshift-service-ca.crt"),
 }
 

@@ -49,7 +49,7 @@ async def apply_object(client: Client, side: str, body: Raw, report: ReportLine)
     """Make one object as it is to be, and tell whether that changed anything."""
     path = object_path(body)
     before = await client.find(path)
-    after = await client.apply(path, body, names.JOIN_MANAGER)
+    after = await client.apply(path, body, names.JOIN_FIELD_MANAGER)
     same = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
     report(f"{side}: {display_name(body)} {'unchanged' if same else 'configured' if before else 'created'}")
 

@@ -67,7 +67,9 @@ async def _write_reachability(client: Client, raw: Raw, result: Reachability) ->
     name = key_of(raw)[1]
     try:
         path = WORKER_CLUSTERS.path(name=name, sub="status")
-        await client.apply(path, reachability.status_patch(raw, result, datetime.now(UTC)), names.PREFLIGHT_MANAGER)
+        await client.apply(
+            path, reachability.status_patch(raw, result, datetime.now(UTC)), names.PREFLIGHT_FIELD_MANAGER
+        )
     except (ApiError, Unreachable) as error:
         print_error(f"WorkerCluster {name}: its condition {names.REACHABLE} could not be written: {error}.", EXIT_ERROR)
 

@@ -22,6 +22,7 @@ from adapter.access import access_request, grant
 from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_USAGE, print_error
 from adapter.cli.job_reader import UnreadableJob
+from adapter.objects import api_messages
 from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import Raw, annotation, meta
 from adapter.objects.worker_pod import slot_of
@@ -35,7 +36,7 @@ _KUBECTL: Final = "kubectl"
 _EXIT_TERMINATED: Final = 143  # what a shell gives a program that SIGTERM ended
 NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."
 
-_PROXY_PATH: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_PROXIED, "proxy")
+_PROXY_PATH: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_SERVICE_PROXY, "proxy")
 _NO_ACCESS_SERVER: Final = (
     "This cluster has no access server: an administrator of the manager adds the component worker-access (docs/logs.md). Until then use "
     "the worker cluster, where the pod has the same name."
@@ -197,7 +198,7 @@ def _option_words(name: str, value: str) -> list[str]:
 def _error_message(error: ApiError) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
-    return _NO_ACCESS_SERVER if error.not_found else error.message.rpartition("denied request: ")[2] or str(error)
+    return _NO_ACCESS_SERVER if error.not_found else api_messages.policy_message(error.message) or str(error)
 
 
 def _unavailable_message(error: ApiError) -> str:

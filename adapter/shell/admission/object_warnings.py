@@ -65,7 +65,7 @@ class ObjectWarnings:
         except (Unreachable, TimeoutError):
             self._pause_planning()
         except ApiError as error:
-            if error.reason != names.UNUSABLE_REASON:
+            if error.reason != names.INVALID_JOB_REASON:
                 self._pause_planning()
         else:
             return warnings.plan_warnings(raw, answer)

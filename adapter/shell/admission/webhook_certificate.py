@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 # the component again, as each upgrade does.
 LIFETIME_DAYS, LEAST_REMAINING_SECONDS = 3650, 365 * 86_400
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY
-_HOST = f"{names.ADMISSION}.{names.SYSTEM_NAMESPACE}.svc"
+_HOST = f"{names.ADMISSION_COMPONENT}.{names.SYSTEM_NAMESPACE}.svc"
 _WEBHOOK_CONFIGURATIONS = (
     (resources.GATE_WEBHOOKS, names.GATE_POLICY, names.GATE_WEBHOOK),
-    (resources.WARNING_WEBHOOKS, names.WARNINGS, names.WARNINGS_WEBHOOK),
+    (resources.WARNING_WEBHOOKS, names.WARNINGS_CONFIGURATION, names.WARNINGS_WEBHOOK),
 )
 _PEM_END = b"-----END CERTIFICATE-----"
 _OPENSSL_SECONDS = 30.0  # for one call of openssl, which takes milliseconds
@@ -37,7 +37,7 @@ _KEY_OPTIONS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-n
 
 async def ensure_certificate(client: Client) -> None:
     """Have a certificate that lasts, and have it trusted; raises ApiError or Unreachable, and may be done again."""
-    place = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION)
+    place = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION_COMPONENT)
     secret = await client.get(place)
     files = _secret_files(secret)
     anew = not is_still_valid(files)
@@ -48,13 +48,13 @@ async def ensure_certificate(client: Client) -> None:
         await client.merge_patch(
             place, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data}
         )
-        log.info("Secret %s has a new certificate for %s", names.ADMISSION, _HOST)
+        log.info("Secret %s has a new certificate for %s", names.ADMISSION_COMPONENT, _HOST)
     for resource, name, webhook in _WEBHOOK_CONFIGURATIONS:
         # The gate's may be left out. The other one comes with this Job, and is applied last: until it is there, this is tried again.
-        look = client.get if name == names.WARNINGS else client.find
+        look = client.get if name == names.WARNINGS_CONFIGURATION else client.find
         operations = trust_patch(await look(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=anew)
         if operations:
-            await client.json_patch(resource.path(name=name), operations, names.ADMISSION_MANAGER)
+            await client.json_patch(resource.path(name=name), operations, names.ADMISSION_FIELD_MANAGER)
             log.info("%s %s trusts it", resource.plural, name)
 
 
@@ -113,7 +113,7 @@ def new_certificate() -> dict[str, bytes]:
     """A new one, by the names of its files."""
     with tempfile.TemporaryDirectory() as folder:
         usage = ["-addext", "keyUsage=critical,keyCertSign"]
-        subject = f"/CN={names.ADMISSION}"
+        subject = f"/CN={names.ADMISSION_COMPONENT}"
         _run_openssl(
             folder,
             [

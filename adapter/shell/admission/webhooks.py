@@ -34,7 +34,7 @@ async def serve(server: WebhookServer, object_warnings: ObjectWarnings) -> None:
     settings.posting.enabled = False
     settings.admission.server = server
     # Who it would be among peers: else it asks for the name of its user, and in an image that has none.
-    me: Any = names.ADMISSION
+    me: Any = names.ADMISSION_COMPONENT
     await kopf.operator(
         registry=_build_registry(object_warnings), settings=settings, standalone=True, clusterwide=True, identity=me
     )

@@ -146,7 +146,7 @@ class ClaimHolder:
         self._log_once(
             logging.ERROR if held else logging.WARNING, f"is held by {move.holder}; nothing is written there"
         )
-        self._record_holder(UnusableCluster(names.HELD_BY_ANOTHER, move.message))
+        self._record_holder(UnusableCluster(names.ConditionReason.CLAIM_CONFLICT, move.message))
         return cluster_claim.RENEW_SECONDS / 2
 
     async def _write_claim(self, move: ClaimWrite) -> None:

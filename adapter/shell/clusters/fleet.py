@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from adapter.admission import cluster_identity
 from adapter.admission.cluster_claim import RENEW_SECONDS
 from adapter.admission.cluster_identity import IdentityRecord
+from adapter.names import ReasonCode
 from adapter.objects import specs
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.capacity_versions import CapacityVersions
 from adapter.shell.clusters.claim_holder import ClaimHolder, Election
@@ -78,8 +80,13 @@ class Fleet:
 
     def unreachable(self) -> dict[str, str]:
         """Why clusters cannot be seen now: engaged ones that do not answer, and those never engaged."""
-        quiet = {name: member.unreachable_reason for name, member in self.caches().items() if member.unreachable_reason}
-        return {**self.problems, **quiet}
+        return {name: reason.text for name, reason in self.unreachable_reasons().items()}
+
+    def unreachable_reasons(self) -> dict[str, Reason]:
+        """Why clusters are unreachable now, each with its code."""
+        problems = {name: Reason(ReasonCode.CLUSTER_UNREACHABLE, text) for name, text in self.problems.items()}
+        reasons = {name: cache.unreachable for name, cache in self.caches().items()}
+        return {**problems, **{name: reason for name, reason in reasons.items() if reason}}
 
     def draining(self) -> frozenset[str]:
         """The clusters that workers are to leave."""

@@ -39,7 +39,8 @@ class ConnectionIdentity:
         if self.uid in ("", uid):
             return IdentityConflict("", "")
         return IdentityConflict(
-            names.ANOTHER_CLUSTER, "it is another cluster by now, as was announced; it is connected anew"
+            names.ConditionReason.IDENTITY_MISMATCH,
+            "it is another cluster by now, as was announced; it is connected anew",
         )
 
     def mark_unverified(self) -> None:

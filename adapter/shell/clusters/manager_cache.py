@@ -83,7 +83,7 @@ class ManagerCache(ClusterCache):
     def _kinds_to_watch(self) -> list[WatchedKind]:
         gate = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
         heads = {"labelSelector": f"{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"}
-        ours = {"labelSelector": f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"}
+        ours = {"labelSelector": f"{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES_MANAGER}"}
         return [
             _required_kind(resources.WORKLOADS, self.workloads),
             _required_kind(resources.PLACEMENTS, self.placements),

@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from adapter import membership, names
 from adapter.admission.cluster_identity import IdentityRecord
 from adapter.admission.condition_patches import STEADY_AFTER
+from adapter.names import ReasonCode
 from adapter.objects import trim
+from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.selectors import Labels
 from adapter.objects.specs import WorkerCluster
@@ -35,6 +37,10 @@ from adapter.shell.kube.store import ChangeHandler, Store, version_of
 log = logging.getLogger(__name__)
 
 FIRST_LISTS = "it is being read for the first time"
+
+
+class Syncing(Unreachable):
+    """This process has begun to read the cluster, and has not read all of it yet."""
 
 
 def ignore(*_: object) -> None:
@@ -76,7 +82,7 @@ class WorkerClusterCache(ClusterCache):
         self._last_reported = "not connected yet", "", ""
         self._unreachable_since: datetime | None = datetime.now(UTC)
         self._reachable_since: datetime | None = None
-        self._errors[PROBE] = Unreachable(FIRST_LISTS)
+        self._errors[PROBE] = Syncing(FIRST_LISTS)
 
         self._tree: QuotaTree | None = None
         self._tree_outdated = False
@@ -159,12 +165,19 @@ class WorkerClusterCache(ClusterCache):
     @property
     def unreachable_reason(self) -> str:
         """Why nothing may be concluded from the stores now; empty when all is well."""
+        return self.unreachable.text if self.unreachable else ""
+
+    @property
+    def unreachable(self) -> Reason | None:
+        """Why nothing may be concluded from the stores now, None when all is well."""
         if self._unreachable_since is None and self.synced:
-            return ""
+            return None
         met = self._unusable_error or self.first_error
         trouble = _error_message(met, self.name, self.spec) if met else FIRST_LISTS
         since = f" since {self._unreachable_since:%H:%M:%S} UTC" if self._unreachable_since else ""
-        return f"cannot be seen{since}: {trouble}"
+        syncing = met is None or isinstance(met, Syncing)
+        code = ReasonCode.CLUSTER_SYNCING if syncing else ReasonCode.CLUSTER_UNREACHABLE
+        return Reason(code, f"cannot be seen{since}: {trouble}")
 
     @property
     def unusable_reason(self) -> str:

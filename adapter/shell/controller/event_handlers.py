@@ -202,7 +202,9 @@ class EventHandlers:
         Not at once: somebody over there who undoes what we write would else be answered as fast as both can.
         """
         raw = before or after or {}
-        self._enqueue.workers_of_ray_cluster(f"{key_of(raw)[0]}/{label(raw, names.RAY_CLUSTER_LABEL)}", BURST_SECONDS)
+        self._enqueue.workers_of_ray_cluster(
+            f"{key_of(raw)[0]}/{label(raw, names.REMOTE_RAY_CLUSTER_LABEL)}", BURST_SECONDS
+        )
 
     def on_unreachable_pod(self, pod: Raw) -> None:
         """Ray's head, or its own proxy, tells something new of a pod whose worker cluster cannot be seen."""

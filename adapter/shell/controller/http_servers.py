@@ -64,7 +64,7 @@ class _PlanHandler:
         except web.HTTPRequestEntityTooLarge:
             return _error_response(
                 413,
-                names.UNUSABLE_REASON,
+                names.INVALID_JOB_REASON,
                 f"The job is larger than {MAX_JOB_BYTES // 2**20} MiB; leave out what is not the job.",
             )
         except TimeoutError:
@@ -103,7 +103,7 @@ class _PlanHandler:
         try:
             question = json.loads(text)
         except (ValueError, RecursionError):
-            return _error_response(400, names.UNUSABLE_REASON, "What was sent is not JSON.")
+            return _error_response(400, names.INVALID_JOB_REASON, "What was sent is not JSON.")
         return await self._preview_response(question)
 
     async def _preview_response(self, question: Any) -> web.Response:
@@ -111,12 +111,12 @@ class _PlanHandler:
         if isinstance(preview, str):
             return _error_response(503, names.NOT_READY_REASON, preview)
         if not isinstance(question, dict) or not isinstance(question.get("namespace"), str):
-            return _error_response(400, names.UNUSABLE_REASON, "What was sent has no namespace and no object.")
+            return _error_response(400, names.INVALID_JOB_REASON, "What was sent has no namespace and no object.")
         try:
             answer = await preview.preview_plan(question.get("object"), question["namespace"], datetime.now(UTC))
             return web.json_response(answer)
         except InvalidJob as error:
-            return _error_response(422, names.UNUSABLE_REASON, truncate(" ".join(error.messages)))
+            return _error_response(422, names.INVALID_JOB_REASON, truncate(" ".join(error.messages)))
         except Exception:  # a question must cost nobody else anything
             log.exception("a plan that was asked for")
             return _error_response(

@@ -22,12 +22,10 @@ from adapter.objects.worker_pod import has_template_slot, placement_key, slot_cl
 from adapter.shell import metrics
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.supervise import read_each
-from adapter.worker import dispatch
 
 _LabelValues = tuple[str, ...]
 _STATES = tuple(PlacementState)
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")  # Kubernetes'; no API server refuses another one
-_ORPHANS = {dispatch.MANAGER_POD_GONE: metrics.POD_GONE, dispatch.SLOT_ELSEWHERE: metrics.SLOT_ELSEWHERE}
 
 
 class StateCollector(Collector):
@@ -82,7 +80,7 @@ def _placements_family() -> GaugeMetricFamily:
 
 def _reasons_family() -> GaugeMetricFamily:
     text = "1 with the reason that each WorkerCluster's condition Connected has, whatever its status is."
-    return GaugeMetricFamily("rayspan_cluster_reason", text, labels=["cluster", "reason"])
+    return GaugeMetricFamily("rayspan_cluster_connected_reason", text, labels=["cluster", "reason"])
 
 
 def _token_expiry_family() -> GaugeMetricFamily:
@@ -122,8 +120,8 @@ def count_action(action: Action, cluster: str, now: datetime) -> None:
             _observe_dispatch(action.pod, slot_cluster(action.pod), metrics.RUNNING, now)
         case PatchPodStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
             _count_lost_worker(action)
-        case DeletePod() if action.reason in _ORPHANS:
-            metrics.ORPHANS.labels(cluster, _ORPHANS[action.reason]).inc()
+        case DeletePod() if action.orphan:
+            metrics.ORPHANS.labels(cluster, action.orphan).inc()
         case UpdatePlacementStatus():
             _count_rollback(action)
         case SetCheck() if action.state == names.CHECK_READY:
@@ -139,7 +137,7 @@ def _observe_dispatch(pod: Raw, cluster: str, stage: str, now: datetime) -> None
 def _count_lost_worker(action: PatchPodStatus) -> None:
     """Its slot may be forged, and its reason is the copy's own where we gave none."""
     reason = action.body["status"].get("reason")
-    known = reason if reason in names.LOSSES else metrics.OTHER
+    known = reason if reason in names.LOSS_REASONS else metrics.OTHER
     metrics.WORKERS_LOST.labels(metrics.cluster_label(slot_cluster(action.pod)), known).inc()
 
 

@@ -26,6 +26,7 @@ from aiohttp.connector import Connection
 
 from adapter import __version__
 from adapter.membership import ApiServerAddress
+from adapter.objects import api_messages
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, MAX_TEXT_LENGTH, key_of, printable, uid_of
 from adapter.shell.kube import encoding, response_limits, user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin, Credentials
@@ -80,7 +81,7 @@ class ApiError(Exception):
     @property
     def is_conflict(self) -> bool:
         """Something else is true by now: read again (stale version, other uid, name taken)."""
-        return self.status == 409 or (self.status == 422 and "metadata.uid" in self.message)
+        return self.status == 409 or (self.status == 422 and api_messages.is_uid_conflict(self.message))
 
 
 CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, response_limits.UnreadableResponse)

@@ -19,7 +19,6 @@ from adapter.objects.worker_pod import has_ended, slot_cluster
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.indexes import by_ray_cluster
 from adapter.shell.clusters.manager_cache import ManagerCache
-from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.observe import head_client
 from adapter.shell.observe.head_client import HeadAnswer, HeadClient
 from adapter.shell.supervise import contain_errors, read_each
@@ -71,8 +70,8 @@ class ClusterLosses:
         return (nodes or {}).get(cluster_loss.ray_node_address(pod)) is False
 
     def _cluster_silence(self, cluster: str, timeout: timedelta) -> ClusterLoss | None:
-        raw, why = self._manager.worker_clusters.by_name(cluster), self._fleet.unreachable().get(cluster)
-        return cluster_loss.loss_of_cluster(raw, why, starting=(why or "").endswith(FIRST_LISTS), timeout=timeout)
+        raw, reason = self._manager.worker_clusters.by_name(cluster), self._fleet.unreachable_reasons().get(cluster)
+        return cluster_loss.loss_of_cluster(raw, reason, timeout=timeout)
 
     async def run(self, listener: LossListener) -> None:
         """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""

@@ -30,16 +30,20 @@ class JobProblems:
             workload, self._sources.uncopyable_reason(workload, self._policies.remote_podsets(workload, check))
         )
 
-    def rejection_of_job(self, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
-        """The same for a Workload whose RayJob or RayCluster is `job`, whether or not it is submitted."""
+    def rejection_of_job(
+        self, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy | None, *, submitted: bool = True
+    ) -> str:
+        """The same for a Workload whose RayJob or RayCluster is `job`."""
         podsets, clusters = self._policies.remote_podsets(workload, check), self._policies.clusters_of(chosen)
         # A policy is read anew when a WorkerCluster changes, so these are not among the facts: each Workload would keep those of its
         # last look, of every cluster.
         facts = (job, workload, chosen, *podsets)
         return self._manager.memo_of(workload).get_or_find(
-            (JobProblems, check),
+            (JobProblems, check, submitted),
             facts,
-            lambda: job_validation.workload_rejection(workload, job, check, podsets, chosen, clusters),
+            lambda: job_validation.workload_rejection(
+                workload, job, check, podsets, chosen, clusters, submitted=submitted
+            ),
         )
 
     def other_problems(

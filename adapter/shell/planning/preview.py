@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapter import names
-from adapter.admission.job_validation import RESUBMIT
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import rayjob
 from adapter.objects.queues import ClusterQueue
@@ -100,8 +99,8 @@ class Preview:
         )
 
     def _rejection_reason(self, job: JobManifest, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
-        """Why the job itself can never run remotely; it is not submitted, so nobody need delete it."""
-        return self._job_problems.rejection_of_job(job.job, workload, check, chosen).removesuffix(RESUBMIT).rstrip()
+        """Why the job itself can never run remotely."""
+        return self._job_problems.rejection_of_job(job.job, workload, check, chosen, submitted=False)
 
     def _queue_of(self, job: JobManifest) -> tuple[str, ClusterQueue]:
         """The LocalQueue that the job would wait in, and the manager's ClusterQueue behind it."""

@@ -90,7 +90,7 @@ async def _sweep_cluster(cache: WorkerClusterCache, manager: ManagerCache, manag
 
 async def _sweep_namespace(cache: WorkerClusterCache, namespace: str, manager: ManagerCache, manager_id: str) -> None:
     # Without copies, which go with their anchors: what they hold may come to many megabytes.
-    ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={cache.name},!{names.COPY_LABEL}"
+    ours = f"{names.MANAGER_LABEL}={manager_id},{names.CLUSTER_LABEL}={cache.name},!{names.COPIED_OBJECT_LABEL}"
     room = cache.extra_budget(SWEPT_BYTES).new_quota(CONFIG_MAPS.plural)
     found, _ = await list_all(cache.client, CONFIG_MAPS.path(namespace), trim.metadata_only, room, labelSelector=ours)
     _require_reachable(cache, manager)
@@ -108,7 +108,7 @@ def _is_orphan(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) ->
 async def _delete_anchor(anchor: Raw, cache: WorkerClusterCache) -> None:
     log.info("cluster=%s anchor %s/%s stands for nothing; deleting it", cache.name, *key_of(anchor))
     await cache.client.delete(CONFIG_MAPS.path(*key_of(anchor)), uid_of(anchor))
-    metrics.ORPHANS.labels(cache.name, metrics.NO_SHARE).inc()
+    metrics.ORPHANS.labels(cache.name, names.OrphanReason.NO_SHARE).inc()
 
 
 def _require_reachable(cache: WorkerClusterCache, manager: ManagerCache) -> None:

@@ -13,7 +13,6 @@ from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.logins import LoginReader
 from adapter.shell.clusters.manager_cache import ManagerCache
-from adapter.shell.clusters.worker_cache import FIRST_LISTS
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.reflector import RESTORED
@@ -56,13 +55,13 @@ class ConditionWriter:
             metrics.unregister_cluster(name)
             return None
         problem = self._fleet.problems.get(name, "")
-        silent = self._fleet.unreachable().get(name, "")
-        if silent.endswith(FIRST_LISTS):
+        unreachable = self._fleet.unreachable_reasons().get(name)
+        if unreachable and unreachable.code is names.ReasonCode.CLUSTER_SYNCING:
             return None  # a start is no failure
-        problem = problem or (silent and f"worker cluster {name} {silent}.")
+        problem = problem or (f"worker cluster {name} {unreachable.text}." if unreachable else "")
         member = self._fleet.caches().get(name)
-        stranger = (member and member.unusable_reason) or condition_patches.UNREACHABLE
-        reason = condition_patches.MISCONFIGURED if name in self._fleet.problems else stranger
+        stranger = (member and member.unusable_reason) or names.ConditionReason.UNREACHABLE
+        reason = names.ConditionReason.BAD_CONFIGURATION if name in self._fleet.problems else stranger
         metrics.register_cluster(name)
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
         steady, workers = bool(member and member.is_steady), self._reservations.workers_in(name)
@@ -100,15 +99,15 @@ class ConditionWriter:
             and datetime.now(UTC) - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
         ):
             await self._recorder.record_event(
-                about, condition_patches.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True
+                about, names.EventReason.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True
             )
         if problem or lack:
             await self._recorder.record_event(
-                about, condition_patches.NOT_MIRRORED if lack else reason, problem or lack, warning=True
+                about, names.ConditionReason.HEADS_NOT_MIRRORED if lack else reason, problem or lack, warning=True
             )
         elif unclaimed:
             await self._recorder.record_event(
-                about, names.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
+                about, names.ConditionReason.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
             )
         lost = (raw.get("status") or {}).get("lostSince")
         return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None

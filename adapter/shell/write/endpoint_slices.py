@@ -4,6 +4,7 @@ With the version of what stands as a precondition, or as a new one. Where the ri
 the Service is told, and nothing is tried again before the next resync: Kubernetes' own slices lead to the head meanwhile.
 """
 
+from adapter import names
 from adapter.actions import DeleteEndpointSlice, EmitEvent, PutEndpointSlice
 from adapter.objects.unstructured import key_of, uid_of
 from adapter.objects.workload import Job
@@ -58,4 +59,4 @@ class EndpointSliceWriter:
 
     async def _emit_event(self, about: Job, message: str) -> None:
         text = f"{message}. Requests pass the proxy on the head; see kustomize/components/rayservice-endpoints."
-        await self._recorder.emit_event(EmitEvent(about, "RequestsNotStraight", text, warning=True))
+        await self._recorder.emit_event(EmitEvent(about, names.EventReason.REQUESTS_VIA_HEAD, text, warning=True))

@@ -75,16 +75,18 @@ class EventRecorder:
         self._histories: dict[tuple[str, str], _EventHistory] = {}  # by object, or by whose it is, and reason
         self._tidied_at = clock()
 
-    async def record_event(self, about: Job, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(
+        self, about: Job, reason: str, message: str, *, warning: bool = False, names_job: bool = False
+    ) -> None:
         """Write an Event, or bring the one of the same reason up to date; not what was just said, nor more than a few a minute.
 
         Of a RayCluster that KubeRay made of a RayService it is said there, too: its user wrote that, and the RayCluster's name ends in
-        letters that change with each upgrade.
+        letters that change with each upgrade. `names_job`: the message begins with its name already.
         """
         await self._record_on(about, about.uid, reason, message, warning)
         if about.service:
             of, whose = f"{about.kind} {about.name}: ", f"{about.service.uid}/{about.uid}"
-            text = message if message.startswith(of) else of + message
+            text = message if names_job else of + message
             await self._record_on(about.service, whose, reason, text, warning)
 
     async def _record_on(self, about: Job, event_key: str, reason: str, message: str, warning: bool) -> None:
@@ -118,7 +120,9 @@ class EventRecorder:
     async def emit_event(self, action: EmitEvent) -> None:
         """The same for an action; what cannot be said must not hold up what is done."""
         try:
-            await self.record_event(action.regarding, action.reason, action.message, warning=action.warning)
+            await self.record_event(
+                action.regarding, action.reason, action.message, warning=action.warning, names_job=action.names_job
+            )
         except (ApiError, Unreachable) as trouble:
             log.warning("event %s on %s %s: %s", action.reason, action.regarding.kind, action.regarding.name, trouble)
 

@@ -63,7 +63,7 @@ class GangWriter:
     async def write_plan(self, action: Plan) -> None:
         """Plan a gang, and write its Placement, unless the plan says nothing new, or clusters that it takes are to be asked first."""
         version, now = self._fleet.capacity_versions.version, datetime.now(UTC)
-        with metrics.DECISION.time():
+        with metrics.PLAN_DURATION.time():
             body, made, settles, alone = await self._planner.plan_round(action, now)
         if self._manager.unreachable_reason:  # since it was begun: what it was made of is not to be believed
             raise Unreachable(self._manager.unreachable_reason)
@@ -218,12 +218,12 @@ class GangWriter:
         )  # before anybody can hear of it and take what it gathered
         since = format_time(now)
         await self._set_active(
-            action.workload, False, {names.YIELDED_ANNOTATION: since, names.YIELDS_ANNOTATION: count}
+            action.workload, False, {names.DEACTIVATED_AT_ANNOTATION: since, names.DEACTIVATIONS_ANNOTATION: count}
         )
 
     async def reactivate(self, action: Reactivate) -> None:
         """Make a Workload that stepped aside active again."""
-        await self._set_active(action.workload, True, {names.YIELDED_ANNOTATION: None})
+        await self._set_active(action.workload, True, {names.DEACTIVATED_AT_ANNOTATION: None})
 
     async def _set_active(self, workload: Workload, active: bool, annotations: dict[str, str | None]) -> None:
         """Write both in one patch: a Workload that is inactive on our account says so, whenever we die."""

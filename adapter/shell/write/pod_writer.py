@@ -9,6 +9,8 @@ from collections import defaultdict
 
 from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, EmitEvent, MirrorHead, PatchPodStatus
+from adapter.objects import api_messages
+from adapter.objects.reason import clause
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.rewrite import service_mirror
 from adapter.shell.clusters.fleet import Fleet
@@ -26,9 +28,6 @@ from adapter.shell.write.events import EventRecorder
 # What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
 # is a pod of that name.
 _REFUSALS = (400, 403, 404, 422)
-# What an API server says that has written nothing, with a status that else leaves that open: a webhook is asked before it writes
-# (k8s:apiserver/pkg/util/webhook/error.go). One that is down for long shall not keep a worker where nobody may start.
-_WROTE_NOTHING = "failed calling webhook"
 
 
 class PodWriter:
@@ -88,7 +87,9 @@ class PodWriter:
                 action.placement, action.share_key, uid, f"the cluster refuses its pods: {why}"
             )
             text = f"worker cluster {action.cluster} refuses {subject}: {why}"
-            await self._recorder.emit_event(EmitEvent(action.regarding, "PodRefused", text, warning=True))
+            await self._recorder.emit_event(
+                EmitEvent(action.regarding, names.EventReason.REMOTE_POD_REJECTED, text, warning=True)
+            )
 
     async def create_pod(self, action: CreatePod) -> None:
         """Make a pod's copy, and before it what it refers to."""
@@ -118,7 +119,8 @@ class PodWriter:
         try:
             made = await create_or_get(cache.client, resources.PODS, action.body)
         except ApiError as refusal:
-            if refusal.status < 500 or _WROTE_NOTHING in refusal.message:
+            # A webhook that is down for long must not keep a worker where it cannot start.
+            if refusal.status < 500 or api_messages.wrote_nothing(refusal.message):
                 self._transient.unanswered_pods.discard(uid)
             raise
         self._transient.unanswered_pods.discard(uid)
@@ -126,9 +128,11 @@ class PodWriter:
 
     async def _report_trouble(self, action: CreatePod, reason: str) -> str:
         """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""
-        text = f"A worker for {action.cluster} is not made: {reason.removesuffix('.')}."
+        text = f"A worker for {action.cluster} is not made: {clause(reason)}."
         if action.regarding:
-            await self._recorder.emit_event(EmitEvent(action.regarding, "WorkerTrouble", text, warning=True))
+            await self._recorder.emit_event(
+                EmitEvent(action.regarding, names.EventReason.WORKER_FAILING, text, warning=True)
+            )
         return text
 
     async def delete_pod(self, action: DeletePod) -> None:

@@ -7,7 +7,7 @@ ClusterQueue, and by the right, which is not in the base. Everything is told as 
 import logging
 
 from adapter import names
-from adapter.objects import specs
+from adapter.objects import api_messages, specs
 from adapter.objects.queues import read_local_queue
 from adapter.objects.unstructured import Key, Raw, key_of, uid_of
 from adapter.objects.workload import Job
@@ -21,8 +21,6 @@ from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.write.events import EventRecorder
 
 log = logging.getLogger(__name__)
-
-_NO_RIGHT = "cannot patch resource"  # of RBAC's answer, which has no code of its own
 
 
 class QuotaAggregator:
@@ -39,7 +37,7 @@ class QuotaAggregator:
         try:
             found = self._quota_changes(raw)
         except specs.InvalidSpec as error:
-            await self._record_event(raw, "CannotAggregate", str(error), warning=True)
+            await self._record_event(raw, "FailedQuotaAggregation", str(error), warning=True)
             return
         if found:
             await self._write_changes(raw, found)
@@ -74,12 +72,12 @@ class QuotaAggregator:
             )
         except ApiError as error:
             if error.status == 403:
-                await self._record_event(raw, "CannotAggregate", _forbidden_message(said, error), warning=True)
+                await self._record_event(raw, "FailedQuotaAggregation", _forbidden_message(said, error), warning=True)
                 return  # the resync tries again
             raise
         self._manager.cluster_queues.put(fresh)
         log.info("ClusterQueue %s: nominal quota of %s", name, said)
-        await self._record_event(raw, "QuotaFromWorkers", f"Changed the nominal quota of {said}.")
+        await self._record_event(raw, "QuotaAggregated", f"Changed the nominal quota of {said}.")
 
     async def _record_event(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
         about = Job(names.KUEUE_API_VERSION, "ClusterQueue", "", key_of(raw)[1], uid_of(raw))
@@ -88,5 +86,6 @@ class QuotaAggregator:
 
 def _forbidden_message(changes_text: str, error: ApiError) -> str:
     """Forbidden is what RBAC says, and also a webhook, such as Kueue's of a lendingLimit above the new quota."""
-    way = "apply kustomize/components/quota-aggregator" if _NO_RIGHT in error.message else "change the ClusterQueue"
+    lacks_right = api_messages.lacks_right(error.message)
+    way = "apply kustomize/components/quota-aggregator" if lacks_right else "change the ClusterQueue"
     return f"The nominal quota of {changes_text} cannot be written ({error.message}); {way}."

@@ -36,5 +36,5 @@ def turned(objects: Sequence[Raw], fault: Fault) -> list[Raw]:
 
 def _order(raw: Raw) -> tuple[str, str, str]:
     """By gang, then slot; names have parts that differ in every run."""
-    gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.RAY_CLUSTER_LABEL)
+    gang = label(raw, names.RAY_GCS_CLUSTER_LABEL) or label(raw, names.REMOTE_RAY_CLUSTER_LABEL)
     return gang or label(raw, names.PLACEMENT_LABEL), str(slot_of(raw) or ""), meta(raw)["name"]

@@ -169,7 +169,7 @@ def kuberay(cluster: Cluster, home: definition.Cluster) -> Container:
 
 def admission(cluster: Cluster, home: definition.Cluster) -> Container:
     """Our webhooks, where the component is."""
-    selector = f"app.kubernetes.io/component={names.ADMISSION.removeprefix('rayspan-')},pod-template-hash"
+    selector = f"app.kubernetes.io/component={names.ADMISSION_COMPONENT.removeprefix('rayspan-')},pod-template-hash"
     return Container("the webhooks", cluster, home, names.SYSTEM_NAMESPACE, selector)
 
 

@@ -77,7 +77,9 @@ def _wrong(service: RayService) -> list[str]:
     copies = {
         name: worker.items("pods", NAMESPACE, names.MANAGER_LABEL) for name, worker in service.fleet.workers.items()
     }
-    of_service = f"{names.SERVICE_NAME_LABEL}={_NAME}-serve-svc,{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES}"
+    of_service = (
+        f"{names.SERVICE_NAME_LABEL}={_NAME}-serve-svc,{names.SLICE_MANAGED_BY_LABEL}={names.SERVING_SLICES_MANAGER}"
+    )
     slices = manager.items("endpointslices", NAMESPACE, of_service)
     ready = [pod for pod in mine if is_condition_true(pod, "Ready")]
     lost = (
@@ -95,7 +97,8 @@ def orphans(workers: Iterable[Raw], copies: Mapping[str, Collection[Raw]]) -> li
         f"pod {meta(copy)['name']} in {cluster} stands for no worker"
         for cluster, found in copies.items()
         for copy in found
-        if label(copy, names.RAY_CLUSTER_LABEL).startswith(_NAME) and label(copy, names.POD_UID_LABEL) not in known
+        if label(copy, names.REMOTE_RAY_CLUSTER_LABEL).startswith(_NAME)
+        and label(copy, names.POD_UID_LABEL) not in known
     ]
 
 

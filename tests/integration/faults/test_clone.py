@@ -21,7 +21,7 @@ from hack.trials import restore
 
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # a second control plane in the manager's namespace
 
-HELD = "HeldByAnother"  # the reason of Connected
+HELD = "ClaimConflict"  # the reason of Connected
 # An API server's start on a busy machine, and a controller's.
 SERVES, TOLD = 90, 60
 
@@ -87,4 +87,4 @@ def _await_reason(clone: Cluster, name: str, reason: str, controller: Controller
 def _looks(controller: Controller) -> float:
     """How often it has looked at anything."""
     lines = controller.ask("/metrics").splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("rayspan_looks_total"))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("rayspan_reconciles_total"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.admission.condition_patches import RESTORED
+from adapter.names import EventReason
 from adapter.shell.kube import reflector
 from hack.lab.base.lab import Lab
 from hack.testbed.clusters import Cluster, wait
@@ -141,7 +141,7 @@ def _said(stage: Stage) -> str:
     """When it was last said of east that it was restored; empty if it was not."""
     uid = stage.manager.get("workerclusters", "east")["metadata"]["uid"]
     found = [one for one in stage.manager.items("events", "default") if one["involvedObject"].get("uid") == uid]
-    return max((str(one["lastTimestamp"]) for one in found if one["reason"] == RESTORED), default="")
+    return max((str(one["lastTimestamp"]) for one in found if one["reason"] == EventReason.RESTORED), default="")
 
 
 def _noticed(one: Controller, whose: str) -> bool:

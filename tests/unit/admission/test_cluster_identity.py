@@ -12,7 +12,11 @@ HERE, THERE = "11111111-aaaa", "22222222-bbbb"
 
 def cluster(name: str = "east", uid: object = "", accepted: str = "", made: str = "2026-01-01T00:00:00Z") -> Raw:
     raw = make_worker_cluster(name)
-    metadata = {**raw["metadata"], "creationTimestamp": made, "annotations": {names.ACCEPT_ANNOTATION: accepted}}
+    metadata = {
+        **raw["metadata"],
+        "creationTimestamp": made,
+        "annotations": {names.ACCEPT_CLUSTER_ANNOTATION: accepted},
+    }
     return {**raw, "metadata": metadata, "status": {**raw["status"], **({"clusterUID": uid} if uid else {})}}
 
 
@@ -21,19 +25,31 @@ def cluster(name: str = "east", uid: object = "", accepted: str = "", made: str 
     [
         pytest.param(IdentityRecord("east"), "", id="never seen"),
         pytest.param(IdentityRecord("east", HERE), "", id="the same"),
-        pytest.param(IdentityRecord("east", THERE), names.ANOTHER_CLUSTER, id="another one"),
+        pytest.param(IdentityRecord("east", THERE), names.ConditionReason.IDENTITY_MISMATCH, id="another one"),
         pytest.param(IdentityRecord("east", THERE, HERE), "", id="another one, which is accepted"),
-        pytest.param(IdentityRecord("east", THERE, "33333333"), names.ANOTHER_CLUSTER, id="a third one is accepted"),
+        pytest.param(
+            IdentityRecord("east", THERE, "33333333"),
+            names.ConditionReason.IDENTITY_MISMATCH,
+            id="a third one is accepted",
+        ),
         pytest.param(IdentityRecord("east", HERE, THERE), "", id="the same, and another one will be accepted"),
         pytest.param(IdentityRecord("east", "", "33333333"), "", id="never seen, and another one will be accepted"),
-        pytest.param(IdentityRecord("east", other_cluster_by_uid={HERE: "west"}), names.REGISTERED_TWICE, id="west's"),
+        pytest.param(
+            IdentityRecord("east", other_cluster_by_uid={HERE: "west"}),
+            names.ConditionReason.DUPLICATE_CLUSTER,
+            id="west's",
+        ),
         pytest.param(IdentityRecord("east", other_cluster_by_uid={THERE: "west"}), "", id="not west's"),
         pytest.param(IdentityRecord("east", "", HERE, {HERE: "west"}), "", id="west's, and meant"),
         pytest.param(
-            IdentityRecord("east", HERE, "", {HERE: "west"}), names.REGISTERED_TWICE, id="both have it on record"
+            IdentityRecord("east", HERE, "", {HERE: "west"}),
+            names.ConditionReason.DUPLICATE_CLUSTER,
+            id="both have it on record",
         ),
         pytest.param(
-            IdentityRecord("east", THERE, "", {HERE: "west"}), names.ANOTHER_CLUSTER, id="a Secret with west's content"
+            IdentityRecord("east", THERE, "", {HERE: "west"}),
+            names.ConditionReason.IDENTITY_MISMATCH,
+            id="a Secret with west's content",
         ),
     ],
 )

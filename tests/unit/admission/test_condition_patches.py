@@ -97,7 +97,7 @@ def test_a_check_that_can_be_served_is_active() -> None:
 
 def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
     found = only(condition_patches.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
-    assert found["reason"] == "QueueLayout" and len(str(found["message"])) == MAX_TEXT_LENGTH
+    assert found["reason"] == "InvalidQueueLayout" and len(str(found["message"])) == MAX_TEXT_LENGTH
     told = make_check()
     told["status"] = {"conditions": [found]}
     assert condition_patches.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"
@@ -117,7 +117,7 @@ def test_a_missing_gate_leaves_the_check_active_and_says_so() -> None:
 
 def test_a_layout_that_cannot_work_is_told_and_stops_no_queue() -> None:
     found = only(condition_patches.check_condition(make_check(), POLICIES, "", ("One thing.", "Another."), at(5)))
-    assert (found["status"], found["reason"], found["message"]) == ("True", "QueueLayout", "One thing. Another.")
+    assert (found["status"], found["reason"], found["message"]) == ("True", "InvalidQueueLayout", "One thing. Another.")
 
 
 def test_the_gate_comes_before_the_layout() -> None:

@@ -138,7 +138,7 @@ def state(keeper: Keeper) -> dict[str, Raw]:
     for one in found.values():
         for key in ("uid", "resourceVersion"):
             one["metadata"].pop(key, None)
-        (one["metadata"].get("annotations") or {}).pop(names.TOKEN_ENDS_ANNOTATION, None)
+        (one["metadata"].get("annotations") or {}).pop(names.TOKEN_EXPIRES_ANNOTATION, None)
         one.pop("data", None)
     return dict(found)
 

@@ -78,8 +78,8 @@ FORBIDDEN = 'services "rayspan-controller:plan" is forbidden: User "jane@example
 @pytest.mark.parametrize(
     ("said", "code", "sentence"),
     [
-        (refuses(422, "UnusableJob", "RayJob train: no."), 2, "RayJob train: no."),
-        (refuses(413, "UnusableJob", "Too large."), 2, "Too large."),
+        (refuses(422, "InvalidJob", "RayJob train: no."), 2, "RayJob train: no."),
+        (refuses(413, "InvalidJob", "Too large."), 2, "Too large."),
         (
             refuses(403, "Forbidden", FORBIDDEN),
             1,

@@ -56,15 +56,6 @@ Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in
     )
 
 
-def test_what_stands_above_it_already_is_not_said_again() -> None:
-    answer = _answer(workers=40)
-    above = f"Waits: {answer['sentence']} It starts by itself as soon as there is room."
-    assert plan_table.render(answer, above).endswith("it is cordoned\n\nDoes not fit, as said above.\n")
-    assert plan_table.render(answer, "Waits: 3 jobs are ahead.") == plan_table.render(answer)
-    assert plan_table.render({**answer, "sentence": ""}).endswith("Does not fit: \n")
-    assert plan_table.render({**answer, "sentence": "1 of 1."}, "Waits: 11 of 1.").endswith("Does not fit: 1 of 1.\n")
-
-
 def test_a_refusal_has_no_columns() -> None:
     answer = asyncio.run(
         Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.preview_plan(make_ray_job(), NAMESPACE, START)

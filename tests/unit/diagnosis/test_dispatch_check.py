@@ -30,7 +30,7 @@ NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put
     ("queues", "checks", "found", "why"),
     [
         pytest.param([QUEUE], [check()], written(EAST, WEST), "", id="to one of two"),
-        pytest.param([QUEUE], [check(reason="QueueLayout")], written(EAST), "", id="some of a layout may work"),
+        pytest.param([QUEUE], [check(reason="InvalidQueueLayout")], written(EAST), "", id="some of a layout may work"),
         pytest.param(
             [QUEUE],
             [check()],

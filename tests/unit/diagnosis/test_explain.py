@@ -37,9 +37,10 @@ def container(name: str = "ray-worker", restarts: int = 0, last: Raw | None = No
     }
 
 
-def waiting(state: str, reason: str) -> JobFacts:
+def waiting(state: str, reason: str, code: str = "") -> JobFacts:
     work = make_workload()
-    placement = make_placement(work, shares={}, state=state, reason=reason)
+    conditions = [make_condition(names.PLACED, False, reason=code or state)]
+    placement = make_placement(work, shares={}, state=state, reason=reason, conditions=conditions)
     placement["spec"]["check"] = CHECK
     return make_facts(work, placement=placement, job=make_job(), ray_cluster={}, pods=())
 
@@ -55,7 +56,7 @@ TOLD = {"exitCode": 1, "reason": "Error", "message": f"{'a ' * 99}\nValueError: 
 LOOP_TOLD = container(last=TOLD, waiting={"reason": "CrashLoopBackOff"})
 PULL = container("ray-head", waiting={"reason": "ErrImagePull", "message": "no such image"})
 GCS = container("wait-gcs-ready", running={"startedAt": "2026-01-02T03:04:05Z"})
-NO_NODE = make_condition(names.DISPATCHED_CONDITION, message="A worker in west finds no node: 0/3 nodes are available")
+NO_NODE = make_condition(names.DISPATCHED_CONDITION, reason="Unschedulable", message="0/3 nodes are available")
 UNSEEN = make_condition(names.DISPATCHED_CONDITION) | {"status": "Unknown", "message": "worker cluster west is silent"}
 EVICTED = make_condition("Evicted", message="Preempted by b")
 REJECTED = make_condition(
@@ -140,7 +141,7 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
     (
         "out of the queue for a moment",
         lambda: make_facts(conditions(active=False, yielded=3), pods=[]),
-        ("Workload", "Yielded", 3),
+        ("Workload", "Requeuing", 3),
         "It found no room, gave the manager's quota to those who queue behind it, and queues again in a moment.",
     ),
     (
@@ -253,19 +254,19 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
     (
         "no copy",
         lambda: late(sent=False),
-        ("Pods", "NoCopy", 3),
+        ("Pods", "NoRemotePod", 3),
         "A worker is not there yet: its copy is not made in west yet (slot west/1/role-workers/1).",
     ),
     (
         "no node",
         lambda: late(conditions=[NO_NODE]),
-        ("Pods", "NoNode", 3),
+        ("Pods", "Unschedulable", 3),
         "A worker is not there yet: it finds no node in west: 0/3 nodes are available.",
     ),
     (
         "its cluster is silent",
         lambda: late(conditions=[UNSEEN], phase="Running"),
-        ("Pods", "Unseen", 3),
+        ("Pods", "ClusterUnreachable", 3),
         "A worker is not there yet: its copy in west cannot be seen: worker cluster west is silent.",
     ),
     (
@@ -326,7 +327,7 @@ def test_the_link(facts: Callable[[], JobFacts], link: tuple[str, str, int], sai
 @pytest.mark.parametrize(
     ("listed", "cluster", "step"),
     [
-        pytest.param("east/1/role-workers/2", "east", "NoCopy", id="it is planned"),
+        pytest.param("east/1/role-workers/2", "east", "NoRemotePod", id="it is planned"),
         pytest.param("east/1/role-workers/9", "", "NoSlot", id="more than is planned"),
         pytest.param("north/1/role-workers/9", "", "NoSlot", id="its share was given up"),
     ],
@@ -372,7 +373,12 @@ def test_a_running_worker_that_cannot_be_seen_is_a_note() -> None:
 
 def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
     assert explain.diagnose(waiting("Waiting", "Too few")).advice == "It starts by itself as soon as there is room."
-    assert explain.diagnose(waiting("Waiting", "Too few. Even empty clusters hold only 3")).advice == ""
+    assert explain.diagnose(waiting("Waiting", "Even empty clusters hold only 3", code="NeverFits")).advice == ""
+    work = make_workload()
+    planned = make_placement(work, shares={}, explanation="Even empty clusters hold only 3.")
+    planned["spec"] |= {"check": CHECK, "explanationCode": "NeverFits"}
+    facts = make_facts(work, placement=planned, job=make_job(), ray_cluster={}, pods=())
+    assert explain.diagnose(facts).advice == "", "before its status is written"
 
 
 def test_what_could_not_be_read_holds_nobody_up() -> None:

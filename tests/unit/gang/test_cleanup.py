@@ -126,7 +126,9 @@ def test_a_share_that_a_running_gang_lost_waits_for_its_workers_too() -> None:
         isinstance(action, Plan) for action in actions
     )
     assert [
-        action.message for action in actions if isinstance(action, EmitEvent) and action.reason == "StillEnding"
+        action.message
+        for action in actions
+        if isinstance(action, EmitEvent) and action.reason == "WaitingForTermination"
     ] == [STILL]
 
 

@@ -124,7 +124,7 @@ def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
 def test_where_no_dry_run_is_to_be_had_the_share_is_asked_for_and_it_is_said(tried: Any, clusters: list[str]) -> None:
     found = decide(gang(results=tried))
     assert sorted(reserves(found)) == ["east", "west"]
-    said = [one.message for one in found if isinstance(one, EmitEvent) and one.reason == "NotTried"]
+    said = [one.message for one in found if isinstance(one, EmitEvent) and one.reason == "DryRunFailed"]
     assert bool(said) == bool(clusters)
     assert all(f'{cluster}: admission webhook "old" does not support dry run' in said[0] for cluster in clusters)
 

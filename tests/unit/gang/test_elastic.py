@@ -221,7 +221,7 @@ def test_growth_without_room_waits_with_a_sentence() -> None:
 def test_who_waits_is_told_what_rays_autoscaler_does_meanwhile(impatience: str) -> None:
     """And nobody is who does not wait."""
     waits = decide(gang(NEXT_READY, FOLLOWED, waiting_warning=impatience), at(1))
-    assert ("AutoscalerGivesUp" in {one.reason for one in waits if isinstance(one, EmitEvent)}) is bool(impatience)
+    assert ("AutoscalerTimeout" in {one.reason for one in waits if isinstance(one, EmitEvent)}) is bool(impatience)
     assert not any(isinstance(one, EmitEvent) for one in decide(gang(FIRST, waiting_warning=impatience), at(1)))
 
 

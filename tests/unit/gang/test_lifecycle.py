@@ -48,6 +48,7 @@ from adapter.gang.timeouts import (
 )
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.placement import parse_placement as read_placement
+from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import is_deleting
@@ -115,7 +116,19 @@ def place(raw: Raw) -> Placement:
     return read_placement(raw)
 
 
-def reserving_status(raw: Raw, blocked: Mapping[str, str], now: datetime) -> Raw:
+def timed_out(text: str) -> Reason:
+    return Reason(names.ReasonCode.RESERVATION_TIMEOUT, text)
+
+
+def stuck(text: str) -> Reason:
+    return Reason(names.ReasonCode.FAILED_DISPATCH, text)
+
+
+def short(text: str) -> Reason:
+    return Reason(names.ReasonCode.QUOTA_PENDING, text)
+
+
+def reserving_status(raw: Raw, blocked: Mapping[str, Reason], now: datetime) -> Raw:
     """What is said of a round of which these clusters have not admitted their share."""
     found = place(raw)
     asked = {share.cluster: share for share in found.shares if found.is_from_last_plan(share)}
@@ -144,27 +157,27 @@ NO = make_reservation(ROUND1, admitted=False, message="cpu is short")
 NO_STATUS = explain.withdrawing_status(
     place(ROUND1),
     {"east": "cpu is short"},
-    "Not admitted within 4s",
+    timed_out("Not admitted within 4s"),
     at(4) + exclusion_duration(place(ROUND1)),
     at(4),
 )
 MUTE = make_reservation(ROUND1, admitted=False)
 MUTE_STATUS = explain.withdrawing_status(
-    place(ROUND1), {"east": ""}, "Not admitted within 4s", at(4) + exclusion_duration(place(ROUND1)), at(4)
+    place(ROUND1), {"east": ""}, timed_out("Not admitted within 4s"), at(4) + exclusion_duration(place(ROUND1)), at(4)
 )
 AGAIN, OFTEN_AGAIN = make_placement(WORK, given_up=2), make_placement(WORK, given_up=4)
 PLACED = explain.placed_status(place(ROUND1), at(5))
 SHORT = "4 workers needed at once, 2 fit now."
 WAITS = explain.waiting_status(place(NO_ROOM), at(5))
-RESERVING = reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(5))
+RESERVING = reserving_status(ROUND1, {"east": short("pending the preemption of 1 workload")}, at(5))
 GIVEN_UP = explain.withdrawing_status(
     place(ROUND1),
     {"east": "pending the preemption of 1 workload"},
-    LATE,
+    timed_out(LATE),
     at(30) + exclusion_duration(place(ROUND1)),
     at(30),
 )
-LOST = explain.degraded_status(place(ROUND1), {"east": "pending the preemption of 1 workload"}, {}, at(5))
+LOST = explain.degraded_status(place(ROUND1), {"east": short("pending the preemption of 1 workload")}, {}, at(5))
 VANISHED = "Workers were lost, 2 in east: its reservation is gone there."
 NO_QUOTA = "Workers were lost, 2 in east: it lost its quota there: pending the preemption of 1 workload."
 UNCHECKED = make_reservation(ROUND1, admitted=False, conditions=[names.QUOTA_RESERVED])
@@ -179,7 +192,7 @@ AGAIN_WEST = told(with_shares(make_placement(WORK, round=2), KEPT_WEST, {**KEPT_
 AGAIN_NO = explain.withdrawing_status(
     place(AGAIN_WEST),
     {"west": "cpu is short"},
-    "Not admitted within 4s",
+    timed_out("Not admitted within 4s"),
     at(4) + exclusion_duration(place(AGAIN_WEST)),
     at(4),
 )
@@ -200,21 +213,25 @@ LOCKED = {key: value for key, value in UPDATE.items() if key != "annotations"}  
 READY_SAID = SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD)))
 COMMIT: list[Action] = [
     READY_SAID,
-    EmitEvent(JOB, "Placed", str(PLACED["reason"])),
+    EmitEvent(JOB, names.EventReason.PLACED, str(PLACED["reason"])),
 ]
 REFUSED: list[Action] = [
-    EmitEvent(JOB, "Refused", "hostNetwork.", True),
+    EmitEvent(JOB, names.EventReason.REJECTED, "hostNetwork.", True, True),
     SetCheck(W, CHECK, "Rejected", "hostNetwork."),
 ]
-STUCK: list[Action] = [EmitEvent(JOB, "CannotDispatch", "no gate.", True), pending("no gate."), RequeueAfter(RESYNC)]
+STUCK: list[Action] = [
+    EmitEvent(JOB, names.EventReason.FAILED_DISPATCH, "no gate.", True),
+    pending("no gate."),
+    RequeueAfter(RESYNC),
+]
 WAITING: list[Action] = [
     UpdatePlacementStatus(place(NO_ROOM), WAITS),
     pending(SHORT),
-    EmitEvent(JOB, "Waiting", SHORT),
+    EmitEvent(JOB, names.EventReason.WAITING, SHORT),
     RequeueAfter(RESYNC),
 ]
 GAVE_WAY = f"Gave the manager's quota to those who queue behind, and queued again. {SHORT}"
-YIELD: list[Action] = [EmitEvent(JOB, "Yielded", GAVE_WAY), Deactivate(W)]
+YIELD: list[Action] = [EmitEvent(JOB, names.EventReason.DEACTIVATED, GAVE_WAY), Deactivate(W)]
 EAST, WEST = there("east", HELD), there("west", HELD)
 FREE_BOTH: list[Action] = [DeleteShare(EAST), DeleteShare(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
@@ -307,7 +324,7 @@ ENDED = [
          "it may never go, others have room, and somebody should know",
          gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}, deletion_denials={there("east", make_reservation(EARLIER)).uid: "no right"}),
          [DeletePlacement(place(EARLIER)),
-          EmitEvent(JOB, "NotReleased", f"Worker cluster east refuses to have Workload {there('east', make_reservation(EARLIER)).name} of this "
+          EmitEvent(JOB, names.EventReason.FAILED_SHARE_DELETION, f"Worker cluster east refuses to have Workload {there('east', make_reservation(EARLIER)).name} of this "
               "job deleted, which holds quota there for nothing: no right", True),
           DeleteShare(there("east", make_reservation(EARLIER))), Plan(W, None, ())]),
     Case("and is waited for while it goes",
@@ -343,7 +360,7 @@ ENDED = [
          gang(READY, [told(ROUND1, PLACED)], {"east": STOPPED, "west": HELD}),
          [
              DeleteShare(there("east", STOPPED)),
-             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, VANISHED, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
@@ -369,7 +386,7 @@ PLANNED = [
     Case("what its user is to know stands beside the answer",
          "a service that may stop as a whole says so when it starts",
          gang(WORK, [ROUND1], BOTH, start_warning="It may stop."),
-         [UpdatePlacementStatus(place(ROUND1), PLACED), EmitEvent(JOB, "StopsAsAWhole", "It may stop.", True), *COMMIT]),
+         [UpdatePlacementStatus(place(ROUND1), PLACED), EmitEvent(JOB, names.EventReason.RESTARTS_ON_SHARE_LOSS, "It may stop.", True), *COMMIT]),
     Case("what cannot be planned waits and says why",
          "the user sees it on the Workload and on the job",
          gang(WORK, planning_problem="no gate."),
@@ -385,11 +402,11 @@ PLANNED = [
     Case("what was asked for before there was a problem is given back",
          "no deadline runs while it lasts, and quota must not be held for nothing",
          gang(WORK, [ROUND1], {"east": HELD}, planning_problem="no gate."),
-         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, "no gate.", at(5), at(5)))], seconds=5),
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no gate."), at(5), at(5)))], seconds=5),
     Case("a Secret that is not there yet is looked for again soon",
          "nobody tells us that it was created",
          gang(WORK, missing_object="no Secret."),
-         [EmitEvent(JOB, "CannotDispatch", "no Secret.", True), pending("no Secret."), RequeueAfter(MISSING_OBJECTS_RETRY)]),
+         [EmitEvent(JOB, names.EventReason.FAILED_DISPATCH, "no Secret.", True, True), pending("no Secret."), RequeueAfter(MISSING_OBJECTS_RETRY)]),
     Case("a problem of the queue is told before it",
          "its user cannot help that one",
          gang(WORK, planning_problem="no gate.", missing_object="no Secret."),
@@ -398,13 +415,13 @@ PLANNED = [
          "it is this gang's own trouble, and may last",
          gang(WORK, missing_object="no Secret.", quota_contended_from=at(0)),
          [
-             EmitEvent(JOB, "Yielded", "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
+             EmitEvent(JOB, names.EventReason.DEACTIVATED, "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
              Deactivate(W),
          ], seconds=10),
     Case("a Secret that goes while clusters are asked takes the round with it",
          "its workers could not start on what they were promised",
          gang(WORK, [ROUND1], {"east": HELD}, missing_object="no Secret."),
-         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, "no Secret.", at(5), at(5)))], seconds=5),
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no Secret."), at(5), at(5)))], seconds=5),
     Case("a job that runs does not look for its Secrets",
          "its pods have copies",
          gang(READY, [told(ROUND1, PLACED)], BOTH, missing_object="no Secret."),
@@ -527,7 +544,7 @@ WAITED_FOR = [
          [
              UpdatePlacementStatus(place(NO_ROOM), explain.waiting_status(place(NO_ROOM), at(10))),
              pending(SHORT, parse_workload(WORK)),
-             EmitEvent(JOB, "Waiting", SHORT),
+             EmitEvent(JOB, names.EventReason.WAITING, SHORT),
              RequeueAfter(2 * SECOND),
          ], seconds=10),
     Case("who yielded before holds longer",
@@ -536,7 +553,7 @@ WAITED_FOR = [
          [
              UpdatePlacementStatus(place(NO_ROOM), explain.waiting_status(place(NO_ROOM), at(39))),
              pending(SHORT, parse_workload(OFTEN)),
-             EmitEvent(JOB, "Waiting", SHORT),
+             EmitEvent(JOB, names.EventReason.WAITING, SHORT),
              RequeueAfter(SECOND),
          ], seconds=39),
     Case("and yields then",
@@ -549,19 +566,21 @@ WAITED_FOR = [
          [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)], seconds=99),
 ]  # fmt: skip
 
-NOT_ASKED = {"east": "", "west": ""}
-ONE_ASKED = {"west": ""}
+NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
+NOT_ASKED = {"east": NOT_CREATED, "west": NOT_CREATED}
+ONE_ASKED = {"west": NOT_CREATED}
 SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
-SILENT_STATUS = PLACED | explain.degraded_status(place(ROUND1), {"east": SILENT}, {"east": SILENT}, at(5))
+UNREACHABLE = Reason(names.ReasonCode.CLUSTER_UNREACHABLE, SILENT)
+SILENT_STATUS = PLACED | explain.degraded_status(place(ROUND1), {"east": UNREACHABLE}, {"east": SILENT}, at(5))
 NOT_OPEN = "its API server refuses the share: namespace demo is not open"
 REFUSED_UP = explain.withdrawing_status(
-    place(ROUND1), {"east": NOT_OPEN}, LATE, at(30) + exclusion_duration(place(ROUND1)), at(30)
+    place(ROUND1), {"east": NOT_OPEN}, timed_out(LATE), at(30) + exclusion_duration(place(ROUND1)), at(30)
 )
 TOLD = told(ROUND1, RESERVING)
 
 
 def reserving(
-    blocked: Mapping[str, str],
+    blocked: Mapping[str, Reason],
     seconds: float = 5,
     raw: Raw = ROUND1,
     work: Workload = W,
@@ -584,20 +603,20 @@ RESERVED = [
     Case("one that was refused is asked for again soon, and says why",
          "a namespace may be opened, a policy mended, within the deadline",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
-         [ask("east"), *reserving({"east": NOT_OPEN}, again=RESERVE_RETRY)]),
+         [ask("east"), *reserving({"east": Reason(names.ReasonCode.SHARE_REJECTED, NOT_OPEN)}, again=RESERVE_RETRY)]),
     Case("but not after the deadline",
          "one second is left, and RETRY is two",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [
              ask("east"),
-             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": NOT_OPEN}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": Reason(names.ReasonCode.SHARE_REJECTED, NOT_OPEN)}, at(29))),
              pending(f"Reserving quota for workers: 2 east, 2 west; east: {NOT_OPEN}."),
              RequeueAfter(SECOND),
          ], seconds=29),
     Case("a refusal is forgotten where the share stands",
          "what that Kueue says is newer",
          gang(WORK, [ROUND1], HALF, creation_denials={"east": NOT_OPEN}),
-         reserving({"east": "pending the preemption of 1 workload"})),
+         reserving({"east": short("pending the preemption of 1 workload")})),
     Case("and where it is admitted",
          "all is well",
          gang(WORK, [ROUND1], BOTH, creation_denials={"east": NOT_OPEN}),
@@ -605,15 +624,15 @@ RESERVED = [
     Case("a cluster that refused and fell silent is silent",
          "the newer reason counts",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}, unreachable={"east": SILENT}),
-         reserving({"east": SILENT})),
+         reserving({"east": UNREACHABLE})),
     Case("beside a silent cluster another one is asked again soon",
          "only what can be asked is missing",
          gang(WORK, [ROUND1], unreachable={"east": SILENT}),
-         [ask("west"), *reserving({"east": SILENT, "west": ""}, again=RESERVE_RETRY)]),
+         [ask("west"), *reserving({"east": UNREACHABLE, "west": NOT_CREATED}, again=RESERVE_RETRY)]),
     Case("a silent cluster is not asked",
          "it would not answer",
          gang(WORK, [ROUND1], {"west": HELD}, unreachable={"east": SILENT}),
-         reserving({"east": SILENT})),
+         reserving({"east": UNREACHABLE})),
     Case("a cluster beside the plan may be silent",
          "nothing of ours is there",
          gang(WORK, [ROUND1], BOTH, unreachable={"north": "n"}),
@@ -642,7 +661,7 @@ RESERVED = [
          "its queue may be long",
          gang(READY, [told(ROUND1, PLACED)], HALF),
          [
-             EmitEvent(JOB, "ShareLost", NO_QUOTA, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, NO_QUOTA, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), NO_QUOTA),
              RequeueAfter(SOON),
          ], seconds=99),
@@ -652,7 +671,7 @@ RESERVED = [
          [
              UpdatePlacementStatus(
                  place(told(ROUND1, PLACED)),
-                 explain.degraded_status(place(told(ROUND1, PLACED)), {"east": "an admission check there is pending"}, {}, at(99)),
+                 explain.degraded_status(place(told(ROUND1, PLACED)), {"east": Reason(names.ReasonCode.CHECK_PENDING, "an admission check there is pending")}, {}, at(99)),
              ),
              RequeueAfter(RESYNC),
          ], seconds=99),
@@ -660,7 +679,7 @@ RESERVED = [
          "the others stay where they are",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
-             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, VANISHED, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
@@ -668,7 +687,7 @@ RESERVED = [
          "a crash may have come between",
          gang(READY, [ROUND1], {"west": HELD}),
          [
-             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, VANISHED, warning=True),
              Plan(R, place(ROUND1), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
@@ -676,14 +695,14 @@ RESERVED = [
          "some jobs are of no use in part",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, on_share_lost="Restart"),
          [
-             EmitEvent(JOB, "ShareLost", VANISHED, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, VANISHED, warning=True),
              SetCheck(R, CHECK, names.CHECK_RETRY, f"{VANISHED} The whole job starts again, as its policy's onShareLost says."),
          ]),
     Case("a share whose quota went to others is lost",
          "its Kueue stopped its workers, and they are all gone",
          gang(READY, [told(ROUND1, PLACED)], {"east": TAKEN, "west": HELD}),
          [
-             EmitEvent(JOB, "ShareLost", f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), f"Workers were lost, 2 in east: {STOPPED_THERE}."),
              RequeueAfter(SOON),
          ]),
@@ -708,7 +727,7 @@ RESERVED = [
          gang(READY, [AGAIN_WEST], {"west": HELD}),
          [
              reserve(place(AGAIN_WEST), place(AGAIN_WEST).shares[1], R),
-             UpdatePlacementStatus(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": ""}, at(5))),
+             UpdatePlacementStatus(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": NOT_CREATED}, at(5))),
              RequeueAfter(RESERVE_RETRY),
          ]),
     Case("and given up alone",
@@ -716,7 +735,7 @@ RESERVED = [
          gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST, admitted=False, message="cpu is short")]}),
          [
              UpdatePlacementStatus(place(AGAIN_WEST), AGAIN_NO),
-             EmitEvent(JOB, "Withdrawn", str(AGAIN_NO["reason"])),
+             EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(AGAIN_NO["reason"])),
          ], seconds=4),
     Case("then it goes, and what is kept stays",
          "by round, not by cluster",
@@ -738,13 +757,13 @@ RESERVED = [
          gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
          [
              UpdatePlacementStatus(place(AGAIN_WEST), explain.placed_status(place(AGAIN_WEST), at(5))),
-             EmitEvent(JOB, "Replaced", str(explain.placed_status(place(AGAIN_WEST), at(5))["reason"])),
+             EmitEvent(JOB, names.EventReason.REPLACED, str(explain.placed_status(place(AGAIN_WEST), at(5))["reason"])),
          ]),
     Case("a cluster that was given up loses its share",
          "its workers failed, and nobody is on it any more",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}, lost={"east": "the worker cluster is out of sight"}),
          [
-             EmitEvent(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
              RequeueAfter(SOON),
          ]),
@@ -752,7 +771,7 @@ RESERVED = [
          "Ray lost them all",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": "is out of sight"}, has_unplaced_workers=True, shares_with_remote_pods=ON_BOTH),
          [
-             EmitEvent(JOB, "ShareLost", OUT_OF_SIGHT, warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
              RequeueAfter(SOON),
          ]),
@@ -764,7 +783,7 @@ RESERVED = [
          "a new attempt would ask it again",
          gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, on_share_lost="Restart"),
          [
-             EmitEvent(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
              RequeueAfter(SOON),
          ]),
@@ -780,7 +799,7 @@ RESERVED = [
          "it has the quota, and does not let them in",
          gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, shares_with_remote_pods=frozenset({("west", 1)})),
          [
-             EmitEvent(JOB, "ShareLost", "Workers were lost, 2 in east: it refuses its pods.", warning=True),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.", warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
              RequeueAfter(SOON),
          ]),
@@ -810,13 +829,13 @@ RESERVED = [
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}),
          [
-             UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.degraded_status(place(told(ROUND1, PLACED)), {"east": SILENT}, {"east": SILENT}, at(5))),
+             UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.degraded_status(place(told(ROUND1, PLACED)), {"east": UNREACHABLE}, {"east": SILENT}, at(5))),
              RequeueAfter(RESYNC),
          ]),
     Case("a share that is not admitted yet has its time",
          "a preemption needs its victims' grace",
          gang(WORK, [ROUND1], HALF),
-         reserving({"east": "pending the preemption of 1 workload"})),
+         reserving({"east": short("pending the preemption of 1 workload")})),
     Case("what is told already is not told again",
          "no write without news",
          gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
@@ -825,7 +844,7 @@ RESERVED = [
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
-             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": "pending the preemption of 1 workload"}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": short("pending the preemption of 1 workload")}, at(29))),
              pending(str(RESERVING["reason"])),
              RequeueAfter(SECOND),
          ], seconds=29),
@@ -835,7 +854,7 @@ RESERVED = [
          [
              UpdatePlacementStatus(place(ROUND1), GIVEN_UP),
              pending(str(GIVEN_UP["reason"])),
-             EmitEvent(JOB, "Withdrawn", str(GIVEN_UP["reason"])),
+             EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(GIVEN_UP["reason"])),
          ], seconds=30),
     Case("also when a share was refused to the end",
          "with that cluster's own words",
@@ -843,7 +862,7 @@ RESERVED = [
          [
              UpdatePlacementStatus(place(ROUND1), REFUSED_UP),
              pending(str(REFUSED_UP["reason"])),
-             EmitEvent(JOB, "Withdrawn", str(REFUSED_UP["reason"])),
+             EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(REFUSED_UP["reason"])),
          ], seconds=30),
     Case("a Kueue that says no is not waited for",
          "the next cluster is decided on within five seconds",
@@ -851,13 +870,13 @@ RESERVED = [
          [
              UpdatePlacementStatus(place(ROUND1), NO_STATUS),
              pending(str(NO_STATUS["reason"])),
-             EmitEvent(JOB, "Withdrawn", str(NO_STATUS["reason"])),
+             EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(NO_STATUS["reason"])),
          ], seconds=4),
     Case("but for a moment: what has just gone may still be counted",
          "Kueue writes its figures in batches",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
-             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": "cpu is short"}, at(3))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": short("cpu is short")}, at(3))),
              pending("Reserving quota for workers: 2 east, 2 west; east: cpu is short."),
              RequeueAfter(SECOND),
          ], seconds=3),
@@ -867,13 +886,13 @@ RESERVED = [
          [
              UpdatePlacementStatus(place(ROUND1), MUTE_STATUS),
              pending(str(MUTE_STATUS["reason"])),
-             EmitEvent(JOB, "Withdrawn", str(MUTE_STATUS["reason"])),
+             EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(MUTE_STATUS["reason"])),
          ], seconds=4),
     Case("but longer after each round that was given up",
          "it may be busy",
          gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
          [
-             UpdatePlacementStatus(place(AGAIN), reserving_status(AGAIN, {"east": ""}, at(15))),
+             UpdatePlacementStatus(place(AGAIN), reserving_status(AGAIN, {"east": short("")}, at(15))),
              pending("Reserving quota for workers: 2 east, 2 west."),
              RequeueAfter(SECOND),
          ], seconds=15),
@@ -881,14 +900,14 @@ RESERVED = [
          "4 s doubled four times is more than its 30",
          gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
          [
-             UpdatePlacementStatus(place(OFTEN_AGAIN), reserving_status(OFTEN_AGAIN, {"east": ""}, at(29))),
+             UpdatePlacementStatus(place(OFTEN_AGAIN), reserving_status(OFTEN_AGAIN, {"east": short("")}, at(29))),
              pending("Reserving quota for workers: 2 east, 2 west."),
              RequeueAfter(SECOND),
          ], seconds=29),
     Case("a share that is being deleted is none",
          "an admin may delete it by hand",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
-         reserving({"east": "it is being deleted there"})),
+         reserving({"east": Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")})),
 ]  # fmt: skip
 
 

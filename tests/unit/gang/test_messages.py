@@ -3,24 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from adapter.gang import messages as explain
+from adapter.names import ReasonCode
 from adapter.objects.placement import GroupShare, Placement, parse_placement
+from adapter.objects.reason import Reason
 from tests.unit.builders import at, make_placement, make_workload, stamp
 
 WORK = make_workload()
 ROUND1 = parse_placement(make_placement(WORK))
 NO_ROOM = parse_placement(make_placement(WORK, shares={}, explanation="4 workers needed at once, 2 fit now."))
 PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
-SHORT = {"east": "cpu is short"}
-LATE = "Not admitted within 30s"
-UNSEEN = "cannot be seen since 03:04:05 UTC: no answer in time"
+SHORT = {"east": Reason(ReasonCode.QUOTA_PENDING, "cpu is short")}
+SILENT = Reason(ReasonCode.SHARE_NOT_CREATED, "")
+LATE = Reason(ReasonCode.RESERVATION_TIMEOUT, "Not admitted within 30s")
+UNSEEN = Reason(ReasonCode.CLUSTER_UNREACHABLE, "cannot be seen since 03:04:05 UTC: no answer in time")
 
 
-def reserving(place: Placement, blocked: Mapping[str, str], now: datetime) -> explain.PlacementStatus:
+def reserving(place: Placement, blocked: Mapping[str, Reason], now: datetime) -> explain.PlacementStatus:
     """What is said of a round of which these clusters have not admitted their share."""
     asked = {share.cluster: share for share in place.shares}
     return explain.reserving_status(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
@@ -35,6 +38,7 @@ class Case:
     where: str
     reason: str
     placed: str = "False"
+    code: str = ""  # the reason of the condition; empty: the state
 
 
 CASES = [
@@ -48,11 +52,12 @@ CASES = [
     ),
     Case(
         "a gang of which nothing is admitted yet",
-        reserving(ROUND1, {"east": "", "west": ""}, at(5)),
+        reserving(ROUND1, {"east": SILENT, "west": SILENT}, at(5)),
         "Reserving",
         "0 of 4",
         "2 east, 2 west",
         "Reserving quota for workers: 2 east, 2 west.",
+        code="ShareNotCreated",
     ),
     Case(
         "a gang that waits for one cluster says what that one says",
@@ -61,6 +66,7 @@ CASES = [
         "2 of 4",
         "2 east, 2 west",
         "Reserving quota for workers: 2 east, 2 west; east: cpu is short.",
+        code="QuotaPending",
     ),
     Case(
         "a placed gang quotes its plan",
@@ -79,44 +85,47 @@ CASES = [
         "2 east, 2 west",
         "2 east, 2 west; the share in east is not admitted now: cpu is short.",
         "True",
+        code="QuotaPending",
     ),
     Case(
         "a loss without a reason is told without one",
-        explain.degraded_status(ROUND1, {"east": ""}, {}, at(5)),
+        explain.degraded_status(ROUND1, {"east": SILENT}, {}, at(5)),
         "Placed",
         "2 of 4",
         "2 east, 2 west",
         "2 east, 2 west; the share in east is not admitted now.",
         "True",
+        code="ShareNotCreated",
     ),
     Case(
         "a cluster that cannot be seen is no loss, and is told so",
-        explain.degraded_status(ROUND1, {"east": UNSEEN}, {"east": UNSEEN}, at(5)),
+        explain.degraded_status(ROUND1, {"east": UNSEEN}, {"east": UNSEEN.text}, at(5)),
         "Unknown",
         "2 of 4",
         "2 east, 2 west",
         "2 east, 2 west; what runs in east is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
         "Unknown",
+        code="ClusterUnreachable",
     ),
     Case(
         "a lost share beside a cluster that cannot be seen is told apart from it",
-        explain.degraded_status(
-            ROUND1, {"east": "cpu is short", "west": UNSEEN}, {"west": UNSEEN, "north": "n"}, at(5)
-        ),
+        explain.degraded_status(ROUND1, {**SHORT, "west": UNSEEN}, {"west": UNSEEN.text, "north": "n"}, at(5)),
         "Unknown",
         "0 of 4",
         "2 east, 2 west",
         "2 east, 2 west; the share in east is not admitted now: cpu is short; "
         "what runs in west is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
         "Unknown",
+        code="QuotaPending",
     ),
     Case(
         "a gang that is withdrawn holds nothing that counts",
-        explain.withdrawing_status(ROUND1, SHORT, LATE, at(60), at(5)),
+        explain.withdrawing_status(ROUND1, {"east": "cpu is short"}, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
         "Not admitted within 30s, so every share is given back; east: cpu is short.",
+        code="ReservationTimeout",
     ),
     Case(
         "a cluster that said nothing is quoted so",
@@ -125,6 +134,7 @@ CASES = [
         "0 of 4",
         "2 east, 2 west",
         "Not admitted within 30s, so every share is given back; west: its Kueue did not answer.",
+        code="ReservationTimeout",
     ),
     Case(
         "a gang that ended keeps where it was",
@@ -137,12 +147,25 @@ CASES = [
 ]
 
 
+WAITING_CODES = [
+    pytest.param(replace(NO_ROOM, code=ReasonCode.NEVER_FITS), "NeverFits", id="it would not fit if nothing else ran"),
+    pytest.param(replace(NO_ROOM, code=ReasonCode.INSUFFICIENT_CAPACITY), "InsufficientCapacity", id="others hold it"),
+    pytest.param(NO_ROOM, "Waiting", id="no code is written"),
+]
+
+
+@pytest.mark.parametrize(("place", "code"), WAITING_CODES)
+def test_a_gang_that_waits_has_the_code_of_its_plan(place: Placement, code: str) -> None:
+    (condition,) = cast(list[dict[str, str]], explain.waiting_status(place, at(5))["conditions"])
+    assert condition["reason"] == code
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_status(case: Case) -> None:
     condition = {
         "type": "Placed",
         "status": case.placed,
-        "reason": case.state,
+        "reason": case.code or case.state,
         "message": case.reason,
         "lastTransitionTime": stamp(5),
     }
@@ -158,14 +181,14 @@ def test_status(case: Case) -> None:
 
 
 def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
-    status = reserving(ROUND1, {"east": "The ClusterQueue is stopped."}, at(5))
+    status = reserving(ROUND1, {"east": Reason(ReasonCode.QUOTA_PENDING, "The ClusterQueue is stopped.")}, at(5))
     assert str(status["reason"]).endswith("The ClusterQueue is stopped.")
 
 
 def test_several_shares_of_one_cluster_are_told_of_once() -> None:
     single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single_worker=True)
     place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
-    status = explain.reserving_status(place, {place.shares[1]: "", place.shares[2]: "cpu is short"}, at(5))
+    status = explain.reserving_status(place, {place.shares[1]: SILENT, place.shares[2]: SHORT["east"]}, at(5))
     assert (status["workers"], status["reason"]) == (
         "1 of 4",
         "Reserving quota for workers: 3 east; east: cpu is short.",
@@ -204,10 +227,10 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
 def test_what_is_told_already_comes_out_the_same() -> None:
     """So that the decision sees no difference and writes nothing."""
     placed, asked = explain.placed_status(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
-    running = explain.degraded_status(told(placed), {"east": UNSEEN}, {"east": UNSEEN}, at(7))
+    running = explain.degraded_status(told(placed), {"east": UNSEEN}, {"east": UNSEEN.text}, at(7))
     assert explain.placed_status(told(placed), at(99)) == placed
     assert reserving(told(asked), SHORT, at(99)) == asked
-    assert explain.degraded_status(told(running), {"east": UNSEEN}, {"east": UNSEEN}, at(99)) == running
+    assert explain.degraded_status(told(running), {"east": UNSEEN}, {"east": UNSEEN.text}, at(99)) == running
 
 
 def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:

@@ -198,7 +198,10 @@ def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> N
     found = gang(SPOT)
     job = parse_workload(WORK).job
     assert job
-    assert decided(found, 100) == [EmitEvent(job, "NotStarted", ONE_LATE, True), plan(found.placements[0], 200)]
+    assert decided(found, 100) == [
+        EmitEvent(job, names.EventReason.START_TIMEOUT, ONE_LATE, True),
+        plan(found.placements[0], 200),
+    ]
 
 
 @pytest.mark.parametrize(("times", "seconds"), [(0, 100), (1, 200), (2, 400), (3, 400), (9, 400)])

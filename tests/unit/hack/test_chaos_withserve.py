@@ -37,7 +37,10 @@ def test_requests_are_led_to_living_workers_and_to_all_of_them(endpoints: list[R
 def test_a_copy_that_stands_for_no_worker_is_an_orphan_if_it_is_of_this_service() -> None:
     def copy(uid: str, of: str) -> Raw:
         return {
-            "metadata": {"name": f"copy-of-{uid}", "labels": {names.RAY_CLUSTER_LABEL: of, names.POD_UID_LABEL: uid}}
+            "metadata": {
+                "name": f"copy-of-{uid}",
+                "labels": {names.REMOTE_RAY_CLUSTER_LABEL: of, names.POD_UID_LABEL: uid},
+            }
         }
 
     there = {

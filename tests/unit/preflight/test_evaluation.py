@@ -428,7 +428,7 @@ def test_the_condition_says_what_was_found() -> None:
     assert told.count("cannot reach one in") == 3 and "A pod in east cannot reach one in west" in told
 
 
-FOUND = reachability.Reachability(True, "Reached", "It is.")
+FOUND = reachability.Reachability(True, "Reachable", "It is.")
 
 
 def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
@@ -438,7 +438,7 @@ def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
         {
             "type": "Reachable",
             "status": "True",
-            "reason": "Reached",
+            "reason": "Reachable",
             "message": "It is.",
             "observedGeneration": 3,
             "lastTransitionTime": stamp(9),
@@ -482,7 +482,7 @@ def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
             [{"type": "Reachable", "status": "False", "reason": "NoRoute"}],
             "the last preflight found it not reachable (NoRoute): mend that, and run `kubectl rayspan preflight`",
         ),
-        ([{"type": "Reachable", "status": "True", "reason": "Reached"}], ""),
+        ([{"type": "Reachable", "status": "True", "reason": "Reachable"}], ""),
     ],
 )
 def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) -> None:

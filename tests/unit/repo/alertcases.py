@@ -50,7 +50,7 @@ CASES: Mapping[str, Case] = {
         silent={'rayspan_cluster_connected{cluster="west"}': "0x7 1 0x7"},  # it comes and goes
         labels=_WEST,
     ),
-    "RayspanTokenEnds": Case(  # promtool's clock begins at 0
+    "RayspanTokenExpiring": Case(  # promtool's clock begins at 0
         f"{2 * _DAY}m",
         fires={
             f'{_TOKEN}{{cluster="west"}}': f"{14 * 86400}x600 {15 * 86400}x{3 * _DAY}",  # 13 days are left; a job has stopped
@@ -62,10 +62,10 @@ CASES: Mapping[str, Case] = {
         },
         labels=_WEST,
     ),
-    "RayspanClaimHeldByAnother": Case(
+    "RayspanClaimConflict": Case(
         "4m",
-        fires={'rayspan_cluster_reason{cluster="west",reason="HeldByAnother"}': "1x5"},
-        silent={'rayspan_cluster_reason{cluster="west",reason="Unreachable"}': "1x5"},
+        fires={'rayspan_cluster_connected_reason{cluster="west",reason="ClaimConflict"}': "1x5"},
+        silent={'rayspan_cluster_connected_reason{cluster="west",reason="Unreachable"}': "1x5"},
         labels=_WEST,
     ),
     "RayspanWorkersLost": Case(
@@ -80,7 +80,7 @@ CASES: Mapping[str, Case] = {
         silent={'rayspan_pods{phase="Pending"}': "3x15"},  # they wait for room, and have no cluster
         labels=_WEST,
     ),
-    "RayspanRoomNotGiven": Case(
+    "RayspanSharesNotAdmitted": Case(
         "80m",
         fires={'rayspan_spills_total{cluster="west"}': "0+1x90", _WAITING: "2x90"},
         silent={
@@ -90,7 +90,7 @@ CASES: Mapping[str, Case] = {
         },
         labels=_WEST,
     ),
-    "RayspanGangsGoRound": Case(
+    "RayspanGangsNotAdmitted": Case(
         "15m",
         fires={"rayspan_gang_rollbacks_total": "0+2x20"},
         silent={"rayspan_gang_rollbacks_total": "0x9 5x10"},
@@ -103,10 +103,10 @@ CASES: Mapping[str, Case] = {
     ),
     "RayspanPlansSlow": Case(
         "25m",
-        fires=_buckets("rayspan_decision_seconds", "", _3="0x30", _10="0+1x30", inf="0+1x30"),
-        silent=_buckets("rayspan_decision_seconds", "", _1="0+1x30", _3="0+1x30", inf="0+1x30"),
+        fires=_buckets("rayspan_plan_duration_seconds", "", _3="0x30", _10="0+1x30", inf="0+1x30"),
+        silent=_buckets("rayspan_plan_duration_seconds", "", _1="0+1x30", _3="0+1x30", inf="0+1x30"),
     ),
-    "RayspanLeftBehind": Case(
+    "RayspanOrphansDeleted": Case(
         "15m",
         fires={f'{_ORPHANS}{{cluster="west",reason="no-share"}}': "0x10 1x10"},
         silent={f'{_ORPHANS}{{cluster="west",reason="pod-gone"}}': "0+1x20"},  # as every worker ends
@@ -121,13 +121,13 @@ CASES: Mapping[str, Case] = {
         },
         labels=_WEST,
     ),
-    "RayspanOddObjects": Case(
+    "RayspanMalformedObjects": Case(
         "8m",
-        fires={'rayspan_odd_objects_total{cluster="west",kind="pods"}': "0x5 3x10"},
-        silent={'rayspan_odd_objects_total{cluster="west",kind="pods"}': "3x20"},
+        fires={'rayspan_malformed_objects_total{cluster="west",kind="pods"}': "0x5 3x10"},
+        silent={'rayspan_malformed_objects_total{cluster="west",kind="pods"}': "3x20"},
         labels={**_WEST, "kind": "pods"},
     ),
-    "RayspanTaskFails": Case(
+    "RayspanTaskFailing": Case(
         "25m",
         fires={'rayspan_task_failures_total{task="look"}': "0+1x30"},
         silent={'rayspan_task_failures_total{task="look"}': "0x15 2x20"},

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adapter import names
 from adapter.gang import lifecycle
 from adapter.rules import Rule
 from adapter.worker import dispatch
@@ -111,17 +112,16 @@ def test_every_test_that_a_doc_names_is_there() -> None:
 
 
 def test_each_event_of_a_job_is_explained() -> None:
-    """Those of a ClusterQueue are told to admins (docs/queues.md)."""
-    said = {
-        node.args[1].value
-        for path in (REPO / "adapter").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("say", "Say") and len(node.args) > 2
-        if isinstance(node.args[1], ast.Constant)
-    }
+    """Those of a ClusterQueue are told to admins (docs/queues.md), and one of a WorkerCluster (docs/restore.md)."""
+    reasons = names.EventReason
+    for_admins = {reasons.FAILED_QUOTA_AGGREGATION, reasons.QUOTA_AGGREGATED, reasons.RESTORED}
     rows = re.findall(r"^  \| (`.*?) \|", (REPO / "docs/use.md").read_text(), re.MULTILINE)
-    assert len(said) > 10
-    assert said - {"CannotAggregate", "QuotaFromWorkers"} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
+    assert {*reasons} - for_admins <= set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+def test_each_event_reason_is_used() -> None:
+    source = " ".join(path.read_text() for path in (REPO / "adapter").rglob("*.py"))
+    assert [one.name for one in names.EventReason if f"EventReason.{one.name}" not in source] == []
 
 
 def test_the_picture_shows_every_room() -> None:

@@ -145,7 +145,7 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_MANAGER_RBAC, "RoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MANAGER_RBAC, "ServiceAccount", ("metadata", "name"), names.CONTROLLER_ACCOUNT),
-    (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("roleRef", "name"), names.COPIES_ROLE),
+    (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("roleRef", "name"), names.COPIED_OBJECTS_ROLE),
     (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("subjects", 0, "name"), names.CONTROLLER_ACCOUNT),
     (_COPIES_EVERYWHERE, "ClusterRoleBinding", ("subjects", 0, "namespace"), names.SYSTEM_NAMESPACE),
     (_MULTIKUEUE_RBAC, "Role", ("metadata", "namespace"), names.KUEUE_NAMESPACE),
@@ -204,18 +204,18 @@ _AGREEMENTS: tuple[tuple[str, str, tuple[str | int, ...], str], ...] = (
     (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("metadata", "name"), names.GATE_POLICY),
     (_GATE_WEBHOOK, "MutatingWebhookConfiguration", ("webhooks", 0, "name"), names.GATE_WEBHOOK),
     (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.GATE_PATH),
-    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION_COMPONENT),
     (_GATE_WEBHOOK, "MutatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
-    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", ("metadata", "name"), names.WARNINGS_CONFIGURATION),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", ("webhooks", 0, "name"), names.WARNINGS_WEBHOOK),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "path"), names.WARNINGS_PATH),
-    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION),
+    (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "name"), names.ADMISSION_COMPONENT),
     (_WEBHOOKS, "ValidatingWebhookConfiguration", (*_SERVICE_OF, "namespace"), names.SYSTEM_NAMESPACE),
-    (_WEBHOOKS_RUN, "Deployment", ("metadata", "name"), names.ADMISSION),
-    (_WEBHOOKS_RUN, "Service", ("metadata", "name"), names.ADMISSION),
-    (_WEBHOOKS_RBAC, "ServiceAccount", ("metadata", "name"), names.ADMISSION),
+    (_WEBHOOKS_RUN, "Deployment", ("metadata", "name"), names.ADMISSION_COMPONENT),
+    (_WEBHOOKS_RUN, "Service", ("metadata", "name"), names.ADMISSION_COMPONENT),
+    (_WEBHOOKS_RBAC, "ServiceAccount", ("metadata", "name"), names.ADMISSION_COMPONENT),
     (_WEBHOOKS_RBAC, "RoleBinding", ("roleRef", "name"), names.PLAN_ROLE),
-    (_CERTIFICATE, "Secret", ("metadata", "name"), names.ADMISSION),
+    (_CERTIFICATE, "Secret", ("metadata", "name"), names.ADMISSION_COMPONENT),
     (_CERTIFICATE, "Job", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
     (_CERTIFICATE, "ServiceAccount", ("metadata", "name"), names.ADMISSION_CERTIFICATE),
 )
@@ -367,7 +367,7 @@ def test_the_bounds_of_slices_are_of_the_words_that_the_code_writes() -> None:
     account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
     assert condition["expression"] == f"request.userInfo.username == '{account}'"
     said = " ".join(one["expression"] for part in ("variables", "validations") for one in spec[part])
-    assert said.count(f"'{names.SERVING_SLICES}'") == 3
+    assert said.count(f"'{names.SERVING_SLICES_MANAGER}'") == 3
     assert f"'{names.SERVICE_NAME_LABEL}'" in said and f"'{names.SLICE_MANAGED_BY_LABEL}'" in said
     assert service_endpoints.slice_name("chat", "IPv6") == "chat-rayspan-ipv6"
     assert "variables.service + '-rayspan-' + object.addressType.lowerAscii()" in said
@@ -587,8 +587,8 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
             {"create", "update", "get", "list", "delete"},
         ),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "secrets", {"create", "update"}),
-        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, "secrets", {"get"}),
-        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, "configmaps", {"get"}),
+        (_COPIES_RBAC, "ClusterRole", names.COPIED_OBJECTS_ROLE, "secrets", {"get"}),
+        (_COPIES_RBAC, "ClusterRole", names.COPIED_OBJECTS_ROLE, "configmaps", {"get"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "services", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices", {"create", "get", "patch", "delete"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker-tenant", "endpointslices/restricted", {"create"}),
@@ -656,9 +656,9 @@ def test_the_right_to_ask_for_plans_is_one_path() -> None:
 
 def test_the_access_server_is_reached_by_one_path_and_judges_by_one_policy() -> None:
     (rule,) = _find(_ACCESS_RBAC, "Role", names.ACCESS_ROLE)["rules"]
-    assert rule["resourceNames"] == [names.ACCESS_PROXIED]
+    assert rule["resourceNames"] == [names.ACCESS_SERVICE_PROXY]
     (port,) = _find(_ACCESS_SERVER, "Service")["spec"]["ports"]
-    assert f"{port['name']}:{names.ACCESS_ACCOUNT}:{port['port']}" == names.ACCESS_PROXIED
+    assert f"{port['name']}:{names.ACCESS_ACCOUNT}:{port['port']}" == names.ACCESS_SERVICE_PROXY
     rules = _find(_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT)["rules"]
     named = {kind: rule.get("resourceNames") for rule in rules for kind in rule["resources"]}
     assert named["validatingadmissionpolicies"] == named["validatingadmissionpolicybindings"] == [names.ACCESS_POLICY]
@@ -720,7 +720,7 @@ def test_one_replica_is_always_there_to_take_over() -> None:
         (_MANAGER_RBAC, "ClusterRole", "rayspan-controller", {"namespaces"}),
         (_MANAGER_RBAC, "Role", "rayspan-controller", {"leases"}),
         (_MULTIKUEUE_RBAC, "Role", "rayspan-controller", set()),
-        (_COPIES_RBAC, "ClusterRole", names.COPIES_ROLE, {"secrets", "configmaps"}),
+        (_COPIES_RBAC, "ClusterRole", names.COPIED_OBJECTS_ROLE, {"secrets", "configmaps"}),
         (_WORKER_RBAC, "ClusterRole", "rayspan-worker", set()),
         (
             _WORKER_RBAC,
@@ -766,9 +766,9 @@ def test_whoever_makes_their_certificate_writes_by_name() -> None:
     rules = [rule for each in _objects(REPO / _CERTIFICATE) for rule in each.get("rules", ())]
     named = {(rule["resources"][0], *rule["resourceNames"]) for rule in rules}
     assert named == {
-        ("secrets", names.ADMISSION),
+        ("secrets", names.ADMISSION_COMPONENT),
         ("mutatingwebhookconfigurations", names.GATE_POLICY),
-        ("validatingwebhookconfigurations", names.WARNINGS),
+        ("validatingwebhookconfigurations", names.WARNINGS_CONFIGURATION),
     }
     assert all(rule["verbs"] == ["get", "patch"] for rule in rules)
 

@@ -41,12 +41,12 @@ _WORDS = {
     "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "changes", "time", "histogram_quantile",
 }  # fmt: skip
 _STATES = {*PlacementState}
-_VALUES = {
-    ("rayspan_cluster_reason", "reason"): {*condition_patches.REASONS},
-    ("rayspan_workers_lost_total", "reason"): {*names.LOSSES, metrics.OTHER},
+_VALUES: dict[tuple[str, str], set[str]] = {
+    ("rayspan_cluster_connected_reason", "reason"): {*condition_patches.REASONS},
+    ("rayspan_workers_lost_total", "reason"): {*names.LOSS_REASONS, metrics.OTHER},
     ("rayspan_placements", "state"): _STATES,
     ("rayspan_dispatch_duration_seconds", "stage"): {metrics.CREATED, metrics.RUNNING},
-    ("rayspan_orphans_deleted_total", "reason"): {metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE},
+    ("rayspan_orphans_deleted_total", "reason"): {*names.OrphanReason},
     ("rayspan_pods", "phase"): {"Pending", "Running", "Succeeded", "Failed", "Unknown", metrics.OTHER},
 }
 
@@ -149,11 +149,11 @@ def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> No
 
 
 def test_what_most_people_ask_for_has_an_alert() -> None:
-    assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFails", "RayspanWorkersLost", "RayspanClaimHeldByAnother"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
+    assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFailing", "RayspanWorkersLost", "RayspanClaimConflict"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
 
 
 def test_the_alert_on_a_token_comes_when_its_condition_says_it() -> None:
-    (rule,) = (rule for rule in _ALERTS if rule["alert"] == "RayspanTokenEnds")
+    (rule,) = (rule for rule in _ALERTS if rule["alert"] == "RayspanTokenExpiring")
     assert f" - time() < {membership.EXPIRY_NOTICE.days} * 86400 " in rule["expr"]
 
 

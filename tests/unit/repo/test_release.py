@@ -162,7 +162,7 @@ def test_each_component_of_the_checkout_has_its_switch() -> None:
 def test_no_namespace_is_open_until_an_admin_opens_it() -> None:
     """Neither with kubectl nor with Helm does the controller read users' Secrets and ConfigMaps unless somebody says where."""
     for part in manifests.PARTS:
-        bound = [one for one in overlays.objects(part, IMAGE) if _role_of(one) == adapter_names.COPIES_ROLE]
+        bound = [one for one in overlays.objects(part, IMAGE) if _role_of(one) == adapter_names.COPIED_OBJECTS_ROLE]
         assert bool(bound) == (part.name == "copies-everywhere"), part.name
 
 

@@ -59,7 +59,7 @@ def test_what_is_private_in_it_stays_at_home() -> None:
 
 
 def test_where_its_last_words_go_changes_nothing_that_is_asked_or_held() -> None:
-    """The copy has another termination message policy than its template; neither plan, share nor BeyondShare see it."""
+    """The copy has another termination message policy than its template; neither plan, share nor PodExceedsShare see it."""
     said = {**RAY, "terminationMessagePolicy": "File"}
     assert dry_run_pod.digest(template(said), "workers", EAST) == dry_run_pod.digest(template(), "workers", EAST)
     answer = tried(template(said))

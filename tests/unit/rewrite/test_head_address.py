@@ -25,7 +25,7 @@ def worker(fqdn: str = FQDN, *env: Raw) -> Raw:
 
 
 def copy(address: str = "", service: str = "") -> Raw:
-    said = {names.HEAD_ANNOTATION: address, names.HEAD_SERVICE_ANNOTATION: service}
+    said = {names.HEAD_IP_ANNOTATION: address, names.HEAD_SERVICE_ANNOTATION: service}
     return {"metadata": {"annotations": {key: value for key, value in said.items() if value}}}
 
 
@@ -87,7 +87,7 @@ def test_a_pod_that_names_no_service_is_left_as_it_is() -> None:
     assert found.relocate(body) is body
 
 
-NOTED = {names.HEAD_ANNOTATION: IP}
+NOTED = {names.HEAD_IP_ANNOTATION: IP}
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_what_the_managers_scheduler_is_told_stays_at_home_and_what_that_of_the_
                    "yunikorn.apache.org/task-groups": "[]", "scheduling.volcano.sh/queue-name": "mgr"}  # fmt: skip
     out = rewrite({"containers": [RAY]}, target, labels=labels, annotations=annotations)
     foreign = [key for kind in ("labels", "annotations") for key in out["metadata"][kind] if "rayspan.dev" not in key]
-    ours = {names.KARPENTER_STAYS_ANNOTATION, names.AUTOSCALER_STAYS_ANNOTATION}
+    ours = {names.DO_NOT_DISRUPT_ANNOTATION, names.SAFE_TO_EVICT_ANNOTATION}
     assert [key for key in foreign if names.KUEUE_DOMAIN not in key and key not in ours] == ["volcano.sh/queue-name"]
     assert out["metadata"]["labels"]["volcano.sh/queue-name"] == "east"
 

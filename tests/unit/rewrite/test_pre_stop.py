@@ -57,7 +57,7 @@ def hooked(container: Raw, **pod_spec: Any) -> Raw:
 def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
     out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
     words = out["lifecycle"]["preStop"]["exec"]["command"]
-    assert words == ["python3", "-c", programs.DRAIN_HOOK, seconds, "3", names.DRAIN_REASON]
+    assert words == ["python3", "-c", programs.DRAIN_HOOK, seconds, "3", names.DRAIN_MESSAGE]
 
 
 @pytest.mark.parametrize("grace", [0, 1, 5])

@@ -277,10 +277,10 @@ def test_the_head_is_dialled(how: How) -> None:
 @pytest.mark.parametrize(
     ("target", "want"),
     [
-        pytest.param(TARGET, {names.HEAD_ANNOTATION: HEAD}, id="by its IP: replaced when that is another"),
+        pytest.param(TARGET, {names.HEAD_IP_ANNOTATION: HEAD}, id="by its IP: replaced when that is another"),
         pytest.param(
             MIRRORED,
-            {names.HEAD_ANNOTATION: HEAD, names.HEAD_SERVICE_ANNOTATION: NAME},
+            {names.HEAD_IP_ANNOTATION: HEAD, names.HEAD_SERVICE_ANNOTATION: NAME},
             id="by a name that we keep true",
         ),
         pytest.param(CLUSTER_SET, {}, id="by a name that others keep true"),
@@ -289,7 +289,7 @@ def test_the_head_is_dialled(how: How) -> None:
 )
 def test_a_copy_tells_what_it_was_made_with(target: Target, want: dict[str, str]) -> None:
     forged = kuberay_pod()
-    forged["metadata"]["annotations"] = {names.HEAD_ANNOTATION: "6.6.6.6", names.HEAD_SERVICE_ANNOTATION: "x"}
+    forged["metadata"]["annotations"] = {names.HEAD_IP_ANNOTATION: "6.6.6.6", names.HEAD_SERVICE_ANNOTATION: "x"}
     said = rewrite(forged, target=target)["metadata"]["annotations"]
     assert {key: value for key, value in said.items() if key.startswith(f"{names.DOMAIN}/head")} == want
 

@@ -239,4 +239,4 @@ def test_what_is_said_and_what_is_done_agree() -> None:
 def test_an_ipv6_head_and_a_port_of_the_users_own() -> None:
     out = rewrite(kuberay_pod(args=[f"ray start --address={FQDN}:6380"]), head=HEAD6)
     assert command_of(out) == f"ray start --address=[{HEAD6}]:6380"
-    assert out["metadata"]["annotations"][names.HEAD_ANNOTATION] == HEAD6
+    assert out["metadata"]["annotations"][names.HEAD_IP_ANNOTATION] == HEAD6

@@ -113,7 +113,7 @@ def test_a_head_of_another_family_gets_a_slice_of_its_own() -> None:
     [
         pytest.param(("spec", "selector"), {"app": "theirs"}, id="a selector, by which that cluster adds endpoints"),
         pytest.param(("spec", "ports"), [], id="no ports"),
-        pytest.param(("metadata", "labels", names.RAY_CLUSTER_LABEL), "", id="no label to look by"),
+        pytest.param(("metadata", "labels", names.REMOTE_RAY_CLUSTER_LABEL), "", id="no label to look by"),
         pytest.param(("metadata", "ownerReferences"), None, id="no owner"),
     ],
 )

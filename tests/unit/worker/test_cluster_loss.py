@@ -5,6 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from adapter.names import ReasonCode
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw
 from adapter.worker.cluster_loss import ClusterLoss, given_up_clusters, loss_of_cluster, loss_of_pod
 from tests.unit.builders import at, make_condition, make_pod, make_worker_cluster, stamp
@@ -15,6 +17,12 @@ LOST = {**EAST, "status": {"lostSince": stamp()}}
 SINCE = ClusterLoss("cannot be seen since 03:04:05 UTC", at(0), at(60))
 NOT_YET = ClusterLoss("cannot be seen", None, None)
 POD: Raw = {**make_pod(), "status": {"podIP": "10.0.0.1"}}
+
+
+def unreachable(text: str | None, syncing: bool) -> Reason | None:
+    """Why a cluster cannot be observed; `syncing`: this process has only begun to read it."""
+    code = ReasonCode.CLUSTER_SYNCING if syncing else ReasonCode.CLUSTER_UNREACHABLE
+    return None if text is None else Reason(code, text)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +46,12 @@ POD: Raw = {**make_pod(), "status": {"podIP": "10.0.0.1"}}
 def test_what_is_to_be_thought_of_a_cluster(
     cluster: Raw, why: str | None, begun: bool, want: ClusterLoss | None
 ) -> None:
-    assert loss_of_cluster(cluster, why, starting=begun, timeout=MINUTE) == want
+    assert loss_of_cluster(cluster, unreachable(why, begun), timeout=MINUTE) == want
 
 
 @pytest.mark.parametrize("why", [None, "no answer"])
 def test_a_cluster_that_is_not_registered_any_more_is_lost_at_once(why: str | None) -> None:
-    found = loss_of_cluster(None, why, starting=True, timeout=MINUTE)
+    found = loss_of_cluster(None, unreachable(why, True), timeout=MINUTE)
     assert given_up_clusters({"north": found}, at(0)) == {"north": "the worker cluster is not registered any more"}
 
 
@@ -67,7 +75,7 @@ def test_that_the_head_cannot_be_asked_goes_with_it() -> None:
 
 
 def test_a_pod_in_a_cluster_that_is_gone_waits_for_no_answer() -> None:
-    found = loss_of_cluster(None, None, starting=False, timeout=MINUTE)
+    found = loss_of_cluster(None, None, timeout=MINUTE)
     assert found and loss_of_pod(found, POD, None) == found
 
 

@@ -44,6 +44,7 @@ from tests.unit.builders import at, make_copy, make_placement, make_pod, make_re
 from tests.unit.fact_builders import make_worker, with_facts
 from tests.unit.stores import Sight, fill
 
+POD_GONE, SLOT_ELSEWHERE = names.OrphanReason.POD_GONE, names.OrphanReason.SLOT_ELSEWHERE
 WORK = make_workload()
 PLACE_RAW = make_placement(WORK)
 PLACE = parse_placement(PLACE_RAW)
@@ -163,7 +164,7 @@ QUIET = ClusterLoss("cannot be seen since 0", lost_since=at(0), given_up_at=at(6
 LATE = replace(QUIET, given_up_at=at(5))
 WEST_ONLY = {"west": target("west")}
 STALE = make_copy(OUT)
-STALE["metadata"]["annotations"][names.HEAD_ANNOTATION] = "10.12.0.4"
+STALE["metadata"]["annotations"][names.HEAD_IP_ANNOTATION] = "10.12.0.4"
 
 
 def unknown(pod: Raw) -> Raw:
@@ -193,7 +194,7 @@ def stuck(pod: Raw, why: str = ".") -> PatchPodStatus:
 UNKNOWN_OUT = unknown(OUT)
 FOREIGN = EmitEvent(
     JOB,
-    "ForeignPod",
+    names.EventReason.REMOTE_POD_CONFLICT,
     "Pod train-abc-worker-0 carries the label rayspan.dev/placement but belongs to no RayCluster of this job, "
     "so it is left alone; remove the label from its template.",
     warning=True,
@@ -211,7 +212,7 @@ def not_held(why: str) -> EmitEvent:
         f"{why}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave schedulingGates and "
         "nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
     )
-    return EmitEvent(about, "NotHeld", text, warning=True)
+    return EmitEvent(about, names.EventReason.POD_NOT_GATED, text, warning=True)
 
 
 @dataclass(frozen=True)
@@ -227,15 +228,15 @@ CASES = [
     Case("a copy without a pod goes",
          "an orphan holds a slot",
          worker(None, {"east": COPY}),
-         [DeletePod("east", COPY, GONE)]),
+         [DeletePod("east", COPY, GONE, POD_GONE)]),
     Case("in every cluster",
          "a crash may have left two",
          worker(None, {"east": COPY, "west": COPY}),
-         [DeletePod("east", COPY, GONE), DeletePod("west", COPY, GONE)]),
+         [DeletePod("east", COPY, GONE, POD_GONE), DeletePod("west", COPY, GONE, POD_GONE)]),
     Case("also one that ended",
          "nobody will read its logs by the pod's name",
          worker(None, {"east": BROKEN}),
-         [DeletePod("east", BROKEN, GONE)]),
+         [DeletePod("east", BROKEN, GONE, POD_GONE)]),
     Case("one that goes already is not deleted again",
          "one write is enough",
          worker(None, {"east": LEAVING}),
@@ -243,11 +244,11 @@ CASES = [
     Case("the copy of an earlier pod of that name goes",
          "the name is the same, the uid is not",
          worker(NEW, {"east": STRANGER}, taken=[EAST0]),
-         [DeletePod("east", STRANGER, GONE), AssignSlot(NEW, "east", EAST1)]),
+         [DeletePod("east", STRANGER, GONE, POD_GONE), AssignSlot(NEW, "east", EAST1)]),
     Case("its slot is not free meanwhile",
          "two pods on one slot ask more than is reserved",
          worker(SLOTTED, {"east": STRANGER}),
-         [DeletePod("east", STRANGER, GONE)]),
+         [DeletePod("east", STRANGER, GONE, POD_GONE)]),
     Case("the copy of the pod itself stays",
          "that is what is wanted",
          worker(settled(OUT, COPY), {"east": COPY}),
@@ -255,7 +256,7 @@ CASES = [
     Case("a copy of the pod itself in a cluster that is not its slot's goes",
          "no plan counts it there",
          worker(settled(OUT, COPY), {"east": COPY, "west": COPY}),
-         [DeletePod("west", COPY, ELSEWHERE)]),
+         [DeletePod("west", COPY, ELSEWHERE, SLOT_ELSEWHERE)]),
     Case("that one is not deleted twice either",
          "one write is enough",
          worker(settled(OUT, COPY), {"east": COPY, "west": LEAVING}),
@@ -263,11 +264,11 @@ CASES = [
     Case("it needs no Placement to be wrong",
          "the slot alone says where it belongs",
          worker(OUT, {"west": COPY}, placement=None),
-         [DeletePod("west", COPY, ELSEWHERE)]),
+         [DeletePod("west", COPY, ELSEWHERE, SLOT_ELSEWHERE)]),
     Case("a slot's cluster is its whole first word",
          "east-2 is not east",
          worker(make_pod(placement=NAME, slot="east-2/1/role-workers/0"), {"east": COPY}, owns_pod=None),
-         [DeletePod("east", COPY, ELSEWHERE)]),
+         [DeletePod("east", COPY, ELSEWHERE, SLOT_ELSEWHERE)]),
     Case("the copy of a pod without a slot is left",
          "nothing says that it belongs elsewhere",
          worker(NEW, {"east": COPY}, placement=None),
@@ -311,7 +312,7 @@ CASES = [
     Case("orphans go all the same",
          "they need no plan to be wrong",
          worker(NEW, {"west": STRANGER}, placement=None),
-         [DeletePod("west", STRANGER, GONE)]),
+         [DeletePod("west", STRANGER, GONE, POD_GONE)]),
     Case("a pod of another RayCluster is left alone, aloud",
          "a label is easily forged",
          worker(NEW, owns_pod=False),
@@ -343,7 +344,7 @@ CASES = [
     Case("its orphans go all the same",
          "the uid alone says so",
          worker(NEW, {"west": STRANGER}, owns_pod=None),
-         [DeletePod("west", STRANGER, GONE)]),
+         [DeletePod("west", STRANGER, GONE, POD_GONE)]),
     Case("and its copy when it ends",
          "a RayCluster is often deleted before its pods",
          worker(GOING, {"east": COPY}, owns_pod=None),
@@ -371,7 +372,7 @@ CASES = [
     Case("its orphans go all the same",
          "they are of an earlier pod",
          worker(loose(NEW, nodeSelector=None), {"west": STRANGER}),
-         [DeletePod("west", STRANGER, GONE), not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
+         [DeletePod("west", STRANGER, GONE, POD_GONE), not_held("spec.nodeSelector lacks rayspan.dev/remote: only")]),
     Case("one whose gate was opened later keeps its copy",
          "the lock holds it, and its worker runs there",
          worker(settled(loose(OUT, schedulingGates=None), COPY), {"east": COPY}),
@@ -559,7 +560,7 @@ CASES = [
     Case("that the head cannot be asked is said to who can put it right",
          "lost workers are found late meanwhile",
          worker(settled_unknown(OUT), targets=WEST_ONLY, loss=replace(QUIET, head_problem="No token.")),
-         [EmitEvent(JOB, "HeadNotAsked", "No token.", warning=True), RequeueAfter(timedelta(seconds=55))]),
+         [EmitEvent(JOB, names.EventReason.HEAD_UNREACHABLE, "No token.", warning=True), RequeueAfter(timedelta(seconds=55))]),
     Case("not once the worker is given up",
          "it is too late to matter",
          worker(OUT, targets=WEST_ONLY, loss=replace(LATE, head_problem="No token.")),
@@ -635,12 +636,12 @@ CASES = [
     Case("or cannot start",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}),
-         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, "WorkerTrouble", status_mirror.trouble_message(IMAGELESS, "east"), warning=True)],
+         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, names.EventReason.WORKER_FAILING, status_mirror.trouble_message(IMAGELESS, "east"), warning=True)],
          seconds=2),
     Case("while others are made, too",
          "its user has to do something",
          worker(SLOTTED, {"east": IMAGELESS}, creating_pods=True),
-         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, "WorkerTrouble", status_mirror.trouble_message(IMAGELESS, "east"), warning=True)]),
+         [mirrored(SLOTTED, IMAGELESS), EmitEvent(JOB, names.EventReason.WORKER_FAILING, status_mirror.trouble_message(IMAGELESS, "east"), warning=True)]),
     Case("where its share went meanwhile too",
          "the copy is what runs",
          worker(OUT, {"east": COPY}, reservations={}),
@@ -684,7 +685,7 @@ CASES = [
     Case("a copy elsewhere does not make up for it",
          "the slot says where it belongs",
          worker(OUT, {"west": COPY}),
-         [DeletePod("west", COPY, ELSEWHERE), lost(OUT)]),
+         [DeletePod("west", COPY, ELSEWHERE, SLOT_ELSEWHERE), lost(OUT)]),
     Case("a pod with a slot on an admitted share gets its copy",
          "this is what all is for",
          worker(SLOTTED),
@@ -696,7 +697,7 @@ CASES = [
     Case("a copy in another cluster does not stand for it",
          "that one goes first: never two at a time",
          worker(SLOTTED, {"west": COPY}),
-         [DeletePod("west", COPY, ELSEWHERE)]),
+         [DeletePod("west", COPY, ELSEWHERE, SLOT_ELSEWHERE)]),
     Case("of a job that is not known nobody hears of a refusal",
          "an event needs an object",
          worker(SLOTTED, job=None),
@@ -755,7 +756,7 @@ def test_what_a_user_set_of_the_place_is_said_once_the_copy_is_made() -> None:
     pod = loose(SLOTTED, containers=[{"name": "ray", "env": env}])
     said, made = decide(worker(pod), at(5))
     assert isinstance(said, EmitEvent) and isinstance(made, CreatePod)
-    assert (said.regarding, said.reason, said.warning) == (JOB, "PlaceKept", False)
+    assert (said.regarding, said.reason, said.warning) == (JOB, "ZoneSettingsKept", False)
     assert said.message.startswith("The worker template sets RAY_NODE_ZONE, so its Ray nodes ")
     assert [type(one) for one in decide(worker(pod, job=None), at(5))] == [CreatePod]
 
@@ -860,7 +861,7 @@ def test_a_copy_is_made_with_what_it_refers_to() -> None:
 
 def test_an_orphan_that_ended_goes_although_its_namesake_leaves() -> None:
     ended = make_copy(make_pod(uid="an-earlier-one", slot=EAST0), phase="Failed")
-    assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE)]
+    assert decide(worker(GOING, {"east": ended}), at(5)) == [DeletePod("east", ended, GONE, POD_GONE)]
 
 
 @pytest.mark.parametrize(

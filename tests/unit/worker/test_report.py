@@ -60,7 +60,7 @@ def test_it_is_said_on_the_job_and_on_the_pod() -> None:
     text, job = report.excess_message(copy(MORE), share(), SLOT, "east"), parse_workload(WORK).job
     assert job
     patch, said = report.mirror_status(job, POD, copy(MORE), "east", at(60), text)
-    assert said == EmitEvent(job, "BeyondShare", text, warning=True)
+    assert said == EmitEvent(job, names.EventReason.POD_EXCEEDS_SHARE, text, warning=True)
     assert isinstance(patch, PatchPodStatus)
     assert condition({"status": patch.body["status"]}, names.DISPATCHED_CONDITION)["message"] == text
     settled = {**POD, "status": {**POD["status"], **patch.body["status"]}}
@@ -69,4 +69,4 @@ def test_it_is_said_on_the_job_and_on_the_pod() -> None:
 
 def test_a_look_at_the_worker_tells_it() -> None:
     seen = worker(POD, {"east": copy(MORE)}, reservations={("east", 1): share()})
-    assert [one.reason for one in decide(seen, at(60)) if isinstance(one, EmitEvent)] == ["BeyondShare"]
+    assert [one.reason for one in decide(seen, at(60)) if isinstance(one, EmitEvent)] == ["PodExceedsShare"]

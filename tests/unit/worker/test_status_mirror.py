@@ -109,7 +109,7 @@ CASES = [
         "a copy without a node leaves the pod gated",
         "a cluster-autoscaler takes Unschedulable for the manager's own shortage",
         remote_pod(conditions=[condition("PodScheduled", "False", reason="Unschedulable")]),
-        {"conditions": [GATED, DISPATCHED | {"message": "A worker in east finds no node: Unschedulable"}]},
+        {"conditions": [GATED, DISPATCHED | {"reason": "Unschedulable", "message": "Unschedulable"}]},
     ),
     Case(
         "a copy without any status is there all the same",

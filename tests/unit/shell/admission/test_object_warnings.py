@@ -79,7 +79,7 @@ async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_
     [
         (refuses(403), False),
         (refuses(503, "NotReady"), False),
-        (refuses(422, "UnusableJob"), True),
+        (refuses(422, "InvalidJob"), True),
         (says({"fits": "?"}), True),
     ],
     ids=["it may not ask", "the controller is not ready", "no plan for this job", "an answer of another version's"],

@@ -120,7 +120,11 @@ async def test_the_first_one_holds_it_and_a_clone_does_not() -> None:
             await mine.acquire_or_renew()
             await theirs.acquire_or_renew()
             assert theirs.fence_reason() and not mine.fence_reason()
-        assert shelf.holder == "a_1" and first.told == [""] * 11 and set(clone.told) == {names.HELD_BY_ANOTHER}
+        assert (
+            shelf.holder == "a_1"
+            and first.told == [""] * 11
+            and set(clone.told) == {names.ConditionReason.CLAIM_CONFLICT}
+        )
         assert shelf.kept and shelf.kept["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "100"}
 
 
@@ -160,7 +164,7 @@ async def test_who_loses_it_stops_and_says_so() -> None:
         await mine.acquire_or_renew()
         shelf.keep({}, {"holderIdentity": "thief", "acquireTime": "then"})
         await mine.acquire_or_renew()
-        assert mine.fence_reason() and one.told[-1] == names.HELD_BY_ANOTHER and shelf.holder == "thief"
+        assert mine.fence_reason() and one.told[-1] == names.ConditionReason.CLAIM_CONFLICT and shelf.holder == "thief"
         one.identity.known = IdentityRecord("east", HERE, claim_taken_from="thief")
         await mine.acquire_or_renew()
         assert shelf.holder == "a_1" and one.told[-1] == "" and mine.fence_reason(), (
@@ -234,7 +238,7 @@ async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
         await theirs.acquire_or_renew()
         shelf.refused = 429
         await theirs.acquire_or_renew()
-        assert theirs.blocked_reason == "" and clone.told == [names.HELD_BY_ANOTHER]
+        assert theirs.blocked_reason == "" and clone.told == [names.ConditionReason.CLAIM_CONFLICT]
 
 
 async def test_a_claim_that_is_deleted_is_made_anew() -> None:
@@ -352,7 +356,11 @@ async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(statu
         await theirs.acquire_or_renew()
         shelf.refused = status
         await theirs.acquire_or_renew()
-        assert theirs.fence_reason() and not theirs.unclaimable_reason and set(clone.told) == {names.HELD_BY_ANOTHER}
+        assert (
+            theirs.fence_reason()
+            and not theirs.unclaimable_reason
+            and set(clone.told) == {names.ConditionReason.CLAIM_CONFLICT}
+        )
         shelf.refused = 0
         clone.identity.known = IdentityRecord("east", HERE, claim_taken_from="a_1")
         await theirs.acquire_or_renew()
@@ -368,7 +376,7 @@ async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
         await theirs.acquire_or_renew()
         shelf.kept = None
         await theirs.acquire_or_renew()
-        assert shelf.kept is None and theirs.fence_reason() and clone.told[-1] == names.HELD_BY_ANOTHER
+        assert shelf.kept is None and theirs.fence_reason() and clone.told[-1] == names.ConditionReason.CLAIM_CONFLICT
         await mine.acquire_or_renew()
         assert shelf.holder == "a_1" and mine.fence_reason() == ""
 

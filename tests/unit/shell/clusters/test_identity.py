@@ -107,7 +107,7 @@ async def test_the_lists_of_another_cluster_are_not_even_read() -> None:
     server = Cluster()
     server.uid = THERE
     async with following(server, IdentityRecord("east", HERE)) as (member, until):
-        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        await until(lambda: member.unusable_reason == names.ConditionReason.IDENTITY_MISMATCH)
         assert (
             "leads to another cluster than before" in member.unreachable_reason and THERE in member.unreachable_reason
         )
@@ -128,7 +128,7 @@ async def test_a_watch_is_not_taken_up_in_another_cluster() -> None:
         before = server.listed()
         server.uid = THERE
         server.cut()
-        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        await until(lambda: member.unusable_reason == names.ConditionReason.IDENTITY_MISMATCH)
         assert member.unreachable_reason and pods(member) == ["a"]
         assert server.listed() == before
         with pytest.raises(Unreachable, match="has not shown yet"):
@@ -146,7 +146,7 @@ async def test_a_probe_finds_out_while_all_watches_stand() -> None:
     async with following(server, IdentityRecord("east", HERE)) as (member, until):
         await until(lambda: not member.unreachable_reason)
         server.uid = THERE
-        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        await until(lambda: member.unusable_reason == names.ConditionReason.IDENTITY_MISMATCH)
         assert pods(member) == ["a"]
 
 
@@ -160,7 +160,7 @@ async def test_after_a_silence_nothing_is_written_before_it_has_shown_who_it_is(
         server.cut()
         await until(lambda: bool(member.unreachable_reason))
         server.uid, server.away = THERE, False
-        await until(lambda: member.unusable_reason == names.ANOTHER_CLUSTER)
+        await until(lambda: member.unusable_reason == names.ConditionReason.IDENTITY_MISMATCH)
         assert pods(member) == ["a"] and member.identity.fence_reason()
 
 
@@ -314,7 +314,7 @@ async def _seen(bench: Bench, good: str) -> None:
 
 def _annotated(bench: Bench, uid: str) -> None:
     raw = bench.manager.worker_clusters.by_name("east") or {}
-    metadata = {**raw["metadata"], "annotations": {names.ACCEPT_ANNOTATION: uid}}
+    metadata = {**raw["metadata"], "annotations": {names.ACCEPT_CLUSTER_ANNOTATION: uid}}
     stores.fill(bench.manager.worker_clusters, {**raw, "metadata": metadata})
 
 
@@ -338,7 +338,7 @@ async def test_the_first_sight_is_put_on_record_and_another_cluster_only_when_it
         await bench.look(bad)
         await _stranger(bench, heard)
         told = await bench.look(bad)
-        assert (told["status"], told["reason"]) == ("False", names.ANOTHER_CLUSTER)
+        assert (told["status"], told["reason"]) == ("False", names.ConditionReason.IDENTITY_MISMATCH)
         assert told["message"].startswith("worker cluster east cannot be seen since ")
         assert (bench.manager.worker_clusters.by_name("east") or {})["status"]["lostSince"]
         assert _recorded(bench) == HERE and bench.fleet.reachable() == {}
@@ -376,7 +376,7 @@ async def test_one_cluster_under_two_names_is_connected_under_one() -> None:
         await bench.look(good)
         await _stranger(bench, heard)
         told = await bench.look(good)
-        assert (told["status"], told["reason"]) == ("False", names.REGISTERED_TWICE)
+        assert (told["status"], told["reason"]) == ("False", names.ConditionReason.DUPLICATE_CLUSTER)
         assert (
             "it is the cluster of WorkerCluster west"
             in condition(bench.manager.worker_clusters.by_name("east") or {}, names.CONNECTED)["message"]

@@ -61,7 +61,7 @@ HEAD = {
     "status": {"podIP": "10.12.0.5"},
 }
 RAY_CLUSTER = make.make_ray_cluster()
-HEAD_MIRROR = {"metadata": make.make_meta("train-abc-head-svc", labels={names.RAY_CLUSTER_LABEL: "train-abc"})}
+HEAD_MIRROR = {"metadata": make.make_meta("train-abc-head-svc", labels={names.REMOTE_RAY_CLUSTER_LABEL: "train-abc"})}
 GANG_KEY = (GANG, NAMESPACE, "rayjob-train")
 ON_IT = {(POD, NAMESPACE, "slotted")}
 PODS = ON_IT | {(POD, NAMESPACE, "free")}

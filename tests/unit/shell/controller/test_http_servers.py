@@ -99,7 +99,7 @@ async def test_what_is_no_question_gets_a_sentence(body: bytes, status: int, mes
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
         found, answer = await post(url, body)
-        assert (found, answer["reason"], answer["message"]) == (status, "UnusableJob", message)
+        assert (found, answer["reason"], answer["message"]) == (status, "InvalidJob", message)
         assert (await post(url, question()))[0] == 200
 
 

@@ -15,6 +15,7 @@ from adapter import __version__, names
 from adapter.actions import Action, CreatePod, DeletePod, PatchPodStatus, SetCheck, UpdatePlacementStatus
 from adapter.gang import messages as explain
 from adapter.objects.placement import ShareKey, parse_placement
+from adapter.objects.reason import Reason
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.workload import parse_workload as read_workload
 from adapter.shell import metrics
@@ -70,7 +71,13 @@ def test_the_alerts_ask_for_what_there_is() -> None:
 
 
 def test_the_words_in_the_doc_are_those_of_the_code() -> None:
-    words = (metrics.CREATED, metrics.RUNNING, metrics.POD_GONE, metrics.SLOT_ELSEWHERE, metrics.NO_SHARE)
+    words = (
+        metrics.CREATED,
+        metrics.RUNNING,
+        names.OrphanReason.POD_GONE,
+        names.OrphanReason.SLOT_ELSEWHERE,
+        names.OrphanReason.NO_SHARE,
+    )
     assert all(f"`{word}`" in DOC.read_text() for word in words)
 
 
@@ -133,11 +140,15 @@ def test_an_orphan_is_counted_by_its_reason(
 
 def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() -> None:
     blocked = {"full": "insufficient quota", "slow": ""}
-    status = explain.withdrawing_status(PLACE, blocked, "Not admitted within 4s", at(60), at(0))
+    late = Reason(names.ReasonCode.RESERVATION_TIMEOUT, "Not admitted within 4s")
+    status = explain.withdrawing_status(PLACE, blocked, late, at(60), at(0))
     before = value("rayspan_gang_rollbacks_total")
     actions: Iterable[Action] = (
         UpdatePlacementStatus(
-            PLACE, explain.reserving_status(PLACE, dict(zip(PLACE.shares, blocked.values(), strict=True)), at(0))
+            PLACE,
+            explain.reserving_status(
+                PLACE, dict.fromkeys(PLACE.shares, Reason(names.ReasonCode.QUOTA_PENDING, "")), at(0)
+            ),
         ),
         UpdatePlacementStatus(PLACE, status),
         UpdatePlacementStatus(
@@ -151,7 +162,7 @@ def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() 
 
 
 def test_a_gang_is_timed_from_its_quota_in_the_manager_until_it_is_ready() -> None:
-    name = "rayspan_gang_ready_seconds"
+    name = "rayspan_admission_check_wait_time_seconds"
     before = value(f"{name}_count"), value(f"{name}_sum")
     waits = read_workload(make_workload())
     ready = read_workload(make_workload(check="Ready"))
@@ -176,7 +187,7 @@ def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str)
     def told() -> dict[str, float]:
         return {
             one: value("rayspan_workers_lost_total", {"cluster": "lossy", "reason": one})
-            for one in (*names.LOSSES, "other")
+            for one in (*names.LOSS_REASONS, "other")
         }
 
     metrics.register_cluster("lossy")
@@ -191,7 +202,7 @@ def test_the_first_loss_in_a_cluster_is_an_increase() -> None:
     """Prometheus sees none in a counter that comes into being as 1."""
     metrics.register_cluster("fresh")
     counters = {
-        "rayspan_workers_lost_total": (*names.LOSSES, "other"),
+        "rayspan_workers_lost_total": (*names.LOSS_REASONS, "other"),
         "rayspan_orphans_deleted_total": ("slot-elsewhere", "no-share"),
     }
     for name, reasons in counters.items():
@@ -330,7 +341,7 @@ async def test_gangs_are_counted_by_state() -> None:
 
 async def test_each_worker_cluster_has_the_reason_of_its_connection() -> None:
     home = stores.Sight({}).manager
-    reasons = {"east": "Connected", "north": "HeldByAnother", "south": "a reason of somebody else's", "west": ""}
+    reasons = {"east": "Connected", "north": "ClaimConflict", "south": "a reason of somebody else's", "west": ""}
     stores.fill(
         home.worker_clusters,
         *(
@@ -338,8 +349,8 @@ async def test_each_worker_cluster_has_the_reason_of_its_connection() -> None:
             for name, reason in reasons.items()
         ),
     )
-    assert await told_now(home, "rayspan_cluster_reason") == {
-        ("east", "Connected"): 1, ("north", "HeldByAnother"): 1, ("south", "other"): 1, ("west", ""): 1,
+    assert await told_now(home, "rayspan_cluster_connected_reason") == {
+        ("east", "Connected"): 1, ("north", "ClaimConflict"): 1, ("south", "other"): 1, ("west", ""): 1,
     }  # fmt: skip
 
 
@@ -351,7 +362,7 @@ def _secret(name: str, ends: object) -> Raw:
         "metadata": {
             "name": name,
             "namespace": names.SYSTEM_NAMESPACE,
-            "annotations": {names.TOKEN_ENDS_ANNOTATION: ends},
+            "annotations": {names.TOKEN_EXPIRES_ANNOTATION: ends},
         }
     }
 

@@ -12,7 +12,7 @@ from adapter.objects.placement import parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.specs import parse_dispatch_policy
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.shell.clusters.worker_cache import FIRST_LISTS
+from adapter.shell.clusters.worker_cache import FIRST_LISTS, Syncing
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
@@ -96,7 +96,7 @@ def test_nobody_is_given_up_before_ray_was_asked() -> None:
 def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
     """It may have come back while nobody looked."""
     sight = lost_east(0)
-    sight.members["east"]._note_error("probe", Unreachable(FIRST_LISTS))
+    sight.members["east"]._note_error("probe", Syncing(FIRST_LISTS))
     assert losses(sight).given_up_clusters(["east"], MINUTE, at(9999)) == {}
 
 

@@ -474,7 +474,7 @@ def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> 
     world.rest()
     assert (world.where, world.state) == ({}, names.CHECK_PENDING)
     message = world.slices[-1]["status"]["admissionChecks"][0]["message"]
-    assert message.startswith("RayCluster pi: spec.suspend is false, and Kueue has not admitted it")
+    assert message.startswith("spec.suspend is false, and Kueue has not admitted it")
     world.suspended, world.cores["east"] = True, 4
     world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()

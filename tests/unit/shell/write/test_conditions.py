@@ -23,14 +23,17 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("looked-at")])
     sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
     fleet = SimpleNamespace(
-        problems={"looked-at": problem} if problem else {}, silent=dict, members=sight.fleet.caches, reconcile=_nothing
+        problems={"looked-at": problem} if problem else {},
+        unreachable_reasons=dict,
+        members=sight.fleet.caches,
+        reconcile=_nothing,
     )
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
     writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
     await writer.reconcile_cluster("looked-at")
     which = {"cluster": "looked-at"}
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
-    lost = {reason: {**which, "reason": reason} for reason in names.LOSSES}
+    lost = {reason: {**which, "reason": reason} for reason in names.LOSS_REASONS}
     assert [REGISTRY.get_sample_value("rayspan_workers_lost_total", one) for one in lost.values()] == [0.0] * len(lost)
 
 
@@ -47,7 +50,10 @@ async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict
     sight.members["unclaimed"].claim = cast(Any, SimpleNamespace(**claim))
     written = await _written(sight, "unclaimed")
     told = {one["type"]: (one["status"], one["reason"]) for one in written[0]["status"]["conditions"]}
-    assert told == {names.CONNECTED: ("True", names.NOT_CLAIMED), names.READY: (ready, names.NOT_CLAIMED)}
+    assert told == {
+        names.CONNECTED: ("True", names.ConditionReason.NOT_CLAIMED),
+        names.READY: (ready, names.ConditionReason.NOT_CLAIMED),
+    }
 
 
 async def _written(sight: stores.Sight, name: str) -> list[Raw]:
@@ -59,7 +65,7 @@ async def _written(sight: stores.Sight, name: str) -> list[Raw]:
         return {}
 
     sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
-    fleet = SimpleNamespace(problems={}, silent=dict, members=sight.fleet.caches, reconcile=_nothing)
+    fleet = SimpleNamespace(problems={}, unreachable_reasons=dict, members=sight.fleet.caches, reconcile=_nothing)
     shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
     writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
     await writer.reconcile_cluster(name)
@@ -71,7 +77,7 @@ async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: i
     sight = stores.Sight({"ending": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("ending")])
     ends = datetime.now(UTC) + timedelta(days=days)
-    signs = {names.TOKEN_ENDS_ANNOTATION: format_time(ends)}
+    signs = {names.TOKEN_EXPIRES_ANNOTATION: format_time(ends)}
     sight.manager.secrets.replace(
         [{"metadata": {"name": "ending", "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}}]
     )

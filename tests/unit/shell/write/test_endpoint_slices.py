@@ -67,7 +67,7 @@ async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
     action: Action, answer: Answer, said: str
 ) -> None:
     _, (_, event) = await do(action, answer)
-    assert event.body["involvedObject"]["kind"] == "RayService" and event.body["reason"] == "RequestsNotStraight"
+    assert event.body["involvedObject"]["kind"] == "RayService" and event.body["reason"] == "RequestsViaHead"
     assert said in event.body["message"]
 
 

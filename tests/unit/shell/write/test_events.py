@@ -119,7 +119,9 @@ async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: 
         announcer = EventRecorder(client, clock)
         for _ in range(10):
             for number in range(2_000):
-                await announcer.record_event(JOB, "ForeignPod", f"Pod stranger-{number} is left alone.", warning=True)
+                await announcer.record_event(
+                    JOB, "RemotePodConflict", f"Pod stranger-{number} is left alone.", warning=True
+                )
             clock.now += 60.0
         said = [asked.body["message"] for asked in server.asked]
         assert len(said) == EVENT_BURST + 9, "ten at once, and then one a minute"
@@ -127,8 +129,8 @@ async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: 
             said[-1]
             == "Pod stranger-0 is left alone. (And 1000 or more other messages of this kind since the last one.)"
         )
-        await announcer.record_event(JOB, "PodRefused", "no room", warning=True)
-        await announcer.record_event(replace(JOB, uid="another"), "ForeignPod", "Pod x is left alone.")
+        await announcer.record_event(JOB, "RemotePodRejected", "no room", warning=True)
+        await announcer.record_event(replace(JOB, uid="another"), "RemotePodConflict", "Pod x is left alone.")
         assert [asked.body["message"] for asked in server.asked][-2:] == ["no room", "Pod x is left alone."]
 
 
@@ -186,9 +188,9 @@ async def test_of_a_services_ray_cluster_the_service_says_it_too(server: Server)
     async with apiserver.connected(server.url) as client:
         announcer = EventRecorder(client)
         await announcer.record_event(old, "Waiting", "No room.")
-        await announcer.record_event(new, "Waiting", "RayCluster chat-new: no room.")
-        for one in (old, new):
-            await announcer.record_event(one, "Waiting", "No room." if one is old else "RayCluster chat-new: no room.")
+        await announcer.record_event(new, "Waiting", "RayCluster chat-new: no room.", names_job=True)
+        await announcer.record_event(old, "Waiting", "No room.")
+        await announcer.record_event(new, "Waiting", "RayCluster chat-new: no room.", names_job=True)
     bodies = [asked.body for asked in server.asked]
     assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
         ("chat-old", "No room."),

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapter.admission import condition_patches
+from adapter import names
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import Raw
 from adapter.shell.write.conditions import ConditionWriter
@@ -41,7 +41,7 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     sight.members["east"].restored_at = None if ago is None else datetime.now(UTC) - ago
     fleet = SimpleNamespace(
         problems={},
-        silent=sight.fleet.unreachable,
+        unreachable_reasons=sight.fleet.unreachable_reasons,
         members=sight.fleet.caches,
         reconcile=_nothing,
         seen=sight.fleet.reachable,
@@ -51,7 +51,7 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
     await writer.reconcile_cluster("east")
     restored = "Worker cluster east: its API server went back to an older version, as after a restore from a backup; everything is listed anew."
-    assert said.said == ([(condition_patches.RESTORED, restored)] if told else [])
+    assert said.said == ([(names.EventReason.RESTORED, restored)] if told else [])
 
 
 def test_when_a_share_was_reserved_is_reckoned_by_the_versions_of_the_restored_cluster() -> None:

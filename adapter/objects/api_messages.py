@@ -1,0 +1,62 @@
+"""What API servers say in English and nowhere in a code, each phrase read in one place.
+
+A phrase that an API server of a later version words differently is not recognised; each caller then says less, and does nothing worse.
+"""
+
+import re
+
+_USER = re.compile(r'User "([^"]+)"')
+
+
+def lacks_right(message: str) -> bool:
+    """Whether RBAC forbids the request; a webhook may answer with the same status.
+
+    (k8s:apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage: `User "x" cannot create resource "pods" ...`.)
+    """
+    return any(f"cannot {verb} resource" in message for verb in ("create", "patch"))
+
+
+def forbidden_user(message: str) -> str:
+    """The user whom RBAC forbids the request, by the same message; empty where it does not say."""
+    user = _USER.search(message)
+    return user[1] if user else ""
+
+
+def names_object(message: str, name: str) -> bool:
+    """Whether a 404 is about an object of that name, and not about its kind.
+
+    (k8s:apimachinery/pkg/api/errors/errors.go, NewNotFound: `pods "x" not found`.)
+    """
+    return f'"{name}"' in message
+
+
+def is_uid_conflict(message: str) -> bool:
+    """Whether a 422 says that the object has another uid than the request.
+
+    (k8s:apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaUpdate: `metadata.uid: field is immutable`.)
+    """
+    return "metadata.uid" in message
+
+
+def wrote_nothing(message: str) -> bool:
+    """Whether a 500 comes from a webhook, which is asked before anything is written.
+
+    (k8s:apiserver/pkg/util/webhook/error.go.)
+    """
+    return "failed calling webhook" in message
+
+
+def takes_no_dry_run(message: str) -> bool:
+    """Whether a webhook there takes no dry runs.
+
+    (k8s:apiserver/pkg/admission/plugin/webhook/errors/statuserror.go.)
+    """
+    return "does not support dry run" in message
+
+
+def policy_message(message: str) -> str:
+    """What a ValidatingAdmissionPolicy says itself of a request that it denies; the whole message where none does.
+
+    (k8s:apiserver/pkg/admission/plugin/policy/validating/dispatcher.go: `... denied request: MESSAGE`.)
+    """
+    return message.rpartition("denied request: ")[2]
