@@ -41,7 +41,7 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class RetargetPlacement:
     """Let the Placement of an elastic job stand for the Workload that is its slice now and wants so many workers; its shares stay,
-    or all of them are given up with the quota of the manager, where `vacant` says so."""
+    or all of them are given up with the quota of the manager, where `drops_shares` says so."""
 
     placement: Placement
     workload: Workload
@@ -279,5 +279,5 @@ def describe(action: Action) -> str:
         words.append(f"cluster={cluster}")
     if isinstance(action, SetCheck):
         words.append(f"state={action.state} {action.message}")
-    words += [f"{field}={value}" for field in ("slot", "reason", "why") if (value := getattr(action, field, ""))]
+    words += [f"{field}={value}" for field in ("slot", "reason") if (value := getattr(action, field, ""))]
     return " ".join(words)

@@ -14,7 +14,7 @@ from adapter.gang import messages, reserve
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import RESERVE_RETRY, exclusion_duration, last_admissions, round_started_at, round_timeout
 from adapter.objects.placement import Exclusion, Placement, Share, describe_shares
-from adapter.objects.reason import Reason
+from adapter.objects.reason import Reason, sentence
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
@@ -60,11 +60,7 @@ def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> l
         f"{name}: {why or 'its Kueue did not answer'}" for name, why in messages.reason_by_cluster(timed_out).items()
     ]
     text = f"Not admitted in time, so planned anew: {describe_shares(timed_out)}; {'; '.join(parts)}"
-    return (
-        emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, text if text.endswith(".") else f"{text}.")
-        if timed_out
-        else []
-    )
+    return emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, sentence(text)) if timed_out else []
 
 
 def reserve_pending(

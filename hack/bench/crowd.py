@@ -93,7 +93,7 @@ class _Queue:
     def __init__(self) -> None:
         self.woken: dict[QueueKey, None] = {}
 
-    def add(self, key: QueueKey, after: float = 0.0) -> None:
+    def add(self, key: QueueKey, delay: float = 0.0) -> None:
         self.woken[key] = None
 
 

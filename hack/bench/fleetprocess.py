@@ -141,7 +141,7 @@ def main() -> None:
 def _calm() -> None:
     vars(engine)["RESYNC_SECONDS"] = 3600.0  # a resync comes only when it is asked for
     # There is no second leader here, and on a busy machine a process may not run for long.
-    vars(leader_election).update(RENEW_SECONDS=_LONG, REQUEST_SECONDS=_LONG / 2)
+    vars(leader_election).update(RENEW_DEADLINE_SECONDS=_LONG, REQUEST_TIMEOUT_SECONDS=_LONG / 2)
     vars(client)["TIMEOUT_SECONDS"] = _LONG / 2
 
 

@@ -33,7 +33,7 @@ class MemoryApi:
         self._objects[f"{path}/{name}"] = made
         return made
 
-    async def merge(self, path: str, body: Raw) -> Raw:
+    async def merge_patch(self, path: str, body: Raw) -> Raw:
         """Change an object, or its status, by a merge patch."""
         self.writes += 1
         at = path.removesuffix("/status")
@@ -42,7 +42,7 @@ class MemoryApi:
 
     async def apply(self, path: str, body: Raw, _: str) -> Raw:
         """The same; lists that are merged by a key have one entry each here."""
-        return await self.merge(path, body)
+        return await self.merge_patch(path, body)
 
     async def get(self, _: str, **__: str) -> Raw:
         """An empty list."""

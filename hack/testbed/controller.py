@@ -231,22 +231,24 @@ def _mortal(death: _Death) -> dict[str, type]:
     """The engine's parts that write, dying right after the write that was named."""
 
     class MortalExecutor(Executor):
-        async def do(self, action: Action) -> None:
+        async def execute(self, action: Action) -> None:
             await super().execute(action)
             await death.done(type(action).__name__, action)
 
     class MortalAggregator(QuotaAggregator):
-        async def _say(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
+        async def _record_event(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
             if reason == "QuotaAggregated":  # it reports this right after the write
                 await death.done("Aggregate", raw)
             await super()._record_event(raw, reason, text, warning=warning)
 
     class MortalCopier(ObjectCopier):
-        async def _copy(self, member: WorkerClusterCache, written: ShareCopies, reference: Reference, pod: Raw) -> None:
-            await super()._write_copy(member, written, reference, pod)
+        async def _write_copy(
+            self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw
+        ) -> None:
+            await super()._write_copy(cache, copies, reference, pod)
             await death.done("Copy", pod)
 
-    return {"Executor": MortalExecutor, "Aggregator": MortalAggregator, "Copier": MortalCopier}
+    return {"Executor": MortalExecutor, "QuotaAggregator": MortalAggregator, "ObjectCopier": MortalCopier}
 
 
 def _mortal_group(death: _Death) -> Callable[[Client, Raw], Awaitable[None]]:
@@ -287,7 +289,7 @@ def _run(words: Words, kubeconfig: Path, log: Path) -> None:
 def main(words: Words) -> int:
     """Run the controller at its pace, mortal if asked."""
     death = _Death(words.kind, words.count, words.namespace)
-    vars(gang_writer).update(ensure=_mortal_group(death))
+    vars(gang_writer).update(ensure_pod_group=_mortal_group(death))
     vars(wiring).update(_mortal(death))
     paces.keep(words.pace)
     return controller.main(words.port, words.port + 1, verbose=False, leader_elect=words.elect)

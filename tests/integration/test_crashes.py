@@ -15,24 +15,24 @@ from hack.testbed.stage import Stage
 # Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.
 FORWARD = [
     ("Plan", 1),
-    ("TryCopy", 1),
+    ("DryRunPod", 1),
     ("Plan", 2),
     ("Reserve", 1),
     ("Reserve", 2),
-    ("Record", 1),
+    ("UpdatePlacementStatus", 1),
     ("SetCheck", 1),
     ("SetCheck", 2),
-    ("Say", 1),
+    ("EmitEvent", 1),
     ("AssignSlot", 1),
     ("CreatePod", 1),
     ("CreatePod", 2),
-    ("PatchStatus", 1),
+    ("PatchPodStatus", 1),
 ]
 # Of an elastic job, whose pods come with no slots: of others none is written.
 ELASTIC = {"AssignSlot": 2}
 # Of those after which something of ours stands that nobody has written down yet, the two that hold quota or a pod elsewhere.
 TELLING = [("Reserve", 2), ("CreatePod", 1)]
-BACKWARD = [("Release", 1), ("Release", 2)]
+BACKWARD = [("DeleteShare", 1), ("DeleteShare", 2)]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_job_deleted_while_the_controller_is_away(stage: Stage, process: Control
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["Yield", "Rejoin"])
+@pytest.mark.parametrize("kind", ["Deactivate", "Reactivate"])
 def test_killed_while_a_gang_makes_room_for_others(stage: Stage, process: Controller, kind: str) -> None:
     """A gang that was taken out of the queue goes back into it, whoever took it out; the one behind it runs."""
     process.start(die_after=(kind, 1, stage.name))

@@ -10,7 +10,7 @@ from typing import Any
 from adapter import names
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.objects.worker_pod import Slot
-from adapter.objects.workload import parse_workload as read_workload
+from adapter.objects.workload import parse_workload
 from adapter.rewrite.target import Target
 
 Groups = Mapping[str, int]  # worker group -> workers
@@ -100,7 +100,7 @@ def make_placement(
     **status: Any,
 ) -> Raw:
     """The Placement of a Workload's attempt; `excluded` and `blocked` are cluster -> seconds after START."""
-    attempt = attempt or read_workload(workload).attempt
+    attempt = attempt or parse_workload(workload).attempt
     wanted = sum(p["count"] for p in workload["spec"]["podSets"] if p["name"] != names.HEAD)
     spread: Mapping[str, Groups] = {"east": {"workers": 2}, "west": {"workers": 2}} if shares is None else shares
     entries = [

@@ -32,27 +32,27 @@ class Members:
     """Stands in for the Fleet, which connects to clusters: these are connected."""
 
     def __init__(self, members: Iterable[WorkerClusterCache]) -> None:
-        self.room = CapacityVersions()
-        self._members = {member.name: member for member in members}
+        self.capacity_versions = CapacityVersions()
+        self._caches = {member.name: member for member in members}
 
-    def members(self) -> dict[str, WorkerClusterCache]:
-        return self._members
+    def caches(self) -> dict[str, WorkerClusterCache]:
+        return self._caches
 
-    def connected(self, name: str) -> WorkerClusterCache:
-        return self._members[name]
+    def connected_cache(self, name: str) -> WorkerClusterCache:
+        return self._caches[name]
 
     def draining(self) -> frozenset[str]:
         return Fleet.draining(cast(Fleet, self))
 
-    def seen(self) -> dict[str, WorkerClusterCache]:
+    def reachable(self) -> dict[str, WorkerClusterCache]:
         return Fleet.reachable(cast(Fleet, self))
 
-    def silent(self) -> dict[str, str]:
+    def unreachable(self) -> dict[str, str]:
         return {name: reason.text for name, reason in self.unreachable_reasons().items()}
 
     def unreachable_reasons(self) -> dict[str, Reason]:
-        found = {name: member.unreachable for name, member in self._members.items()}
-        return {name: reason for name, reason in found.items() if reason}
+        reasons = {name: cache.unreachable for name, cache in self._caches.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
 
 
 class Sight:

@@ -216,7 +216,7 @@ class Client:
 
     async def get(self, path: str, most_bytes: int = response_limits.OBJECT_BYTES, /, **params: str) -> Body:
         """Read an object, or so many bytes of objects; raises TooLarge when there are more. `pagination.py` reads a whole list."""
-        return await self._send_in_turn("GET", path, params=params, most=most_bytes)
+        return await self._send_in_turn("GET", path, params=params, most_bytes=most_bytes)
 
     async def find(self, path: str) -> Body | None:
         """Read an object; None where there is none."""

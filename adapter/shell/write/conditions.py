@@ -131,7 +131,7 @@ class ConditionWriter:
         path = resources.ADMISSION_CHECKS.path(name=name, sub="status")
         self._manager.checks.put(await self._manager.client.merge_patch(path, patch))
         entry = patch["status"]["conditions"][-1]
-        if entry["reason"] != "Ready":
+        if entry["reason"] != names.ConditionReason.READY:
             about = _object_reference(raw, names.KUEUE_API_VERSION, "AdmissionCheck")
             await self._recorder.record_event(about, entry["reason"], entry["message"], warning=True)
 

@@ -37,7 +37,7 @@ class QuotaAggregator:
         try:
             found = self._quota_changes(raw)
         except specs.InvalidSpec as error:
-            await self._record_event(raw, "FailedQuotaAggregation", str(error), warning=True)
+            await self._record_event(raw, names.EventReason.FAILED_QUOTA_AGGREGATION, str(error), warning=True)
             return
         if found:
             await self._write_changes(raw, found)
@@ -72,12 +72,14 @@ class QuotaAggregator:
             )
         except ApiError as error:
             if error.status == 403:
-                await self._record_event(raw, "FailedQuotaAggregation", _forbidden_message(said, error), warning=True)
+                await self._record_event(
+                    raw, names.EventReason.FAILED_QUOTA_AGGREGATION, _forbidden_message(said, error), warning=True
+                )
                 return  # the resync tries again
             raise
         self._manager.cluster_queues.put(fresh)
         log.info("ClusterQueue %s: nominal quota of %s", name, said)
-        await self._record_event(raw, "QuotaAggregated", f"Changed the nominal quota of {said}.")
+        await self._record_event(raw, names.EventReason.QUOTA_AGGREGATED, f"Changed the nominal quota of {said}.")
 
     async def _record_event(self, raw: Raw, reason: str, text: str, *, warning: bool = False) -> None:
         about = Job(names.KUEUE_API_VERSION, "ClusterQueue", "", key_of(raw)[1], uid_of(raw))

@@ -102,7 +102,7 @@ def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]
         make_worker(2, cluster="", up=False),
     ]
     facts = make_facts(
-        pods=pods, worker_clusters={}, unread={"workerclusters": "You may not read workerclusters here."}
+        pods=pods, worker_clusters={}, unread_reasons={"workerclusters": "You may not read workerclusters here."}
     )
     same_as_golden(where_table.render(describe_job(facts), NOW), GOLDEN / "where-starts.txt")
 

@@ -359,7 +359,7 @@ def test_the_worst_worker_is_told() -> None:
 
 
 def test_what_a_running_job_lacks_is_a_note() -> None:
-    facts = make_facts(admitted(checks=()), placement={}, pods=[], unread={"pods": "No."})
+    facts = make_facts(admitted(checks=()), placement={}, pods=[], unread_reasons={"pods": "No."})
     assert explain.diagnose(facts).reason == "NoCheck", "whether it runs is not known"
     seen = make_facts(admitted(checks=()), placement={})
     link = explain.diagnose(seen)
@@ -383,12 +383,14 @@ def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
 
 def test_what_could_not_be_read_holds_nobody_up() -> None:
     unread = {"workloads": "You may not read workloads here.", "pods": "Nor pods."}
-    facts = make_facts({}, job=make_job(), pods=[], unread=unread, ray_cluster=make_running_cluster(state="ready"))
+    facts = make_facts(
+        {}, job=make_job(), pods=[], unread_reasons=unread, ray_cluster=make_running_cluster(state="ready")
+    )
     link = explain.diagnose(facts)
     assert (link.outcome, link.message) == ("Runs", "KubeRay says that it runs.")
     assert explain.notes(facts, link)[-2:] == [*unread.values()]
     blind = make_facts(
-        job=make_job(), pods=[], ray_cluster={}, unread={"rayclusters": "You may not read rayclusters here."}
+        job=make_job(), pods=[], ray_cluster={}, unread_reasons={"rayclusters": "You may not read rayclusters here."}
     )
     assert explain.diagnose(blind).exit_code == 3, "nothing is claimed of what was not seen"
     room = replace(waiting("Waiting", "4 needed, 2 fit"), workload={}, unread_reasons=unread)

@@ -111,9 +111,9 @@ def test_a_job_that_runs_goes_on_with_its_next_slice_at_once() -> None:
     actions = decide(gang(NEXT, idle_podsets=("spare",)), NOW)
     assert kinds(actions) == ["RetargetPlacement", "SetCheck"]
     pointed, said = only(actions, RetargetPlacement), only(actions, SetCheck)
-    assert (pointed.placement.resource_version, pointed.workload.name, pointed.wanted) == ("7", "train-2", 4)
+    assert (pointed.placement.resource_version, pointed.workload.name, pointed.wanted_workers) == ("7", "train-2", 4)
     assert said.state == names.CHECK_READY
-    assert [(u["name"], u["labels"]) for u in said.updates] == [
+    assert [(u["name"], u["labels"]) for u in said.podset_updates] == [
         ("workers", {names.PLACEMENT_LABEL: NAME}),
         ("spare", {names.PLACEMENT_LABEL: NAME}),
     ]
@@ -144,14 +144,14 @@ def test_after_a_crash_between_the_two_writes_the_second_is_made() -> None:
 def test_a_slice_of_a_job_that_does_not_run_is_planned_as_a_whole() -> None:
     """It has been edited in the queue, or was stopped while we were away: what stands is not believed, and goes first."""
     first = decide(gang(NEXT, unsuspended=False), NOW)
-    assert kinds(first) == ["Release"]
+    assert kinds(first) == ["DeleteShare"]
     plan = only(decide(gang(NEXT, stands=False, unsuspended=False), NOW), Plan)
-    assert (plan.placement.name, plan.kept) == (NAME, None)
+    assert (plan.placement.name, plan.kept_shares) == (NAME, None)
 
 
 def test_the_first_slice_is_planned_as_a_whole() -> None:
     plan = only(decide(gang(slice_of(1), None, unsuspended=False), NOW), Plan)
-    assert (plan.placement, plan.kept) == (None, None)
+    assert (plan.placement, plan.kept_shares) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,14 @@ def test_the_first_slice_is_planned_as_a_whole() -> None:
 )
 def test_what_loses_the_managers_quota_gives_up_its_shares_and_keeps_its_name(work: Raw) -> None:
     actions = decide(gang(work), NOW)
-    assert kinds(actions) == ["Release", "RetargetPlacement"]
-    assert only(actions, RetargetPlacement).vacant
+    assert kinds(actions) == ["DeleteShare", "RetargetPlacement"]
+    assert only(actions, RetargetPlacement).drops_shares
     empty = chain_of(FIRST, shares={}, **PLACED)
     told = decide(gang(work, empty), NOW)
-    assert kinds(told) == ["Record"] and only(told, UpdatePlacementStatus).status["state"] == PlacementState.WAITING
+    assert (
+        kinds(told) == ["UpdatePlacementStatus"]
+        and only(told, UpdatePlacementStatus).status["state"] == PlacementState.WAITING
+    )
 
 
 def test_a_slice_whose_successor_is_not_heard_of_tears_nothing_down() -> None:
@@ -175,13 +178,13 @@ def test_a_slice_whose_successor_is_not_heard_of_tears_nothing_down() -> None:
 
 def test_a_job_that_is_over_gives_its_shares_back() -> None:
     actions = decide(gang(slice_of(1, check=names.CHECK_READY, reason="Succeeded")), NOW)
-    assert kinds(actions) == ["Release", "Record"]
+    assert kinds(actions) == ["DeleteShare", "UpdatePlacementStatus"]
     assert only(actions, UpdatePlacementStatus).status["state"] == PlacementState.ENDED
 
 
 @pytest.mark.parametrize("facts", [gang(None), gang(FIRST, deleted=True)], ids=["no Workload", "no job"])
 def test_what_is_gone_leaves_nothing(facts: Gang) -> None:
-    assert "Release" in kinds(decide(facts, NOW))
+    assert "DeleteShare" in kinds(decide(facts, NOW))
 
 
 @pytest.mark.parametrize("shares", [{}, {"east": {"workers": 2}}], ids=["waits", "reserves"])
@@ -192,19 +195,19 @@ def test_one_that_is_scaled_down_in_the_queue_is_planned_for_what_it_wants_now(s
     work["spec"]["podSets"][1]["count"] = 1
     actions = decide(gang(work, place, unsuspended=False), NOW)
     if not shares:
-        assert only(actions, Plan).kept is None
+        assert only(actions, Plan).kept_shares is None
         return
     body = only(actions, UpdatePlacementStatus).status
     assert body["withdrawnRound"] == 1 and body["reason"].startswith("The job wants 1 workers now, and not 2, so")
 
 
 def test_an_untouched_job_needs_nothing() -> None:
-    assert not set(kinds(decide(gang(FIRST), NOW))) - {"Record"}
+    assert not set(kinds(decide(gang(FIRST), NOW))) - {"UpdatePlacementStatus"}
 
 
 def test_its_growth_is_planned_beside_what_stands() -> None:
     plan = only(decide(gang(NEXT_READY, FOLLOWED, changed_since_plan=True), NOW), Plan)
-    assert [(share.cluster, share.workers) for share in plan.kept] == [("east", 2)]
+    assert [(share.cluster, share.workers) for share in plan.kept_shares] == [("east", 2)]
 
 
 def test_growth_without_room_waits_with_a_sentence() -> None:
@@ -239,7 +242,7 @@ def test_a_round_of_growth_is_asked_for_while_the_rest_stands() -> None:
     facts = gang(NEXT_READY, grown)
     held = parse_reservation("east", make_reservation(grown, round=1))
     asked = only(decide(with_facts(facts, reservations=(held,)), NOW), Reserve)
-    assert (asked.share.cluster, asked.starts) == ("west", False)
+    assert (asked.share.cluster, asked.starts_gang) == ("west", False)
 
 
 @pytest.mark.parametrize(("wanted", "needed"), [(3, True), (2, False)])
@@ -285,7 +288,7 @@ def test_its_placement_follows_a_slice_that_shrinks_in_place() -> None:
     work, place = shrunk(4)
     work["spec"]["podSets"][1]["count"] = 3
     pointed = only(decide(gang(work, place), NOW), RetargetPlacement)
-    assert (pointed.wanted, pointed.vacant) == (3, False)
+    assert (pointed.wanted_workers, pointed.drops_shares) == (3, False)
 
 
 def test_places_of_one_group_are_none_for_another() -> None:
@@ -298,16 +301,16 @@ def test_places_of_one_group_are_none_for_another() -> None:
 def test_one_that_started_with_no_worker_elsewhere_grows_all_the_same() -> None:
     work = slice_of(2, workers=2, marked=placement_name(parse_workload(FIRST)))
     said = only(decide(gang(work, None), NOW), SetCheck)
-    assert said.state == names.CHECK_READY and said.updates
+    assert said.state == names.CHECK_READY and said.podset_updates
     ready = slice_of(2, workers=2, check=names.CHECK_READY, marked=NAME)
-    ready["status"]["admissionChecks"][0]["podSetUpdates"] = list(said.updates)
+    ready["status"]["admissionChecks"][0]["podSetUpdates"] = list(said.podset_updates)
     plan = only(decide(gang(ready, None), NOW), Plan)
-    assert (plan.placement, plan.kept) == (None, ())
+    assert (plan.placement, plan.kept_shares) == (None, ())
 
 
 def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -> None:
     said = only(decide(gang(NEXT, None), NOW), SetCheck)
-    assert (said.state, said.updates, said.message) == (names.CHECK_READY, (), elastic.NOT_DISPATCHED_MESSAGE)
+    assert (said.state, said.podset_updates, said.message) == (names.CHECK_READY, (), elastic.NOT_DISPATCHED_MESSAGE)
     assert decide(gang(NEXT_READY, None), NOW) == []
 
 
@@ -315,7 +318,9 @@ def test_one_that_ran_in_the_manager_before_its_queue_was_ours_is_left_there() -
 def test_a_share_that_nobody_is_on_is_missed_by_nobody(policy: str) -> None:
     lost = decide(gang(FIRST, stands=False, on_share_lost=policy), NOW)
     assert (
-        kinds(lost) == ["Plan"] and only(lost, Plan).lost == "" and not any(isinstance(one, EmitEvent) for one in lost)
+        kinds(lost) == ["Plan"]
+        and only(lost, Plan).lost_reason == ""
+        and not any(isinstance(one, EmitEvent) for one in lost)
     )
     missed = decide(
         gang(FIRST, stands=False, on_share_lost=policy, shares_with_manager_pods=frozenset({("east", 1)})), NOW

@@ -940,7 +940,7 @@ def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> No
     raw["spec"]["shares"][0]["groups"][0]["name"] = "gone"
     first, late = decide(gang(WORK, [raw], {"west": HELD}), at(5)), decide(gang(WORK, [raw], {"west": HELD}), at(99))
     assert not any(isinstance(action, Reserve) for action in first)
-    assert [type(action).__name__ for action in late] == ["Record", "SetCheck", "Say"]
+    assert [type(action).__name__ for action in late] == ["UpdatePlacementStatus", "SetCheck", "EmitEvent"]
 
 
 def preempting(*clusters: str) -> Raw:

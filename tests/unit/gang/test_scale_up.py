@@ -59,7 +59,7 @@ def facts(made: tuple[Raw, Raw], states: Mapping[int, Raw | None], **more: Any) 
 
 def kept(actions: list[Action]) -> list[tuple[str, int]]:
     """The shares that stay in a plan, by cluster and round."""
-    return [(share.cluster, share.round) for share in only(actions, Plan).kept]
+    return [(share.cluster, share.round) for share in only(actions, Plan).kept_shares]
 
 
 BASE, FIRST, SECOND = ShareKey("east", 1), ShareKey("west", 2), ShareKey("west", 3)
@@ -99,9 +99,9 @@ def test_who_does_not_come_in_time_is_planned_anew_and_all_others_stay() -> None
     actions = decide(facts(TWO, {3: WAITS}), LATE)
     assert kept(actions) == [BASE, FIRST]
     plan = only(actions, Plan)
-    assert [(one.cluster, one.until > LATE) for one in plan.excluded] == [("west", True)]
-    assert (plan.refused, plan.lost) == (1, "")
-    assert "insufficient quota" in plan.excluded[0].reason
+    assert [(one.cluster, one.until > LATE) for one in plan.exclusions] == [("west", True)]
+    assert (plan.failures, plan.lost_reason) == (1, "")
+    assert "insufficient quota" in plan.exclusions[0].reason
     assert only(actions, EmitEvent).message.startswith(
         "Not admitted in time, so planned anew: 1 west; west: couldn't assign"
     )
@@ -112,7 +112,7 @@ def test_one_that_is_preempted_is_planned_anew_whatever_the_policy(policy: str) 
     for place in (TWO, grown("west", "west", placedRound=3)):
         actions = decide(facts(place, {2: ENDED}, on_share_lost=policy), SOON)
         assert kept(actions) == [BASE, SECOND]
-        assert only(actions, Plan).excluded == ()
+        assert only(actions, Plan).exclusions == ()
         assert (
             only(actions, EmitEvent).message == "Workers were lost, 1 in west: its workers were stopped there: evicted."
         )
@@ -234,7 +234,7 @@ def test_one_that_preempts_is_asked_for_at_once_and_has_twice_the_time() -> None
     assert [
         one.target.round for one in decide(facts((work, place), {2: WAITS, 3: None}), SOON) if isinstance(one, Reserve)
     ] == [3]
-    assert kinds(decide(facts((work, place), {2: WAITS, 3: WAITS}), at(59))) == ["Record"]
+    assert kinds(decide(facts((work, place), {2: WAITS, 3: WAITS}), at(59))) == ["UpdatePlacementStatus"]
     assert kept(decide(facts((work, place), {2: WAITS}), at(60))) == [BASE, SECOND]
 
 

@@ -67,18 +67,18 @@ RUNS = pod("b", "east/1/role-workers/1", ready=True)
 ADMITTED = frozenset({ShareKey("east", 1), ShareKey("west", 1), ShareKey("west", 2), ShareKey("north", 2)})
 
 
-def gathered(pods: Sequence[Raw], copies: Mapping[str, Raw | None] | None = None, **more: Any) -> GangWorkers:
-    """These workers, each with a copy that no node took unless `copies` has another one, or None."""
-    found = {one["metadata"]["name"]: copy_of(one, NO_NODE) for one in pods if slot_of(one)} | dict(copies or {})
+def gathered(pods: Sequence[Raw], remote_pods: Mapping[str, Raw | None] | None = None, **more: Any) -> GangWorkers:
+    """These workers, each with a copy that no node took unless `remote_pods` has another one, or None."""
+    found = {one["metadata"]["name"]: copy_of(one, NO_NODE) for one in pods if slot_of(one)} | dict(remote_pods or {})
     known = {facts.key_of(one): found[one["metadata"]["name"]] for one in pods if slot_of(one)}
     plain: Raw = {
-        "place": parse_placement(placed()),
+        "placement": parse_placement(placed()),
         "pods": pods,
-        "copies": {key: copy for key, copy in known.items() if copy},
-        "held": {slot for one in pods if (slot := slot_of(one))},
-        "admitted": ADMITTED,
-        "desired": len(pods),
-        "head_since": at(-50),
+        "remote_pods": {key: copy for key, copy in known.items() if copy},
+        "taken_slots": {slot for one in pods if (slot := slot_of(one))},
+        "admitted_shares": ADMITTED,
+        "desired_workers": len(pods),
+        "head_ready_since": at(-50),
     }
     return GangWorkers(**{**plain, **more})
 
@@ -120,8 +120,8 @@ NEVER, UNREADY = make_condition("Ready", False, since=6), make_condition("Ready"
     [
         pytest.param(gathered([E0, W0]), 99, [], 1, id="it still has time"),
         pytest.param(gathered([E0, W0]), 100, ["a"], None, id="its time is over"),
-        pytest.param(gathered([E0, W0], head_since=at(30)), 100, [], 30, id="it begins when the head is ready"),
-        pytest.param(gathered([E0, W0], head_since=None), 500, [], 100, id="while the head is not, it does not begin"),
+        pytest.param(gathered([E0, W0], head_ready_since=at(30)), 100, [], 30, id="it begins when the head is ready"),
+        pytest.param(gathered([E0, W0], head_ready_since=None), 500, [], 100, id="while the head is not, it does not begin"),
         pytest.param(gathered([E0], {"a": copy_of(E0, NEVER, **KUBELET)}), 100, ["a"], None, id="it has a node, and never was ready"),
         pytest.param(gathered([E0], {"a": copy_of(E0, UNREADY, **KUBELET)}), 900, [], None, id="it was ready once"),
         pytest.param(gathered([E0], {"a": copy_of(E0, make_condition("Ready"))}), 900, [], None, id="it just came, and its pod does not say so yet"),
@@ -254,7 +254,7 @@ def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_plac
         desired_workers=3,
     )
     assert decided(gang(stays, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)})), 150) == []
-    second = gathered([E1, moved], {"c": copy_of(moved)}, desired=2)
+    second = gathered([E1, moved], {"c": copy_of(moved)}, desired_workers=2)
     found = gang(second, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)}))
     (planned,) = [one for one in decided(found, 150) if isinstance(one, Plan)]
     assert (planned.unusable_slots, planned.start_timed_out) == ({"workers": 2}, False)

@@ -37,10 +37,10 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(module, name, call)
 
     for module, name in (
-        (managers, "workload"),
-        (managers, "placement"),
-        (dispatch_policies, "policy"),
-        (job_validation, "of_workload"),
+        (managers, "parse_workload"),
+        (managers, "parse_placement"),
+        (dispatch_policies, "policy_of_check"),
+        (job_validation, "workload_rejection"),
         (members, "build"),
     ):
         counted(module, name)
@@ -55,10 +55,10 @@ async def test_a_round_costs_one_plan_for_each_gang_and_reads_each_thing_once(
     counts.clear()
     assert (await stand.after(lambda: stand.uses("team-1", 1))).plans == SIZE.gangs
     most = {
-        "workload": 2 * SIZE.gangs,
-        "placement": 3 * SIZE.gangs,
-        "policy": 1,
-        "of_workload": 2 * SIZE.gangs,
+        "parse_workload": 2 * SIZE.gangs,
+        "parse_placement": 3 * SIZE.gangs,
+        "policy_of_check": 1,
+        "workload_rejection": 2 * SIZE.gangs,
         "build": 1,
     }
     assert not counts - Counter(most), "twice for what a plan itself has changed"

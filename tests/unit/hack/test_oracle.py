@@ -229,31 +229,31 @@ async def test_the_same_arithmetic_agrees(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class OneMore(Offers):
-    def of(self, *args: Any) -> Offer:
+    def offer_for(self, *args: Any) -> Offer:
         found = super().offer_for(*args)
         more = 0 < found.nominal < pod_requests.UNLIMITED
         return found._replace(total=found.total + more, potential=found.potential + more)
 
 
 class OneLess(Offers):
-    def of(self, *args: Any) -> Offer:
+    def offer_for(self, *args: Any) -> Offer:
         found = super().offer_for(*args)
         less = found.total > found.nominal
         return found._replace(total=found.total - less, potential=found.potential - less)
 
 
 class LastFlavor(Offers):
-    def flavors(self, *args: Any, **how: Any) -> Mapping[str, str]:
+    def assigned_flavors(self, *args: Any, **how: Any) -> Mapping[str, str]:
         return dict.fromkeys(super().assigned_flavors(*args, **how), "oracle-soft")
 
 
 class NoLimit(Offers):
-    def of(self, *args: Any) -> Offer:
+    def offer_for(self, *args: Any) -> Offer:
         return super().offer_for(*args)._replace(potential=10**6)
 
 
 class Shut(Offers):
-    def of(self, *_: Any) -> Offer:
+    def offer_for(self, *_: Any) -> Offer:
         return Offer()
 
 
@@ -268,7 +268,7 @@ def free(_: GangRequest, among: Sequence[Candidate], __: Sequence[Share]) -> Seq
         pytest.param({"Offers": OneLess}, "Kueue admitted", id="too few"),
         pytest.param({"Offers": LastFlavor}, "the flavors", id="another flavor"),
         pytest.param({"Offers": NoLimit}, "but ever is 1000000", id="a wrong promise"),
-        pytest.param({"charged": free}, "we charged", id="nothing is charged"),
+        pytest.param({"charge_shares": free}, "we charged", id="nothing is charged"),
         pytest.param({"Offers": Shut}, "Kueue admitted", id="a queue that is open is called closed"),
     ],
 )

@@ -110,7 +110,7 @@ SHARES = st.builds(
     groups=st.lists(st.builds(GroupShare, TEXT, TEXT, COUNT), max_size=3).map(tuple),
     preempts=st.booleans(),
     round=COUNT,
-    single=st.booleans(),
+    single_worker=st.booleans(),
 )
 PLACEMENTS = st.builds(
     Placement,
@@ -121,18 +121,18 @@ PLACEMENTS = st.builds(
     workload=TEXT,
     attempt=TEXT,
     round=COUNT,
-    given_up=COUNT,
+    failed_rounds=COUNT,
     planned_at=st.none() | MOMENT,
     shares=st.lists(SHARES, max_size=3).map(tuple),
-    wanted=COUNT,
-    excluded=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT), max_size=3).map(tuple),
+    wanted_workers=COUNT,
+    exclusions=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT), max_size=3).map(tuple),
     explanation=TEXT,
-    lost=TEXT,
+    lost_reason=TEXT,
     withdrawn_round=st.just(0),  # these are of the status, which is written by itself
     placed_round=st.just(0),
     blocked=st.just(()),
     status=st.just({}),
-    since=COUNT,
+    first_round_of_plan=COUNT,
 )
 VERDICTS = st.lists(st.builds(Verdict, TEXT, COUNT, COUNT, COUNT, COUNT, TEXT), max_size=3)
 

@@ -121,7 +121,7 @@ def _shape(action: Action) -> object:
             excluded = [(one.cluster, one.until) for one in action.exclusions]
             return kind, excluded, action.kept_shares, action.failures, action.unusable_slots, action.start_timed_out
         case _:
-            return kind, getattr(action, "cluster", ""), getattr(action, "orphan", None), getattr(action, "after", None)
+            return kind, getattr(action, "cluster", ""), getattr(action, "orphan", None), getattr(action, "delay", None)
 
 
 def _changed(kind: str, before: object, after: object) -> object:

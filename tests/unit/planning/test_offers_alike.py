@@ -67,7 +67,7 @@ def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[QuotaPath]:
 
 def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[QuotaPath]) -> None:
     fleet = [cluster("east", 3), cluster("west", 2)]
-    first = planner.plan(gang(group(9), minimum=1), fleet)
+    first = planner.plan(gang(group(9), min_workers=1), fleet)
     asked = len(surveyed)
     assert asked and planner.plan(gang(group(9)), fleet) == first and len(surveyed) == asked
     planner.plan(gang(group(7)), fleet)
@@ -102,11 +102,11 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         pytest.param({"nodes": SMALL}, gang(group(4)), id="its nodes"),
         pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether they grow"),
         pytest.param(
-            {"pods": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="what it gives pods"
+            {"pod_mapping": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="what it gives pods"
         ),
         pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
         pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),
-        pytest.param({"tree": cluster("east", 1).quota_tree}, gang(group(4)), id="its quota"),
+        pytest.param({"quota_tree": cluster("east", 1).quota_tree}, gang(group(4)), id="its quota"),
     ],
 )
 def test_what_differs_is_found_anew(now: Raw, asked: GangRequest) -> None:

@@ -87,7 +87,7 @@ def test_a_share_is_what_kueue_admits_in_its_own_order(
     assert counts(plan(gang(*groups), fleet)) == want
 
 
-@pytest.mark.parametrize("policy", [{"gang": "SameCluster"}, {"strategy": "AvailableCapacity"}], ids=str)
+@pytest.mark.parametrize("policy", [{"mode": "SameCluster"}, {"strategy": "AvailableCapacity"}], ids=str)
 def test_a_cluster_that_holds_all_only_in_kueues_order_holds_all(policy: Raw) -> None:
     made = plan(gang(*LARGE_FIRST[::-1], **policy), [cluster("north", 1), EAST])
     assert counts(made) == {"east": BOTH}
@@ -111,7 +111,7 @@ def test_a_share_that_all_fits_in_kueues_order_preempts_nobody() -> None:
 def test_a_gang_that_an_empty_cluster_holds_only_in_kueues_order_may_wait_for_it() -> None:
     other = gang(group("other", 1, 1, "a"))
     busy = charge_shares(other, [EAST], [Share("east", (GroupShare("other", "a", 1),))])
-    made = plan(gang(*LARGE_FIRST[::-1], gang="SameCluster"), busy)
+    made = plan(gang(*LARGE_FIRST[::-1], mode="SameCluster"), busy)
     assert (made.shares, made.never_fits) == ((), False), made.sentence
 
 
@@ -171,7 +171,7 @@ def test_a_gang_that_must_be_together_waits_nowhere_where_kueue_admits_it(
     shapes: list[tuple[int, int]], rooms: list[list[int]], roles: list[int]
 ) -> None:
     """In whichever order its user wrote the groups."""
-    request = gang(*drawn(shapes, roles), gang="SameCluster")
+    request = gang(*drawn(shapes, roles), mode="SameCluster")
     fleet = [cluster(f"c{at}", *cores) for at, cores in enumerate(rooms)]
     whole = tuple(GroupShare(g.name, g.role, g.count) for g in request.groups)
     if any(walked(request, one, Share(one.name, whole)) for one in fleet):

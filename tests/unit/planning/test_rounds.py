@@ -81,10 +81,10 @@ CORDONED = Exclusion("east", at(60), "it did not admit in time")
         pytest.param([(waiting(created=LONG_AGO, looked=True), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True, id="also once it was planned"),
         pytest.param([(waiting(created=LONG_AGO, looked=True), asking(9))], asking(2), [cluster("east", 4, used=2)], {"east": 2}, False, id="but not what could never be enough"),
         pytest.param([(waiting(looked=True), asking(2))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="one that was planned, and found nothing, takes nothing"),
-        pytest.param([(waiting(), asking(2, excluded=[CORDONED]))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="it does not ask a cluster that did not admit it"),
-        pytest.param([(waiting(), asking(2, unproven={"east": "no preflight"}))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="nor one that its policy passes over"),
+        pytest.param([(waiting(), asking(2, exclusions=[CORDONED]))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="it does not ask a cluster that did not admit it"),
+        pytest.param([(waiting(), asking(2, unproven_clusters={"east": "no preflight"}))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="nor one that its policy passes over"),
         pytest.param([(waiting("a"), asking(1)), (waiting("b"), asking(1))], asking(2), [cluster("east", 3), cluster("west", 1)], {"east": 1, "west": 1}, False, id="one after the other"),
-        pytest.param([], asking(2, excluded=[CORDONED]), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="nor does it itself"),
+        pytest.param([], asking(2, exclusions=[CORDONED]), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="nor does it itself"),
         pytest.param([], asking(2, "west", "east"), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="its policy's order, not the fleet's"),
     ],
 )  # fmt: skip
@@ -116,9 +116,9 @@ def test_who_waited_longer_is_named_to_those_of_the_same_namespace(whose: list[s
 @pytest.mark.parametrize(
     ("me", "fleet", "why"),
     [
-        pytest.param(asking(2, excluded=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason, id="what it met itself"),
-        pytest.param(asking(2, unproven={"east": "no preflight"}), cluster("east", 2, problem="it is cordoned"), "it is cordoned", id="what is wrong there"),
-        pytest.param(asking(2, unproven={"east": "no preflight"}), cluster("east", 2), "no preflight", id="what its policy wants"),
+        pytest.param(asking(2, exclusions=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason, id="what it met itself"),
+        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}), cluster("east", 2, problem="it is cordoned"), "it is cordoned", id="what is wrong there"),
+        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}), cluster("east", 2), "no preflight", id="what its policy wants"),
     ],
 )  # fmt: skip
 def test_of_several_reasons_one_is_said(me: PlanRequest, fleet: Candidate, why: str) -> None:
@@ -221,35 +221,35 @@ def test_the_first_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "action", "given_up", "lost", "shares"),
+    ("last", "action", "failed_rounds", "lost_reason", "shares"),
     [
         pytest.param(before(), {}, 0, "", (WEST,), id="one after another"),
-        pytest.param(before(withdrawn_round=2, given_up=3), {}, 4, "", (WEST,), id="one that was withdrawn"),
-        pytest.param(before(given_up=3), {"refused": 2}, 5, "", (WEST,), id="shares whose clusters refuse pods"),
-        pytest.param(before(), {"kept": (EAST,)}, 0, "", (replace(EAST, round=2), WEST), id="what stays keeps its round"),
-        pytest.param(before(), {"kept": (replace(EAST, round=1),)}, 0, "", (replace(EAST, round=1), WEST), id="also an earlier one"),
-        pytest.param(before(lost="east was lost."), {}, 0, "east was lost.", (WEST,), id="why they have no place is said on"),
-        pytest.param(before(lost="old"), {"lost": "new"}, 0, "new", (WEST,), id="or said anew"),
+        pytest.param(before(withdrawn_round=2, failed_rounds=3), {}, 4, "", (WEST,), id="one that was withdrawn"),
+        pytest.param(before(failed_rounds=3), {"failures": 2}, 5, "", (WEST,), id="shares whose clusters refuse pods"),
+        pytest.param(before(), {"kept_shares": (EAST,)}, 0, "", (replace(EAST, round=2), WEST), id="what stays keeps its round"),
+        pytest.param(before(), {"kept_shares": (replace(EAST, round=1),)}, 0, "", (replace(EAST, round=1), WEST), id="also an earlier one"),
+        pytest.param(before(lost_reason="east was lost."), {}, 0, "east was lost.", (WEST,), id="why they have no place is said on"),
+        pytest.param(before(lost_reason="old"), {"lost_reason": "new"}, 0, "new", (WEST,), id="or said anew"),
     ],
 )  # fmt: skip
 def test_a_later_round(
-    last: Placement, action: Mapping[str, Any], given_up: int, lost: str, shares: tuple[Share, ...]
+    last: Placement, action: Mapping[str, Any], failed_rounds: int, lost_reason: str, shares: tuple[Share, ...]
 ) -> None:
     made = rounds.next_placement(actions.Plan(WORK, last, (), **action), REST, 4, at(7))
-    assert (made.round, made.failed_rounds, made.lost_reason, made.shares) == (3, given_up, lost, shares)
-    assert made.explanation == f"{lost} 1 of 1 worker to west.".lstrip()
+    assert (made.round, made.failed_rounds, made.lost_reason, made.shares) == (3, failed_rounds, lost_reason, shares)
+    assert made.explanation == f"{lost_reason} 1 of 1 worker to west.".lstrip()
 
 
 def test_how_often_workers_did_not_start_is_counted() -> None:
     for closed in (False, True):
-        action = actions.Plan(WORK, before(unstarted=2), (), start_timed_out=closed)
+        action = actions.Plan(WORK, before(start_timeouts=2), (), start_timed_out=closed)
         assert rounds.next_placement(action, REST, 4, at(7)).start_timeouts == 2 + closed
 
 
 def test_once_all_have_a_place_nothing_is_lost() -> None:
     made = rounds.complete_result(FULL.request, [EAST, WEST, EAST])
     assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
-    assert rounds.next_placement(actions.Plan(WORK, before(lost="old"), ()), made, 4, at(7)).lost_reason == ""
+    assert rounds.next_placement(actions.Plan(WORK, before(lost_reason="old"), ()), made, 4, at(7)).lost_reason == ""
 
 
 def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
@@ -363,7 +363,7 @@ def chain(number: int, **more: Any) -> Any:
 
 def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else_does() -> None:
     work = chain(1)
-    last = before(job=work.job, given_up=3, unstarted=2, lost="old", attempt="00000000")
+    last = before(job=work.job, failed_rounds=3, start_timeouts=2, lost_reason="old", attempt="00000000")
     made = rounds.next_placement(actions.Plan(work, last, ()), REST, 4, at(7))
     assert (made.round, made.failed_rounds, made.start_timeouts, made.lost_reason) == (3, 0, 0, "")
     assert (made.job, made.attempt, made.name) == (work.job, work.attempt, placement_name(work))

@@ -52,7 +52,7 @@ class Case:
 
 
 AVAILABLE: Raw = {"strategy": "AvailableCapacity"}
-SAME: Raw = {"strategy": "AvailableCapacity", "gang": "SameCluster"}
+SAME: Raw = {"strategy": "AvailableCapacity", "mode": "SameCluster"}
 CASES = [
     Case("the one with the most room", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
     Case("the first of equals", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
@@ -110,8 +110,8 @@ CASES = [
     Case("pinned: no spill", {}, [cluster("static", 2, used=1)], {}, ["2 workers needed at once, 1 fit now"]),
     Case("together or not at all", SAME, [cluster("a", 1), cluster("b", 1)], {}, ["2 workers needed at once in one cluster, 1 fit now"]),
     Case("together where it fits", SAME, [cluster("a", 1), cluster("b", 2)], {"b": 2}, ["2 of 2 workers to b; a passed over: cpu in flavor any: 1 free of 1"]),
-    Case("together, in the policy's order", {"gang": "SameCluster"}, [cluster("a", 2), cluster("b", 9)], {"a": 2}),
-    Case("together, without borrowing first", {"gang": "SameCluster"}, [cluster("a", 1, lent=9), cluster("b", 2)], {"b": 2}),
+    Case("together, in the policy's order", {"mode": "SameCluster"}, [cluster("a", 2), cluster("b", 9)], {"a": 2}),
+    Case("together, without borrowing first", {"mode": "SameCluster"}, [cluster("a", 1, lent=9), cluster("b", 2)], {"b": 2}),
     Case(
         "together, more than any cluster can ever hold",
         SAME,
@@ -122,7 +122,7 @@ CASES = [
     ),
     Case(
         "a part of at least four",
-        {"gang": "BestEffort", "minimum": 4},
+        {"mode": "BestEffort", "min_workers": 4},
         [cluster("a", 2), cluster("b", 2)],
         {"a": 2, "b": 2},
         ["2 of 6 workers to a, 2 to b; 2 stay pending for want of room."],
@@ -130,14 +130,14 @@ CASES = [
     ),
     Case(
         "three are too few",
-        {"gang": "BestEffort", "minimum": 4},
+        {"mode": "BestEffort", "min_workers": 4},
         [cluster("a", 2), cluster("b", 1)],
         {},
         ["4 workers needed at once, 3 fit now"],
         groups=[group(6)],
     ),
-    Case("a part takes all if it can", {"gang": "BestEffort", "minimum": 1}, [cluster("a", 9)], {"a": 2}, ["2 of 2 workers to a."]),
-    Case("a gang below the minimum is whole at its size", {"gang": "BestEffort", "minimum": 4}, [cluster("a", 9)], {"a": 2}),
+    Case("a part takes all if it can", {"mode": "BestEffort", "min_workers": 1}, [cluster("a", 9)], {"a": 2}, ["2 of 2 workers to a."]),
+    Case("a gang below the minimum is whole at its size", {"mode": "BestEffort", "min_workers": 4}, [cluster("a", 9)], {"a": 2}),
     Case("even parts", {"strategy": "Spread"}, [cluster("a", 9), cluster("b", 9)], {"a": 2, "b": 2}, groups=[group(4)]),
     Case(
         "parts that leave no room for a larger group are filled in after all",

@@ -21,7 +21,7 @@ def side(name: str, *others: str, **more: Any) -> ClusterFacts:
     """A cluster in which all is well, and from which these were reached."""
     queues = {} if name == MANAGER else {"ray": ""}
     address = {MANAGER: HERE, "east": "10.1.0.5", "west": "10.2.0.5"}[name]
-    known: Raw = {"queues": queues, "address": address, "name_error": "", "trips": dict.fromkeys(others, WELL)}
+    known: Raw = {"queues": queues, "probe_address": address, "dns_error": "", "paths": dict.fromkeys(others, WELL)}
     return ClusterFacts(name, **{**known, **more})
 
 
@@ -32,10 +32,10 @@ def fleet(**more: dict[str, Any]) -> list[ClusterFacts]:
     return [replace(made[name], **more.get(name.removeprefix("the "), {})) for name in names]
 
 
-def trips(**found: PathResult | None) -> Raw:
+def paths(**found: PathResult | None) -> Raw:
     """What a cluster found on its way to the others; None: not tried."""
-    named = {MANAGER if name == "manager" else name: trip for name, trip in found.items()}
-    return {"trips": {name: trip for name, trip in named.items() if trip}}
+    named = {MANAGER if name == "manager" else name: path for name, path in found.items()}
+    return {"paths": {name: path for name, path in named.items() if path}}
 
 
 def trouble(sides: list[ClusterFacts], asked: PreflightOptions = ASKED) -> list[tuple[str, str, str, str]]:
@@ -57,12 +57,12 @@ def test_all_is_well() -> None:
 
 FAILURES = [
     pytest.param(
-        {"trouble": "Secret east does not exist in rayspan-system; create it with a kubeconfig.", "trips": {}},
+        {"api_error": "Secret east does not exist in rayspan-system; create it with a kubeconfig.", "paths": {}},
         ("east", "API", "failure", "Secret east does not exist in rayspan-system; create it with a kubeconfig."),
         id="no login",
     ),
     pytest.param(
-        {"missing": ["list nodes", "create pods in namespace demo"]},
+        {"missing_rights": ["list nodes", "create pods in namespace demo"]},
         (
             "east",
             "Rights",
@@ -73,7 +73,7 @@ FAILURES = [
         id="rights",
     ),
     pytest.param(
-        {"namespace": False, "trips": {}},
+        {"has_namespace": False, "paths": {}},
         (
             "east",
             "Namespace",
@@ -98,7 +98,7 @@ FAILURES = [
         id="a queue that is stopped",
     ),
     pytest.param(
-        {"probe": "ErrImagePull: not found", "no_image": True, "trips": {}},
+        {"probe_error": "ErrImagePull: not found", "image_missing": True, "paths": {}},
         (
             "east",
             "Image",
@@ -109,7 +109,7 @@ FAILURES = [
         id="no image",
     ),
     pytest.param(
-        {"probe": "no node takes it: 0/1 nodes are available", "trips": {}},
+        {"probe_error": "no node takes it: 0/1 nodes are available", "paths": {}},
         (
             "east",
             "Probe",
@@ -119,7 +119,7 @@ FAILURES = [
         id="no node",
     ),
     pytest.param(
-        {"name_error": "Name or service not known", "head": "ServiceMirror"},
+        {"dns_error": "Name or service not known", "head_strategy": "ServiceMirror"},
         (
             "east",
             "DNS",
@@ -132,7 +132,7 @@ FAILURES = [
 ]
 WARNINGS = [
     pytest.param(
-        {"name_error": "Name or service not known"},
+        {"dns_error": "Name or service not known"},
         (
             "east",
             "DNS",
@@ -143,7 +143,7 @@ WARNINGS = [
         id="no DNS",
     ),
     pytest.param(
-        {"unread": "its nodes and pods may not be listed"},
+        {"network_error": "its nodes and pods may not be listed"},
         (
             "east",
             "PodNetwork",
@@ -158,15 +158,15 @@ WARNINGS = [
 @pytest.mark.parametrize(("more", "want"), FAILURES + WARNINGS)
 def test_what_is_wrong_with_a_cluster_is_told_once(more: Raw, want: tuple[str, str, str, str]) -> None:
     """What could not be tried on its account is not told as well."""
-    manager = trips(east=None, west=WELL) if more.get("trips") == {} else {}
-    west = trips(east=None, manager=WELL) if more.get("trips") == {} else {}
+    manager = paths(east=None, west=WELL) if more.get("paths") == {} else {}
+    west = paths(east=None, manager=WELL) if more.get("paths") == {} else {}
     sides = fleet(east=more, west=west, manager=manager)
     assert trouble(sides) == [want]
     assert evaluation.is_ready(evaluation.evaluate_clusters(sides, ASKED)) is (want[2] != "failure")
 
 
 def test_a_manager_without_names_is_no_place_for_ray_jobs() -> None:
-    ((_, _, outcome, message),) = trouble(fleet(manager={"name_error": "timed out"}))
+    ((_, _, outcome, message),) = trouble(fleet(manager={"dns_error": "timed out"}))
     assert outcome == "failure" and message.endswith("By name the submitter of a RayJob finds the head.")
 
 
@@ -188,7 +188,7 @@ PATHS = [
     ),
     (
         PathResult("refused"),
-        "Refused",
+        "ConnectionRefused",
         "the connection is refused; see firewalls and NetworkPolicies, and open all ports",
     ),
     (
@@ -196,14 +196,14 @@ PATHS = [
         "AddressesOverlap",
         "something else answers there; see whether both clusters use the same",
     ),
-    (PathResult("broken"), "Broken", "the connection broke; see what sits between the clusters."),
-    (PathResult("[Errno 22] Invalid argument"), "Broken", "[Errno 22] Invalid argument."),
+    (PathResult("broken"), "ConnectionBroken", "the connection broke; see what sits between the clusters."),
+    (PathResult("[Errno 22] Invalid argument"), "ConnectionBroken", "[Errno 22] Invalid argument."),
 ]
 
 
-@pytest.mark.parametrize(("trip", "reason", "words"), PATHS, ids=[trip.error for trip, _, _ in PATHS])
-def test_a_way_that_does_not_work_is_told_with_both_ends(trip: PathResult, reason: str, words: str) -> None:
-    sides = fleet(manager=trips(east=trip, west=WELL))
+@pytest.mark.parametrize(("path", "reason", "words"), PATHS, ids=[path.error for path, _, _ in PATHS])
+def test_a_way_that_does_not_work_is_told_with_both_ends(path: PathResult, reason: str, words: str) -> None:
+    sides = fleet(manager=paths(east=path, west=WELL))
     ((subject, check, outcome, message),) = trouble(sides)
     assert (subject, check, outcome) == ("the manager east", "Path", "failure")
     assert message.startswith(f"A pod in the manager cannot reach one in east at 10.1.0.5 port 18273: {words}")
@@ -211,7 +211,7 @@ def test_a_way_that_does_not_work_is_told_with_both_ends(trip: PathResult, reaso
 
 
 def test_packets_that_are_too_large_are_told_as_such() -> None:
-    ((_, _, _, message),) = trouble(fleet(east=trips(manager=WELL, west=PathResult("stalled", 0.3))))
+    ((_, _, _, message),) = trouble(fleet(east=paths(manager=WELL, west=PathResult("stalled", 0.3))))
     assert message == (
         "From a pod in east to one in west, small packets arrive and large ones do not; lower the MTU of the pod network, or let "
         "ICMP pass."
@@ -219,7 +219,7 @@ def test_packets_that_are_too_large_are_told_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trip", "message"),
+    ("path", "message"),
     [
         (
             PathResult("", 180.4, 900.0, 0.0),
@@ -239,14 +239,14 @@ def test_packets_that_are_too_large_are_told_as_such() -> None:
         ),
     ],
 )
-def test_what_a_job_may_live_with_is_a_warning(trip: PathResult, message: str) -> None:
-    ((subject, _, outcome, found),) = trouble(fleet(east=trips(manager=WELL, west=trip)))
+def test_what_a_job_may_live_with_is_a_warning(path: PathResult, message: str) -> None:
+    ((subject, _, outcome, found),) = trouble(fleet(east=paths(manager=WELL, west=path)))
     assert (subject, outcome, found) == ("east west", "warning", message)
 
 
 def test_a_clock_is_told_once_for_both_ways() -> None:
     back, forth = PathResult("", 0.3, 900.0, -3.0), PathResult("", 0.3, 900.0, 3.0)
-    found = trouble(fleet(east=trips(manager=WELL, west=forth), west=trips(manager=WELL, east=back)))
+    found = trouble(fleet(east=paths(manager=WELL, west=forth), west=paths(manager=WELL, east=back)))
     assert [one[0] for one in found] == ["east west"]
 
 
@@ -277,7 +277,7 @@ def test_an_address_in_two_clusters_is_told_where_nodes_tell_nothing() -> None:
 
 def test_the_queues_whose_jobs_are_dispatched() -> None:
     def local(name: str, target: str) -> Raw:
-        return {"metadata": {"name": name, "namespace": "demo"}, "spec": {"clusterQueue": target}}
+        return {"metadata": {"name": name, "has_namespace": "demo"}, "spec": {"clusterQueue": target}}
 
     def queue(name: str, *checks: str) -> Raw:
         listed = [{"name": check} for check in checks]
@@ -314,8 +314,8 @@ def verdicts(sides: list[ClusterFacts], findings: list[Finding]) -> dict[str, re
 
 
 def test_the_table() -> None:
-    cut = trips(manager=PathResult("timeout"), west=WELL)
-    sides = fleet(east=cut | {"queues": {"ray": None}}, west=trips(manager=PathResult("", 120.0, 80.0, 2.0), east=None))
+    cut = paths(manager=PathResult("timeout"), west=WELL)
+    sides = fleet(east=cut | {"queues": {"ray": None}}, west=paths(manager=PathResult("", 120.0, 80.0, 2.0), east=None))
     assert shown(sides) == (
         """\
 Namespace demo, LocalQueue ray, image rayspan/rayspan:dev
@@ -345,12 +345,12 @@ Not ready: 2 failures and 2 warnings.
 
 def test_when_all_is_well_the_table_says_so() -> None:
     assert shown(fleet()).endswith("\n\nReady: nothing was found that would keep workers from joining.\n")
-    one = fleet(east={"name_error": "timed out"})
+    one = fleet(east={"dns_error": "timed out"})
     assert shown(one).endswith("\n\nReady with 1 warning: nothing was found that would keep workers from joining.\n")
 
 
 def test_the_document() -> None:
-    sides = fleet(east=trips(manager=PathResult("timeout"), west=None))
+    sides = fleet(east=paths(manager=PathResult("timeout"), west=None))
     findings = evaluation.evaluate_clusters(sides, ASKED)
     found = table.build_document(sides, ASKED, findings, verdicts(sides, findings))
     assert (found["ready"], found["namespace"], found["queues"]) == (False, "demo", ["ray"])
@@ -383,28 +383,28 @@ def reached(sides: list[ClusterFacts]) -> dict[str, tuple[bool, str]]:
 
 
 CUT = PathResult("timeout")
-YES, NO = (True, "Reached"), (False, "NoRoute")
+YES, NO = (True, "Reachable"), (False, "NoRoute")
 
 
 @pytest.mark.parametrize(
     ("more", "want"),
     [
         pytest.param({}, {"east": YES, "west": YES}, id="all"),
-        pytest.param({"manager": trips(east=CUT, west=WELL)}, {"east": NO, "west": YES}, id="the head reaches no worker"),
-        pytest.param({"east": trips(manager=CUT, west=WELL)}, {"east": NO, "west": YES}, id="no worker reaches the head"),
+        pytest.param({"manager": paths(east=CUT, west=WELL)}, {"east": NO, "west": YES}, id="the head reaches no worker"),
+        pytest.param({"east": paths(manager=CUT, west=WELL)}, {"east": NO, "west": YES}, id="no worker reaches the head"),
         pytest.param(
-            {"manager": trips(east=CUT, west=WELL), "east": trips(manager=CUT, west=CUT), "west": trips(manager=WELL, east=CUT)},
+            {"manager": paths(east=CUT, west=WELL), "east": paths(manager=CUT, west=CUT), "west": paths(manager=WELL, east=CUT)},
             {"east": NO, "west": YES},
             id="east is cut off from all: west is not to blame",
         ),
-        pytest.param({"east": trips(manager=WELL, west=CUT)}, {"east": NO, "west": NO}, id="who of the two is to blame?"),
+        pytest.param({"east": paths(manager=WELL, west=CUT)}, {"east": NO, "west": NO}, id="who of the two is to blame?"),
         pytest.param(
-            {"manager": trips(west=WELL), "east": {"probe": "no image", "trips": {}}, "west": trips(manager=WELL)},
+            {"manager": paths(west=WELL), "east": {"probe_error": "no image", "paths": {}}, "west": paths(manager=WELL)},
             {"west": YES},
             id="not tried: nothing is told of east",
         ),
-        pytest.param({"east": trips(west=WELL)}, {"west": YES}, id="one way was not tried"),
-        pytest.param({"manager": trips(east=CUT), "east": trips(), "west": trips()}, {"east": NO}, id="one way is enough to fail"),
+        pytest.param({"east": paths(west=WELL)}, {"west": YES}, id="one way was not tried"),
+        pytest.param({"manager": paths(east=CUT), "east": paths(), "west": paths()}, {"east": NO}, id="one way is enough to fail"),
         pytest.param(
             {"east": {"networks": ["10.0.0.0/8"]}, "west": {"networks": ["10.2.0.0/16"]}},
             {"east": (False, "AddressesOverlap"), "west": (False, "AddressesOverlap")},
@@ -423,7 +423,7 @@ def test_the_condition_says_what_was_found() -> None:
     assert found["east"].message == (
         "Pods there and in the manager reach each other (0.3 ms there and back, 9400.0 Mbit/s), and so do those of west."
     )
-    sides = fleet(manager=trips(east=CUT, west=WELL), east=trips(manager=CUT, west=CUT))
+    sides = fleet(manager=paths(east=CUT, west=WELL), east=paths(manager=CUT, west=CUT))
     told = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))["east"].message
     assert told.count("cannot reach one in") == 3 and "A pod in east cannot reach one in west" in told
 
@@ -448,7 +448,7 @@ def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
 
 BY_SECRET = {"kubeConfig": {"secretRef": {"name": "other"}}}
 BY_MULTIKUEUE = {"multiKueueClusterRef": {"name": "east"}}
-BY_PROFILE = {"clusterProfileRef": {"name": "east", "namespace": "fleet"}}
+BY_PROFILE = {"clusterProfileRef": {"name": "east", "has_namespace": "fleet"}}
 
 
 @pytest.mark.parametrize("source", [BY_SECRET, BY_MULTIKUEUE, BY_PROFILE])
@@ -518,25 +518,25 @@ OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]
 @pytest.mark.parametrize(
     ("known", "want"),
     [
-        pytest.param({"frameworks": [*OFF, "ray.io/rayservice"], "held": False}, [], id="there is none in a queue"),
-        pytest.param({"services": ["chat"], "frameworks": OFF}, [], id="all is well"),
+        pytest.param({"frameworks": [*OFF, "ray.io/rayservice"], "has_service_policy": False}, [], id="there is none in a queue"),
+        pytest.param({"ray_services": ["chat"], "frameworks": OFF}, [], id="all is well"),
         pytest.param(
-            {"services": ["chat", "sum"], "frameworks": [*OFF, "ray.io/rayservice"]},
+            {"ray_services": ["chat", "sum"], "frameworks": [*OFF, "ray.io/rayservice"]},
             [("failure", "Kueue's configuration has ray.io/rayservice in integrations.frameworks, so RayService chat and 1 more would be refused; take it out, and restart Kueue.")],
             id="Kueue takes each for one job",
         ),
         pytest.param(
-            {"services": ["chat"], "frameworks": None},
+            {"ray_services": ["chat"], "frameworks": None},
             [("warning", "Kueue's configuration cannot be read by your rights: for RayService chat, ray.io/rayservice must not be in its integrations.frameworks.")],
             id="nobody may look",
         ),
         pytest.param(
-            {"services": ["chat"], "frameworks": ["batch/job"]},
+            {"ray_services": ["chat"], "frameworks": ["batch/job"]},
             [("failure", "Kueue's configuration lacks ray.io/raycluster in integrations.frameworks, so no RayCluster of RayService chat would be queued; add it, and restart Kueue.")],
             id="nobody queues its RayClusters",
         ),
         pytest.param(
-            {"services": ["chat"], "frameworks": OFF, "held": False},
+            {"ray_services": ["chat"], "frameworks": OFF, "has_service_policy": False},
             [("warning", "There is no MutatingAdmissionPolicy rayspan-rayservice: KubeRay 1.6.2 starts the RayClusters of RayService chat whenever Kueue stops them; apply kustomize/components/rayservice.")],
             id="KubeRay is not held",
         ),

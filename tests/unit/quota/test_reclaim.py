@@ -84,7 +84,7 @@ def test_only_the_share_that_needs_it_preempts() -> None:
 
 
 def test_a_cluster_that_takes_back_enough_holds_a_gang_that_must_be_together() -> None:
-    made = plan(gang(2, gang="SameCluster"), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(1))])
+    made = plan(gang(2, mode="SameCluster"), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(1))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True)]
 
 
@@ -149,7 +149,7 @@ def test_who_was_never_asked_is_not_blamed() -> None:
     (given_up,) = (a for a in decide(given, at(4)) if isinstance(a, UpdatePlacementStatus))
     assert [entry["cluster"] for entry in given_up.status["blocked"]] == ["west"]
     (waits,) = (a for a in decide(given, at(3)) if isinstance(a, UpdatePlacementStatus))
-    assert RESERVED_LAST in waits.status["reason"]
+    assert RESERVED_LAST.text in waits.status["reason"]
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,14 @@ def test_without_a_share_there_is_no_owner_for_it(held_up: Raw) -> None:
 
 
 def test_it_is_kept_true_while_a_worker_is_there() -> None:
-    assert kinds(worker(MIRRORS, remote_pods={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchStatus"]
+    assert kinds(worker(MIRRORS, remote_pods={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchPodStatus"]
 
 
 def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
     """He is told by the try, which is refused; the copy is made after it, and so it is not."""
     unread = MirrorState(None, (), readable=False)
     followed = copy(head="10.0.0.1", head_service=KEY[1])
-    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": followed})) == ["PatchStatus"]
+    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": followed})) == ["PatchPodStatus"]
     assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
 
 
@@ -119,7 +119,7 @@ def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_m
     """The mirror says the old one for ever, which may be somebody else's head by now."""
     stale = copy(head="10.0.0.9", head_service=KEY[1])
     unread = MirrorState(None, (), readable=False)
-    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": stale})) == ["PatchStatus", "DeletePod"]
+    assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": stale})) == ["PatchPodStatus", "DeletePod"]
 
 
 def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:

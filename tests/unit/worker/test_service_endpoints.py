@@ -20,7 +20,7 @@ POD = make_serving()
 
 def backend(pod: Raw = POD, *, deleting: bool = False, **more: Any) -> Backend:
     """A worker whose cluster can be seen, where nothing else is said."""
-    return Backend(**{"pod": pod, "copy": make_serving_copy(pod, deleting=deleting), "seen": True, **more})
+    return Backend(**{"pod": pod, "remote_pod": make_serving_copy(pod, deleting=deleting), "reachable": True, **more})
 
 
 def of(*backends: Backend, service: Raw = SERVICE, ray_cluster: Raw | None = RAY_CLUSTER) -> list[Raw]:
@@ -71,10 +71,20 @@ def test_a_slice_is_what_kube_proxy_adds_to_those_of_the_service() -> None:
         pytest.param(backend(deleting=True), False, True, True, id="its copy drains"),
         pytest.param(backend(make_serving(ready=False), deleting=True), False, False, True, id="and its proxy is gone"),
         pytest.param(
-            backend(copy=None, seen=False), True, True, False, id="its cluster is silent, and Ray says nothing"
+            backend(remote_pod=None, reachable=False),
+            True,
+            True,
+            False,
+            id="its cluster is silent, and Ray says nothing",
         ),
-        pytest.param(backend(copy=None, seen=False, dead=True), False, True, False, id="and Ray says that it is dead"),
-        pytest.param(backend(dead=True), True, True, False, id="what Ray said is of a silence that is over"),
+        pytest.param(
+            backend(remote_pod=None, reachable=False, node_dead=True),
+            False,
+            True,
+            False,
+            id="and Ray says that it is dead",
+        ),
+        pytest.param(backend(node_dead=True), True, True, False, id="what Ray said is of a silence that is over"),
     ],
 )
 def test_conditions(one: Backend, ready: bool, serving: bool, terminating: bool) -> None:
@@ -87,14 +97,17 @@ def test_conditions(one: Backend, ready: bool, serving: bool, terminating: bool)
     [
         pytest.param(backend(make_serving(deleting=True)), id="it is being deleted"),
         pytest.param(
-            backend(make_serving(deleting=True), copy=None, seen=False), id="also while its cluster is silent"
+            backend(make_serving(deleting=True), remote_pod=None, reachable=False),
+            id="also while its cluster is silent",
         ),
         pytest.param(backend(changed(phase="Failed")), id="it has failed"),
-        pytest.param(backend(copy=None), id="its copy is gone"),
-        pytest.param(backend(copy=make_serving_copy(make_serving(uid="another"))), id="the copy is of a namesake"),
-        pytest.param(backend(copy=make_serving_copy(POD, phase="Succeeded")), id="its copy has ended"),
+        pytest.param(backend(remote_pod=None), id="its copy is gone"),
         pytest.param(
-            backend(copy=make_serving_copy(make_serving(address="10.1.0.9"))), id="its copy has another address"
+            backend(remote_pod=make_serving_copy(make_serving(uid="another"))), id="the copy is of a namesake"
+        ),
+        pytest.param(backend(remote_pod=make_serving_copy(POD, phase="Succeeded")), id="its copy has ended"),
+        pytest.param(
+            backend(remote_pod=make_serving_copy(make_serving(address="10.1.0.9"))), id="its copy has another address"
         ),
         pytest.param(backend(changed(podIP="", podIPs=None)), id="it has no address"),
         pytest.param(backend(changed(podIP="", podIPs=7)), id="what is no list of addresses"),
@@ -166,7 +179,7 @@ def test_an_address_that_the_clusters_pods_cannot_have_gets_no_request(
     networks: tuple[str, ...], addresses: list[str], kept: bool
 ) -> None:
     pod = changed(make_serving("a", address=addresses[0]), podIPs=[{"ip": one} for one in addresses])
-    one = backend(pod, cluster="east", networks=tuple(map(parse_network, networks)))
+    one = backend(pod, cluster="east", pod_networks=tuple(map(parse_network, networks)))
     found, sentence = service_endpoints.wanted_slices(SERVICE, RAY_CLUSTER, [one, backend(make_serving("b"))])
     assert len(found["IPv4"]["endpoints"]) == 1 + kept
     assert kept == (sentence == "")

@@ -433,10 +433,10 @@ class OneLogin:
     def __init__(self, url: str) -> None:
         self.text = yaml.safe_dump(kubeconfig(url))
 
-    async def of(self, *_: object) -> Login:
+    async def read_login(self, *_: object) -> Login:
         return Login("Secret east", self.text)
 
-    def forget(self, _: str) -> None:
+    def forget_cluster(self, _: str) -> None:
         """Nobody follows it."""
 
 

@@ -90,7 +90,7 @@ async def benched(*listed: Answer, watched: Answer | None = None, known: bool = 
 
         manager = ManagerCache(client)
         for name in ("secrets", *OPTIONAL):
-            getattr(manager, name).listen(functools.partial(hear, name))
+            getattr(manager, name).set_handler(functools.partial(hear, name))
         if known:
             manager.multikueue_clusters.replace([multikueue_cluster()], "1")
         async with asyncio.TaskGroup() as tasks:

@@ -33,7 +33,7 @@ class Forgetful(WorkerClusterCache):
 
     forgotten: asyncio.Event
 
-    def _forget(self) -> None:
+    def _forget_derived(self) -> None:
         super()._forget_derived()
         self.forgotten.set()
 

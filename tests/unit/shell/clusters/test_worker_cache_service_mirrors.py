@@ -30,10 +30,10 @@ LABELS = {names.MANAGER_LABEL: "mgr", names.CLUSTER_LABEL: "east"}
 
 
 class _OneLogin:
-    async def of(self, *_: object) -> Login:
+    async def read_login(self, *_: object) -> Login:
         return Login("Secret east", yaml.safe_dump(kubeconfig("http://127.0.0.1:1")))
 
-    def forget(self, _: str) -> None:
+    def forget_cluster(self, _: str) -> None:
         pass
 
 

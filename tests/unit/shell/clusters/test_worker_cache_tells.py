@@ -12,16 +12,16 @@ from adapter.shell.kube.client import ApiError, Client
 from tests.unit import builders, stores
 
 WHO = {
-    "workloads": "reservation",
-    "pods": "pod",
-    "clusterqueues": "room",
-    "localqueues": "room",
-    "cohorts": "room",
-    "resourceflavors": "room",
-    "namespaces": "room",
-    "nodes": "room",
-    "services": "head_mirror",
-    "endpointslices": "head_mirror",
+    "workloads": "on_reservation",
+    "pods": "on_pod",
+    "clusterqueues": "on_capacity",
+    "localqueues": "on_capacity",
+    "cohorts": "on_capacity",
+    "resourceflavors": "on_capacity",
+    "namespaces": "on_capacity",
+    "nodes": "on_capacity",
+    "services": "on_head_mirror",
+    "endpointslices": "on_head_mirror",
 }
 
 
@@ -31,14 +31,14 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
     def listener(who: str) -> Any:
         return lambda *what: told.append((who, *what))
 
-    tell = WorkerClusterListeners(**{who: listener(who) for who in {*WHO.values(), "contact"}})
+    tell = WorkerClusterListeners(**{who: listener(who) for who in {*WHO.values(), "on_contact"}})
     spec = specs.parse_worker_cluster(builders.make_worker_cluster("east", head={"address": "ServiceMirror"}))
     cache = WorkerClusterCache("east", spec, cast(Client, None), "mgr", tell)
     assert {row.resource.plural for row in cache._watched_kinds} == set(WHO)
     for row in cache._watched_kinds:
         who, told[:] = WHO[row.resource.plural], []
         first, second = ({"metadata": {"name": "a", "uid": "u", "resourceVersion": number}} for number in ("1", "2"))
-        where = () if who == "head_mirror" else ("east",)
+        where = () if who == "on_head_mirror" else ("east",)
         row.store.put(first)
         row.store.put(second)
         row.store.remove(second)

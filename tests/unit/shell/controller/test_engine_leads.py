@@ -25,29 +25,29 @@ def leads_no_more() -> Any:
 
 @dataclass
 class Held:
-    """Stands in for the Lease: somebody else has it until `held` is set, and is late with it from `near` on."""
+    """Stands in for the Lease: somebody else has it until `leading` is set, and is late with it from `may_lead_soon` on."""
 
-    near: asyncio.Event = field(default_factory=asyncio.Event)
-    held: asyncio.Event = field(default_factory=asyncio.Event)
+    may_lead_soon: asyncio.Event = field(default_factory=asyncio.Event)
+    leading: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Nobody takes it away."""
 
 
 @dataclass
-class Parts:
+class ControllerParts:
     """Stands in for all that an engine has, as far as leading goes."""
 
-    memory: TransientState = field(default_factory=TransientState)
+    transient: TransientState = field(default_factory=TransientState)
 
     @property
-    def fleet(self) -> "Parts":
+    def fleet(self) -> "ControllerParts":
         """No worker cluster is there."""
         return self
 
-    def complete(self) -> None: ...
+    def follow_deferred(self) -> None: ...
 
-    def members(self) -> Raw:
+    def caches(self) -> Raw:
         return {}
 
 
@@ -60,22 +60,22 @@ def came(name: str, **more: Any) -> Raw:
 
 async def test_whoever_begins_to_lead_notes_the_pods_whose_copies_may_be_sent() -> None:
     """Were none noted, or not those that came while it stood by, they would be sent to a second cluster while the first one is silent."""
-    lease, parts, engine = Held(), Parts(), Engine(cast(Client, None), None)
+    lease, parts, engine = Held(), ControllerParts(), Engine(cast(Client, None), None)
     engine._elector, engine._parts = cast(LeaderElector, lease), cast(Any, parts)
     engine.manager.pods.put(came("at-the-start"))
     async with asyncio.TaskGroup() as tasks:
         leading = tasks.create_task(engine._wait_to_lead(tasks, cast(Any, parts)))
-        lease.near.set()
+        lease.may_lead_soon.set()
         await asyncio.sleep(0)
-        assert parts.memory.leading_since is None, "another one may write still"
+        assert parts.transient.leading_since is None, "another one may write still"
         for pod in (came("while-it-stood-by"), came("seen-there", dispatched=True), make_pod("with-none", uid="n")):
             engine.manager.pods.put(pod)
-        lease.held.set()
+        lease.leading.set()
         engine.manager.stores_filled.set()
         await leading
     after = came("after")
     engine.manager.pods.put(after)
-    memory = parts.memory
+    memory = parts.transient
     assert memory.sent_pods == {"at-the-start", "while-it-stood-by"}
     known = {"sent": uid_of(after) in memory.sent_pods, "leads_since": memory.leading_since}
     assert memory.leading_since is not None and not may_have_been_sent(after, **cast(Any, known))

@@ -26,16 +26,16 @@ from tests.unit.shell.controller.test_workqueue import play
 
 
 @dataclass
-class Parts:
+class ControllerParts:
     """Stands in for all that an engine has, as far as a look goes; it notes what is looked at, and when."""
 
     looked: list[tuple[str, float]] = field(default_factory=list)
 
     @property
-    def looks(self) -> "Parts":
+    def reconciler(self) -> "ControllerParts":
         return self
 
-    async def look(self, key: tuple[str, str, str]) -> None:
+    async def reconcile(self, key: tuple[str, str, str]) -> None:
         self.looked.append((key[0], asyncio.get_running_loop().time()))
 
 
@@ -48,7 +48,7 @@ class Looked:
     loses: bool = False
     told: list[str] = field(default_factory=list)
 
-    async def look(self, _: object) -> bool:
+    async def read_uncached(self, _: object) -> bool:
         if self.loses:
             self.manager._note_error(PROBE, Unreachable("no answer in time"))
         return self.news
@@ -57,10 +57,10 @@ class Looked:
         self.told.append("decided")
         return gang(None)
 
-    def turns(self) -> None:
+    def on_order_changed(self) -> None:
         self.told.append("turns")
 
-    def tried(self, _: object) -> None:
+    def after_actions(self, _: object) -> None:
         """What was done is told as well; nothing was."""
 
 
@@ -108,7 +108,7 @@ def test_single_workers_are_asked_for_side_by_side_in_each_cluster_and_all_else_
 @pytest.mark.parametrize("what", [GANG, POD, SERVICE, CLUSTER, POLICY, CHECK, QUEUE, ANCHOR])
 async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) -> None:
     """What a cut link hides must not be taken for gone: the key comes back when it can be."""
-    parts = Parts()
+    parts = ControllerParts()
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         engine = Engine(nobody, None)
         engine._parts, engine._leading = cast(Any, parts), True
@@ -123,7 +123,7 @@ async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) 
 
 def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> None:
     """It has waited for longer and longer meanwhile."""
-    parts = Parts()
+    parts = ControllerParts()
 
     async def test() -> None:
         engine = Engine(cast(Client, None), None)
@@ -161,7 +161,7 @@ class Queued:
             event_handlers=cast(EventHandlers, self),
         )
 
-    async def look(self, _: object) -> bool:
+    async def read_uncached(self, _: object) -> bool:
         return False
 
     def facts(self, key: tuple[str, str], _: object) -> Gang:
@@ -170,10 +170,10 @@ class Queued:
     def waits_for_answers(self, _: object) -> bool:
         return False
 
-    def tried(self, _: object) -> None:
+    def after_actions(self, _: object) -> None:
         """Nobody waits for it."""
 
-    async def do(self, action: object) -> None:
+    async def execute(self, action: object) -> None:
         assert isinstance(action, Plan)
         self.begun.set()
         await self.goes_on.wait()
@@ -228,7 +228,7 @@ class Hangs:
     ended: list[str] = field(default_factory=list)
     goes_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def do(self, action: DeletePod) -> None:
+    async def execute(self, action: DeletePod) -> None:
         self.parts[action.cluster] = asyncio.current_task()
         if len(self.parts) == 2:
             self.begun.set()
@@ -270,18 +270,18 @@ class Breaks:
     """Stands in for the parts that a resync and a first contact call: each of them breaks, and is noted."""
 
     called: list[str] = field(default_factory=list)
-    waker = memory = fleet = conditions = property(lambda self: self)
+    event_handlers = transient = fleet = condition_writer = property(lambda self: self)
 
-    def seen(self) -> dict[str, object]:
+    def reachable(self) -> dict[str, object]:
         return {}
 
-    def everything(self, over: float) -> None:
+    def resync_all(self, over: float) -> None:
         self._break("everything")
 
-    def keep(self, *_: object) -> None:
+    def keep_only(self, *_: object) -> None:
         self._break("memory")
 
-    async def engage(self, name: str) -> None:
+    async def engage_cluster(self, name: str) -> None:
         self._break(name)
 
     def _break(self, what: str) -> None:

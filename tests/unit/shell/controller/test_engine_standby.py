@@ -290,7 +290,7 @@ class Shaky(LeaderElector):
 
     attempts = 0
 
-    async def _attempt(self) -> float:
+    async def _acquire_or_renew(self) -> float:
         self.attempts += 1
         return await (_broken() if self.attempts < 4 else super()._acquire_or_renew())
 

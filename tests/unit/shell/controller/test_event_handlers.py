@@ -961,7 +961,7 @@ async def test_what_cannot_be_read_breaks_no_watch(bench: Bench, caplog: pytest.
         heard("east", odd, None)
     tell.on_head_mirror(odd, None)
     bench.manager.flavors.notify([], [])  # type: ignore[arg-type]
-    assert "hear failed at _workload by " in caplog.text and "hear failed at _layout by " in caplog.text
+    assert "hear failed at _on_workload by " in caplog.text and "hear failed at _on_layout by " in caplog.text
 
 
 async def test_one_object_that_cannot_be_read_is_no_ground_to_wake_nobody(bench: Bench) -> None:

@@ -111,7 +111,7 @@ async def test_a_controller_that_sees_nothing_says_so() -> None:
 
 async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
     class Broken:
-        async def answer(self, *_: object) -> Raw:
+        async def preview_plan(self, *_: object) -> Raw:
             raise ZeroDivisionError("token abc")
 
     async with served(lambda: cast(Preview, Broken())) as url:
@@ -178,12 +178,12 @@ async def test_what_is_packed_is_not_unpacked() -> None:
 
 @pytest.mark.parametrize("deadline", ["PLAN_SECONDS", "QUESTION_SECONDS"])
 async def test_a_plan_that_takes_too_long_is_given_up(deadline: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"PLAN_SECONDS": 60, "QUESTION_SECONDS": 60, "REST": 0, deadline: 0.01}.items():
+    for name, value in {"PLAN_SECONDS": 60, "QUESTION_SECONDS": 60, "REST_FACTOR": 0, deadline: 0.01}.items():
         monkeypatch.setattr(http_servers, name, value)
     preview = Sight({"east": 9}).preview
 
     class Endless:
-        async def answer(self, *asked: Any) -> Raw:
+        async def preview_plan(self, *asked: Any) -> Raw:
             monkeypatch.undo()
             return dict(await asyncio.Event().wait() and {})
 
@@ -203,7 +203,7 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
     loop = asyncio.get_running_loop()
 
     class Slow:
-        async def answer(self, *asked: Any) -> Raw:
+        async def preview_plan(self, *asked: Any) -> Raw:
             until = loop.time() + 0.005
             while loop.time() < until:
                 pass

@@ -83,7 +83,7 @@ class Counted(LeaderElector):
         super().__init__(client, name, asyncio.get_running_loop().time)
         self.looks, self._server = 0, server
 
-    async def _attempt(self) -> float:
+    async def _acquire_or_renew(self) -> float:
         pause = await super()._acquire_or_renew()
         self.looks += 1
         self._server.news.set()
@@ -408,10 +408,10 @@ async def test_worker_clusters_are_fenced_by_the_same() -> None:
     text = yaml.safe_dump(kubeconfig("http://127.0.0.1:1"))
 
     class OneLogin:
-        async def of(self, *_: object) -> Login:
+        async def read_login(self, *_: object) -> Login:
             return Login("Secret east", text)
 
-        def forget(self, _: str) -> None:
+        def forget_cluster(self, _: str) -> None:
             pass
 
     logins = cast(LoginReader, OneLogin())
@@ -438,7 +438,7 @@ class _Elected:
     """A process that does not lead yet."""
 
     def __init__(self) -> None:
-        self.held = asyncio.Event()
+        self.leading = asyncio.Event()
 
 
 async def test_a_client_that_nobody_fences_writes() -> None:

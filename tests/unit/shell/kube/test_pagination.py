@@ -82,11 +82,11 @@ async def test_the_same_token_again_is_no_end(server: Server, client: Client) ->
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("bound", ["MOST_PAGES", "KEPT_BYTES", "LIST_SECONDS"])
+@pytest.mark.parametrize("bound", ["MOST_PAGES", "UNBUDGETED_BYTES", "LIST_SECONDS"])
 async def test_a_list_that_goes_on_and_on_is_given_up(
     server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(pagination, bound, {"MOST_PAGES": 5, "KEPT_BYTES": 500, "LIST_SECONDS": 0.3}[bound])
+    monkeypatch.setattr(pagination, bound, {"MOST_PAGES": 5, "UNBUDGETED_BYTES": 500, "LIST_SECONDS": 0.3}[bound])
     server.lists = [lists(7, [thing(number, 100)], str(number)) for number in range(2000)]
     with pytest.raises(Unreachable, match=r"its list of pods does not end|it shows more objects than"):
         await list_all(client, PATH)

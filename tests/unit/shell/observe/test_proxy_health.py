@@ -98,7 +98,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions follow each other closely, and an answer that does not come is not waited for."""
     monkeypatch.setattr(proxy_polling, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(proxy_polling, "DEADLINE_SECONDS", 0.2)
-    monkeypatch.setattr("adapter.shell.observe.proxy_health.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("adapter.shell.observe.proxy_health.REFRESH_SECONDS", 0.02)
 
 
 @pytest.mark.parametrize("ends", [0, 302, 503])

@@ -22,10 +22,10 @@ class Plans:
     def __init__(self) -> None:
         self.steps, self.done = DeductionCache(), list[str]()
 
-    async def after(self, words: str, fleet: Sequence[Candidate] = (EAST,)) -> str:
+    async def after(self, words: str, candidates: Sequence[Candidate] = (EAST,)) -> str:
         """What is left after some steps: the way that was gone."""
         steps = [Deduction(word, word, functools.partial(self._do, word)) for word in words.split()]
-        left = await self.steps.capacity_after(fleet, steps)
+        left = await self.steps.capacity_after(candidates, steps)
         return " ".join(one.name for one in left.candidates)
 
     def _do(self, word: str, left: RemainingCapacity) -> RemainingCapacity:

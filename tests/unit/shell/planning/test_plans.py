@@ -37,12 +37,12 @@ def gang(name: str, *groups: int, created: float = 0, cores: str = "1", **more: 
     return raw
 
 
-def without_room(sight: Sight, work: Raw, *, looked: bool, **more: Any) -> None:
+def without_room(sight: Sight, work: Raw, *, is_plan_current: bool, **more: Any) -> None:
     """Let a gang have a Placement without shares, planned since room changed last or not."""
     place = make_placement(work, shares={}, **more)
     place["metadata"] |= {"uid": f"of-{work['metadata']['name']}", "name": f"place-{work['metadata']['name']}"}
     sight.manager.placements.replace([*sight.manager.placements, place])
-    if looked:
+    if is_plan_current:
         sight.memory.planned_versions[place["metadata"]["uid"]] = sight.fleet.capacity_versions.version
 
 
@@ -91,14 +91,14 @@ def taken(made: PlanResult) -> Mapping[str, int]:
     return {share.cluster: share.workers for share in made.plan.shares}
 
 
-@pytest.mark.parametrize("looked", [True, False])
-def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(looked: bool) -> None:
+@pytest.mark.parametrize("is_plan_current", [True, False])
+def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(is_plan_current: bool) -> None:
     """Room came: a small gang that is planned before the starved one had its look must not take it."""
     sight = Sight({"east": 4})
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
     old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
     fill(sight.manager.workloads, old, me)
-    without_room(sight, old, looked=looked)
+    without_room(sight, old, is_plan_current=is_plan_current)
     made = planned(sight, me)
     assert taken(made) == {} and "Room is kept for RayJob train" in made.hold_note
 
@@ -114,7 +114,7 @@ def held_back() -> tuple[Sight, Raw]:
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
     old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
     fill(sight.manager.workloads, old, me)
-    without_room(sight, old, looked=True)
+    without_room(sight, old, is_plan_current=True)
     return sight, me
 
 
@@ -174,7 +174,7 @@ def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None
     sight, me = held_back()
     young = gang("young", 2, created=1)
     fill(sight.manager.workloads, *sight.manager.workloads, young)
-    without_room(sight, me, looked=True)
+    without_room(sight, me, is_plan_current=True)
     sight.memory.replan_at["of-me"] = PAUSE
     assert again(sight, young, PAUSE) == ({}, None)
 
@@ -262,7 +262,7 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
     noted: list[bool] = []
 
     class Manager:
-        async def merge(self, *_: object) -> Raw:
+        async def merge_patch(self, *_: object) -> Raw:
             noted.append("uid-of-old" in sight.memory.deactivated)
             return left(old)
 
@@ -288,7 +288,7 @@ def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tu
         sight.members["north"].spec = sight.members["north"].spec.model_copy(update={"cordoned": True})
     old, me = gang("old", *groups, created=LONG_AGO), gang("me", 2)
     fill(sight.manager.workloads, old, me)
-    without_room(sight, old, looked=True)
+    without_room(sight, old, is_plan_current=True)
     assert taken(planned(sight, me)) == {"east": 2}
 
 
@@ -315,7 +315,7 @@ def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> Non
     sight = Sight({"east": 2})
     first, me = gang("first", 2, created=-9), gang("me", 2)
     fill(sight.manager.workloads, first, me)
-    without_room(sight, first, looked=False, excluded={"east": 60})
+    without_room(sight, first, is_plan_current=False, excluded={"east": 60})
     assert taken(planned(sight, me)) == {"east": 2}
 
 

@@ -170,7 +170,7 @@ def test_what_is_in_use_is_news_in_the_same_tree(queue: str, matters: bool) -> N
     "change",
     [
         pytest.param(lambda world: world.leaves("small"), id="a gang leaves that took nothing"),
-        pytest.param(lambda world: world.waker.turns(), id="one lacks a Secret"),
+        pytest.param(lambda world: world.waker.on_order_changed(), id="one lacks a Secret"),
         pytest.param(lambda world: world.comes("late", 1, age=-60), id="one comes"),
     ],
 )

@@ -21,15 +21,19 @@ async def _nothing(*_: object, **__: object) -> Raw:
 async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(problem: str, connected: float) -> None:
     sight = stores.Sight({"looked-at": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("looked-at")])
-    sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
+    sight.manager.client = cast(Any, SimpleNamespace(merge_patch=_nothing))
     fleet = SimpleNamespace(
         problems={"looked-at": problem} if problem else {},
         unreachable_reasons=dict,
-        members=sight.fleet.caches,
+        caches=sight.fleet.caches,
         reconcile=_nothing,
     )
-    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
-    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    shares, recorder, nobody = (
+        SimpleNamespace(workers_in=lambda _: 0),
+        SimpleNamespace(record_event=_nothing),
+        cast(Any, None),
+    )
+    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder))
     await writer.reconcile_cluster("looked-at")
     which = {"cluster": "looked-at"}
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", which) == connected
@@ -40,8 +44,14 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
 @pytest.mark.parametrize(
     ("claim", "ready"),
     [
-        pytest.param({"lack": "no claim can be held there", "hindrance": ""}, "True", id="no right to it"),
-        pytest.param({"lack": "", "hindrance": "nothing is written there"}, "False", id="it cannot be asked for now"),
+        pytest.param(
+            {"unclaimable_reason": "no claim can be held there", "blocked_reason": ""}, "True", id="no right to it"
+        ),
+        pytest.param(
+            {"unclaimable_reason": "", "blocked_reason": "nothing is written there"},
+            "False",
+            id="it cannot be asked for now",
+        ),
     ],
 )
 async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict[str, str], ready: str) -> None:
@@ -60,14 +70,18 @@ async def _written(sight: stores.Sight, name: str) -> list[Raw]:
     """What is written of a WorkerCluster's status after one look."""
     written = list[Raw]()
 
-    async def merge(_: str, patch: Raw) -> Raw:
+    async def merge_patch(_: str, patch: Raw) -> Raw:
         written.append(patch)
         return {}
 
-    sight.manager.client = cast(Any, SimpleNamespace(merge=merge))
-    fleet = SimpleNamespace(problems={}, unreachable_reasons=dict, members=sight.fleet.caches, reconcile=_nothing)
-    shares, announcer, nobody = SimpleNamespace(workers_in=lambda _: 0), SimpleNamespace(say=_nothing), cast(Any, None)
-    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, announcer))
+    sight.manager.client = cast(Any, SimpleNamespace(merge_patch=merge_patch))
+    fleet = SimpleNamespace(problems={}, unreachable_reasons=dict, caches=sight.fleet.caches, reconcile=_nothing)
+    shares, recorder, nobody = (
+        SimpleNamespace(workers_in=lambda _: 0),
+        SimpleNamespace(record_event=_nothing),
+        cast(Any, None),
+    )
+    writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, recorder))
     await writer.reconcile_cluster(name)
     return written
 

@@ -362,7 +362,7 @@ async def test_the_check_remembers_no_values() -> None:
         sources = SourceObjects(bench.sight.manager)
         await sources.refresh_objects(NAMESPACE, [TOKEN])
         assert [found.size for found, _ in sources._sources.values()] == [len(MARKER)]
-        assert not shows(repr(vars(sources)["_known"]))
+        assert not shows(repr(vars(sources)["_sources"]))
 
 
 def asking(count: int) -> Raw:
@@ -426,7 +426,7 @@ async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
         bench.there.before = [refuses(403, message="no more")]
         await bench.copier.refresh_cluster(bench.member)
         told += [record.getMessage() for record in caplog.records]
-        told += [repr(bench.copier._share_copies), repr(vars(bench.copier._sources)["_known"])]
+        told += [repr(bench.copier._share_copies), repr(vars(bench.copier._sources)["_sources"])]
         assert any("copied Secret token" in line for line in told) and any("no more" in line for line in told)
         assert shows(str(bench.there.secrets)), "it was there to be told"
         assert not [line for line in told if shows(line)]

@@ -266,7 +266,7 @@ async def test_a_plan_is_not_put_off_for_ever() -> None:
 class Told:
     """Stands in for whoever wakes others."""
 
-    def tried(self, _: object) -> None:
+    def after_actions(self, _: object) -> None:
         """Nobody else is to be woken."""
 
 

@@ -19,7 +19,7 @@ OLDER = [
 
 
 class Manager:
-    """Stands in for the manager's API server and for the Announcer."""
+    """Stands in for the manager's API server and for the EventRecorder."""
 
     def __init__(self, sight: stores.Sight) -> None:
         self.asked: list[str] = []
@@ -30,7 +30,7 @@ class Manager:
         nobody = cast(Any, None)
         self.writer = ConditionWriter(sight.manager, nobody, nobody, sight.facts.policies, nobody, cast(Any, self))
 
-    async def merge(self, path: str, patch: Raw) -> Raw:
+    async def merge_patch(self, path: str, patch: Raw) -> Raw:
         self.asked.append(path)
         if self.answers:
             raise self.answers.pop(0)
@@ -38,7 +38,7 @@ class Manager:
         version = str(int(raw["metadata"]["resourceVersion"]) + 1)
         return {**raw, "metadata": raw["metadata"] | {"resourceVersion": version}, "status": patch["status"]}
 
-    async def say(self, about: Any, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(self, about: Any, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning
         self.said.append((about.kind, reason, message))
 
@@ -87,7 +87,7 @@ async def test_one_that_was_just_deleted_says_nothing(manager: Manager, caplog: 
         manager.store.replace([])
         raise OLDER[0]
 
-    manager.merge = gone  # type: ignore[method-assign]
+    manager.merge_patch = gone  # type: ignore[method-assign]
     await manager.writer.reconcile_policy("default")
     assert caplog.records == []
 

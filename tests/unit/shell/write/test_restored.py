@@ -15,12 +15,12 @@ from tests.unit import builders, stores
 
 
 class _Said:
-    """Stands in for the Announcer."""
+    """Stands in for the EventRecorder."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
 
-    async def say(self, _: object, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(self, _: object, reason: str, message: str, *, warning: bool = False) -> None:
         assert warning
         self.said.append((reason, message))
 
@@ -37,14 +37,14 @@ async def _nothing(*_: object) -> Raw:
 async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None, told: bool) -> None:
     sight, said = stores.Sight({"east": 4}), _Said()
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("east")])
-    sight.manager.client = cast(Any, SimpleNamespace(merge=_nothing))
+    sight.manager.client = cast(Any, SimpleNamespace(merge_patch=_nothing))
     sight.members["east"].restored_at = None if ago is None else datetime.now(UTC) - ago
     fleet = SimpleNamespace(
         problems={},
         unreachable_reasons=sight.fleet.unreachable_reasons,
-        members=sight.fleet.caches,
+        caches=sight.fleet.caches,
         reconcile=_nothing,
-        seen=sight.fleet.reachable,
+        reachable=sight.fleet.reachable,
     )
     shares = SimpleNamespace(workers_in=lambda _: 0)
     nobody = cast(Any, None)
