@@ -1,8 +1,8 @@
-"""What may be done: the closed vocabulary between the decisions and the shell.
+"""The actions: the closed vocabulary between the decisions and the shell.
 
-Each action is safe to do twice: it names the uid it is meant for, or creates under a name that only its own attempt can
-have. And each is closed: it carries all that its doer needs, so what was decided is done as it was decided, and nobody looks
-at the stores again in between; but for a Plan, which is decided on once more when its turn has come. `shell/write/execute.py` says who does each.
+An action can be repeated safely: it names the uid it is meant for, or creates under a name that only its own attempt
+can have. It carries all that its execution needs, so no store is read between decision and execution. A Plan is the
+exception: it is decided on once more when the planner reaches it. shell/write/execute.py executes the actions.
 """
 
 from collections.abc import Mapping
@@ -21,37 +21,34 @@ from adapter.rewrite.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ask the planner for a new round, and write its answer to the attempt's Placement."""
+    """Plan a new round, and write it to the attempt's Placement."""
 
     workload: Workload
     placement: Placement | None
-    exclusions: tuple[Exclusion, ...]  # clusters not asked now
-    kept_shares: tuple[Share, ...] | None = (
-        None  # of a gang that runs: what stays as it is, and only the rest is planned
-    )
-    lost_reason: str = ""  # why the rest has to be, for people; empty: as it was said before
-    failures: int = (
-        0  # how often clusters failed it: refused the pods of a share, or did not admit single workers in time
-    )
-    # by worker group: how many slots of what is kept are no place, because workers do not start there
+    exclusions: tuple[Exclusion, ...]
+    # Shares of a running gang that stay as they are: only the other workers are planned. None: the gang does not run.
+    kept_shares: tuple[Share, ...] | None = None
+    lost_reason: str = ""  # why other workers must be planned, for people; empty: the previous plan's reason stands
+    # How often clusters denied the pods of a share, or did not admit single workers in time.
+    failures: int = 0
+    # Worker group -> slots on `kept_shares` that do not count, because workers do not start there.
     unusable_slots: Mapping[str, int] = field(default_factory=dict)
-    start_timed_out: bool = False  # a cluster is left out because workers did not start there in time
+    start_timed_out: bool = False  # a cluster is excluded because workers did not start there in time
 
 
 @dataclass(frozen=True, slots=True)
 class RetargetPlacement:
-    """Let the Placement of an elastic job stand for the Workload that is its slice now and wants so many workers; its shares stay,
-    or all of them are given up with the quota of the manager, where `drops_shares` says so."""
+    """Point the Placement of an elastic job to its present workload slice and number of workers."""
 
     placement: Placement
     workload: Workload
     wanted_workers: int
-    drops_shares: bool = False
+    drops_shares: bool = False  # all shares are deleted, with the manager's quota; otherwise they stay
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunPod:
-    """Ask a worker cluster by a dry run what it would make of a copy; nothing is kept there."""
+    """Create a remote pod as a dry run in a worker cluster, which shows how that cluster would change it."""
 
     workload: Workload
     podset: PodSet  # the worker group
@@ -66,19 +63,16 @@ class Reserve:
     placement: Placement
     share: Share
     target: Target
-    groups: tuple[
-        tuple[str, int, Mapping[str, Any]], ...
-    ]  # worker group, its workers on this share, its podset's template
+    groups: tuple[tuple[str, int, Mapping[str, Any]], ...]  # worker group, its workers on the share, its template
     priority: int | None
     starts_gang: bool  # the gang does not run yet, so all of its workers start together
-    dry_run_templates: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  # by group: the template to hold instead, where its cluster said what it makes of the podset's
+    # Worker group -> template to hold quota for instead of the podset's, where a dry run of this cluster gave one.
+    dry_run_templates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSharePods:
-    """Delete these pods of a share, with their grace: its quota stays held until they are gone."""
+    """Delete these pods of a share, with their grace periods; the share holds its quota until they have ended."""
 
     reservation: Reservation
     pods: tuple[Mapping[str, Any], ...]
@@ -86,35 +80,34 @@ class DeleteSharePods:
 
 @dataclass(frozen=True, slots=True)
 class DeleteShare:
-    """Delete a share in its worker cluster, with all that hangs on its anchor."""
+    """Delete a share in its worker cluster, with all objects that its anchor owns."""
 
     reservation: Reservation
 
 
 @dataclass(frozen=True, slots=True)
 class SetCheck:
-    """Write our entry of the Workload's admission checks."""
+    """Write our entry in the Workload's admission checks."""
 
     workload: Workload
     check: str
     state: str
     message: str
     podset_updates: tuple[Mapping[str, Any], ...] = ()
-    reservations_to_verify: tuple[
-        Reservation, ...
-    ] = ()  # must still be admitted when read just before, not from a cache
+    # Must still be admitted when read from the API servers just before the write.
+    reservations_to_verify: tuple[Reservation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """Take a Workload that cannot be placed out of the queue for a moment, so that those behind it get its quota."""
+    """Deactivate a Workload that cannot be placed, so that Workloads behind it get its quota."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Reactivate:
-    """Put it back into the queue."""
+    """Reactivate a Workload, so that it queues again."""
 
     workload: Workload
 
@@ -129,14 +122,14 @@ class UpdatePlacementStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeletePlacement:
-    """Delete the Placement of an attempt that is over."""
+    """Delete the Placement of an attempt that has ended."""
 
     placement: Placement
 
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """Tell the user, as an event on the object that the user looks at."""
+    """Record an event on the job."""
 
     regarding: Job
     reason: EventReason
@@ -147,7 +140,7 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class AssignSlot:
-    """Bind a manager's pod to a free slot of its Placement."""
+    """Write a free slot of the Placement to a manager pod."""
 
     pod: Mapping[str, Any]
     cluster: str
@@ -156,30 +149,36 @@ class AssignSlot:
 
 @dataclass(frozen=True, slots=True)
 class MirrorHead:
-    """Make or mend an object of those by which the head's name resolves in a worker cluster, for this pod of the manager;
-    `about` hears of it when the cluster refuses. A body with a resourceVersion is a merge patch of the object that has it.
+    """Create or patch one object of the head's mirror in a worker cluster.
+
+    A body with a resourceVersion is a merge patch of that version. If the cluster denies the write, an event is
+    recorded on `regarding`.
     """
 
     cluster: str
     regarding: Job | None
     placement: Placement
-    share_key: ShareKey  # the pod's
+    share_key: ShareKey  # of the share that the pod is on
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the remote copy of a manager's pod, and before it those of what it refers to; `about` hears of it when that
-    cannot be done."""
+    """Create the remote pod of a manager pod, after the copied objects that it refers to.
+
+    If that fails, an event is recorded on `regarding`.
+    """
 
     cluster: str
     regarding: Job | None
     placement: Placement
-    share_key: ShareKey  # the one that it is on
+    share_key: ShareKey  # of the share that the pod is on
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
-    references: Mapping[Reference, str] = field(default_factory=dict)  # as `references.wanted` says it
+    references: Mapping[Reference, str] = field(
+        default_factory=dict
+    )  # object -> the first field that requires it, or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +188,12 @@ class DeletePod:
     cluster: str
     pod: Mapping[str, Any]
     reason: str
-    orphan: OrphanReason | None = None  # set where no manager pod stands for it
+    orphan: OrphanReason | None = None  # set if no manager pod wants it
 
 
 @dataclass(frozen=True, slots=True)
 class PatchPodStatus:
-    """Write the status of a manager's gated pod."""
+    """Write the status of a manager pod."""
 
     pod: Mapping[str, Any]
     body: Mapping[str, Any]
@@ -202,8 +201,11 @@ class PatchPodStatus:
 
 @dataclass(frozen=True, slots=True)
 class PutEndpointSlice:
-    """Make or change an EndpointSlice of the manager, which leads requests to workers elsewhere; `about` hears of it when that is
-    refused. A body with a resourceVersion is a merge patch of the slice that has it."""
+    """Create or patch an EndpointSlice in the manager cluster, which leads requests to remote workers.
+
+    A body with a resourceVersion is a merge patch of that version. If the write is denied, an event is recorded on
+    `regarding`.
+    """
 
     regarding: Job
     body: Mapping[str, Any]
@@ -212,7 +214,7 @@ class PutEndpointSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeleteEndpointSlice:
-    """Delete an EndpointSlice of ours in the manager."""
+    """Delete one of our EndpointSlices in the manager cluster."""
 
     regarding: Job
     endpoint_slice: Mapping[str, Any]
@@ -221,7 +223,7 @@ class DeleteEndpointSlice:
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Nothing to do before this much time has passed, unless something changes."""
+    """Requeue the key after this delay."""
 
     delay: timedelta
 
@@ -253,12 +255,12 @@ Action = (
 def emit_event(
     job: Job | None, reason: EventReason, message: str, *, warning: bool = False, names_job: bool = False
 ) -> list[Action]:
-    """An event on the job, where it is known."""
+    """The action that records an event on the job; none if the job is not known."""
     return [EmitEvent(job, reason, message, warning, names_job)] if job else []
 
 
 def target_cluster(action: Action) -> str:
-    """The worker cluster that an action waits for, empty for the manager."""
+    """The worker cluster that an action is executed in; empty for the manager cluster."""
     match action:
         case DeleteSharePods() | DeleteShare():
             return action.reservation.cluster
@@ -273,7 +275,7 @@ def target_cluster(action: Action) -> str:
 
 
 def describe(action: Action) -> str:
-    """One log line for an action: what, where, why; never a body, which may hold a user's secrets."""
+    """One log line for an action; never with a body, which may hold a user's secrets."""
     words = [type(action).__name__]
     if cluster := target_cluster(action):
         words.append(f"cluster={cluster}")

@@ -1,13 +1,14 @@
-"""Which one of several processes may write? One candidate's part in a Lease, with the fields and times of client-go.
+"""Leader election: one candidate's part in a Lease, with the fields and times of client-go.
 
-A candidate takes the Lease only when it has not seen it change for the Lease's duration by its own clock. A leader writes
-only until its deadline, which it counts by its own clock from before it sent the renewal that was granted last. The
-duration is half as long again as the deadline, and one clock may run that much faster than another before two may write at
-once. Wall clocks are written into the Lease for people and never read: no two machines need agree on the time.
+A candidate takes the Lease only if the Lease has not changed for its duration by the candidate's own clock. A leader
+writes only until its deadline. It counts the deadline by its own clock, from before it sent the last renewal that
+succeeded. The duration is half as long again as the deadline. So one clock may run that much faster than another before
+two processes may write at once. Wall clock times in the Lease are for people and are never read, so machines need not
+agree on the time.
 
-What this cannot promise: a request that was on its way when a leader was stopped may arrive after another one has begun.
-The preconditions in each write (uid, resourceVersion, names that only one attempt can have) are for that, and for the few
-seconds in which somebody deletes the Lease and a process starts that never saw it.
+A request that was on its way when a leader stopped may arrive after another process has begun to lead. The
+preconditions of each write (uid, resourceVersion, names that only one attempt can have) protect against that. They also
+protect during the few seconds after the Lease was deleted, when a new process starts that never observed it.
 """
 
 import math
@@ -19,17 +20,17 @@ from typing import Any
 from adapter import names
 from adapter.objects.unstructured import MAX_LEASE_TRANSITIONS, Raw, annotation, format_micro_time, meta
 
-# The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one look (RETRY) and the
-# duration: 17 s and two requests. Shorter ones would exchange a leader whose API server is slow for a few seconds.
+# The defaults of client-go and controller-runtime. A leader that dies is replaced after at most one retry period and
+# the duration: 17 s and two requests. Shorter times would replace a leader whose API server is slow for a few seconds.
 LEASE_DURATION_SECONDS = 15
 RENEW_DEADLINE_SECONDS = 10.0
 RETRY_PERIOD_SECONDS = 2.0
-# Half of the deadline, as controller-runtime has it: one request that hangs leaves time for another one.
+# Half of the deadline, as in controller-runtime: if one request hangs, there is time for another one.
 REQUEST_TIMEOUT_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
-# Not renewed for so long, a Lease may well be free soon: half of the deadline, three looks. It leaves ten seconds in which what only a leader
-# knows can be read; one that is renewed after all costs its candidate that read, and the memory.
+# A Lease that was not renewed for this long may soon be free: half of the deadline, three retries. That leaves ten
+# seconds to read what only a leader needs. If the Lease is renewed after all, the candidate has read that in vain.
 NEAR_EXPIRY_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
@@ -37,52 +38,53 @@ NEAR_EXPIRY_SECONDS = RENEW_DEADLINE_SECONDS / 2
 class LeaseCandidate:
     """One process; all times are seconds of its own monotonic clock."""
 
-    name: str  # no other process has it, not even the same one after a restart
-    observed_version: str = ""  # version of the Lease, empty when there is none
-    observed_at: float = -math.inf  # since when that has not changed; a candidate that never saw one waits for nobody
-    renew_deadline: float | None = None  # it leads, and may write before this
+    name: str  # no other process has it, nor does this one after a restart
+    observed_version: str = ""  # resourceVersion of the Lease, empty if there is none
+    # When that version was first observed. A candidate that has never observed the Lease waits for no holder.
+    observed_at: float = -math.inf
+    renew_deadline: float | None = None  # set while it leads: it may write before this time
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """Create the Lease, or patch it: a patch is refused if it is another version by now. Whoever succeeds leads."""
+    """Create the Lease, or patch it if its version is unchanged. The process whose write succeeds leads."""
 
     body: dict[str, Any]
     create: bool
-    previous_holder: str  # who held it before
+    previous_holder: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again after so many seconds."""
+    """Retry after this many seconds."""
 
     seconds: float
-    holder: str = ""  # who leads, as far as known
+    holder: str = ""  # the present leader, if known
 
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Another process may lead: write nothing more."""
+    """Stop writing: another process may lead."""
 
     reason: str
 
 
 def may_write(candidate: LeaseCandidate, now: float) -> bool:
-    """Whether a write may be sent now."""
+    """Whether the candidate may send a write now."""
     return candidate.renew_deadline is not None and now < candidate.renew_deadline
 
 
 def step_down_if_overdue(
     candidate: LeaseCandidate, now: float, reason: str = "this process did not run in time"
 ) -> StepDown | None:
-    """What a leader does once its deadline is past; None as long as there is nothing to do."""
+    """StepDown for a leader whose deadline has passed; None otherwise."""
     if candidate.renew_deadline is None or now < candidate.renew_deadline:
         return None
     return StepDown(f"it was not renewed for {RENEW_DEADLINE_SECONDS:.0f} s: {reason}")
 
 
 def request_timeout(candidate: LeaseCandidate, now: float) -> float:
-    """For how many seconds an attempt may last: a leader's ends with its deadline."""
+    """Timeout in seconds of a request for the Lease; a leader's request ends with its deadline."""
     return (
         REQUEST_TIMEOUT_SECONDS
         if candidate.renew_deadline is None
@@ -91,9 +93,10 @@ def request_timeout(candidate: LeaseCandidate, now: float) -> float:
 
 
 def with_observation(candidate: LeaseCandidate, lease: Raw | None, now: float) -> LeaseCandidate:
-    """The candidate after a look at the Lease (None: there is none).
+    """The candidate after it read the Lease (None: there is none).
 
-    `now` is when the answer was there: what it shows may be newer than the question, and its holder counts from then.
+    `now` is when the response arrived. The response may be newer than the request, so the holder's time counts from
+    then.
     """
     version = "" if lease is None else str(meta(lease).get("resourceVersion") or "")
     return (
@@ -104,7 +107,8 @@ def with_observation(candidate: LeaseCandidate, lease: Raw | None, now: float) -
 
 
 def may_lead_soon(candidate: LeaseCandidate, lease: Raw | None, now: float) -> bool:
-    """Whether a candidate leads, or may do so soon: nobody else holds the Lease, or its holder is late."""
+    """Whether a candidate leads, or may do so soon: no other process holds the Lease, or its holder is late to renew
+    it."""
     holder = str(_lease_spec(lease).get("holderIdentity") or "")
     return (
         candidate.renew_deadline is not None
@@ -114,46 +118,50 @@ def may_lead_soon(candidate: LeaseCandidate, lease: Raw | None, now: float) -> b
 
 
 def with_renewal(candidate: LeaseCandidate, sent: float) -> LeaseCandidate:
-    """The candidate after its Put was granted; `sent` is before it left, since others count from when it arrived."""
+    """The candidate after its write succeeded. `sent` is the time before the write was sent: others count from its
+    arrival."""
     return replace(candidate, renew_deadline=sent + RENEW_DEADLINE_SECONDS)
 
 
 def without_lead(candidate: LeaseCandidate) -> LeaseCandidate:
-    """The candidate that leads no more, of its own will."""
+    """The candidate after it stopped leading by its own decision."""
     return replace(candidate, renew_deadline=None)
 
 
 def decide(candidate: LeaseCandidate, lease: Raw | None, now: float, wall: datetime) -> LeaseWrite | Wait | StepDown:
-    """What to do about the Lease as it was just seen; `wall` is what people read in it."""
+    """What to do about the Lease as it was just read; `wall` is the time that is written into it for people."""
     spec = _lease_spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    if late := step_down_if_overdue(candidate, now):
-        return late
+    if step_down := step_down_if_overdue(candidate, now):
+        return step_down
     if candidate.renew_deadline is not None:
         if lease is not None and holder != candidate.name:
             return StepDown(f"it is held by {holder or 'nobody'}")
         return _lease_write(candidate, lease, wall)
-    left = candidate.observed_at + _lease_duration(spec) - now
-    given_back = lease is not None and not holder
-    # Its own name stands there although it does not lead: the answer to its Put was lost.
-    if holder == candidate.name or given_back or left <= 0:
+    remaining = candidate.observed_at + _lease_duration(spec) - now
+    released = lease is not None and not holder
+    # The Lease names this candidate although it does not lead: the response to its write was lost.
+    if holder == candidate.name or released or remaining <= 0:
         return _lease_write(candidate, lease, wall)
-    return Wait(min(RETRY_PERIOD_SECONDS, left), holder)
+    return Wait(min(RETRY_PERIOD_SECONDS, remaining), holder)
 
 
 def decide_after_error(candidate: LeaseCandidate, now: float, reason: str) -> Wait | StepDown:
     """What to do when the Lease could not be read or written."""
-    left = math.inf if candidate.renew_deadline is None else candidate.renew_deadline - now
-    return step_down_if_overdue(candidate, now, reason) or Wait(min(RETRY_PERIOD_SECONDS, left))
+    remaining = math.inf if candidate.renew_deadline is None else candidate.renew_deadline - now
+    return step_down_if_overdue(candidate, now, reason) or Wait(min(RETRY_PERIOD_SECONDS, remaining))
 
 
 def release_patch(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) -> dict[str, Any] | None:
-    """The patch by which a process that has stopped writing lets the next one begin at once; None: it is not its to give."""
+    """The patch that releases the Lease, so that the next process leads at once; None if this process does not hold it.
+
+    The process must have stopped writing.
+    """
     spec = _lease_spec(lease)
     if lease is None or spec.get("holderIdentity") != candidate.name:
         return None
     now = format_micro_time(wall)
-    # A second is the least that the API allows; candidates that know no empty holder wait for no longer.
+    # One second is the minimum of the API. Candidates that do not know an empty holder wait no longer than that.
     body = _version_patch(
         lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
     )
@@ -161,32 +169,32 @@ def release_patch(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) 
 
 
 def lease_holder(lease: Raw | None) -> str:
-    """Who holds it, or who held it last and gave it back; empty when that is not known."""
+    """The holder, or the last holder if it released the Lease; empty if unknown."""
     return str(_lease_spec(lease).get("holderIdentity") or "") or annotation(lease or {}, names.GAVE_BACK_ANNOTATION)
 
 
 def _lease_write(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) -> LeaseWrite:
     spec = _lease_spec(lease)
     holder = str(spec.get("holderIdentity") or "")
-    mine, now = holder == candidate.name, format_micro_time(wall)
-    changes = _int_or_zero(spec.get("leaseTransitions")) + (not mine and lease is not None)
-    fresh = {
+    holds_lease, now = holder == candidate.name, format_micro_time(wall)
+    transitions = _int_or_zero(spec.get("leaseTransitions")) + (not holds_lease and lease is not None)
+    new_spec = {
         "holderIdentity": candidate.name,
         "leaseDurationSeconds": LEASE_DURATION_SECONDS,
-        "acquireTime": spec.get("acquireTime") or now if mine else now,
+        "acquireTime": spec.get("acquireTime") or now if holds_lease else now,
         "renewTime": now,
-        "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
+        "leaseTransitions": transitions if transitions <= MAX_LEASE_TRANSITIONS else 0,
     }
     if lease is not None:
-        return LeaseWrite(_version_patch(lease, fresh), False, holder)
+        return LeaseWrite(_version_patch(lease, new_spec), False, holder)
     metadata = {"name": names.LEASE, "namespace": names.SYSTEM_NAMESPACE}
     return LeaseWrite(
-        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True, ""
+        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": new_spec}, True, ""
     )
 
 
 def _version_patch(lease: Raw, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch of this very version."""
+    """A merge patch that applies to this version only."""
     return {"metadata": {key: meta(lease).get(key) for key in ("uid", "resourceVersion")}, "spec": dict(spec)}
 
 
@@ -195,7 +203,8 @@ def _lease_spec(lease: Raw | None) -> Raw:
 
 
 def _lease_duration(spec: Raw) -> float:
-    """For how long a Lease that does not change is respected: as its holder says, and no less than our deadline needs."""
+    """For how many seconds an unchanged Lease is respected: its own duration, but at least the one that our deadline
+    needs."""
     return max(_int_or_zero(spec.get("leaseDurationSeconds")), LEASE_DURATION_SECONDS)
 
 

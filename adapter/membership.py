@@ -1,8 +1,10 @@
-"""What makes a cluster a worker of a manager? Which objects on both sides, whose they are, and what must not be mixed up.
+"""A cluster's membership in a manager's fleet: its objects in both clusters, and the checks against mix-ups.
 
-In the worker cluster it is the account of manifests/rbac, which says by an annotation which managers call the cluster what; in the
-manager a Secret with a kubeconfig, which says which cluster it leads to, and a WorkerCluster. So either side knows a login to a wrong
-cluster, also after a crash between two writes. Nothing here asks anybody, and no text that is made here but a kubeconfig holds a token.
+The worker cluster has the account of manifests/rbac. Its annotations give, for each manager, the name that the manager
+has for the cluster. The manager has a WorkerCluster and a Secret with a kubeconfig, whose annotation gives the identity
+of the worker cluster. So each side detects a login to a wrong cluster, also after a crash between two writes.
+
+No requests are made here. Of the texts built here only a kubeconfig holds a token.
 """
 
 import base64
@@ -19,25 +21,24 @@ import yaml
 from adapter import names
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation, format_time, key_of, meta, parse_time
 
-# A quarter of a year, which is what people renew certificates by who do it by hand: rarely enough to be done, and a kubeconfig
-# that was stolen unseen is worth nothing a season later.
+# Three months, as people renew certificates by hand. A kubeconfig that was stolen unnoticed is worthless after that.
 TOKEN_LIFETIME: Final = timedelta(days=90)
 # What an API server accepts (k8s:pkg/apis/authentication/validation/validation.go).
 MIN_TOKEN_LIFETIME: Final = timedelta(minutes=10)
 MAX_TOKEN_LIFETIME: Final = timedelta(seconds=2**32)
-# `join` again keeps a token that lasts as long as this: whoever does so is to have time for what comes next.
+# `join` again keeps a token that lasts this long, so that there is time for the next steps.
 MIN_REMAINING_LIFETIME: Final = timedelta(hours=1)
-# What a worker cluster's administrator adds to the account (kustomize/overlays/worker-logs and worker-exec); what is left of it would be
-# the next account's of that name.
+# A worker cluster's administrator may bind these roles to the account (kustomize/overlays/worker-logs and worker-exec).
+# A binding that stays would apply to the next account of that name.
 REACH_ROLES: Final = (names.LOGS_ROLE, names.EXEC_ROLE)
-# Said beforehand of a token that ends: whoever renews by hand, and is away for a week, still has a working week for it. Of 90 days it is
-# the last sixth; what lasts no longer than this is renewed by a job, and its day is said all the time.
+# A token that ends is announced this early: after a week's absence, a working week is left to renew it by hand. It is
+# the last sixth of 90 days. A shorter token is renewed by a job, and its last day is shown all the time.
 EXPIRY_NOTICE: Final = timedelta(days=14)
-TOKEN_PLACEHOLDER: Final = "TOKEN"  # what stands for a token where people read
+TOKEN_PLACEHOLDER: Final = "TOKEN"  # stands for a token in output for people
 
 
 class MembershipError(ValueError):
-    """What is asked for cannot be done with what is there; the text is a sentence."""
+    """The request cannot be fulfilled; the text is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class ApiServerAddress:
     """How an API server is reached."""
 
     server: str
-    ca_bundle: str = ""  # whose certificates are trusted, as PEM; empty: those that the machine trusts
+    ca_bundle: str = ""  # trusted certificates, PEM; empty: those that the machine trusts
     tls_server_name: str = ""  # the name in its certificate, where that is not the server's
     proxy_url: str = ""
     verified: bool = True
@@ -53,11 +54,11 @@ class ApiServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class AccountToken:
-    """What the API server gave, and when that ends."""
+    """A token that the API server issued."""
 
-    value: str = field(repr=False)  # never to be shown
+    value: str = field(repr=False)  # must never be shown
     expires_at: datetime
-    reused: bool = False  # it was there before, and nobody asked for another one
+    reused: bool = False  # it was issued earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,13 @@ class Membership:
     """One cluster as a worker of one manager."""
 
     name: str  # of the WorkerCluster, and of its Secret
-    manager_identity: str  # both clusters' identities
+    manager_identity: str  # cluster identities
     worker_identity: str
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipState:
-    """What stands there of a membership; None where there is nothing."""
+    """The objects of a membership as observed; None if absent."""
 
     worker_cluster: Raw | None = None  # the WorkerCluster
     secret: Raw | None = None
@@ -79,7 +80,7 @@ class MembershipState:
 
 
 def cluster_identity_of(kube_system: Raw) -> str:
-    """Tell a cluster from every other one, by its namespace kube-system: short, stable, and not to be configured wrongly."""
+    """The identity of a cluster, from its namespace kube-system: short, stable, and without configuration."""
     return hashlib.sha256(kube_system["metadata"]["uid"].encode()).hexdigest()[:10]
 
 
@@ -93,40 +94,41 @@ def worker_cluster_objects(
     namespaces: Iterable[str],
     current_account: Raw | None,
 ) -> list[Raw]:
-    """The objects of a worker cluster, in the order in which they are made.
+    """The objects of a worker cluster, in the order of creation.
 
-    `account` and `opening` are those of manifests/rbac: the account with its roles, and what opens a namespace to it. `standing` is
-    the account as it is there now: other managers may use it as well.
+    `account_objects` and `namespace_binding` are those of manifests/rbac: the account with its roles, and the
+    RoleBinding that opens a namespace to it. `current_account` is the observed account, which other managers may use
+    as well.
     """
-    signs = {
+    annotations = {
         **_join_annotations(current_account),
         f"{names.JOINED_PREFIX}{membership.manager_identity}": membership.name,
     }
-    made = [
-        _with_metadata(raw, annotations={**(meta(raw).get("annotations") or {}), **signs})
+    objects = [
+        _with_metadata(raw, annotations={**(meta(raw).get("annotations") or {}), **annotations})
         if raw["kind"] == "ServiceAccount"
         else raw
         for raw in account_objects
     ]
-    return [*made, *(_with_metadata(namespace_binding, namespace=namespace) for namespace in namespaces)]
+    return [*objects, *(_with_metadata(namespace_binding, namespace=namespace) for namespace in namespaces)]
 
 
 def kubeconfig_secret(membership: Membership, kubeconfig: str, expires_at: datetime) -> dict[str, Any]:
-    """The manager's Secret, in which the controller finds the kubeconfig."""
-    signs = {
+    """The manager's Secret with the kubeconfig."""
+    annotations = {
         names.CLUSTER_ID_ANNOTATION: membership.worker_identity,
         names.TOKEN_EXPIRES_ANNOTATION: format_time(expires_at),
     }
-    made = {"name": membership.name, "namespace": names.SYSTEM_NAMESPACE, "annotations": signs}
+    metadata = {"name": membership.name, "namespace": names.SYSTEM_NAMESPACE, "annotations": annotations}
     data = {names.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": made, "data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 def worker_cluster_manifest(name: str) -> dict[str, Any]:
-    """The smallest WorkerCluster; what else its spec says is left to whoever wrote it."""
+    """The smallest WorkerCluster; its author may set further fields."""
     source = {"kubeConfig": {"secretRef": {"name": name}}}
-    made = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": name}}
-    return {**made, "spec": {"source": source}}
+    header = {"apiVersion": names.API_VERSION, "kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": name}}
+    return {**header, "spec": {"source": source}}
 
 
 def token_request(lifetime: timedelta) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def _with_metadata(raw: Raw, **fields: Any) -> Raw:
 
 
 def build_kubeconfig(address: ApiServerAddress, token: str) -> str:
-    """A kubeconfig as the controller accepts one: all of it data, no file and no program."""
+    """A kubeconfig in the form that the controller accepts: inline data only, no files, no programs."""
     cluster = {"server": address.server}
     if address.ca_bundle:
         cluster["certificate-authority-data"] = base64.b64encode(address.ca_bundle.encode()).decode()
@@ -160,7 +162,10 @@ def build_kubeconfig(address: ApiServerAddress, token: str) -> str:
 
 
 def with_token(text: str, token: str) -> str:
-    """The same kubeconfig with another token; raises Unusable where it is none that a token is all of the login of."""
+    """The kubeconfig with another token.
+
+    Raises MembershipError unless its user has a token and nothing else.
+    """
     try:
         content = yaml.safe_load(text)
         (user,) = content["users"]
@@ -173,7 +178,7 @@ def with_token(text: str, token: str) -> str:
 
 
 def read_kubeconfig(raw: Raw | None) -> str:
-    """The kubeconfig in a Secret, empty where there is none."""
+    """The kubeconfig in a Secret; empty if absent."""
     try:
         return base64.b64decode((raw or {})["data"][names.KUBECONFIG_KEY], validate=True).decode()
     except UNREADABLE:
@@ -181,7 +186,7 @@ def read_kubeconfig(raw: Raw | None) -> str:
 
 
 def token_in_kubeconfig(text: str) -> str:
-    """The token of a kubeconfig, empty where there is none."""
+    """The token of a kubeconfig; empty if absent."""
     try:
         return str(yaml.safe_load(text)["users"][0]["user"]["token"])
     except (yaml.YAMLError, IndexError, *UNREADABLE):
@@ -189,12 +194,12 @@ def token_in_kubeconfig(text: str) -> str:
 
 
 def token_expires_at(raw: Raw | None) -> datetime | None:
-    """When the token in a Secret ends, None where that is not known."""
+    """When the token in a Secret expires; None if unknown."""
     return parse_time(annotation(raw or {}, names.TOKEN_EXPIRES_ANNOTATION))
 
 
 def kubeconfig_secret_name(cluster: Raw) -> str:
-    """The Secret of ours that a WorkerCluster names for its kubeconfig, empty where it names none."""
+    """The Secret that a WorkerCluster names for its kubeconfig; empty if it names none."""
     try:
         return str(cluster["spec"]["source"]["kubeConfig"]["secretRef"]["name"])
     except UNREADABLE:
@@ -202,25 +207,27 @@ def kubeconfig_secret_name(cluster: Raw) -> str:
 
 
 def expiry_notice(name: str, expires_at: datetime | None, now: datetime) -> str:
-    """That the token of a WorkerCluster ends soon, a sentence with the day (UTC), which is another one once a day at most; empty while
-    there is time, or where nothing is known."""
+    """A sentence that a WorkerCluster's token ends soon; empty before `EXPIRY_NOTICE`, and if the end is unknown.
+
+    It names the day (UTC), so it changes at most once a day.
+    """
     if expires_at is None or expires_at - now >= EXPIRY_NOTICE:
         return ""
     return f"Its token ends on {expires_at:%Y-%m-%d}: renew it by {renewal_command(name)}."
 
 
 def renewal_command(name: str) -> str:
-    """What to type for a fresh token of a WorkerCluster that has joined."""
+    """The command that renews the token of a WorkerCluster."""
     return f"`kubectl rayspan rotate {name} --worker-context CONTEXT`"
 
 
 def reusable_token(
     membership: Membership, state: MembershipState, address: ApiServerAddress, now: datetime
 ) -> AccountToken | None:
-    """The token that a Secret holds already, if nothing about that is to be changed.
+    """The token in the Secret, if nothing about the Secret must change; None otherwise.
 
-    None is kept where the account was not there before: the token is that of one that was deleted, which an API server may take for some
-    seconds more (k8s:staging/src/k8s.io/apiserver/pkg/authentication/token/cache).
+    A token is not reused if the account was absent. It belongs to a deleted account, and an API server may accept it
+    for some seconds more (k8s:staging/src/k8s.io/apiserver/pkg/authentication/token/cache).
     """
     text, last = read_kubeconfig(state.secret), token_expires_at(state.secret)
     token = token_in_kubeconfig(text)
@@ -237,38 +244,57 @@ def reusable_token(
 
 
 def join_problem(membership: Membership, state: MembershipState) -> str:
-    """Why the cluster cannot join under that name, a sentence; empty where it can."""
+    """Why the cluster cannot join under that name, as a sentence; empty if it can."""
     source = (((state.worker_cluster or {}).get("spec") or {}).get("source")) or {}
     known = _joined_name(membership, state)
     ref = (source.get("kubeConfig") or {}).get("secretRef") or {}
     if membership.manager_identity == membership.worker_identity:
         return _SAME_CLUSTER
     if known not in ("", membership.name):
-        return f"This cluster has joined as {known}: it would be counted twice. Let it leave first, by `kubectl rayspan leave {known}`."
+        return (
+            f"This cluster has joined as {known}: it would be counted twice. Let it leave first, by `kubectl rayspan "
+            f"leave {known}`."
+        )
     if state.secret and _secret_cluster_identity(state.secret) not in ("", membership.worker_identity):
         return f"{_other_cluster_text(membership)} Choose another name, or let that one leave first."
     if source.get("multiKueueClusterRef"):
-        return f"WorkerCluster {membership.name} uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name."
+        return (
+            f"WorkerCluster {membership.name} uses the kubeconfig of a MultiKueueCluster "
+            "(spec.source.multiKueueClusterRef): renew it there, or choose another name."
+        )
     if source.get("clusterProfileRef"):
-        return f"WorkerCluster {membership.name} uses a ClusterProfile (spec.source.clusterProfileRef), and the token beside it: renew that, or choose another name."
+        return (
+            f"WorkerCluster {membership.name} uses a ClusterProfile (spec.source.clusterProfileRef), and the token "
+            "beside it: renew that, or choose another name."
+        )
     if ref and ref.get("name") != membership.name:
-        return f"WorkerCluster {membership.name} uses Secret {ref.get('name')} (spec.source.kubeConfig.secretRef), and join writes Secret {membership.name}: set that there, or choose another name."
+        return (
+            f"WorkerCluster {membership.name} uses Secret {ref.get('name')} (spec.source.kubeConfig.secretRef), and "
+            f"join writes Secret {membership.name}: set that there, or choose another name."
+        )
     return ""
 
 
 def identity_problem(membership: Membership, state: MembershipState) -> str:
-    """Why the cluster behind the login is not the one of that name, a sentence; empty where it is, or where nothing is left of it."""
+    """Why the login leads to another cluster than the named one, as a sentence; empty if it does not.
+
+    It is also empty if nothing of the membership is left.
+    """
     if membership.manager_identity == membership.worker_identity:
         return _SAME_CLUSTER
     if state.secret and _secret_cluster_identity(state.secret) not in ("", membership.worker_identity):
         return f"{_other_cluster_text(membership)} Name that one by --worker-context."
     known = _joined_name(membership, state)
     if known and known != membership.name:
-        return f"The worker cluster that you named has joined as {known}, not as {membership.name}: name the right one by --worker-context."
+        return (
+            f"The worker cluster that you named has joined as {known}, not as {membership.name}: name the right one by "
+            "--worker-context."
+        )
     if state.service_account and not known:
         return (
-            f"The account {names.WORKER_ACCOUNT} of the worker cluster that you named was not made by `kubectl rayspan join {membership.name}` of this "
-            "manager: name the right one by --worker-context, or join again first, which adopts it."
+            f"The account {names.WORKER_ACCOUNT} of the worker cluster that you named was not made by "
+            f"`kubectl rayspan join {membership.name}` of this manager: name the right one by "
+            "--worker-context, or join again first, which adopts it."
         )
     if (
         not state.service_account
@@ -276,39 +302,52 @@ def identity_problem(membership: Membership, state: MembershipState) -> str:
         and _secret_cluster_identity(state.secret) != membership.worker_identity
     ):
         return (
-            f"The worker cluster that you named has no account {names.WORKER_ACCOUNT}, and nothing says that it is {membership.name}: name the right one "
-            "by --worker-context, or join again first, which notes it."
+            f"The worker cluster that you named has no account {names.WORKER_ACCOUNT}, and nothing says that it is "
+            f"{membership.name}: name the right one by --worker-context, or join again first, which notes it."
         )
     return ""
 
 
 def other_managers(membership: Membership, account: Raw | None) -> list[str]:
-    """The identities of other managers that the account serves as well."""
-    found = (key.removeprefix(names.JOINED_PREFIX) for key in _join_annotations(account))
-    return sorted(identity for identity in found if identity != membership.manager_identity)
+    """The identities of other managers that use the account as well."""
+    identities = (key.removeprefix(names.JOINED_PREFIX) for key in _join_annotations(account))
+    return sorted(identity for identity in identities if identity != membership.manager_identity)
 
 
 def is_namespace_binding(binding: Raw) -> bool:
-    """Whether a RoleBinding does nothing but open its namespace to the account: to run workers, to read their logs, or to enter them."""
+    """Whether a RoleBinding only opens its namespace to the account: to run workers, read logs or run commands."""
     role, subjects = binding.get("roleRef") or {}, binding.get("subjects") or []
     account = {"kind": "ServiceAccount", "namespace": names.SYSTEM_NAMESPACE, "name": names.WORKER_ACCOUNT}
-    only = len(subjects) == 1 and account.items() <= dict(subjects[0]).items()
-    return only and role.get("kind") == "ClusterRole" and role.get("name") in (names.TENANT_ROLE, *REACH_ROLES)
+    binds_only_account = len(subjects) == 1 and account.items() <= dict(subjects[0]).items()
+    return (
+        binds_only_account
+        and role.get("kind") == "ClusterRole"
+        and role.get("name") in (names.TENANT_ROLE, *REACH_ROLES)
+    )
 
 
 def address_problem(address: ApiServerAddress, *, explicit: bool) -> str:
-    """Why the manager's pods cannot, or must not, reach an API server by this address, a sentence; empty where nothing speaks against it.
+    """Why the manager's pods cannot, or must not, use this address of an API server, as a sentence; empty if they can.
 
-    `asked`: somebody named it, and so knows where the controller runs.
+    `explicit`: the user gave the address, and is taken to know that the controller reaches it.
     """
     url = urlsplit(address.server)
     host = url.hostname or ""
     if url.scheme == "http":
-        return f"{address.server} is not https, so the token would be readable on the way: give another address by --server."
+        return (
+            f"{address.server} is not https, so the token would be readable on the way: give another address by "
+            "--server."
+        )
     if not explicit and (host == "localhost" or _is_loopback(host)):
-        return f"{address.server} is this machine's own address, which the manager's pods cannot reach: give theirs by --server."
+        return (
+            f"{address.server} is this machine's own address, which the manager's pods cannot reach: give theirs by "
+            "--server."
+        )
     if not address.verified:
-        return "Your kubeconfig does not verify who answers there (insecure-skip-tls-verify): give it the certificate-authority-data of the worker cluster."
+        return (
+            "Your kubeconfig does not verify who answers there (insecure-skip-tls-verify): give it the "
+            "certificate-authority-data of the worker cluster."
+        )
     return ""
 
 
@@ -319,11 +358,12 @@ def policies_naming(policies: Iterable[Raw], name: str) -> Sequence[str]:
 
 
 def describe_expiry(expires_at: datetime, now: datetime) -> str:
-    """When a token ends, as people say it."""
+    """When a token expires, in words."""
     if expires_at < now:
         return f"{expires_at:%Y-%m-%d %H:%M} UTC, which is over"
-    left = expires_at - now + timedelta(seconds=30)  # what was asked for a moment ago is still a whole number
-    days, hours, minutes = left.days, left.seconds // 3600, left.seconds // 60
+    # Half a minute is added so that a lifetime requested a moment ago is still a whole number.
+    remaining = expires_at - now + timedelta(seconds=30)
+    days, hours, minutes = remaining.days, remaining.seconds // 3600, remaining.seconds // 60
     count, unit = (days, "day") if days else (hours, "hour") if hours else (minutes, "minute")
     return f"{expires_at:%Y-%m-%d %H:%M} UTC, in {count} {unit}{'' if count == 1 else 's'}"
 
@@ -334,7 +374,10 @@ _SAME_CLUSTER: Final = (
 
 
 def _other_cluster_text(membership: Membership) -> str:
-    return f"{membership.name} is another cluster than the one that you named: Secret {membership.name} in {names.SYSTEM_NAMESPACE} leads there."
+    return (
+        f"{membership.name} is another cluster than the one that you named: "
+        f"Secret {membership.name} in {names.SYSTEM_NAMESPACE} leads there."
+    )
 
 
 def _secret_cluster_identity(raw: Raw | None) -> str:
@@ -346,8 +389,8 @@ def _joined_name(membership: Membership, state: MembershipState) -> str:
 
 
 def _join_annotations(account: Raw | None) -> Mapping[str, str]:
-    noted = meta(account or {}).get("annotations") or {}
-    return {key: value for key, value in noted.items() if key.startswith(names.JOINED_PREFIX)}
+    annotations = meta(account or {}).get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key.startswith(names.JOINED_PREFIX)}
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """The words that leave the process: labels, annotations, gates, conditions, reasons and API names, each defined once.
 
-Grouped by who writes them on which object. Sentences for people stand beside the decision that they explain. The comment
-above a word of ours is its row in docs/reference.md.
+They are grouped by the object and by the writer. The comment above a word of ours is its row in docs/reference.md.
+Messages for people are beside the decisions that they explain.
 """
 
 from enum import StrEnum
@@ -30,20 +30,20 @@ SERVICE: Final = "rayspan-controller"  # answers `rayspan plan`
 PLAN_PORT_NAME: Final = "plan"  # of the Service; the right to ask for plans names it
 PLAN_PATH: Final = "/plan"
 VERSION_PATH: Final = "/version"
-# Status.reason of an answer: no plan can be made for the job that was sent.
+# Status.reason of a response: no plan can be made for the job in the request.
 INVALID_JOB_REASON: Final = "InvalidJob"
-# Status.reason of an answer: the controller's caches are not complete yet.
+# Status.reason of a response: the controller's caches are not complete yet.
 NOT_READY_REASON: Final = "NotReady"
 
 # --- ClusterRoles that we ship -----------------------------------------------------------------------------------
-PLAN_ROLE: Final = "rayspan-plan"  # bound to nobody
-DRAIN_ROLE: Final = "rayspan-drain"  # bound to nobody
-COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each namespace that is opened
+PLAN_ROLE: Final = "rayspan-plan"  # shipped without a binding
+DRAIN_ROLE: Final = "rayspan-drain"  # shipped without a binding
+COPIED_OBJECTS_ROLE: Final = "rayspan-copies"  # bound in each opened namespace
 
 # --- field managers of our commands ------------------------------------------------------------------------------
 PREFLIGHT_FIELD_MANAGER: Final = f"{DOMAIN}/preflight"
 ADMISSION_FIELD_MANAGER: Final = f"{DOMAIN}/admission"  # of the Job that makes the webhooks' certificate
-JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of everything that `rayspan join` writes on both sides
+JOIN_FIELD_MANAGER: Final = f"{DOMAIN}/join"  # of all objects that `rayspan join` writes, in both clusters
 
 # --- the component admission: optional webhooks ------------------------------------------------------------------
 ADMISSION_COMPONENT: Final = "rayspan-admission"  # its Deployment, Service, account and Secret
@@ -55,14 +55,15 @@ GATE_PATH: Final = "/gate"
 GATE_WEBHOOK: Final = f"gate.{DOMAIN}"
 # The MutatingAdmissionPolicy, its binding, and the configuration of the webhook that replaces it.
 GATE_POLICY: Final = "rayspan-gate"
-# The policy, and its webhook, that keeps KubeRay from starting the RayClusters of a RayService before Kueue admits them.
+# The policy, and its webhook, that keeps KubeRay from starting the RayClusters of a RayService before Kueue admits
+# them.
 SERVICE_POLICY: Final = "rayspan-rayservice"
 
 # --- the component worker-access: logs of a worker and commands in it, by rights in the manager cluster ----------
 ACCESS_POLICY: Final = "rayspan-access"  # the ValidatingAdmissionPolicy that decides who may have a grant
 ACCESS_ACCOUNT: Final = "rayspan-access"  # also its Deployment and its Service
 ACCESS_SERVICE_PROXY: Final = f"https:{ACCESS_ACCOUNT}:443"  # Service and port, as a right to services/proxy names them
-ACCESS_ROLE: Final = "rayspan-access-user"  # shipped, and bound to nobody
+ACCESS_ROLE: Final = "rayspan-access-user"  # shipped without a binding
 LOGS_ROLE: Final = "rayspan-worker-logs"  # of a worker cluster, whose admin adds and binds it
 EXEC_ROLE: Final = "rayspan-worker-exec"  # of a worker cluster, whose admin adds and binds it
 
@@ -72,7 +73,7 @@ TLS_CERT_KEY: Final = "tls.crt"  # of a Secret of type kubernetes.io/tls
 TLS_PRIVATE_KEY_KEY: Final = "tls.key"  # of a Secret of type kubernetes.io/tls
 TOKEN_KEY: Final = "token"  # of the Secret that a ClusterProfile's access provider reads
 
-# --- membership: written by `rayspan join` on both sides ---------------------------------------------------------
+# --- membership: written by `rayspan join` in both clusters ------------------------------------------------------
 WORKER_ACCOUNT: Final = "rayspan-worker"  # the manager's ServiceAccount in the system namespace of a worker cluster
 TENANT_ROLE: Final = "rayspan-worker-tenant"  # shipped; bound to that account in each opened namespace
 # On the manager's account in a worker cluster, followed by a manager's identity: the name it has for this cluster.
@@ -86,9 +87,11 @@ ROOT_CA_CONFIG_MAP: Final = "kube-root-ca.crt"  # where Kubernetes publishes the
 # --- a manager's worker pods: written by our check, through Kueue ------------------------------------------------
 # On a manager's worker pod: its Placement, in the pod's namespace.
 PLACEMENT_LABEL: Final = f"{DOMAIN}/placement"
-# On a manager's worker pod: the slots of its worker group, `<cluster>/<round>/<role>/<count> ...`, by KubeRay's replica index.
+# On a manager's worker pod: the slots of its worker group, `<cluster>/<round>/<role>/<count> ...`, by KubeRay's replica
+# index.
 SLOTS_ANNOTATION: Final = f"{DOMAIN}/slots"
-# Node selector of a manager's worker pod. No node has it, so it locks the pod out of the manager cluster beside the gate.
+# Node selector of a manager's worker pod. No node has it, so it locks the pod out of the manager cluster beside the
+# gate.
 LOCK_NODE_SELECTOR: Final = f"{DOMAIN}/remote"
 LOCK_NODE_SELECTOR_VALUE: Final = "only"
 
@@ -111,10 +114,12 @@ DEACTIVATED_AT_ANNOTATION: Final = f"{DOMAIN}/yielded-at"
 DEACTIVATIONS_ANNOTATION: Final = f"{DOMAIN}/yields"
 
 # --- queues: written by admins -----------------------------------------------------------------------------------
-# Key of the node label of the flavors `local` and `remote`, of the remote flavor's taint, and of a label on LocalQueues.
+# Key of the node label of the flavors `local` and `remote`, of the remote flavor's taint, and of a label on
+# LocalQueues.
 POOL_LABEL: Final = f"{DOMAIN}/pool"
 POOL_REMOTE: Final = "remote"  # the value of the pool whose workers run in worker clusters
-# On a manager's ClusterQueue, `true`: the nominal quota of its remote flavor follows that of the worker clusters' queues.
+# On a manager's ClusterQueue, `true`: the nominal quota of its remote flavor follows that of the worker clusters'
+# queues.
 QUOTA_ANNOTATION: Final = f"{DOMAIN}/quota-from-workers"
 
 # --- WorkerClusters: written by admins ---------------------------------------------------------------------------
@@ -166,12 +171,10 @@ DISCOVERY_GROUP: Final = "discovery.k8s.io"
 DISCOVERY_API_VERSION: Final = f"{DISCOVERY_GROUP}/v1"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"  # other controllers leave such slices alone
-# The value of that label on slices that lead a RayService's requests to remote workers; a mirror of another cluster may
-# stand beside them.
+# The value of that label on slices that lead a RayService's requests to remote workers. The Service may have slices of
+# another cluster's mirror, too.
 SERVING_SLICES_MANAGER: Final = f"serving.{DOMAIN}"
-SERVING_POLICY: Final = (
-    "rayspan-rayservice-endpoints"  # the policy that bounds these slices, and the role to write them
-)
+SERVING_POLICY: Final = "rayspan-rayservice-endpoints"  # the policy that limits these slices; the role to write them
 
 # --- Kueue -------------------------------------------------------------------------------------------------------
 KUEUE_DOMAIN: Final = "kueue.x-k8s.io"
@@ -183,9 +186,8 @@ QUEUE_LABEL: Final = f"{KUEUE_DOMAIN}/queue-name"
 JOB_UID_LABEL: Final = f"{KUEUE_DOMAIN}/job-uid"  # on a Workload: its job
 PRIORITY_CLASS_LABEL: Final = f"{KUEUE_DOMAIN}/priority-class"
 DEFAULT_QUEUE: Final = "default"  # the LocalQueue of jobs that name none, where it exists
-ELASTIC_ANNOTATION: Final = (
-    f"{KUEUE_DOMAIN}/elastic-job"  # of users, and on Workloads, `true`: the job may change its size
-)
+# Written by users on jobs, and by Kueue on Workloads, `true`: the job may change its size.
+ELASTIC_ANNOTATION: Final = f"{KUEUE_DOMAIN}/elastic-job"
 ELASTIC_GATE: Final = f"{KUEUE_DOMAIN}/elastic-job"  # on the job's pods, until they have the manager's quota
 SLICE_REPLACED: Final = "WorkloadSliceReplaced"  # reason of Finished on a workload slice that has a successor
 MULTIKUEUE_CONTROLLER_NAME: Final = f"{KUEUE_DOMAIN}/multikueue"
@@ -242,10 +244,10 @@ WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
 RAY_KINDS: Final = ("RayJob", "RayCluster")
 RAY_SERVICE: Final = "RayService"  # each of its RayClusters is a job
-RAY_CLUSTER_FRAMEWORK: Final = "ray.io/raycluster"  # Kueue's integration by which each of them is one
-RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration that would take the whole service for one job
-RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind from which KubeRay made it
-# `true` on each worker of such a RayCluster; and on Services for Serve.
+RAY_CLUSTER_FRAMEWORK: Final = "ray.io/raycluster"  # Kueue's integration by which each RayCluster is a job
+RAY_SERVICE_FRAMEWORK: Final = "ray.io/rayservice"  # Kueue's integration by which a RayService is one job
+RAY_ORIGIN_LABEL: Final = "ray.io/originated-from-crd"  # on a RayCluster: the kind that KubeRay created it from
+# `true` on each worker of a RayService's RayCluster, and on Services for Serve.
 RAY_SERVE_LABEL: Final = "ray.io/serve"
 SERVE_PORT_NAME: Final = "serve"  # of Services for Serve: the HTTP port of its proxies
 INCREMENTAL_UPGRADE: Final = "NewClusterWithIncrementalUpgrade"  # a RayService's spec.upgradeStrategy.type
@@ -254,8 +256,8 @@ RAY_REGION_LABEL: Final = "ray.io/availability-region"
 RAY_MARKET_LABEL: Final = f"{RAY_DOMAIN}/market-type"
 RAY_ACCELERATOR_LABEL: Final = f"{RAY_DOMAIN}/accelerator-type"
 RAY_IN_PLACE_RESIZE_ANNOTATION: Final = "ray.io/ippr"  # on a RayCluster: its autoscaler resizes pods in place
-# Environment variables that users set for Ray's autoscaler, in autoscalerOptions.env: after how many seconds it gives up
-# a worker that does not start, and one that is not needed any more before it starts
+# Environment variables that users set for Ray's autoscaler in autoscalerOptions.env: seconds until it gives up a worker
+# that does not start, and seconds until it gives up a pending worker that is not needed any more
 # (ray:python/ray/autoscaler/v2/instance_manager/config.py).
 RAY_ALLOCATION_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_RECONCILE_ALLOCATE_STATUS_TIMEOUT_S"
 RAY_PENDING_IDLE_TIMEOUT_ENV: Final = "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S"

@@ -1,4 +1,4 @@
-"""Tables of rules: rules in order, of which the first that applies gives the next actions.
+"""Tables of rules: the first rule that applies gives the next actions.
 
 gang/lifecycle.py and worker/dispatch.py each have one; docs/architecture.md lists both.
 """
@@ -23,10 +23,10 @@ class Rule(Generic[State]):
 
 
 def always(_: object) -> bool:
-    """The condition of a table's last rule."""
+    """The condition of the last rule of a table."""
     return True
 
 
 def no_actions(_: object) -> list[Action]:
-    """The actions of a rule by which nothing is done."""
+    """The actions of a rule that does nothing."""
     return []

@@ -1,4 +1,4 @@
-"""May a request reach a worker's containers in its worker cluster, and as which request does it go there?
+"""Decides whether a request may reach a worker's containers, and which request goes to the worker cluster.
 
-Who may have a grant is not judged here: the API server does it, by a policy, with the rights of whoever creates one.
+Whether a user may have a grant is decided by the API server, by a policy with the rights of the grant's creator.
 """

@@ -1,7 +1,7 @@
-"""What does a request to the access server ask for? `/NAMESPACE/GRANT/KEY/` and then what kubectl would ask an API server for.
+"""Parses the path of a request to the access server: `/NAMESPACE/GRANT/KEY/` and then an API server's path for kubectl.
 
-kubectl looks up what `pods` are and reads the pod before it comes to the point. It gets that much and nothing else: whatever is
-not in this list is asked of nobody.
+kubectl discovers `pods` and reads the pod before its actual request. It gets only these answers: a path outside of this
+list causes no further request.
 """
 
 import re
@@ -13,13 +13,13 @@ from adapter.access.grant import SUBRESOURCES
 VERSIONS, GROUPS, RESOURCES, POD = "api", "apis", "api/v1", "pod"
 _DISCOVERY: Final = (VERSIONS, GROUPS, RESOURCES)
 NAME_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-# As many characters of the alphabet of URLs as make 256 bits, which the command line draws; a longer one is nobody's.
+# The command line makes keys of 256 random bits, which are 43 characters of the URL alphabet.
 KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """A request by its path; nothing of it is proved yet."""
+    """A request by its path; its grant and key are not verified yet."""
 
     namespace: str
     grant: str
@@ -29,7 +29,7 @@ class AccessRequest:
 
 
 def parse_path(path: str) -> AccessRequest | None:
-    """What a path asks for, as it came, escapes and all; None for what nobody answers."""
+    """The request of a raw path, with its escapes; None for a path that is not served."""
     first, *parts = path.split("/")
     if first or len(parts) < 4:
         return None
@@ -42,9 +42,9 @@ def parse_path(path: str) -> AccessRequest | None:
 
 
 def _parse_pod_path(request: AccessRequest, rest: list[str]) -> AccessRequest | None:
-    way, below = rest[:5], rest[6:]
+    prefix, below = rest[:5], rest[6:]
     if (
-        way != ["api", "v1", "namespaces", request.namespace, "pods"]
+        prefix != ["api", "v1", "namespaces", request.namespace, "pods"]
         or len(rest) < 6
         or not NAME_PATTERN.fullmatch(rest[5])
     ):

@@ -1,7 +1,7 @@
-"""What is kubectl told that it asks for before it comes to the point: which kinds there are, and what the pod is like?
+"""Answers kubectl's requests before its actual one: the API discovery, and a reduced pod.
 
-Made up here, of as little as kubectl needs: the containers of the pod and their ports, as the manager's pod has them. Nothing of it
-comes from a worker cluster.
+The answers have only the fields that kubectl needs: the containers of the manager pod and their ports. Nothing comes
+from a worker cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,25 +32,25 @@ _DISCOVERY: Mapping[str, Mapping[str, Any]] = {
 
 
 def discovery_document(resource: str) -> Mapping[str, Any]:
-    """The answer to one of the questions about kinds."""
+    """The answer to a discovery request."""
     return _DISCOVERY[resource]
 
 
 def visible_pod(pod: Raw) -> dict[str, Any]:
-    """A pod of the manager, as kubectl is to see it."""
+    """The reduced manager pod for kubectl."""
     namespace, name = key_of(pod)
     default = annotation(pod, names.DEFAULT_CONTAINER_ANNOTATION)
-    about = {"annotations": {names.DEFAULT_CONTAINER_ANNOTATION: default}} if default else {}
+    annotations = {"annotations": {names.DEFAULT_CONTAINER_ANNOTATION: default}} if default else {}
     spec = {kind: [*_visible_containers(pod, kind)] for kind in ("initContainers", "containers")}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"namespace": namespace, "name": name, "uid": uid_of(pod), **about},
-        "spec": {kind: found for kind, found in spec.items() if found},
+        "metadata": {"namespace": namespace, "name": name, "uid": uid_of(pod), **annotations},
+        "spec": {kind: containers for kind, containers in spec.items() if containers},
         "status": {"phase": (pod.get("status") or {}).get("phase") or "Unknown"},
     }
 
 
 def _visible_containers(pod: Raw, kind: str) -> Iterator[dict[str, Any]]:
-    for one in (pod.get("spec") or {}).get(kind) or ():
-        yield {key: one[key] for key in ("name", "ports") if key in one}
+    for container in (pod.get("spec") or {}).get(kind) or ():
+        yield {key: container[key] for key in ("name", "ports") if key in container}

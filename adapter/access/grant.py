@@ -1,7 +1,7 @@
-"""What does a WorkerAccess allow: which pod, what of it, until when, and to whoever shows which key?
+"""Reads a WorkerAccess: the pod and subresource that it allows, its lifetime, and the hash of its key.
 
-The API server has judged who created it, and nobody can change it. What is read here is only whether it is still good, and whether
-the key is the one whose hash it has: the key itself stands nowhere but in the URL of who uses it.
+The API server has judged its creator, and it cannot be changed. Here it is only checked for its lifetime and its key.
+The key itself is only in the URL of its user.
 """
 
 import hashlib
@@ -18,17 +18,18 @@ from adapter.objects.unstructured import Raw, key_of, meta, parse_time, uid_of
 
 LOG, EXEC, PORT_FORWARD = "log", "exec", "portforward"
 SUBRESOURCES: Final = (LOG, EXEC, PORT_FORWARD)
-# For the start of what it allows, not for its length: kubectl begins at once, and a group's workers may take a minute to be followed.
+# Limits the start of a stream, not its length. kubectl begins at once, and to follow a group's workers may take a
+# minute.
 LIFETIME: Final = timedelta(minutes=5)
-# In one namespace. Who follows the logs of a large job has one for each worker, and they are gone five minutes later; more would only
-# fill etcd.
+# To follow the logs of a large job takes one grant for each worker, and they are deleted after five minutes. More would
+# only fill etcd.
 MAX_PER_NAMESPACE: Final = 500
 _METADATA_FIELDS: Final = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One WorkerAccess, as far as it can be read."""
+    """The fields of one WorkerAccess."""
 
     namespace: str
     name: str
@@ -45,12 +46,12 @@ class Grant:
 
     @property
     def is_single_use(self) -> bool:
-        """Whether it serves for one request alone: a command is to run once."""
+        """Whether the grant allows one request alone: a command must run once."""
         return self.subresource != LOG
 
 
 def parse(raw: Raw) -> Grant | None:
-    """The grant that an object is; None for one that is being deleted, or cannot be read."""
+    """The grant of an object; None for one that is being deleted or is malformed."""
     spec = raw.get("spec")
     created = parse_time(meta(raw).get("creationTimestamp"))
     if not isinstance(spec, dict) or created is None or meta(raw).get("deletionTimestamp"):
@@ -59,51 +60,53 @@ def parse(raw: Raw) -> Grant | None:
     command = spec.get("command", [])
     if (
         not isinstance(command, list)
-        or not all(isinstance(one, str) for one in (*texts, *command))
+        or not all(isinstance(text, str) for text in (*texts, *command))
         or texts[2] not in SUBRESOURCES
     ):
         return None
     pod, pod_uid, subresource, container, key_hash = texts
     stdin, tty = spec.get("stdin") is True, spec.get("tty") is True
-    place, uid = key_of(raw), uid_of(raw)
-    return Grant(*place, uid, pod, pod_uid, subresource, container, tuple(command), stdin, tty, key_hash, created)
+    object_key, uid = key_of(raw), uid_of(raw)
+    return Grant(*object_key, uid, pod, pod_uid, subresource, container, tuple(command), stdin, tty, key_hash, created)
 
 
 def manifest(pod: Raw, subresource: str, key: str, prefix: str = "kubectl-", **fields: Any) -> dict[str, Any]:
-    """A WorkerAccess for one pod of the manager, as it is to be created; `more`: container, command, stdin, tty."""
+    """The manifest of a WorkerAccess for a manager pod; `fields`: container, command, stdin, tty."""
     namespace, name = key_of(pod)
-    said = {field: value for field, value in fields.items() if value}
-    spec = {"pod": name, "podUID": uid_of(pod), "subresource": subresource, **said, "keyHash": hash_key(key)}
+    set_fields = {field: value for field, value in fields.items() if value}
+    spec = {"pod": name, "podUID": uid_of(pod), "subresource": subresource, **set_fields, "keyHash": hash_key(key)}
     metadata = {"generateName": prefix, "namespace": namespace}
     return {"apiVersion": names.API_VERSION, "kind": names.WORKER_ACCESS_KIND, "metadata": metadata, "spec": spec}
 
 
 def hash_key(key: str) -> str:
-    """What a grant says of its key: SHA-256, in hex."""
+    """The hash of a key in a grant: SHA-256, in hex."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def accepts_key(grant: Grant, key: str, now: datetime) -> bool:
-    """Whether the key is that of a grant that is still good; how long that takes tells nothing of the key."""
-    fits = hmac.compare_digest(hash_key(key).encode(), grant.key_hash.encode())
-    return fits and now < grant.created + LIFETIME
+    """Whether a valid grant has this key; the time that the check takes reveals nothing of the key."""
+    matches = hmac.compare_digest(hash_key(key).encode(), grant.key_hash.encode())
+    return matches and now < grant.created + LIFETIME
 
 
 def without_command(raw: Raw) -> Raw:
-    """As much of an object as says whether it is over; what its command is does not."""
-    about = {field: value for field, value in meta(raw).items() if field in _METADATA_FIELDS}
+    """The parts of an object that show whether it is expired; its command, which may be long, is dropped."""
+    metadata = {field: value for field, value in meta(raw).items() if field in _METADATA_FIELDS}
     spec = raw.get("spec")
-    return {"metadata": about, "spec": {**spec, "command": []} if isinstance(spec, dict) else spec}
+    return {"metadata": metadata, "spec": {**spec, "command": []} if isinstance(spec, dict) else spec}
 
 
 def grants_to_delete(grants: Iterable[Raw], now: datetime) -> Sequence[Raw]:
-    """Those of the objects that are to be deleted: too old, not to be read, or older than as many others of their namespace as it may
-    have. Of one that is being deleted nothing more can be done."""
-    standing = [(one, parse(one)) for one in grants if not meta(one).get("deletionTimestamp")]
-    old = [raw for raw, grant in standing if grant is None or now >= grant.created + LIFETIME]
-    good = sorted(
-        ((grant, raw) for raw, grant in standing if grant is not None and now < grant.created + LIFETIME),
+    """The objects that must be deleted: expired, malformed, or beyond MAX_PER_NAMESPACE newer ones in their namespace.
+
+    Objects that are being deleted are not among them.
+    """
+    parsed = [(raw, parse(raw)) for raw in grants if not meta(raw).get("deletionTimestamp")]
+    expired = [raw for raw, grant in parsed if grant is None or now >= grant.created + LIFETIME]
+    valid = sorted(
+        ((grant, raw) for raw, grant in parsed if grant is not None and now < grant.created + LIFETIME),
         key=lambda pair: (pair[0].namespace, -pair[0].created.timestamp(), pair[0].name),
     )
-    by_namespace = groupby(good, key=lambda pair: attrgetter("namespace")(pair[0]))
-    return [*old, *(raw for _, some in by_namespace for _, raw in [*some][MAX_PER_NAMESPACE:])]
+    by_namespace = groupby(valid, key=lambda pair: attrgetter("namespace")(pair[0]))
+    return [*expired, *(raw for _, pairs in by_namespace for _, raw in [*pairs][MAX_PER_NAMESPACE:])]

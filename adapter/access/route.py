@@ -1,8 +1,8 @@
-"""Which way does a request go that has a grant: to which worker cluster, on which path, with which query? Or why does it go nowhere?
+"""Routes a request with a grant to a worker cluster, path and query, or refuses it with a sentence.
 
-The pod must still be the one that the grant is for, its copy must be the copy of this very pod and ours, and the request must be no
-more than the grant. The API server's service proxy drops the query of what is upgraded, so that of a command is made of the grant
-alone. Each refusal is a sentence.
+The pod must still be the grant's, its remote pod must belong to this pod and this manager, and the request must not
+exceed the grant. The API server's service proxy drops the query of an upgraded request, so the query of a command is
+made from the grant alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,14 @@ from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, label, printable,
 from adapter.objects.worker_pod import slot_cluster
 
 Query = tuple[tuple[str, str], ...]
-# Of k8s:pkg/apis/core/types.go, PodLogOptions, but for insecureSkipTLSVerifyBackend: that would weaken a cluster's own link.
+# k8s:pkg/apis/core/types.go, PodLogOptions, without insecureSkipTLSVerifyBackend: that would weaken a cluster's own
+# link.
 _LOG_PARAMETERS: Final = frozenset(
     ("container", "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps")
 )
-_MAX_VALUE_LENGTH = 253  # characters: that of a container's name, and times are shorter
-# What kubectl speaks (k8s:apimachinery/pkg/util/remotecommand/constants.go, portforward/constants.go). Others are not passed on: a
-# client may put a token for the API server among them, which is nobody's business over there.
+_MAX_VALUE_LENGTH = 253  # characters, as of a container's name; times are shorter
+# kubectl's protocols (k8s:apimachinery/pkg/util/remotecommand/constants.go, portforward/constants.go). Others are not
+# forwarded: a client may put a token for the API server among them, which a worker cluster must not get.
 _PROTOCOLS: Final = {
     True: ("v5.channel.k8s.io", "v4.channel.k8s.io"),
     False: ("SPDY/3.1+portforward.k8s.io",),
@@ -31,24 +32,24 @@ _PROTOCOLS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatus:
-    """Why a request is not answered, in the form of an API server's Status."""
+    """The reason of a refused request, as an API server's Status."""
 
     status: int
     reason: str
     message: str
 
 
-# The same for a grant that is not there, one of another key and one that is over: nobody learns which there are.
+# A missing grant, a wrong key and an expired grant have one answer, which does not reveal whether a grant exists.
 NO_GRANT: Final = ErrorStatus(
     403,
     "Forbidden",
-    "There is no WorkerAccess of this name that this key opens, or it is over: each is good for five minutes, and for a command only "
-    "once. Run `kubectl rayspan` again.",
+    "There is no WorkerAccess of this name that this key opens, or it is over: each is good for five minutes, and for "
+    "a command only once. Run `kubectl rayspan` again.",
 )
 
 
 def target_cluster(request: AccessRequest, grant: Grant, pod: Raw | None) -> str | ErrorStatus:
-    """The worker cluster in which the pod runs that a request is about; before anything is read there."""
+    """The worker cluster of the pod in a request, before a request to that cluster."""
     if (request.namespace, request.pod) != (grant.namespace, grant.pod):
         return _forbidden(f"WorkerAccess {grant.name} is for pod {printable(grant.pod)}, not for {request.pod}.")
     if not pod or uid_of(pod) != grant.pod_uid:
@@ -60,44 +61,47 @@ def target_cluster(request: AccessRequest, grant: Grant, pod: Raw | None) -> str
         return _not_found(f"Pod {grant.namespace}/{grant.pod} has no place in a worker cluster; use kubectl itself.")
     if not NAME_PATTERN.fullmatch(cluster):
         return _not_found(
-            f"Pod {grant.namespace}/{grant.pod}: annotation {names.SLOT_ANNOTATION} names a worker cluster {printable(cluster)}, which none can be "
-            "called: let its controller make it anew."
+            f"Pod {grant.namespace}/{grant.pod}: annotation {names.SLOT_ANNOTATION} names a worker cluster "
+            f"{printable(cluster)}, which none can be called: let its controller make it anew."
         )
     return cluster
 
 
 def remote_pod_mismatch(grant: Grant, remote_pod: Raw | None, manager: str, cluster: str) -> ErrorStatus | None:
-    """Why what stands in the worker cluster under the pod's name is not this pod's copy; None if it is. `manager`: who we are."""
-    ours = remote_pod is not None and label(remote_pod, names.MANAGER_LABEL) == manager
-    if remote_pod is None or not ours or label(remote_pod, names.POD_UID_LABEL) != grant.pod_uid:
-        # The same where somebody else's pod has the name: nobody learns by asking whose pods stand there.
+    """The reason why the worker cluster's pod of this name is not the grant's remote pod; None if it is.
+
+    `manager`: our cluster identity.
+    """
+    is_ours = remote_pod is not None and label(remote_pod, names.MANAGER_LABEL) == manager
+    if remote_pod is None or not is_ours or label(remote_pod, names.POD_UID_LABEL) != grant.pod_uid:
+        # The answer is the same for another owner's pod of this name, so that it does not reveal others' pods.
         return _not_found(f"Pod {grant.namespace}/{grant.pod} has no copy in {cluster} that is its own; look again.")
     return None
 
 
 def subresource_mismatch(request: AccessRequest, grant: Grant) -> ErrorStatus | None:
-    """Why a request for a subresource of the pod is not the one that is granted; None if it is."""
+    """The reason why a request's subresource is not the grant's; None if it is."""
     if request.resource == grant.subresource:
         return None
     return _forbidden(f"WorkerAccess {grant.name} is for {grant.subresource}, not for {request.resource}.")
 
 
 def log_query(grant: Grant, query: Iterable[tuple[str, str]]) -> Query | ErrorStatus:
-    """The query of a request for a log, as it may go on."""
-    said = tuple(query)
-    odd = next((key for key, value in said if key not in _LOG_PARAMETERS or len(value) > _MAX_VALUE_LENGTH), None)
-    if odd is not None:
-        return _forbidden(f"{printable(odd)} cannot be asked of a worker's log here; leave it out.")
-    if len({key for key, _ in said}) < len(said):
+    """The query for the worker cluster of a request for a log, or its refusal."""
+    pairs = tuple(query)
+    invalid = next((key for key, value in pairs if key not in _LOG_PARAMETERS or len(value) > _MAX_VALUE_LENGTH), None)
+    if invalid is not None:
+        return _forbidden(f"{printable(invalid)} cannot be asked of a worker's log here; leave it out.")
+    if len({key for key, _ in pairs}) < len(pairs):
         return ErrorStatus(400, "BadRequest", "The query says something twice; say it once.")
-    asked_for = dict(said).get("container", "")
-    if grant.container and asked_for != grant.container:
+    container = dict(pairs).get("container", "")
+    if grant.container and container != grant.container:
         return _forbidden(f"WorkerAccess {grant.name} is for container {printable(grant.container)}; name it by -c.")
-    return said
+    return pairs
 
 
 def stream_query(grant: Grant) -> Query:
-    """The query of a command, which is the grant's; of ports none, for the client names them in the stream."""
+    """The query of a command, from the grant. Ports have none, because the client names them in the stream."""
     if grant.subresource != EXEC:
         return ()
     streams = {"stdin": grant.stdin, "stdout": True, "stderr": not grant.tty, "tty": grant.tty}
@@ -110,32 +114,33 @@ def stream_query(grant: Grant) -> Query:
 
 
 def accepted_protocols(grant: Grant, offered: Iterable[str]) -> Sequence[str]:
-    """Those of the protocols that a client offers which are passed on, in its order; none: it is too old."""
+    """The client's protocols that are forwarded, in its order; none where the client is too old."""
     known = _PROTOCOLS[grant.subresource == EXEC]
-    return [one for one in dict.fromkeys(offered) if one in known]
+    return [protocol for protocol in dict.fromkeys(offered) if protocol in known]
 
 
 def worker_error(cluster: str, grant: Grant, status: int, message: str = "") -> ErrorStatus:
-    """What a worker cluster's refusal means to who asks, and what it said where that is about the container."""
+    """The Status for the user after an error of the worker cluster, with its message if that concerns the container."""
     if status == 403:
-        what, role = ("logs", names.LOGS_ROLE) if grant.subresource == LOG else ("exec", names.EXEC_ROLE)
+        manifest, role = ("logs", names.LOGS_ROLE) if grant.subresource == LOG else ("exec", names.EXEC_ROLE)
         return _forbidden(
-            f"{cluster} does not let the manager have pods/{grant.subresource} in namespace {grant.namespace}. Its administrator "
-            f"applies worker-{what}.yaml there once, and allows it by `kubectl -n {grant.namespace} create rolebinding {role} --clusterrole={role} "
+            f"{cluster} does not let the manager have pods/{grant.subresource} in namespace {grant.namespace}. "
+            f"Its administrator applies worker-{manifest}.yaml there once, and allows it by "
+            f"`kubectl -n {grant.namespace} create rolebinding {role} --clusterrole={role} "
             f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.WORKER_ACCOUNT}` (docs/logs.md)."
         )
     if status == 401:
         return _bad_gateway(f"{cluster} does not know the manager any more: its login has ended.")
-    if status == 204:  # as an API server says it of a pod without a node
+    if status == 204:  # an API server's answer for a pod without a node
         return ErrorStatus(400, "BadRequest", f"{cluster}: pod {grant.pod} has no node yet, so it has printed nothing.")
     if status in (400, 404):
-        why = printable(message, MAX_ITEM_LENGTH) or "there is no such container, or it has not started"
-        return ErrorStatus(status, "BadRequest", f"{cluster}: {why}")
+        reason = printable(message, MAX_ITEM_LENGTH) or "there is no such container, or it has not started"
+        return ErrorStatus(status, "BadRequest", f"{cluster}: {reason}")
     return _bad_gateway(f"{cluster} answered {status}.")
 
 
 def unreachable_error(cluster: str, reason: str) -> ErrorStatus:
-    """That a worker cluster does not answer, or cannot be logged in to; `why` is a part of a sentence."""
+    """The Status where a worker cluster is unreachable or its login fails; `reason` is a part of a sentence."""
     return _bad_gateway(f"{cluster} cannot be asked: {reason}.")
 
 

@@ -1,4 +1,4 @@
-"""What happens next to a gang, from the queue to its end?
+"""Decides the next actions for a gang, from its queue to its end.
 
-Decides from facts and the time, and returns actions; the way of a single worker pod is in `worker`.
+The input is facts and the time. `worker` decides on single worker pods.
 """

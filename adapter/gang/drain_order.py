@@ -1,7 +1,7 @@
-"""Who is still in a worker cluster that is being drained, what does each of them wait for, and whose turn is it to leave?
+"""The order in which workers leave a cluster that is being drained, and the jobs that still have workers there.
 
-The first two are told from the manager alone, so whoever watches a drain needs no right in the worker cluster. Where those who
-leave go to is decided by a plan.
+The remaining jobs are read from the manager cluster alone, so an observer needs no right in the worker cluster. The
+planner decides where the workers go.
 """
 
 from collections import Counter
@@ -27,59 +27,59 @@ from adapter.objects.worker_pod import (
 
 @dataclass(frozen=True, slots=True)
 class RemainingJob:
-    """What one job still has in the cluster: worker pods, or quota that waits for their pods."""
+    """What one job still has in the cluster: worker pods, or quota that waits for worker pods."""
 
     job: str  # such as "RayJob default/train"
     workers: int
     reserved: int
-    reason: str  # the Placement's own sentence, empty while it has none
+    reason: str  # of the Placement; empty if it has none
 
     def __str__(self) -> str:
-        what = _workers_text(self.workers) if self.workers else f"the quota of {_workers_text(self.reserved)}"
-        return f"{self.job}: {what} left" + (f"; {self.reason}" if self.reason else "")
+        rest = _workers_text(self.workers) if self.workers else f"the quota of {_workers_text(self.reserved)}"
+        return f"{self.job}: {rest} left" + (f"; {self.reason}" if self.reason else "")
 
 
 def remaining_jobs(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, RemainingJob]:
-    """What is left in the cluster, by namespace and name of the Placement; empty when it is drained.
+    """The jobs that remain in the cluster, by namespace and name of the Placement; empty when it is drained.
 
-    `pods` are the manager's worker pods, at least those of that cluster and those of none. One that has ended counts no more; one that is
-    being deleted still does, because its copy has its grace period.
+    `pods` are worker pods of the manager: at least those of that cluster, and those without a cluster. A pod that has
+    ended does not count. A pod that is being deleted counts, since its remote pod has its grace period.
     """
-    known = {key_of(raw): raw for raw in placements}
-    plans = {key: parse_placement(raw) for key, raw in known.items()}
-    here = (pod for pod in pods if worker_cluster_of(pod, plans.get(placement_key(pod))) == cluster)
-    running = Counter(placement_key(pod) for pod in here if not _has_ended(pod))
-    reserved = {key: _reserved_workers(plan, cluster) for key, plan in plans.items()}
-    wanted = running.keys() | {key for key, count in reserved.items() if count}
-    return {key: _remaining_job(key, known.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(wanted)}
+    objects = {key_of(raw): raw for raw in placements}
+    parsed = {key: parse_placement(raw) for key, raw in objects.items()}
+    cluster_pods = (pod for pod in pods if worker_cluster_of(pod, parsed.get(placement_key(pod))) == cluster)
+    running = Counter(placement_key(pod) for pod in cluster_pods if not _has_ended(pod))
+    reserved = {key: _reserved_workers(placement, cluster) for key, placement in parsed.items()}
+    keys = running.keys() | {key for key, count in reserved.items() if count}
+    return {key: _remaining_job(key, objects.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(keys)}
 
 
 def change_lines(before: Mapping[Key, RemainingJob], now: Mapping[Key, RemainingJob]) -> Iterator[str]:
-    """One line for each job of which something else is to be said than before."""
-    for key, stay in now.items():
-        if before.get(key) != stay:
-            yield str(stay)
-    for key, stay in before.items():
+    """One line for each job whose entry has changed."""
+    for key, job in now.items():
+        if before.get(key) != job:
+            yield str(job)
+    for key, job in before.items():
         if key not in now:
-            yield f"{stay.job}: no worker left"
+            yield f"{job.job}: no worker left"
 
 
 def drain_document(cluster: str, remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
-    """All that is left, for programs; names are camelCase and stay."""
+    """All remaining jobs, as a document for programs. Its field names are API."""
     jobs = [
-        {"job": one.job, "workers": one.workers, "reserved": one.reserved, "reason": one.reason or None}
-        for one in remaining.values()
+        {"job": job.job, "workers": job.workers, "reserved": job.reserved, "reason": job.reason or None}
+        for job in remaining.values()
     ]
     return {
         "workerCluster": cluster,
-        "left": sum(one.workers or one.reserved for one in remaining.values()),
+        "left": sum(job.workers or job.reserved for job in remaining.values()),
         "jobs": jobs,
     }
 
 
 def remaining_workers_text(remaining: Mapping[Key, RemainingJob]) -> str:
-    """How many workers are left, counting those whose quota waits for them."""
-    return _workers_text(sum(stay.workers or stay.reserved for stay in remaining.values()))
+    """The number of remaining workers; those that quota waits for count."""
+    return _workers_text(sum(job.workers or job.reserved for job in remaining.values()))
 
 
 def _remaining_job(key: Key, raw: Raw, workers: int, reserved: int) -> RemainingJob:
@@ -104,46 +104,46 @@ def _workers_text(count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GangWorkers:
-    """A gang's workers, as they stand while some of its clusters are drained, or not all of them are ready."""
+    """A gang's workers, while some of its clusters are drained or not all workers are ready."""
 
     placement: Placement
-    pods: Sequence[Raw]  # of the manager
-    remote_pods: Mapping[Key, Raw]  # of these pods, each in the cluster of its pod's slot, by the pod's key
-    taken_slots: Collection[Slot]  # slots that a pod or a copy is on
+    pods: Sequence[Raw]  # manager pods
+    remote_pods: Mapping[Key, Raw]  # manager pod's key -> its remote pod in the cluster of its slot
+    taken_slots: Collection[Slot]  # slots that a manager pod or a remote pod is on
     admitted_shares: Collection[ShareKey]  # shares that hold quota now
-    desired_workers: int  # how many workers the RayCluster is to have
-    head_ready_since: datetime | None = None  # since when its head is ready, None while it is not
+    desired_workers: int  # of the RayCluster
+    head_ready_since: datetime | None = None  # None while the head is not ready
 
 
 def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
-    """The copies that are to leave clusters which are drained, now, by cluster and copy; `draining` says of each such cluster how
-    many workers may be away at once.
+    """The remote pods that must leave drained clusters now, as cluster and remote pod.
 
-    Only where a worker of the group has a place to go to; and no more at once than may be away, counting those that
-    KubeRay has yet to make. One that is not ready is away already: it goes first, and costs nobody a turn.
+    `draining` maps each drained cluster to the number of workers that may be unavailable at once; pods that KubeRay has
+    yet to create count. A pod moves only if a worker of its group has a free slot elsewhere. A pod that is not ready is
+    unavailable already, so it moves first and does not use up that number.
     """
     serving = {key_of(pod): _is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in workers.pods}
-    free, found = free_slots(workers, draining), []
-    away = (
+    free, moving = free_slots(workers, draining), []
+    unavailable = (
         min(workers.placement.wanted_workers, workers.desired_workers)
         - sum(serving.values())
         - _never_placed(workers, free)
     )
     for pod in sorted(workers.pods, key=lambda pod: (serving[key_of(pod)], key_of(pod))):
-        cluster, group, copy = slot_cluster(pod), worker_group_of(pod), workers.remote_pods.get(key_of(pod))
-        if cluster not in draining or copy is None or is_deleting(copy) or not free[group]:
+        cluster, group, remote_pod = slot_cluster(pod), worker_group_of(pod), workers.remote_pods.get(key_of(pod))
+        if cluster not in draining or remote_pod is None or is_deleting(remote_pod) or not free[group]:
             continue
         if serving[key_of(pod)]:
-            if away >= draining[cluster]:
+            if unavailable >= draining[cluster]:
                 continue
-            away = max(away, 0) + 1
+            unavailable = max(unavailable, 0) + 1
         free[group] -= 1
-        found.append((cluster, copy))
-    return tuple(found)
+        moving.append((cluster, remote_pod))
+    return tuple(moving)
 
 
 def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
-    """How many workers of an elastic job never had a place, and wait for one: they are not away from any."""
+    """How many workers of an elastic job never had a slot and wait for one: they do not count as unavailable."""
     waiting = (
         Counter(worker_group_of(pod) for pod in workers.pods if not slot_of(pod))
         if workers.placement.job
@@ -153,12 +153,15 @@ def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
 
 
 def _is_serving(pod: Raw, remote_pod: Raw | None) -> bool:
-    """Whether a worker does its part, and is not about to go; what it says of itself is older than what becomes of its copy."""
+    """Whether a worker takes part in the job, and is not about to end.
+
+    The manager pod's status is older than the state of its remote pod.
+    """
     return remote_pod is not None and has_working_ray_node(pod) and not (is_deleting(pod) or is_deleting(remote_pod))
 
 
 def free_slots(workers: GangWorkers, closed_clusters: Collection[str]) -> Counter[str]:
-    """How many workers of each group have a place to go to, which is in none of these clusters."""
+    """How many free slots each worker group has outside of these clusters."""
     free = Counter[str]()
     for share in workers.placement.active_shares:
         if workers.placement.share_key(share) in workers.admitted_shares and share.cluster not in closed_clusters:

@@ -19,7 +19,7 @@ from adapter.rewrite.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class JobFacts:
+class GangJobFacts:
     """Whether the job may run, and with which worker groups. Read by lifecycle.py, elastic.py and reserve.py."""
 
     deleted: bool  # the RayJob or RayCluster is deleted, or about to be; its Workload follows
@@ -48,7 +48,7 @@ class PolicyFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class GangClusterFacts:
     """The state of the worker clusters. Read by running.py, reserve.py, start_timeout.py and dry_run.py."""
 
     unreachable: Mapping[str, str]  # cluster -> why it cannot be observed now
@@ -63,15 +63,15 @@ class ShareFacts:
 
     reservations: tuple[Reservation, ...]  # in reachable clusters
     creation_denials: Mapping[str, str]  # clusters that denied to create a share of this round -> why
-    deletion_denials: Mapping[str, str]  # uids of shares that could not be deleted -> why
-    ending_pods: Mapping[str, tuple[Raw, ...]]  # uids of shares that are to go -> remote pods that have not ended
-    round_first_seen: datetime | None  # when this process first saw the present round
-    first_seen_by_round: Mapping[int, datetime]  # likewise for each round with a share not recorded as admitted
+    deletion_denials: Mapping[str, str]  # uids of shares whose deletion was denied -> why
+    ending_pods: Mapping[str, tuple[Raw, ...]]  # uids of shares to be deleted -> remote pods that have not ended
+    round_first_seen: datetime | None  # when this process first observed the present round
+    first_seen_by_round: Mapping[int, datetime]  # the same for each round with a share not recorded as admitted
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """Where pods are; shares are given by cluster and round. Read by running.py, start_timeout.py and scale_up.py."""
+    """The pods by share. Read by running.py, start_timeout.py and scale_up.py."""
 
     shares_with_pods: frozenset[ShareKey]  # a pod is on them, in the manager or in a worker cluster
     shares_with_manager_pods: frozenset[ShareKey]  # a manager pod is on them, also one that has failed
@@ -108,9 +108,9 @@ class Gang:
     workload: Workload | None
     check: str  # name of our AdmissionCheck on the Workload; empty when it has none
     placements: tuple[Placement, ...]
-    job: JobFacts
+    job: GangJobFacts
     policy: PolicyFacts
-    clusters: ClusterFacts
+    clusters: GangClusterFacts
     shares: ShareFacts
     pods: PodFacts
     capacity: CapacityFacts
@@ -148,8 +148,8 @@ class Gang:
         dropped = tuple(leftovers)
         if not dropped:
             return self
-        kept = tuple(reservation for reservation in self.shares.reservations if reservation not in dropped)
-        return replace(self, shares=replace(self.shares, reservations=kept))
+        remaining = tuple(reservation for reservation in self.shares.reservations if reservation not in dropped)
+        return replace(self, shares=replace(self.shares, reservations=remaining))
 
 
 def current_placement(

@@ -39,7 +39,7 @@ from adapter.rules import Rule, always, no_actions
 class GangState:
     """What the rules are evaluated on."""
 
-    gang: Gang  # without the leftovers: workers that a running gang lost need not wait until those are deleted
+    gang: Gang  # without the leftovers: a running gang places lost workers again before those are deleted
     leftovers: tuple[Reservation, ...]  # reservations that are to be deleted
     current: Placement | None  # the Placement of the present attempt
     now: datetime
@@ -68,7 +68,7 @@ class GangState:
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
-    """Decide the next actions for a gang: those on one cluster in their order, those on different ones concurrently."""
+    """Decide the next actions for a gang: in order in one cluster, concurrently in different ones."""
     state = gang_state(gang, now)
     rule = first_rule(state)
     return dry_run.defer_until_answered(state.gang, [*rule.cleanup(state), *rule.actions(state)])
@@ -172,8 +172,8 @@ def _leftovers_hold_up(state: GangState) -> bool:
 
 def _wait_for_leftovers(state: GangState) -> list[Action]:
     text = cleanup.ending_workers_message(state.gang, state.leftovers)
-    says_so = text and state.check_state == names.CHECK_PENDING  # any other state is for Kueue to act on first
-    pending = messages.set_pending(state.gang, state.workload, text) if says_so else []
+    writes_check = text and state.check_state == names.CHECK_PENDING  # any other state is for Kueue to act on first
+    pending = messages.set_pending(state.gang, state.workload, text) if writes_check else []
     return [*pending, RequeueAfter(cleanup.leftover_wait(state.gang, state.workload, state.leftovers, state.now))]
 
 
@@ -197,9 +197,9 @@ def _is_invalid(state: GangState) -> bool:
 def _reject(state: GangState) -> list[Action]:
     """Reject before any quota is held in a worker cluster."""
     gang, workload, text = state.gang, state.workload, state.gang.job.rejection
-    rejected = messages.set_check(gang, workload, names.CHECK_REJECTED, text)
+    check = messages.set_check(gang, workload, names.CHECK_REJECTED, text)
     event = emit_event(workload.job, names.EventReason.REJECTED, text, warning=True, names_job=True)
-    return [*event, rejected]
+    return [*event, check]
 
 
 def _has_nothing_remote(state: GangState) -> bool:
@@ -217,7 +217,7 @@ def _obstacle(state: GangState) -> str:
 
 
 def _must_release_shares(state: GangState) -> bool:
-    """A gang that cannot be planned holds nothing in the worker clusters meanwhile."""
+    """A gang that cannot be planned must hold nothing in the worker clusters."""
     current = state.current
     holds_shares = current is not None and bool(current.shares) and not current.withdrawing
     return not state.ready and bool(_obstacle(state)) and holds_shares
@@ -269,9 +269,9 @@ def _needs_round(state: GangState) -> bool:
 
 
 def _plan(state: GangState) -> list[Action]:
-    kept = () if state.ready and state.workload.elastic else None  # a running job takes whatever fits
+    kept_shares = () if state.ready and state.workload.elastic else None  # a running job takes whatever fits
     exclusions = current_exclusions(state.current, state.now, state.gang.policy.start_timeout)
-    return [Plan(state.workload, state.current or state.gang.elastic_placement, exclusions, kept)]
+    return [Plan(state.workload, state.current or state.gang.elastic_placement, exclusions, kept_shares)]
 
 
 def _is_resized(state: GangState) -> bool:

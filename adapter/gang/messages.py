@@ -1,8 +1,7 @@
-"""Which sentence does a person read of a gang: on its check, on its Placement, and on the job that its user looks at?
+"""The messages about a gang: on its check, on its Placement, and in events on its job.
 
-The functions for a Placement return the status to write, complete but for what a later state adds. A reason to wait and a status
-that stand there already are not written again, so a gang that only waits costs no writes. What is to be said when is decided
-elsewhere.
+A function for a Placement returns the status to write; fields of a later state are not in it. A message or status that
+exists already is not written again, so a waiting gang costs no writes. Other modules decide when which message is due.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,42 +22,45 @@ _MAX_WHERE_LENGTH = 2_048
 
 
 def waiting_status(placement: Placement, now: datetime) -> PlacementStatus:
-    """Nothing is reserved; the plan's own explanation says what is short where."""
+    """Nothing is reserved; the plan's explanation lists the shortages."""
     return _build_status(
         placement, PlacementState.WAITING, placement.explanation, now, admitted_shares=(), code=placement.code
     )
 
 
 def no_quota_status(placement: Placement, now: datetime) -> PlacementStatus:
-    """An elastic job that holds none of the manager's quota now; its Placement waits for its next attempt."""
+    """An elastic job holds no quota in the manager cluster; its Placement waits for the next attempt."""
     text, code = "The job holds no quota in the manager cluster now.", names.ReasonCode.NO_MANAGER_QUOTA
     return _build_status(placement, PlacementState.WAITING, text, now, admitted_shares=(), code=code)
 
 
 def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
-    """What keeps shares from being admitted, by cluster: of several reasons there the first."""
-    found = dict[str, str]()
+    """Why shares are not admitted, by cluster: the first reason of each cluster."""
+    texts = dict[str, str]()
     for share, reason in blocked.items():
-        found[share.cluster] = found.get(share.cluster) or reason.text
-    return found
+        texts[share.cluster] = texts.get(share.cluster) or reason.text
+    return texts
 
 
 def reserving_status(placement: Placement, blocked: Mapping[Share, Reason], now: datetime) -> PlacementStatus:
-    """Shares are asked for, some are not admitted yet."""
-    held = [share for share in placement.shares if share not in blocked]
-    parts = [f"{cluster}: {why}" for cluster, why in reason_by_cluster(blocked).items() if why]
+    """Shares are requested, and some are not admitted yet."""
+    admitted = [share for share in placement.shares if share not in blocked]
+    parts = [f"{cluster}: {text}" for cluster, text in reason_by_cluster(blocked).items() if text]
     reason = "; ".join(
         [
-            f"{placement.lost_reason and f'{placement.lost_reason} '}Reserving quota for workers: {describe_placement(placement)}",
+            f"{placement.lost_reason and f'{placement.lost_reason} '}"
+            f"Reserving quota for workers: {describe_placement(placement)}",
             *parts,
         ]
     )
     code = first_code(blocked.values())
-    return _build_status(placement, PlacementState.RESERVING, sentence(reason), now, admitted_shares=held, code=code)
+    return _build_status(
+        placement, PlacementState.RESERVING, sentence(reason), now, admitted_shares=admitted, code=code
+    )
 
 
 def placed_status(placement: Placement, now: datetime, message: str = "") -> PlacementStatus:
-    """Every share is admitted; what is `told` of it, by default the plan's own explanation."""
+    """Every share is admitted; `message` is by default the plan's explanation."""
     status = _build_status(
         placement, PlacementState.PLACED, message or placement.explanation, now, admitted_shares=placement.shares
     )
@@ -68,8 +70,8 @@ def placed_status(placement: Placement, now: datetime, message: str = "") -> Pla
 def degraded_status(
     placement: Placement, blocked: Mapping[str, Reason], unreachable: Mapping[str, str], now: datetime
 ) -> PlacementStatus:
-    """The job runs, but a share of it is not admitted any more, or cannot be seen."""
-    held = [s for s in placement.shares if s.cluster not in blocked]
+    """The job runs, but a share of it is unreachable or not admitted any more."""
+    admitted = [s for s in placement.shares if s.cluster not in blocked]
     state = PlacementState.UNKNOWN if any(cluster in unreachable for cluster in blocked) else PlacementState.PLACED
     parts = [
         f"what runs in {cluster} is left running: {clause(reason.text)}"
@@ -78,18 +80,18 @@ def degraded_status(
         for cluster, reason in blocked.items()
     ]
     text, code = sentence("; ".join([describe_placement(placement), *parts])), first_code(blocked.values())
-    return _build_status(placement, state, text, now, admitted_shares=held, code=code)
+    return _build_status(placement, state, text, now, admitted_shares=admitted, code=code)
 
 
 def withdrawing_status(
     placement: Placement, blocked: Mapping[str, str], cause: Reason, until: datetime, now: datetime
 ) -> PlacementStatus:
-    """The round is given up: what it holds goes, and its blockers are not asked again before `until`."""
+    """The round is withdrawn, and the clusters that blocked it are excluded from plans before `until`."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
     reason = "; ".join([f"{clause(cause.text)}, so every share is given back", *parts])
-    held = [share for share in placement.shares if not placement.is_from_last_plan(share)]
+    admitted = [share for share in placement.shares if not placement.is_from_last_plan(share)]
     text, code = sentence(reason), cause.code
-    status = _build_status(placement, PlacementState.WITHDRAWING, text, now, admitted_shares=held, code=code)
+    status = _build_status(placement, PlacementState.WITHDRAWING, text, now, admitted_shares=admitted, code=code)
     status["withdrawnRound"] = placement.round
     status["blocked"] = [
         {
@@ -103,7 +105,8 @@ def withdrawing_status(
 
 
 def ended_status(placement: Placement, now: datetime, ending: str = "") -> PlacementStatus:
-    """The Workload is finished; this stays as the record of where its workers were. `ending` says where some still end."""
+    """The Workload is finished; the Placement is the record of where its workers were. `ending`: where workers still
+    end."""
     reason = " ".join(part for part in (placement.explanation, ending) if part)
     status = _build_status(placement, PlacementState.ENDED, reason, now, admitted_shares=())
     status["workers"] = "0"
@@ -111,12 +114,12 @@ def ended_status(placement: Placement, now: datetime, ending: str = "") -> Place
 
 
 def describe_placement(placement: Placement) -> str:
-    """`2 east, 2 west`: how many workers each cluster has or is asked for."""
+    """`2 east, 2 west`: how many workers each cluster has, or is to have."""
     return describe_shares(placement.shares)
 
 
 def first_code(reasons: Iterable[Reason]) -> Code | None:
-    """The code of the first of some reasons, for a condition; None without any."""
+    """The code of the first reason, for a condition; None without a reason."""
     return next((reason.code for reason in reasons), None)
 
 
@@ -129,13 +132,13 @@ def _build_status(
     admitted_shares: Iterable[Share],
     code: Code | None = None,
 ) -> PlacementStatus:
-    """The status of a Placement; the reason of its condition is the code, or the state where no code says more."""
-    places = sum(share.workers for share in admitted_shares)
-    if placement.job:  # one that has shrunk may have places that nobody needs
-        places = min(places, placement.wanted_workers)
+    """The status of a Placement; the reason of its condition is the code, or the state if there is no code."""
+    slots = sum(share.workers for share in admitted_shares)
+    if placement.job:  # an elastic job that has shrunk may have more slots than workers
+        slots = min(slots, placement.wanted_workers)
     return {
         "state": state.value,
-        "workers": f"{places} of {placement.wanted_workers}",
+        "workers": f"{slots} of {placement.wanted_workers}",
         "where": truncate(describe_placement(placement), _MAX_WHERE_LENGTH),
         "reason": truncate(reason),
         "conditions": [_placed_condition(placement, state, code or state.value, truncate(reason), now)],
@@ -151,7 +154,7 @@ def _placed_condition(
 
 
 def set_pending(gang: Gang, workload: Workload, message: str) -> list[Action]:
-    """Let the Workload wait, with the reason on its check."""
+    """Set our check to Pending with the message, unless it is so already."""
     entry, message = workload.checks[gang.check], truncate(message)
     if entry.state == names.CHECK_PENDING and entry.message == message:
         return []
@@ -159,12 +162,12 @@ def set_pending(gang: Gang, workload: Workload, message: str) -> list[Action]:
 
 
 def set_check(gang: Gang, workload: Workload, state: str, message: str) -> SetCheck:
-    """Write our entry of the Workload's checks."""
+    """The action that writes our entry of the Workload's checks."""
     return SetCheck(workload, gang.check, state, truncate(message))
 
 
 def update_status(placement: Placement, status: Mapping[str, object]) -> list[Action]:
-    """Write the Placement's status, as far as it is another."""
+    """The action that writes the Placement's status; none if nothing changes."""
     return (
         []
         if all(placement.status.get(k) == v for k, v in status.items())

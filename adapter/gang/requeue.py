@@ -34,7 +34,7 @@ def wait_for_capacity(gang: Gang, workload: Workload, placement: Placement, now:
 
 
 def deactivate(gang: Gang, workload: Workload, reason: str, now: datetime) -> list[Action]:
-    """Take the Workload out of its queue if others queue behind it and it is time; empty if not."""
+    """Deactivate the Workload if others queue behind it and it is time; empty if not."""
     deadline = deactivates_at(gang, workload, now)
     if deadline is None or now < deadline:
         return []
@@ -43,9 +43,9 @@ def deactivate(gang: Gang, workload: Workload, reason: str, now: datetime) -> li
 
 
 def reactivate(workload: Workload, now: datetime) -> list[Action]:
-    """Put a Workload that we deactivated back into its queue, after AWAY."""
+    """Reactivate a Workload that we deactivated, after INACTIVE_FOR."""
     if workload.active or workload.deactivated_at is None:
         return []
     remaining = workload.deactivated_at + INACTIVE_FOR - now
-    # More than AWAY remains only if another replica's clock is ahead of ours, possibly by an hour.
+    # More than INACTIVE_FOR remains only if another replica's clock is ahead of ours, possibly by an hour.
     return [RequeueAfter(remaining)] if timedelta(0) < remaining <= 2 * INACTIVE_FOR else [Reactivate(workload)]

@@ -58,7 +58,7 @@ def create_shares(
 
 
 def _has_groups(workload: Workload, share: Share) -> bool:
-    """Whether the Workload has all groups of a share; a Placement edited by hand may name others, and times out."""
+    """Whether the Workload has all groups of a share. A Placement edited by hand may name others; it times out."""
     return {group.name for group in share.groups} <= {podset.name for podset in workload.podsets}
 
 
@@ -128,9 +128,9 @@ def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, no
 def podset_locks(gang: Gang, name: str, placement: Placement | None = None) -> tuple[dict[str, object], ...]:
     """The podset updates that keep pods out of the manager cluster, for the Placement of that name.
 
-    Groups that have no worker yet get them too: somebody may scale the RayCluster by hand. With a `placement`, the
-    updates also list its slots, but not for an elastic job: Kueue keeps in its templates what was written there, and
-    does not start a slice whose check says otherwise.
+    Groups without workers get them, too, since users may scale the RayCluster by hand. With a `placement`, the updates
+    also list its slots. They do not for an elastic job: Kueue keeps those updates in its templates, and does not start
+    a slice whose check has other updates.
     """
     listed = placement if placement and placement.job is None else None
     return tuple(_podset_update(podset, name, listed) for podset in (*gang.job.remote_podsets, *gang.job.idle_podsets))

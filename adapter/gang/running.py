@@ -66,9 +66,9 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
             *_exclusions_of_denials(recorded, lost, now),
             *scale_up.exclusions_for(recorded, timed_out, now),
         )
-        kept = tuple(share for share in remaining if share not in spare)
+        kept_shares = tuple(share for share in remaining if share not in spare)
         given_up = len(lost.pods_denied) + bool(timed_out)
-        plan = _replan(gang, workload, recorded, exclusions, kept, start_timeouts, lost.message, given_up)
+        plan = _replan(gang, workload, recorded, exclusions, kept_shares, start_timeouts, lost.message, given_up)
         return [*events, *plan]
     requested = _requested_shares(placement)
     if requested and recorded.job and not _lacks_slots(gang, placement, remaining, start_timeouts):
@@ -81,7 +81,8 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
 
 
 def _with_implied_round(placement: Placement, workload: Workload) -> Placement:
-    """A job that runs was placed. Only an elastic job may have started with no remote worker, and so with no round."""
+    """The Placement with a placed round: a running job was placed. Only an elastic job may have started without a
+    round."""
     if placement.placed_round or workload.elastic:
         return placement
     return replace(placement, placed_round=placement.round)
@@ -111,7 +112,7 @@ def _replan(
     workload: Workload,
     placement: Placement,
     exclusions: tuple[Exclusion, ...],
-    kept: tuple[Share, ...],
+    kept_shares: tuple[Share, ...],
     start_timeouts: StartTimeouts,
     loss_message: str = "",
     given_up: int = 0,
@@ -121,11 +122,11 @@ def _replan(
     reason = names.EventReason.START_TIMEOUT
     events = emit_event(workload.job, reason, start_timeouts.message, warning=True) if timed_out else []
     short = Counter[str]()
-    for share in _undrained(gang, kept):
+    for share in _undrained(gang, kept_shares):
         short += start_timeouts.unusable_slots.get(placement.share_key(share), Counter())
     message = " ".join(text for text in (loss_message, start_timeouts.message) if text)
     all_exclusions = (*exclusions, *start_timeouts.exclusions)
-    plan = Plan(workload, placement, all_exclusions, kept, message, given_up, short, timed_out)
+    plan = Plan(workload, placement, all_exclusions, kept_shares, message, given_up, short, timed_out)
     return [*events, plan, RequeueAfter(SOON)]
 
 

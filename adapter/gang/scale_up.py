@@ -1,8 +1,8 @@
-"""What becomes of each worker that a running job asks for by itself: its share is asked for, waited for, or given up?
+"""Single-worker shares of a running elastic job: they are created, waited for, and given up one by one.
 
-Such a worker is a gang of one. The first round of a job, and one for workers that were lost together, is admitted or given up as a
-whole (reserve.py); here nobody waits for another, and what one cluster does not admit in time is planned anew without it, while
-all that was admitted stays. Whether a share that was admitted is lost or spared is not asked here (running.py).
+Such a worker is a gang of one. The first round of a job, and a round for workers that were lost together, are admitted
+or withdrawn as a whole (reserve.py). Here a share that its cluster does not admit in time is planned again without that
+cluster, and all admitted shares stay. running.py decides whether an admitted share is lost.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,22 @@ from adapter.objects.reason import Reason, sentence
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-PendingShares = Mapping[Share, Reservation | None]  # shares that are asked for, and what stands for each
+PendingShares = Mapping[Share, Reservation | None]  # requested shares, each with its reservation if there is one
 
 
 def pending_shares(gang: Gang, current: Placement) -> dict[Share, Reservation | None]:
-    """The shares of single workers that were not admitted yet."""
-    later = (one for one in current.active_shares if one.single_worker and current.round_of(one) > current.placed_round)
-    standing = gang.reservations_of(current, later)
-    return {share: found for share, found in standing.items() if not _was_admitted(gang, current, share, found)}
+    """The single-worker shares that were not admitted yet."""
+    requested = (s for s in current.active_shares if s.single_worker and current.round_of(s) > current.placed_round)
+    reservations = gang.reservations_of(current, requested)
+    return {
+        share: reservation
+        for share, reservation in reservations.items()
+        if not _was_admitted(gang, current, share, reservation)
+    }
 
 
 def _was_admitted(gang: Gang, current: Placement, share: Share, reservation: Reservation | None) -> bool:
-    """Whether it was admitted once: also if its cluster cannot be seen now, or has taken it back."""
+    """Whether a share was ever admitted, even if its cluster is unreachable now or has evicted it."""
     return (
         bool(reservation and (reservation.admitted or reservation.eviction_message))
         or current.share_key(share) in gang.pods.shares_with_remote_pods
@@ -37,27 +41,33 @@ def _was_admitted(gang: Gang, current: Placement, share: Share, reservation: Res
 
 
 def last_placed_round(current: Placement, pending: PendingShares) -> int:
-    """The last round up to which every share was admitted, by those that were not."""
+    """The last round up to which every share was admitted."""
     return min((current.round_of(share) for share in pending), default=current.round + 1) - 1
 
 
 def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, Reason]:
-    """Those that were not admitted in time, and why, as far as their clusters say it."""
-    due = _deadlines(gang, current, pending, now)
-    return reserve.blocked_shares(gang, {share: found for share, found in pending.items() if now >= due[share]})
+    """The pending shares that were not admitted in time, each with the reason if its cluster gave one."""
+    deadlines = _deadlines(gang, current, pending, now)
+    return reserve.blocked_shares(
+        gang, {share: reservation for share, reservation in pending.items() if now >= deadlines[share]}
+    )
 
 
 def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: datetime) -> list[Exclusion]:
-    """The clusters that did not admit them, which are not asked again at once."""
-    again = now + exclusion_duration(current)
-    told = messages.reason_by_cluster(timed_out)
-    return [Exclusion(name, again, f"did not admit in time{why and f': {why}'}") for name, why in told.items()]
+    """The clusters that did not admit shares in time, which the next plan excludes."""
+    until = now + exclusion_duration(current)
+    reasons = messages.reason_by_cluster(timed_out)
+    return [
+        Exclusion(cluster, until, f"did not admit in time{reason and f': {reason}'}")
+        for cluster, reason in reasons.items()
+    ]
 
 
 def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> list[Action]:
-    """Say who is planned anew."""
+    """Report the shares that are planned again."""
     parts = [
-        f"{name}: {why or 'its Kueue did not answer'}" for name, why in messages.reason_by_cluster(timed_out).items()
+        f"{cluster}: {reason or 'its Kueue did not answer'}"
+        for cluster, reason in messages.reason_by_cluster(timed_out).items()
     ]
     text = f"Not admitted in time, so planned anew: {describe_shares(timed_out)}; {'; '.join(parts)}"
     return emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, sentence(text)) if timed_out else []
@@ -66,23 +76,27 @@ def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> l
 def reserve_pending(
     gang: Gang, workload: Workload, current: Placement, pending: PendingShares, now: datetime
 ) -> list[Action]:
-    """Ask for those that do not stand, and look again when the first of them is late."""
-    absent = [share for share, found in pending.items() if found is None]
-    asks = reserve.create_shares(gang, workload, current, absent, True)
-    looks = [
-        *(when - now for when in _deadlines(gang, current, pending, now).values()),
-        *([RESERVE_RETRY] if asks else []),
+    """Create the missing shares, and requeue at the first deadline."""
+    absent = [share for share, reservation in pending.items() if reservation is None]
+    creations = reserve.create_shares(gang, workload, current, absent, True)
+    delays = [
+        *(deadline - now for deadline in _deadlines(gang, current, pending, now).values()),
+        *([RESERVE_RETRY] if creations else []),
     ]
-    return [*asks, *([RequeueAfter(min(looks))] if looks else [])]
+    return [*creations, *([RequeueAfter(min(delays))] if delays else [])]
 
 
 def _deadlines(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, datetime]:
-    """Until when each is waited for: no later plan gives it more time, or a job that grows all the time would wait for ever."""
-    busy, seen = last_admissions(gang, current), gang.shares.first_seen_by_round
-    since = {
-        share: round_started_at(current, seen.get(current.round_of(share), gang.shares.round_first_seen), now)
+    """Until when each share is waited for.
+
+    A later plan does not extend it. Otherwise a job that grows all the time would wait for ever.
+    """
+    admitting_clusters, first_seen = last_admissions(gang, current), gang.shares.first_seen_by_round
+    started = {
+        share: round_started_at(current, first_seen.get(current.round_of(share), gang.shares.round_first_seen), now)
         for share in pending
     }
     return {
-        share: since[share] + round_timeout(gang, current, {share: found}, busy) for share, found in pending.items()
+        share: started[share] + round_timeout(gang, current, {share: reservation}, admitting_clusters)
+        for share, reservation in pending.items()
     }

@@ -1,4 +1,5 @@
-"""Which worker clusters take how many workers of a gang, and why?
+"""Plans a gang: which worker clusters take how many of its workers, and why.
 
-Plans from candidates that were read already, on the arithmetic of `quota`; what happens to a plan is for `gang`.
+The input is candidates that were read from the stores, and the arithmetic of `quota`. `gang` decides what becomes of a
+plan.
 """

@@ -1,11 +1,14 @@
-"""Whose turn is it: who waits for room, which of them are planned before a given one, and who of those holds room back from it?
+"""The scheduling order of waiting gangs: which of them are planned before a given one, and which hold capacity.
 
-Priority first, then age; of those that came in the same minute whoever asks for more CPU first, since a small one
-fits into what is left and a large one does not. A gang that does not fit holds nobody up, for idle room helps no one; but one that has waited
-long keeps what it could use, or a stream of small gangs would starve a large one for ever. What it waits for may never
-leave, though: now and then it pauses, and those behind may use what is free. The holds between grow as long as it has
-waited, so longer than any job that ends, and in one of them room gathers until it fits. The pauses are everybody's: when
-the gang pauses that waits longest, all do, or several that hold room back would take turns at it.
+Priority comes first, then age. Among gangs of the same minute the one that requests more CPU is first, since a small
+gang fits into what is left and a large one does not. A gang that does not fit blocks no other gang, for idle capacity
+helps nobody. But one that has waited long holds the capacity that it could use, or a stream of small gangs would starve
+a large one.
+
+What such a gang waits for may never become free. So now and then its hold pauses, and those behind may use what is
+free. The holds grow with the time that the gang has waited. So one of them outlasts any job that ends, and capacity
+gathers in it until the gang fits. All gangs pause together, when the one pauses that has waited longest. Otherwise
+several holding gangs would alternate.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,32 +23,32 @@ from adapter.objects.rayjob import JobObject
 from adapter.objects.unstructured import Key, Raw
 from adapter.objects.workload import PodSet, Workload
 
-# Long enough that room which comes and goes is used by whoever fits, and several times the 30 s in which a reservation is
-# given up and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota (make gangs). Short
-# enough that a person who waits sees the queue move within a coffee break.
+# Long enough that capacity which comes and goes is used by any gang that fits. Several times the 30 s after which a
+# reservation is withdrawn and tried elsewhere: half as long cost a crowd of minute-long gangs four percent of its quota
+# (make gangs). Short enough that a person who waits sees the queue move within a coffee break.
 STARVED_AFTER = timedelta(minutes=10)
-# Nobody minds to wait a minute longer than another, and a crowd that is submitted at once takes some seconds to arrive.
+# A difference of a minute is acceptable to users, and a crowd that is submitted at once takes some seconds to arrive.
 SAME_AGE_WITHIN = timedelta(minutes=1)
-# Outlasts the 2 min 40 s for which a gang without room may keep the manager's quota (gang/timeouts.py, DOUBLINGS), so that
-# those who still queue for that have some of a pause, too.
+# Longer than the 2 min 40 s for which a gang without capacity may keep the manager's quota (gang/timeouts.py,
+# MAX_DOUBLINGS), so that gangs that still queue for that quota can use a pause, too.
 HOLD_PAUSE = timedelta(minutes=3)
-# From one pause to the next at first. The hold between is twelve minutes: it outlasts small jobs, the stream that starves a
-# large one, and while room is kept for nothing those behind lose four fifths of the time, not all of it.
+# The time from one pause to the next at first. The hold between is twelve minutes. It outlasts small jobs, whose stream
+# starves a large one. While capacity is held for nothing, those behind lose four fifths of the time, not all of it.
 HOLD_PERIOD = timedelta(minutes=15)
-OrderKey = tuple[int, int, int, datetime, Key]  # to sort by
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # periods are counted from here for every gang, so that pauses meet
+OrderKey = tuple[int, int, int, datetime, Key]  # a sort key
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # all gangs count their periods from here, so that their pauses coincide
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingGang:
-    """A gang that holds the manager's quota and no share, or gives back those that it had; or that stepped aside just now."""
+    """A gang that holds the manager's quota and has no share or withdraws its shares, or that was just deactivated."""
 
     workload: Workload
-    known_not_to_fit: bool  # planned since room changed last: nothing fitted
-    placement: Placement | None = None  # of its present attempt, which says whom it does not ask now
-    deactivated_until: datetime | None = None  # when one that stepped aside keeps nothing any more
-    is_scale_up: bool = False  # it runs, and waits for more workers only
-    order_key: OrderKey | None = None  # where it was reckoned already
+    known_not_to_fit: bool  # planned since capacity changed last, and nothing fitted
+    placement: Placement | None = None  # of its present attempt, with its exclusions
+    deactivated_until: datetime | None = None  # when a deactivated gang stops holding capacity
+    is_scale_up: bool = False  # it runs, and only waits for more workers
+    order_key: OrderKey | None = None  # if it is computed already
 
     @property
     def key(self) -> Key:
@@ -53,15 +56,21 @@ class WaitingGang:
 
 
 def needs_plan(workload: Workload, check: str, placement: Placement | None) -> bool:
-    """Whether a gang is to be planned: it holds the manager's quota, our `check` on it is pending, and of its attempt's Placement
-    it has no share, or is giving back those that it had."""
+    """Whether a gang must be planned.
+
+    It holds the manager's quota, our `check` on it is pending, and the Placement of its attempt has no share or is
+    withdrawing.
+    """
     pending = bool(check) and workload.holds_quota and workload.checks[check].state == names.CHECK_PENDING
     return pending and (placement is None or placement.withdrawing or not placement.shares)
 
 
 def needs_scale_up(workload: Workload, check: str, placement: Placement | None) -> bool:
-    """Whether an elastic job that runs is to be planned, for it has fewer places than it wants: it takes what fits in its turn,
-    and as it takes even one place it holds nothing back. With as many shares as it may have it takes nothing."""
+    """Whether a running elastic job must be planned, because it has fewer slots than workers.
+
+    It takes what fits when it is planned. It holds no capacity, since it takes even one slot. With the maximum number
+    of shares it takes nothing.
+    """
     if not (check and workload.elastic and workload.holds_quota and workload.checks[check].state == names.CHECK_READY):
         return False
     if placement is None or len(placement.shares) >= MAX_SHARES:
@@ -72,32 +81,36 @@ def needs_scale_up(workload: Workload, check: str, placement: Placement | None) 
 def deactivated_gang(
     noted_workload: Workload, until: datetime, current_workload: Workload | None, check: str, now: datetime
 ) -> WaitingGang | None:
-    """A gang that left the manager's queue for a moment, as it was `noted` then: it takes nothing, but keeps what it gathered.
+    """A deactivated gang as it was recorded before: it takes nothing, but holds the capacity that it gathered.
 
-    Its Workload now, `current`, does not show the flavors any more, nor a check that is limited to some of them, nor, once
-    it is back in the queue, that it had left it. None when it is over, or holds quota under our `check` again.
+    Its current Workload does not show its flavors any more, nor a check that is limited to some of them. Once it is
+    reactivated, it does not show that it was deactivated. None if the gang has ended, or holds quota under our `check`
+    again.
     """
     if current_workload is None or current_workload.uid != noted_workload.uid or current_workload.deleting:
         return None
-    back = current_workload.holds_quota and check
-    return None if back or now >= until else WaitingGang(noted_workload, known_not_to_fit=True, deactivated_until=until)
+    is_back = current_workload.holds_quota and check
+    return (
+        None if is_back or now >= until else WaitingGang(noted_workload, known_not_to_fit=True, deactivated_until=until)
+    )
 
 
 def wants_capacity(placement: Raw, draining: Collection[str]) -> bool:
-    """Whether a gang that was planned wants room: it holds no share, or too few, or must leave a cluster that is drained.
+    """Whether a planned gang wants capacity: it has no share, or too few, or must leave a drained cluster.
 
-    Asked of the raw Placement: of each at every change of room, and to read one whole takes three times as long.
+    It takes the raw Placement, since it is asked for each at every change of capacity, and parsing takes three times as
+    long.
     """
     spec = placement.get("spec") or {}
-    stays = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
-    held = sum(int(group.get("count") or 0) for share in stays for group in share.get("groups") or ())
-    return held < int(spec.get("wanted") or 0)
+    shares = (share for share in spec.get("shares") or () if share.get("cluster") not in draining)
+    slots = sum(int(group.get("count") or 0) for share in shares for group in share.get("groups") or ())
+    return slots < int(spec.get("wanted") or 0)
 
 
 def with_job_age(workload: Workload, job: JobObject) -> Workload:
-    """An elastic job's Workload as old as its job, which stood in the queue long before it grew; of any other it is the Workload's own.
+    """An elastic job's Workload with the age of its job; any other Workload unchanged.
 
-    Its first slice, which is as old, may be deleted long before it.
+    The job queued long before it grew. Its first slice, which is as old, may be deleted long before the job.
     """
     if not (workload.elastic and workload.job and job.uid == workload.job.uid and job.created and workload.created_at):
         return workload
@@ -105,22 +118,26 @@ def with_job_age(workload: Workload, job: JobObject) -> Workload:
 
 
 def order_key(workload: Workload) -> OrderKey:
-    """The order in which gangs are planned, as a key to sort by: the only one there is.
+    """The sort key of the order in which gangs are planned.
 
-    Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ: size comes
-    before age within SAME_AGE, and age is always the Workload's (`aged`), since one that we took out of the queue and put back is as
-    old as before.
+    Kueue's own order is priority, then age (pkg/cache/queue baseCompareFunc, workload.Ordering). Two things differ.
+    Size comes before age within SAME_AGE_WITHIN. And age is always the Workload's (`with_job_age`), since a Workload
+    that we deactivated and reactivated is as old as before.
     """
     created = workload.created_at or _EPOCH
     try:
         size = sum(map(_total_cpu, workload.podsets))
-    except ValueError:  # whoever plans it says so; it must be in nobody's way
+    except ValueError:  # the plan reports that; the gang must be in no other gang's way
         size = 0
     return -(workload.priority or 0), (created - _EPOCH) // SAME_AGE_WITHIN, -size, created, workload.key
 
 
 def _total_cpu(podset: PodSet) -> int:
-    """Of one that is too long to be added up, at every plan and for all in the queue, nothing: it is refused, or a head."""
+    """The CPU requests of a podset; 0 if its requests exceed the size limits.
+
+    Adding those up, at every plan and for the whole queue, would take too long. Such a podset is rejected, or is a
+    head.
+    """
     if not size_limits.has_bounded_requests(podset.template):
         return 0
     return podset.count * pod_requests.pod_requests(podset.template.get("spec") or {}).get("cpu", 0)
@@ -129,30 +146,32 @@ def _total_cpu(podset: PodSet) -> int:
 def gangs_before(
     workload: Workload, waiting: Iterable[WaitingGang], own_order_key: OrderKey | None = None
 ) -> list[WaitingGang]:
-    """The other gangs whose turn comes before this one's, in their order."""
-    mine, others = (
+    """The other gangs that are planned before this one, in their order."""
+    own_key, keyed = (
         own_order_key or order_key(workload),
-        ((one.order_key or order_key(one.workload), one) for one in waiting if one.key != workload.gang_key),
+        ((gang.order_key or order_key(gang.workload), gang) for gang in waiting if gang.key != workload.gang_key),
     )
-    return [one for _, one in sorted((pair for pair in others if pair[0] < mine), key=lambda pair: pair[0])]
+    return [gang for _, gang in sorted((pair for pair in keyed if pair[0] < own_key), key=lambda pair: pair[0])]
 
 
 def may_take_or_hold(gang: WaitingGang, now: datetime) -> bool:
-    """Whether a gang may take room from those behind it, or keeps some. Most of a long queue do neither: when they were planned
-    last nothing fitted."""
+    """Whether a gang may take or hold capacity that those behind it could use.
+
+    Most gangs of a long queue do neither: nothing fitted when they were planned last.
+    """
     return not gang.known_not_to_fit or holds_capacity_until(gang, now) is not None
 
 
 def is_starved(workload: Workload, now: datetime) -> bool:
-    """Whether a gang has waited long enough to keep room from those behind it: asked of a whole crowd before anything else is."""
+    """Whether a gang has waited long enough to hold capacity; a cheap check before all others."""
     return workload.created_at is not None and now - workload.created_at > STARVED_AFTER
 
 
 def holds_capacity_until(gang: WaitingGang, now: datetime) -> datetime | None:
-    """Until when a gang that does not fit keeps what it could use from those behind it; None: it keeps nothing now.
+    """Until when a gang that does not fit holds the capacity that it could use; None if it holds none now.
 
-    Also between a change of room and its own next look: whoever is planned in that moment would else take all that it
-    gathered.
+    It also holds it between a change of capacity and its own next plan. Otherwise a gang planned in that moment would
+    take all that it gathered.
     """
     created = gang.workload.created_at
     if gang.is_scale_up or created is None or not is_starved(gang.workload, now):
@@ -165,17 +184,21 @@ def holds_capacity_until(gang: WaitingGang, now: datetime) -> datetime | None:
 
 
 def _next_pause(created: datetime, period: int) -> int:
-    """The first period, from this one on, that begins with a pause: every one, every second, every fourth as it waits."""
+    """The first period, from this one on, that begins with a pause.
+
+    As the gang waits, that is every period, then every second, then every fourth.
+    """
     while period % (step := _pause_interval(created, period)):
         period += step - period % step
     return period
 
 
 def _pause_interval(created: datetime, period: int) -> int:
-    """From how many periods one begins with a pause: half of those waited by then, so no hold outlasts the wait before it.
+    """Every how many periods one begins with a pause.
 
-    A power of two: whoever waited longer pauses only where those who waited less do. A large gang in a cluster whose other
-    jobs run for hours would miss it: with every hold as long as the first, none would outlast those jobs, and it would starve.
+    It is half of the periods waited by then, so that no hold outlasts the wait before it. It is a power of two, so that
+    a gang that waited longer pauses only when those that waited less do. With holds of constant length, none would
+    outlast jobs that run for hours, and a large gang in their cluster would starve.
     """
     waited = (_period_start(period) - created) // HOLD_PERIOD
     return 1 << (max(waited // 2, 1).bit_length() - 1)

@@ -1,8 +1,9 @@
-"""What does somebody who asks for a plan get to read: the planner's decision with the facts it was made on, as data?
+"""The document of a dry-run plan: the planner's decision, and the facts that it was made on.
 
-Plain JSON values under names that stay: programs read them, and `cli/plantable` shows them to people. It decides nothing, and
-says nothing that a Placement of the same job would not say. How many pods fit is the planner's answer alone; the amounts of
-quota are those of the trees that are given, so what other gangs were promised is in use already.
+It consists of plain JSON values under stable names: programs read them, and cli/plan_table.py shows them to people.
+Nothing is decided here, and nothing is reported that a Placement of the job would not have. How many pods fit is the
+planner's answer alone. Amounts of quota are those of the given trees, so capacity promised to other gangs is in use
+already.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +21,13 @@ from adapter.quota import cohort
 from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules
 
 PlanJson = dict[str, Any]
-Prices = Mapping[str, Decimal]  # resource -> one core of cpu, one GiB of memory, one piece of anything else
+Prices = Mapping[str, Decimal]  # resource -> price of one core of cpu, one GiB of memory, one piece of anything else
 _MILLI, _GIB = Decimal(1000), Decimal(2**30)
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """One resource in one flavor of the ClusterQueue, in the units of `podrequests.Resources`."""
+    """One resource in one flavor of the ClusterQueue, in the units of `pod_requests.Resources`."""
 
     flavor: str
     resource: str
@@ -37,7 +38,7 @@ class QuotaRow:
 
 
 def rejected_document(about: Mapping[str, Any], sentence: str, other_reasons: Sequence[str] = ()) -> PlanJson:
-    """No cluster was asked: the sentence says why the job would not get so far, and `others` what else is in its way."""
+    """The document for a job that cannot be planned: `sentence` is the first reason, `other_reasons` are the others."""
     return {
         **about,
         "fits": False,
@@ -48,7 +49,7 @@ def rejected_document(about: Mapping[str, Any], sentence: str, other_reasons: Se
 
 
 def no_workers_document(about: Mapping[str, Any]) -> PlanJson:
-    """The job has no worker: there is nothing to place, and nothing that it would wait for."""
+    """The document for a job without workers."""
     return {**about, "fits": True, "sentence": "No worker of this job is to run elsewhere.", "clusters": []}
 
 
@@ -61,15 +62,23 @@ def planned_document(
     *,
     extra_sentence: str = "",
 ) -> PlanJson:
-    """The plan of a gang on these candidates; `more` is what is to be said beside the plan's own sentence.
+    """The plan of a gang on these candidates; `extra_sentence` follows the plan's own sentence.
 
-    Clusters stand in the order in which they were asked; those that were not asked follow, in the policy's order.
+    Clusters are in the order of the plan; those that were not asked follow, in the policy's order.
     """
     shares = {share.cluster: share for share in plan.shares}
     as_planned = replace(request, reclaims_quota=any(share.preempts for share in plan.shares))
-    asked = [look.candidate.name for look in strategy.order_clusters(as_planned, _gang_offers(as_planned, candidates))]
+    cluster_order = [
+        gang_offer.candidate.name
+        for gang_offer in strategy.order_clusters(as_planned, _gang_offers(as_planned, candidates))
+    ]
     verdicts = {verdict.cluster: verdict for verdict in plan.verdicts}
-    listed = sorted(candidates, key=lambda one: asked.index(one.name) if one.name in asked else len(asked))
+    ordered = sorted(
+        candidates,
+        key=lambda candidate: (
+            cluster_order.index(candidate.name) if candidate.name in cluster_order else len(cluster_order)
+        ),
+    )
     costs = {name: _share_cost(request, share, prices.get(name, {})) for name, share in shares.items()}
     return {
         **about,
@@ -79,20 +88,27 @@ def planned_document(
         "workers": request.workers,
         "groups": [
             {
-                "name": g.name,
-                "workers": g.count,
-                **({"zone": g.zone} if g.zone else {}),
-                "request": _resource_texts(g.request),
+                "name": group.name,
+                "workers": group.count,
+                **({"zone": group.zone} if group.zone else {}),
+                "request": _resource_texts(group.request),
             }
-            for g in request.groups
+            for group in request.groups
         ],
         "fits": bool(plan.shares),
         "never": plan.never_fits,
         "sentence": plan.sentence + extra_sentence,
         **_total_cost(costs),
         "clusters": [
-            _cluster_entry(request, one, verdicts[one.name], asked, shares.get(one.name), costs.get(one.name))
-            for one in listed
+            _cluster_entry(
+                request,
+                candidate,
+                verdicts[candidate.name],
+                cluster_order,
+                shares.get(candidate.name),
+                costs.get(candidate.name),
+            )
+            for candidate in ordered
         ],
     }
 
@@ -100,9 +116,9 @@ def planned_document(
 def _gang_offers(request: GangRequest, candidates: Sequence[Candidate]) -> list[strategy.GangOffer]:
     offers = Offers(request)
     return [
-        strategy.gang_offer(offers, one, offers.quota_path(one))
-        for one in candidates
-        if not filter_reason(request, one)
+        strategy.gang_offer(offers, candidate, offers.quota_path(candidate))
+        for candidate in candidates
+        if not filter_reason(request, candidate)
     ]
 
 
@@ -141,18 +157,18 @@ def _quota_entry(row: QuotaRow) -> PlanJson:
 
 
 def _share_cost(request: GangRequest, share: Share, prices: Prices) -> Decimal | None:
-    asks = {group.name: group.request for group in request.groups}
-    return hourly_cost(prices, [(asks[part.name], part.count) for part in share.groups])
+    requests = {group.name: group.request for group in request.groups}
+    return hourly_cost(prices, [(requests[part.name], part.count) for part in share.groups])
 
 
 def _total_cost(costs: Mapping[str, Decimal | None]) -> PlanJson:
-    """The whole gang's price, and which of its clusters name none; nothing where none does."""
-    known = [cost for cost in costs.values() if cost is not None]
-    if not known:
+    """The whole gang's price, and its clusters without a price; empty if none has one."""
+    prices = [cost for cost in costs.values() if cost is not None]
+    if not prices:
         return {}
-    without = [name for name, cost in costs.items() if cost is None]
-    total = format_money(sum(known, Decimal(0)))
-    return {"pricePerHour": total, **({"withoutPrice": without} if without else {})}
+    unpriced = [name for name, cost in costs.items() if cost is None]
+    total = format_money(sum(prices, Decimal(0)))
+    return {"pricePerHour": total, **({"withoutPrice": unpriced} if unpriced else {})}
 
 
 def _resource_texts(request: Resources) -> dict[str, str]:
@@ -160,23 +176,28 @@ def _resource_texts(request: Resources) -> dict[str, str]:
 
 
 def quota_rows(request: GangRequest, candidate: Candidate) -> list[QuotaRow]:
-    """Every flavor of every resource that the gang asks for, as the ClusterQueue lists them; empty where it is closed."""
+    """Every flavor of every resource that the gang requests, in the ClusterQueue's order; empty if the cluster takes no
+    part."""
     queue = candidate.quota_tree.queues.get(queue_name(request, candidate))
     if queue is None or queue.closed_reason or filter_reason(request, candidate):
         return []
-    asked = {name for group in request.groups for name, need in group.request.items() if need}
-    return [_quota_row(candidate, queue.name, flavor, resource) for flavor, resource in _flavor_resources(queue, asked)]
+    requested = {name for group in request.groups for name, amount in group.request.items() if amount}
+    return [
+        _quota_row(candidate, queue.name, flavor, resource) for flavor, resource in _flavor_resources(queue, requested)
+    ]
 
 
 def scarcest_quota(request: GangRequest, candidate: Candidate) -> QuotaRow | None:
-    """The resource of which the fewest workers' worth is free, None where no quota bounds the gang."""
+    """The resource that is free for the fewest workers; None if no quota limits the gang."""
     if filter_reason(request, candidate):
         return None
     offers = Offers(request)
-    line = offers.quota_path(candidate)
-    found = [tight for group in request.groups if (tight := offers.shortfall(candidate, line, group))]
-    least = min(found, key=lambda tight: tight.free // max(tight.need, 1), default=None)
-    return _quota_row(candidate, queue_name(request, candidate), least.flavor, least.resource) if least else None
+    path = offers.quota_path(candidate)
+    shortfalls = [shortfall for group in request.groups if (shortfall := offers.shortfall(candidate, path, group))]
+    scarcest = min(shortfalls, key=lambda shortfall: shortfall.free // max(shortfall.need, 1), default=None)
+    return (
+        _quota_row(candidate, queue_name(request, candidate), scarcest.flavor, scarcest.resource) if scarcest else None
+    )
 
 
 def _flavor_resources(queue: ClusterQueueRules, requested: set[str]) -> Iterator[tuple[str, str]]:
@@ -187,29 +208,29 @@ def _flavor_resources(queue: ClusterQueueRules, requested: set[str]) -> Iterator
 
 def _quota_row(candidate: Candidate, queue: str, flavor: str, resource: str) -> QuotaRow:
     forest, key, cell = candidate.quota_tree.forest, (CLUSTER_QUEUE, queue), (flavor, resource)
-    line = cohort.quota_path(forest, key)
+    path = cohort.quota_path(forest, key)
     return QuotaRow(
         flavor=flavor,
         resource=resource,
         nominal=forest.subtree_quota[key].get(cell, 0),
         used=forest.usage(key).get(cell, 0),
-        available=max(0, cohort.available(line, cell)),
-        potential=max(0, cohort.potential_available(line, cell)),
+        available=max(0, cohort.available(path, cell)),
+        potential=max(0, cohort.potential_available(path, cell)),
     )
 
 
 def hourly_cost(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Decimal | None:
-    """Add up what (requests of one worker, count) cost in an hour; None where no price is named.
+    """The hourly price of these workers (requests of one worker, count); None if there are no prices.
 
-    A resource without a price costs nothing: whoever names only the price of a GPU means that.
+    A resource without a price costs nothing: a user may only care about the price of a GPU.
     """
     if not prices:
         return None
     return sum(
         (
             _priced_units(name, amount) * prices[name] * count
-            for one, count in workers
-            for name, amount in one.items()
+            for requests, count in workers
+            for name, amount in requests.items()
             if name in prices
         ),
         Decimal(0),
@@ -217,7 +238,7 @@ def hourly_cost(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Dec
 
 
 def format_money(money: Decimal) -> str:
-    """Two decimals, up to four where they say something: `1.20`, `0.0125`."""
+    """Two decimals, up to four if they are not zero: `1.20`, `0.0125`."""
     whole, _, cents = f"{money:.4f}".partition(".")
     return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 

@@ -1,4 +1,4 @@
-"""How does a manager pod become a remote pod, and what must stand beside it there?
+"""Builds the remote pod of a manager pod, and the objects that it needs in the worker cluster.
 
-Pure text work on bodies: whether a pod may go at all is for `admission`, when it goes for `worker`.
+Pure functions of object bodies. `admission` decides whether a pod may be dispatched, `worker` decides when.
 """

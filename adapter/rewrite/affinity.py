@@ -1,8 +1,8 @@
-"""Where does a pod want to be, and beside which others, told in the words of a worker cluster?
+"""Rewrites affinity and topology spread of a pod for a worker cluster.
 
-Labels of the manager's nodes are dropped from node affinity as they are from node selectors. Labels of `ray.io` have
-another name on the copies, so the selectors of pod affinity and of topology spread follow. Whether such nodes or pods
-exist there is for the scheduler to find out.
+Labels of the manager's nodes are dropped from node affinity, as they are from node selectors. Labels of `ray.io` have
+another name on remote pods, so the selectors of pod affinity and of topology spread are renamed. Whether such nodes or
+pods exist in the worker cluster is left to its scheduler.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,37 +14,34 @@ from adapter.objects.unstructured import Raw
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _RAY_PREFIX = f"{names.RAY_DOMAIN}/"
-_MAX_LABEL_NAME_LENGTH = 63  # of a label's name after its prefix
+_MAX_LABEL_NAME_LENGTH = 63  # without the prefix
 
 IsManagerLabel = Callable[[str], bool]  # whether a node label is the manager's
 
 
 def remote_label_key(key: str) -> str:
-    """The name that a label of `ray.io` has on a copy (`ray.io/group` -> `rayspan.dev/ray-group`); others keep theirs.
+    """The name of a `ray.io` label on a remote pod (`ray.io/group` -> `rayspan.dev/ray-group`); others keep theirs.
 
-    Under its own name it would wake a KubeRay over there, which lists and deletes pods by it.
+    A KubeRay in the worker cluster lists and deletes pods by the original name.
     """
     new = f"ray-{key.removeprefix(_RAY_PREFIX)}"
     return f"{names.DOMAIN}/{new}" if key.startswith(_RAY_PREFIX) and len(new) <= _MAX_LABEL_NAME_LENGTH else key
 
 
 def remote_ray_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels of `ray.io` by the names that they have on a copy."""
+    """The labels of `ray.io`, by their names on a remote pod."""
     return {remote_label_key(key): value for key, value in (labels or {}).items() if remote_label_key(key) != key}
 
 
 def scheduling_fields(pod_spec: Raw, is_manager_label: IsManagerLabel) -> dict[str, Any]:
-    """Give the fields of a pod spec that say where it wants to be, as they are to be there; empty ones are left out.
-
-    `ours` says whether a node label is the manager's alone.
-    """
+    """Rewrite the affinity and topology spread of a pod spec for the worker cluster; empty fields are left out."""
     affinity = {
         kind: rules
         for kind, change in _REWRITE_BY_KIND.items()
         if (rules := change((pod_spec.get("affinity") or {}).get(kind) or {}, is_manager_label))
     }
     unknown = {key: value for key, value in (pod_spec.get("affinity") or {}).items() if key not in _REWRITE_BY_KIND}
-    spread = [_rewrite_term(one) for one in pod_spec.get("topologySpreadConstraints") or ()]
+    spread = [_rewrite_term(constraint) for constraint in pod_spec.get("topologySpreadConstraints") or ()]
     new = {"affinity": unknown | affinity, "topologySpreadConstraints": spread}
     return {key: value for key, value in new.items() if value}
 
@@ -53,37 +50,40 @@ def _node_affinity(rules: Raw, is_manager_label: IsManagerLabel) -> Raw:
     required = rules.get(_REQUIRED) or {}
     before = list(required.get("nodeSelectorTerms") or ())
     terms = [_without_manager_labels(term, is_manager_label) for term in before]
-    # Terms are ORed: where one asked for nothing but the manager's, every node will do. One that was empty takes no node.
-    met = any(not term and term is not old for term, old in zip(terms, before, strict=True))
+    # Terms are ORed: a term with manager labels only now matches every node. A term that was empty matches no node.
+    matches_all = any(not term and term is not old for term, old in zip(terms, before, strict=True))
     preferred = [
-        {**one, "preference": left}
-        for one in rules.get(_PREFERRED) or ()
-        if (left := _without_manager_labels(one.get("preference") or {}, is_manager_label))
+        {**weighted, "preference": preference}
+        for weighted in rules.get(_PREFERRED) or ()
+        if (preference := _without_manager_labels(weighted.get("preference") or {}, is_manager_label))
     ]
-    new = {_REQUIRED: {} if met or not terms else {**required, "nodeSelectorTerms": terms}, _PREFERRED: preferred}
+    new = {
+        _REQUIRED: {} if matches_all or not terms else {**required, "nodeSelectorTerms": terms},
+        _PREFERRED: preferred,
+    }
     return {key: value for key, value in (dict(rules) | new).items() if value}
 
 
 def _without_manager_labels(term: Raw, is_manager_label: IsManagerLabel) -> Raw:
     expressions = term.get("matchExpressions") or ()
-    kept = [one for one in expressions if not is_manager_label(one.get("key") or "")]
-    if len(kept) == len(expressions):
+    portable = [expression for expression in expressions if not is_manager_label(expression.get("key") or "")]
+    if len(portable) == len(expressions):
         return term
-    return {key: value for key, value in {**term, "matchExpressions": kept}.items() if value}
+    return {key: value for key, value in {**term, "matchExpressions": portable}.items() if value}
 
 
 def _pod_affinity(rules: Raw, _: IsManagerLabel) -> Raw:
     required = [_rewrite_term(term) for term in rules.get(_REQUIRED) or ()]
     preferred = [
-        {**one, "podAffinityTerm": _rewrite_term(one.get("podAffinityTerm") or {})}
-        for one in rules.get(_PREFERRED) or ()
+        {**weighted, "podAffinityTerm": _rewrite_term(weighted.get("podAffinityTerm") or {})}
+        for weighted in rules.get(_PREFERRED) or ()
     ]
     new = {_REQUIRED: required, _PREFERRED: preferred}
     return {key: value for key, value in (dict(rules) | new).items() if value}
 
 
 def _rewrite_term(term: Raw) -> Raw:
-    """A pod affinity term or a topology spread constraint: both select pods by labels."""
+    """Rewrite a pod affinity term or a topology spread constraint: both select pods by labels."""
     new: dict[str, Any] = {}
     if isinstance(term.get("labelSelector"), Mapping):
         new["labelSelector"] = _rewrite_selector(term["labelSelector"], term.get("matchLabelKeys") or ())
@@ -98,12 +98,12 @@ def _rewrite_selector(selector: Raw, keys: Any) -> Raw:
     if "matchLabels" in selector:
         new["matchLabels"] = {remote_label_key(key): value for key, value in (selector["matchLabels"] or {}).items()}
     if "matchExpressions" in selector:
-        # The manager's API server has merged matchLabelKeys into the expressions. The worker's does it again, and
-        # refuses a key that it finds there already (kubernetes:validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys).
+        # The manager's API server has merged matchLabelKeys into the expressions. The worker's merges them again, and
+        # rejects a key that is there already (kubernetes:validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys).
         new["matchExpressions"] = [
-            {**one, "key": remote_label_key(one.get("key") or "")}
-            for one in selector["matchExpressions"] or ()
-            if one.get("key") not in keys
+            {**expression, "key": remote_label_key(expression.get("key") or "")}
+            for expression in selector["matchExpressions"] or ()
+            if expression.get("key") not in keys
         ]
     return {**selector, **new}
 

@@ -1,8 +1,8 @@
-"""What does the copy of a Secret or ConfigMap look like in a worker cluster, and which ones are not copied?
+"""Builds copied objects, and says which Secrets and ConfigMaps are not copied.
 
-A copy belongs to one share: all its pods use the same one, and it goes with the share's anchor. Its name is made of the
-anchor's uid, which nobody knows before the anchor stands, so no object of somebody else has it: what is there under that
-name is an earlier try of ours. No sentence here quotes what an object holds.
+A copied object belongs to one share: all pods of the share use it, and it is deleted with the share's anchor. Its name
+contains the anchor's uid, which is unknown before the anchor exists. An object of that name is therefore from an
+earlier attempt of ours. No message here quotes the content of an object.
 """
 
 import hashlib
@@ -18,27 +18,27 @@ from adapter.objects.reservation import anchor_references, anchor_uid
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.workload import PodSet
 
-# Of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB unless it is
-# told otherwise: so a hundred jobs with all that they may have fill a fifth of a worker cluster's. Each object is also one
-# read in every interval, for as long as the job runs. Larger things belong into an image or into object storage.
+# The limits of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds
+# 2 GiB by default: a hundred jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once in
+# every interval while the job runs. Larger data belongs in an image or in object storage.
 MAX_OBJECTS = 32
 MAX_BYTES = 4 * 2**20
-# Tokens whose issuer is the manager; and the worker cluster's own controller would fill in, or remove, such a Secret there.
+# Tokens issued by the manager. The worker cluster's own controller would fill in or remove such a Secret.
 FORBIDDEN_TYPES = ("kubernetes.io/service-account-token",)
 _DATA_FIELDS = ("type", "data", "binaryData")
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")  # of an object: a DNS subdomain
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _MAX_NAME_LENGTH = 253
 
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """What the manager has under a reference, without what it holds; `size` is in bytes."""
+    """The state of the manager's object behind a reference, without its content; `size` is in bytes."""
 
     state: Literal["Found", "Missing", "Forbidden", "Unreadable"]
     type: str = ""
     size: int = 0
-    error: str = ""  # it cannot be read, in the API server's words
+    error: str = ""  # the API server's message, where the object is unreadable
 
 
 MISSING, FORBIDDEN = SourceObject("Missing"), SourceObject("Forbidden")
@@ -50,16 +50,16 @@ def describe_source(raw: Raw) -> SourceObject:
     plain = [str(value) for value in (raw.get("data") or {}).values()]
     if raw.get("kind") == SECRET:
         encoded, plain = plain, []
-    held = sum(len(text.encode()) for text in plain) + sum(len(text) * 3 // 4 - text.count("=") for text in encoded)
-    return SourceObject("Found", str(raw.get("type") or ""), held)
+    size = sum(len(text.encode()) for text in plain) + sum(len(text) * 3 // 4 - text.count("=") for text in encoded)
+    return SourceObject("Found", str(raw.get("type") or ""), size)
 
 
 def invalid_name_reason(reference: Reference) -> str:
-    """Say in a fragment why no object can have a reference's name, empty when one can.
+    """Why a reference's name is not a valid object name, a fragment; empty when it is valid.
 
-    A pod may name anything as the source of a volume, for its API server only asks that there is a name
-    (kubernetes:validation.go, validateSecretVolumeSource). A request that had `../../other/secrets/x` in its path would read what
-    is another namespace's, so such a name is never asked for.
+    A pod may name anything as the source of a volume: its API server only requires a name
+    (kubernetes:validation.go, validateSecretVolumeSource). A request with `../../other/secrets/x` in its path would
+    read from another namespace, so an invalid name is never requested.
     """
     if len(reference.name) <= _MAX_NAME_LENGTH and _DNS_SUBDOMAIN.fullmatch(reference.name):
         return ""
@@ -67,16 +67,16 @@ def invalid_name_reason(reference: Reference) -> str:
 
 
 def copy_name(reference: Reference, anchor_uid: str) -> str:
-    """Name the copy that a share's pods use."""
+    """Name the copied object that a share's pods use."""
     digest = hashlib.sha256(f"{reference.kind}/{reference.name}/{anchor_uid}".encode()).hexdigest()
     return f"rayspan-{digest[:32]}"
 
 
 def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
-    """Build the copy of what was found, beside a remote pod of the share: of the same origin and with the same owner.
+    """Build the copied object of a source, with the origin and the owner of `pod`, a remote pod of the share.
 
-    Labels and annotations of the source stay at home: kubectl keeps a whole Secret in one of them. So does `immutable`, for the
-    copy must be able to follow a source that is deleted and made anew.
+    Labels and annotations of the source are not copied: kubectl keeps a whole Secret in one of them. Neither is
+    `immutable`: the copied object must follow a source that is deleted and created again.
     """
     labels = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.PLACEMENT_LABEL, names.CLUSTER_LABEL)
     annotations = (names.WORKLOAD_ANNOTATION, names.ROUND_ANNOTATION)
@@ -98,72 +98,78 @@ def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
 
 
 def rejection_reason(wanted: Mapping[Reference, str], sources: Mapping[Reference, SourceObject]) -> str:
-    """Say in a fragment why a template's references can never be copied, empty when they can, or may be later."""
+    """Why a template's references can never be copied, a fragment; empty when they can be, now or later."""
     for reference, field in wanted.items():
-        if why := invalid_name_reason(reference):
-            return f"{field} is {why}" if field else why
-        found = sources.get(reference)
-        if found and found.type in FORBIDDEN_TYPES:
-            where = f"{field} is " if field else ""
+        if reason := invalid_name_reason(reference):
+            return f"{field} is {reason}" if field else reason
+        source = sources.get(reference)
+        if source and source.type in FORBIDDEN_TYPES:
+            subject = f"{field} is " if field else ""
             return (
-                f"{where}{reference} of type {found.type}: the token's issuer is the manager, which the other cluster does "
-                "not trust; use a credential of another kind"
+                f"{subject}{reference} of type {source.type}: the token's issuer is the manager, which the other "
+                "cluster does not trust; use a credential of another kind"
             )
     return ""
 
 
 def over_limit_reason(wanted: Iterable[Reference], sources: Mapping[Reference, SourceObject]) -> str:
-    """Say in a fragment that all references of a job are too many, or hold too much; empty when not."""
-    found = {reference: sources[reference].size if reference in sources else 0 for reference in wanted}
-    if len(found) > MAX_OBJECTS:
+    """Why the references of a job are too many or too large, a fragment; empty when they are not."""
+    sizes = {reference: sources[reference].size if reference in sources else 0 for reference in wanted}
+    if len(sizes) > MAX_OBJECTS:
         return (
-            f"its worker groups refer to {len(found)} Secrets and ConfigMaps, and at most {MAX_OBJECTS} are copied to worker "
-            "clusters; put several values into one"
+            f"its worker groups refer to {len(sizes)} Secrets and ConfigMaps, and at most {MAX_OBJECTS} are copied to "
+            "worker clusters; put several values into one"
         )
-    if sum(found.values()) > MAX_BYTES:
-        largest = max(found, key=lambda reference: found[reference])
+    if sum(sizes.values()) > MAX_BYTES:
+        largest = max(sizes, key=lambda reference: sizes[reference])
         return (
-            f"the Secrets and ConfigMaps of its worker groups hold {_format_mib(sum(found.values()))}, and at most "
+            f"the Secrets and ConfigMaps of its worker groups hold {_format_mib(sum(sizes.values()))}, and at most "
             f"{_format_mib(MAX_BYTES)} are copied to worker clusters; put large files, such as {largest} with "
-            f"{_format_mib(found[largest])}, into the image or object storage"
+            f"{_format_mib(sizes[largest])}, into the image or object storage"
         )
     return ""
 
 
 def missing_reason(namespace: str, wanted: Mapping[Reference, str], sources: Mapping[Reference, SourceObject]) -> str:
-    """Say in a fragment which reference a template cannot do without and does not find now; empty when there is none."""
-    without = (
+    """Why a reference that a template requires is unavailable now, a fragment; empty when all are available."""
+    required = (
         (reference, field, unavailable_reason(namespace, sources.get(reference)))
         for reference, field in wanted.items()
         if field
     )
-    return next((f"{field} is {reference}, {why}" for reference, field, why in without if why), "")
+    return next((f"{field} is {reference}, {reason}" for reference, field, reason in required if reason), "")
 
 
 def podset_references(podsets: Iterable[PodSet]) -> dict[Reference, str]:
-    """What worker groups refer to, each as `references.wanted` says it of a pod."""
-    return {one: field for p in podsets for one, field in references.find_in_spec(p.template.get("spec") or {}).items()}
+    """The references of worker groups, as `references.find_in_spec` returns them for a pod."""
+    return {
+        reference: field
+        for podset in podsets
+        for reference, field in references.find_in_spec(podset.template.get("spec") or {}).items()
+    }
 
 
 def rejection_of_podsets(podsets: Sequence[PodSet], sources: Mapping[Reference, SourceObject]) -> str:
-    """Say why what worker groups refer to can never be copied: the first of them that has something of the kind, or all together
-    when it is too much; a fragment, empty when it can."""
+    """Why the references of worker groups can never be copied, a fragment; empty when they can be.
+
+    It is about the first group with such a reference, or about all groups together when they are over a limit.
+    """
     for podset in podsets:
-        if why := rejection_reason(podset_references([podset]), sources):
-            return f"worker group {podset.name}: {why}"
+        if reason := rejection_reason(podset_references([podset]), sources):
+            return f"worker group {podset.name}: {reason}"
     return over_limit_reason(podset_references(podsets), sources)
 
 
 def missing_for_podsets(namespace: str, podsets: Sequence[PodSet], sources: Mapping[Reference, SourceObject]) -> str:
-    """Say which object worker groups need and the manager does not have, in the same form."""
+    """Why an object that worker groups require is unavailable in the manager, a fragment; empty when all are there."""
     for podset in podsets:
-        if why := missing_reason(namespace, podset_references([podset]), sources):
-            return f"worker group {podset.name}: {why}"
+        if reason := missing_reason(namespace, podset_references([podset]), sources):
+            return f"worker group {podset.name}: {reason}"
     return ""
 
 
 def unavailable_reason(namespace: str, source: SourceObject | None) -> str:
-    """Say why an object is not at hand now, though it may be later; empty when it is, or when that is not known."""
+    """Why an object is unavailable now, though it may be available later; empty when it is available or unknown."""
     if source and source.state == "Unreadable":
         return f"which cannot be read in namespace {namespace} ({source.error}); it is tried again"
     if source == FORBIDDEN:
@@ -172,10 +178,10 @@ def unavailable_reason(namespace: str, source: SourceObject | None) -> str:
 
 
 def _forbidden_text(namespace: str) -> str:
-    """Say that the right to read is not given, and how an administrator gives it."""
+    """Say that the right to read is missing, and how an administrator grants it."""
     return (
-        f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIED_OBJECTS_ROLE} to ServiceAccount "
-        f"{names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job goes on"
+        f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIED_OBJECTS_ROLE} to "
+        f"ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job goes on"
     )
 
 

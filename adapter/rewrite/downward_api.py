@@ -1,8 +1,8 @@
-"""What does a volume of a pod's own fields show in a copy?
+"""Rewrites downward API volumes for a remote pod.
 
-Name, namespace and annotations are those of the manager's pod. Its uid and its labels of `ray.io` have other names on the copy,
-so the volume is told those: under the old ones the files would be empty, and say nothing of why. Environment variables are
-no business of this file: they become literals (stripping.py).
+Name, namespace and annotations are those of the manager pod. Its uid and its `ray.io` labels have other names on the
+remote pod, so the volume refers to those: under the old names the files would be empty, without an error. Environment
+variables become literals (stripping.py).
 """
 
 import re
@@ -16,7 +16,7 @@ _LABEL_PATH = re.compile(r"metadata\.labels\['(.+)'\]")
 
 
 def rewrite_volumes(volumes: Iterable[Raw]) -> list[Raw]:
-    """A pod spec's volumes, as they show the same there; others are left as they are."""
+    """Rewrite a pod spec's volumes so that their files read as in the manager; other volumes stay as they are."""
     return [_rewrite_volume(volume) for volume in volumes]
 
 
@@ -41,8 +41,8 @@ def _rewrite_downward_api(holder: Raw) -> Raw:
 def _rewrite_item(item: Raw) -> Raw:
     reference = item.get("fieldRef") or {}
     path = reference.get("fieldPath") or ""
-    there = _remote_field_path(path)
-    return item if there == path else {**item, "fieldRef": {**reference, "fieldPath": there}}
+    remote_path = _remote_field_path(path)
+    return item if remote_path == path else {**item, "fieldRef": {**reference, "fieldPath": remote_path}}
 
 
 def _remote_field_path(path: str) -> str:

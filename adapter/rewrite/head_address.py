@@ -1,19 +1,20 @@
-"""How does a worker in another cluster find the head, and what must happen when the head moves?
+"""Rewrites the head's address in a worker pod for a worker cluster, and finds remote pods with an old address.
 
-Every mention of the head's Service becomes what it is called there: the head pod's IP or another name, by the worker cluster's
-`spec.head`; where the Service itself is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six
-places of a worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
-kuberay:controllers/ray/common/pod.go), and users repeat it in their own commands and sidecars. The names are learned from the
-pod itself. Whether the address can be reached is not asked here.
+Every mention of the head's Service becomes the head pod's IP or another name, by the worker cluster's `spec.head`. Where
+the Service is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six places of a
+worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
+kuberay:controllers/ray/common/pod.go), and users repeat it in their own commands and sidecars. The names are read from
+the pod itself. Whether the address is reachable is not checked here.
 
-When the head moves, which is to say that it starts again with another IP, it depends on `spec.head.address` what is done:
+When the head starts again with another IP, `spec.head.address` decides:
 
-- PodIP: a copy that was made with the old IP goes (worker/dispatch.py), and KubeRay replaces its worker.
-- ServiceMirror: the mirror gets the new IP, and none at once while there is no head (worker/create_pod.py); the copies stay. Where
-  nobody knows what the mirror says, because it may not be read or heads are not mirrored any more, they go as for PodIP.
-- ClusterSet, Static: nothing, others keep the name true.
+- PodIP: a remote pod with the old IP is deleted (worker/dispatch.py), and KubeRay replaces its worker.
+- ServiceMirror: the mirror gets the new IP, and no IP at once while there is no head (worker/create_pod.py). The remote
+  pods stay. Where the mirror may not be read, or heads are no longer mirrored, they are deleted as for PodIP.
+- ClusterSet, Static: nothing happens, because others keep the name up to date.
 
-A WorkerCluster may change its mind, so each copy bears what it was made with (`notes`), and by that it is judged (`moved_from`).
+A WorkerCluster may change, so each remote pod records the address that it was created with (`head_annotations`), and
+`stale_address` compares that.
 """
 
 import ipaddress
@@ -41,67 +42,67 @@ _PORT_FOLLOWS = re.compile(_PORT)
 
 @dataclass(frozen=True)
 class HeadAddress:
-    """The head that one worker pod joins: where it is, what the pod calls it, and how it is dialled from a worker cluster.
+    """The head that one worker pod joins: its address, its names in the pod, and how a worker cluster reaches it.
 
-    A pod is read once, by `of`; without `seen_from` the head is dialled by its IP.
+    A pod is read once, by `from_pod`. Without `for_cluster` the head is addressed by its IP.
     """
 
     ip: str = ""  # the head pod's, empty while it has none
-    fqdn: str = ""  # of its Service in the manager; empty when the pod names none, or an address
-    gcs_port: str = ""  # of that Service; empty when the pod does not say
+    fqdn: str = ""  # of the head's Service in the manager; empty when the pod names none, or an address
+    gcs_port: str = ""  # of that Service; empty when the pod has none
     namespace: str = ""  # the worker pod's
     ray_cluster: str = ""
-    head_spec: HeadSpec = field(default_factory=HeadSpec)  # the worker cluster's way to find it
+    head_spec: HeadSpec = field(default_factory=HeadSpec)  # `spec.head` of the worker cluster
 
     @classmethod
     def from_pod(cls, pod: Raw, ip: str) -> Self:
         """Read a worker pod of the manager, as KubeRay made it; `ip` is the head pod's, empty while it has none."""
         containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
-        # The last entry of a name is the one that the container sees, and KubeRay appends its own after the user's.
+        # The container gets the last entry of a name, and KubeRay appends its own after the user's.
         env = {entry.get("name"): entry.get("value") or "" for entry in containers[0].get("env") or ()}
         fqdn, namespace = env.get(FQDN_ENV, ""), meta(pod).get("namespace") or ""
-        named = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in one
-        return cls(ip, named, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
+        service_fqdn = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in a dot
+        return cls(ip, service_fqdn, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
 
     def for_cluster(self, head_spec: HeadSpec) -> Self:
-        """The same head for the workers of a cluster with that `spec.head`."""
+        """This head, for the workers of a cluster with that `spec.head`."""
         return replace(self, head_spec=head_spec)
 
     @property
     def service_key(self) -> Key | None:
-        """Namespace and name of the head's Service in the manager; None when the pod names none of its own namespace."""
+        """Namespace and name of the head's Service in the manager; None unless it is in the pod's own namespace."""
         name, namespace = self._name_and_namespace
         return (namespace, name) if name and namespace == self.namespace else None
 
     @property
     def host(self) -> str:
-        """What workers dial in place of the Service's names; empty to leave them as they are."""
+        """The host that replaces the Service's names; empty to leave them as they are."""
         return self._host_and_port[0]
 
     @property
     def port(self) -> str:
-        """What workers dial in place of the GCS's port; empty to leave that."""
+        """The port that replaces the GCS's port; empty to leave that as it is."""
         return self._host_and_port[1]
 
     def relocate(self, value: Any) -> Any:
-        """Put the host, and the port behind it, in place of the head Service's names in any JSON value.
+        """Replace the head Service's names in any JSON value by the host, and the port after them.
 
-        Untouched sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs them.
-        Of a pod that names no Service all is left alone.
+        Unchanged sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs
+        them. Without a Service name nothing changes.
         """
         pattern = self._service_pattern
         return _map_strings(value, lambda text: pattern.sub(self._replacement, text)) if pattern else value
 
     def rewrite_env(self, entry: Raw) -> Raw:
-        """Set FQ_RAY_IP and RAY_IP where they hold the Service's names, which may be plain words, and RAY_PORT to the port."""
+        """Set FQ_RAY_IP and RAY_IP where they hold the Service's names, which may be plain words, and RAY_PORT."""
         name = entry.get("name") or ""
         before = {FQDN_ENV: self.fqdn, SHORT_ENV: self.fqdn.split(".")[0], PORT_ENV: self.gcs_port}.get(name)
         after = self.port if name == PORT_ENV else self.host
-        said = (entry.get("value") or "").removesuffix(".")
-        return {**entry, "value": after} if before and after and said == before else entry
+        value = (entry.get("value") or "").removesuffix(".")
+        return {**entry, "value": after} if before and after and value == before else entry
 
     def head_annotations(self) -> dict[str, str]:
-        """The annotations by which a copy that is made now is judged when the head moves; none where nothing is to be done."""
+        """The annotations of a new remote pod that `stale_address` reads; none where a moved head needs no action."""
         match self.head_spec.address, self.service_key:
             case "PodIP", _:
                 return {names.HEAD_IP_ANNOTATION: self.ip}
@@ -112,14 +113,14 @@ class HeadAddress:
         return {}
 
     def stale_address(self, remote_pod: Raw, *, mirrored: bool) -> str:
-        """The address that a copy was made with and where the head is not any more, so that the copy must go; empty when it may
-        stay. `mirrored` says that what its cluster has of the head's mirror is known, and kept true.
+        """The old head address of a remote pod that must be deleted; empty when the remote pod may stay.
 
-        Nobody goes before the head has an address again.
+        `mirrored` says that the mirror in its cluster can be read and is kept up to date. No remote pod is deleted
+        before the head has an address again.
         """
-        made_with = annotation(remote_pod, names.HEAD_IP_ANNOTATION)
+        recorded_ip = annotation(remote_pod, names.HEAD_IP_ANNOTATION)
         follows = mirrored and annotation(remote_pod, names.HEAD_SERVICE_ANNOTATION)
-        return made_with if self.ip and made_with != self.ip and not follows else ""
+        return recorded_ip if self.ip and recorded_ip != self.ip and not follows else ""
 
     @property
     def _name_and_namespace(self) -> tuple[str, str]:
@@ -154,8 +155,10 @@ class HeadAddress:
 
 
 def _build_pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
-    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one; and
-    the port behind it, where one is given."""
+    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one.
+
+    With a port, match it after the name, too.
+    """
     follows = rf"(?P<port>:{re.escape(port)}(?![0-9]))?" if port else "(?P<port>)"
     return re.compile(rf"(?:{'|'.join(_name_patterns(fqdn))}){follows}") if fqdn else None
 
@@ -165,7 +168,7 @@ def _name_patterns(fqdn: str) -> Iterator[str]:
     plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
     for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
         name = re.escape(".".join(labels[:count]))
-        # A head Service may be named `ray`: replacing that word wherever it stands would break `ray start`.
+        # A head Service may be named `ray`: replacing that word everywhere would break `ray start`.
         if plain_word and count < min(3, len(labels)):
             yield rf"(?<=://){name}{_AFTER}"
             yield rf"(?<![A-Za-z0-9_./-]){name}(?={_PORT})"

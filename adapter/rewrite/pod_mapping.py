@@ -1,7 +1,7 @@
-"""What does a worker cluster give the pods that come to it: where they run there, as whom, and from which registry?
+"""Applies `WorkerCluster.spec.pods` to a pod spec: nodes, service account, scheduler, runtime class and registries.
 
-`WorkerCluster.spec.pods`, applied to a pod spec from which the manager's own was stripped before. The cluster's word wins
-over the pod's, since its administrator knows what exists there. Whether a pod may go at all is not asked here (`admission.job_validation`).
+Its input is stripped of the manager's own fields (stripping.py). The mapping wins over the pod's fields, since the
+cluster's administrator knows what exists there. `admission.job_validation` decides whether a pod may be dispatched.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ _DOCKER_HUB = "docker.io"
 
 
 def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
-    """Apply a mapping to a pod spec; applied again it changes nothing more.
+    """Apply a mapping to a pod spec; a second application changes nothing.
 
-    Each step takes the fields that Kueue and the scheduler there look at, so the pod, the reservation and the plan all come
-    from here.
+    The remote pod, the reservation and the plan all use it, because Kueue and the scheduler read these fields.
     """
     if mapping == NO_MAPPING:
         return pod_spec
     tolerations = list(pod_spec.get("tolerations") or ())
     new = {
         "nodeSelector": {**(pod_spec.get("nodeSelector") or {}), **mapping.node_selector},
-        "tolerations": tolerations + [dict(one) for one in mapping.tolerations if one not in tolerations],
+        "tolerations": tolerations
+        + [dict(toleration) for toleration in mapping.tolerations if toleration not in tolerations],
         "serviceAccountName": mapping.service_account,
         "schedulerName": mapping.scheduler,
         "runtimeClassName": mapping.runtime_class,
@@ -35,10 +35,10 @@ def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
 
 
 def replace_registry(name: str, registries: Mapping[str, str]) -> str:
-    """Put the replacement of the longest prefix that fits in place of it: `docker.io/rayproject` -> `mirror.east/rayproject`.
+    """Replace the longest prefix that fits: `docker.io/rayproject` -> `mirror.east/rayproject`.
 
-    A name without a registry is Docker Hub's, and one without a path is in its `library`, as every container runtime reads
-    them (distribution/reference, ParseNormalizedNamed). A prefix ends where a part of the name ends.
+    A name without a registry is Docker Hub's, and one without a path is in its `library`, as every container runtime
+    reads them (distribution/reference, ParseNormalizedNamed). A prefix ends where a part of the name ends.
     """
     full = _full_image_name(name)
     fitting = [

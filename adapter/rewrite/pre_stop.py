@@ -1,19 +1,19 @@
-"""How does a Ray node leave without losing work: a preStop hook that drains it, inside its own pod.
+"""Adds a preStop hook to the Ray container that drains the Ray node before the pod stops.
 
-Kubernetes runs the hook before it stops the container, whoever deletes the pod: a Kueue that preempts, a node that is
-drained, we. It needs nothing but what Ray's image has, no controller and no right. It takes the place of no hook of a
-user's, lengthens no grace period, and never fails or outlasts a shutdown.
+Kubernetes runs the hook on every deletion of the pod: a preemption by Kueue, a node drain, or our own. It needs only
+Ray's image, no controller and no right. It replaces no hook of a user, lengthens no grace period, and never fails or
+outlasts a shutdown.
 """
 
 from adapter import names, programs
 from adapter.objects.unstructured import Raw
 
 GRACE_SECONDS = 30  # Kubernetes' own default
-# What is left of the grace period when the hook ends. Ray stops its processes in about two seconds when it is told to, and in
-# twice that on a busy machine; killed before, it could not say goodbye, and the head would miss it only after a minute.
+# The rest of the grace period when the hook ends. Ray stops its processes in about two seconds, and in twice that on a
+# busy machine. Killed before, it does not unregister, and the head notices its loss only after a minute.
 MARGIN_SECONDS = 5
-# How long the head may be silent before the hook gives up. Whoever deletes a whole RayCluster deletes its head with it, and
-# nobody is left to take a result; waiting on would hold the worker's quota for nothing. A link that hiccups is back sooner.
+# How long the head may be unreachable before the hook ends. A deleted RayCluster loses its head, too, and no process
+# takes a result: to wait longer would hold the worker's quota in vain. A short network failure ends sooner.
 SILENCE_SECONDS = 3
 
 

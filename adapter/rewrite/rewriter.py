@@ -1,8 +1,9 @@
-"""What does a manager's KubeRay worker pod look like in a worker cluster?
+"""Builds the remote pod of a manager's KubeRay worker pod.
 
-A pure function of the pod, the head's address and the share: the same input gives the same bytes, so a controller that
-crashed after a create repeats it. It does not ask whether the pod may travel (`admission.job_validation`) and does not look for room.
-Order inside a container: literals first, then addresses (a literal may hold one), then its last words, the zone, and the hook that drains.
+A pure function of the pod, the head's address and the share: equal input gives equal bytes, so a controller that
+crashed after a create repeats it. `admission.job_validation` decides whether the pod may be dispatched, and the plan
+where. Order inside a container: literals first, then addresses (a literal may hold one), then the termination message
+policy, the zone, and the preStop hook.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,12 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.stripping import resolve_field_ref
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
-# Where a command or an address can stand in a container; `name`, `image` and mounts are names, never addresses.
+# The container fields that can hold an address; `name`, `image` and mounts are names, never addresses.
 _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
-# A node autoscaler may empty a node whose pods would fit elsewhere. A Ray worker is no such pod: tasks and objects go with it, and those
-# who wait for them wait again. Whoever wants it says so in the template, or for all pods of a cluster in its WorkerCluster.
+# A node autoscaler may evict pods that would fit on another node. A Ray worker loses its tasks and objects then, and
+# their consumers wait again. A user may allow it in the template, an administrator for a whole cluster in its
+# WorkerCluster.
 _NO_DISRUPTION_ANNOTATIONS = {names.DO_NOT_DISRUPT_ANNOTATION: "true", names.SAFE_TO_EVICT_ANNOTATION: "false"}
 
 
@@ -45,19 +47,19 @@ def remote_pod(
     pod_group: str = "",
     pull_secrets: Sequence[Raw] = (),
 ) -> dict[str, Any]:
-    """Turn a manager's worker pod into the pod to create in the worker cluster, same name and namespace.
+    """Turn a manager pod into the remote pod to create in the worker cluster, with the same name and namespace.
 
-    `head` is what `HeadAddress.of` read off the same pod, and is dialled as `target.head` says; `role` the podset's name
-    (`groupworkload.role(group)`); `total` the number of pods that the share reserves over all its podsets; `slot` is
-    the text of a slot; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
-    PodGroup, empty where it has none; `pull_secrets` what its template says under that name. What KubeRay made of it:
-    docs/upstream.md, "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
+    `head` comes from `HeadAddress.from_pod` of the same pod, and is addressed by `target.head`; `role` is the podset's
+    name (`group_workload.role_of_group`); `total` the number of pods that the share reserves over all its podsets;
+    `slot` the text of a slot; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
+    PodGroup, empty where it has none; `pull_secrets` the template's imagePullSecrets. The input pod: docs/upstream.md,
+    "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
     """
     head = head.for_cluster(target.head)
-    kept = {key: value for key, value in meta(pod).items() if key not in stripping.DROPPED_METADATA}
+    portable = {key: value for key, value in meta(pod).items() if key not in stripping.DROPPED_METADATA}
     annotations = {
         **_NO_DISRUPTION_ANNOTATIONS,
-        **head.relocate(stripping.portable_annotations(kept.get("annotations"))),
+        **head.relocate(stripping.portable_annotations(portable.get("annotations"))),
         **target.pods.annotations,
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
@@ -66,7 +68,7 @@ def remote_pod(
         **group_workload.pod_group_annotations(pod_group),
     }
     metadata = {
-        **kept,
+        **portable,
         "labels": _pod_labels(pod, target),
         "annotations": annotations,
         "ownerReferences": [anchor_owner(target, anchor_uid)],
@@ -74,27 +76,27 @@ def remote_pod(
     rest = {key: value for key, value in pod.items() if key != "status"}
     spec = references.rename_in_spec(
         _with_pull_secrets(pull_secrets, _pod_spec(pod, head, target)),
-        lambda one: copied_objects.copy_name(one, anchor_uid),
+        lambda reference: copied_objects.copy_name(reference, anchor_uid),
     )
     return {**rest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def referenced_objects(pod: Raw, pull_secrets: Sequence[Raw] = ()) -> dict[references.Reference, str]:
-    """Find what must be copied before `remote_pod` can start, as `references.wanted` does."""
+    """The objects that must be copied before the remote pod can start, as `references.find_in_spec` returns them."""
     return references.find_in_spec(_with_pull_secrets(pull_secrets, stripping.without_token(pod.get("spec") or {})))
 
 
 def _with_pull_secrets(pull_secrets: Sequence[Raw], spec: dict[str, Any]) -> dict[str, Any]:
-    """Let the template's own pull secrets travel; what admission added to a pod without any is the manager's."""
-    kept = {key: value for key, value in spec.items() if key != "imagePullSecrets"}
-    return {**kept, "imagePullSecrets": list(pull_secrets)} if pull_secrets else kept
+    """Set the template's own pull secrets; those that admission added to a pod without any are the manager's."""
+    rest = {key: value for key, value in spec.items() if key != "imagePullSecrets"}
+    return {**rest, "imagePullSecrets": list(pull_secrets)} if pull_secrets else rest
 
 
 def _pod_labels(pod: Raw, target: Target) -> dict[str, str]:
-    found = meta(pod).get("labels")
+    labels = meta(pod).get("labels")
     return {
-        **affinity.remote_ray_labels(found),
-        **stripping.portable_labels(found),
+        **affinity.remote_ray_labels(labels),
+        **stripping.portable_labels(labels),
         **target.pods.labels,
         **origin_labels(target),
         names.POD_UID_LABEL: uid_of(pod),
@@ -108,7 +110,7 @@ def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
     return {
         names.SUSPENDING_PARENT_ANNOTATION: names.DOMAIN,
         names.GROUP_NAME_ANNOTATION: target.share,
-        names.PREBUILT_ANNOTATION: target.share,  # Kueue's webhook wants it equal to the group's name
+        names.PREBUILT_ANNOTATION: target.share,  # Kueue's webhook requires the group's name
         names.GROUP_TOTAL_ANNOTATION: str(total),
         names.ROLE_HASH_ANNOTATION: role,
         names.GROUP_SERVING_ANNOTATION: "true",
@@ -121,10 +123,12 @@ def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
         spec["volumes"] = downward_api.rewrite_volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
         if kind in spec:
-            spec[kind] = [termination_message.with_log(_rewrite_container(one, pod, head)) for one in spec[kind] or ()]
+            spec[kind] = [
+                termination_message.with_log(_rewrite_container(container, pod, head)) for container in spec[kind] or ()
+            ]
     if ray := spec.get("containers"):
-        placed = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
-        spec["containers"] = [pre_stop.with_hook(placed, spec), *ray[1:]]
+        zoned = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
+        spec["containers"] = [pre_stop.with_hook(zoned, spec), *ray[1:]]
     return spec
 
 
@@ -132,8 +136,8 @@ def _rewrite_container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
     changed = {field: head.relocate(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
         changed["env"] = [_rewrite_env(entry, pod, head) for entry in container["env"]]
-    same = all(changed[field] == container[field] for field in changed)
-    return container if same else {**container, **changed}
+    unchanged = all(changed[field] == container[field] for field in changed)
+    return container if unchanged else {**container, **changed}
 
 
 def _rewrite_env(entry: Raw, pod: Raw, head: HeadAddress) -> Raw:

@@ -1,8 +1,8 @@
-"""What makes the name of a head's Service resolve in a worker cluster, to the head pod's address in the manager?
+"""Mirrors a head's Service into a worker cluster, so that its name resolves to the head pod's address there.
 
-A headless Service of the same name and namespace, without a selector, and an EndpointSlice with the head's address: DNS
-there answers as it does in the manager. Owned by the anchors of all shares whose workers use it, so it goes with the last
-one. It is compared with what stands there; whether a cluster is to have one, and who writes it, is not asked here.
+The mirror is a headless Service of the same name and namespace, without a selector, and an EndpointSlice with the
+head's address. The anchors of all shares that use it own it, so it is deleted with the last one. Whether a cluster has
+a mirror, and the writes themselves, are left to others.
 """
 
 import ipaddress
@@ -17,51 +17,51 @@ from adapter.rewrite.target import Target, anchor_owner
 
 @dataclass(frozen=True, slots=True)
 class MirrorState:
-    """What a worker cluster has of the mirror of one head: only what is ours."""
+    """Our objects of the mirror of one head in a worker cluster."""
 
     service: Raw | None
     slices: Sequence[Raw]
-    readable: bool = True  # False: it may not be read, so nothing is said of what stands there
+    readable: bool = True  # False: RBAC forbids the read, so the state is unknown
 
 
 def slice_keys(service: Key) -> list[Key]:
-    """Namespace and name of each EndpointSlice that a mirrored Service may have: an address's family cannot be changed."""
+    """Namespace and name of each EndpointSlice that a mirrored Service may have; an address family is immutable."""
     return [_slice_key(service, family) for family in ("IPv4", "IPv6")]
 
 
 def mirror_writes(
     key: Key, head: Raw | None, state: MirrorState, target: Target, anchor_uid: str
 ) -> list[dict[str, Any]]:
-    """Give what is to be written there for one share, none when all is well: a whole object where there is none, a JSON
-    merge patch with its resourceVersion as a precondition where there is one.
+    """The writes that bring the mirror up to date for one share; none when it is up to date.
 
-    `key` is namespace and name of the head's Service; `head` the head pod, None while there is none that stays. Its address
-    is taken out at once then, as the manager's own Service does it: another pod may get it, and workers that start again
-    must not join somebody else's head.
+    A write is a whole object where none exists, else a JSON merge patch with its resourceVersion as a precondition.
+    `key` is namespace and name of the head's Service; `head` is the head pod, None while there is none or it is being
+    deleted. Its address is then removed at once, as in the manager's own Service: another pod may get it, and restarted
+    workers must not join another job's head.
     """
-    found = {str(raw.get("addressType")): raw for raw in state.slices}
+    slice_by_family = {str(raw.get("addressType")): raw for raw in state.slices}
     address = str(((head or {}).get("status") or {}).get("podIP") or "")
-    families = {family: "" for family in found} | ({_address_family(address): address} if address else {})
+    families = {family: "" for family in slice_by_family} | ({_address_family(address): address} if address else {})
     labels = _mirror_labels(target, head)
     service = _build_object("v1", "Service", key, labels, spec=_service_spec(head))
     wanted = [(service, state.service)] if head or state.service else []
-    for family, each in families.items():
-        wanted.append((_endpoint_slice(key, family, each, labels, head), found.get(family)))
+    for family, family_address in families.items():
+        wanted.append((_endpoint_slice(key, family, family_address, labels, head), slice_by_family.get(family)))
     owner = anchor_owner(target, anchor_uid)
-    return [write for body, there in wanted if (write := _write_if_different(body, there, owner))]
+    return [write for body, current in wanted if (write := _write_if_different(body, current, owner))]
 
 
 def rebase_write(body: Raw, current: Raw) -> dict[str, Any] | None:
-    """The same write upon what stands there by now, where nothing but the owners was changed since it was decided; None where more was,
-    or where it has become needless.
+    """The same write for the current object, where only its owners changed since the decision.
 
-    Each single worker of an elastic job has an anchor of its own: were each new owner to have all others decided anew, hundreds that
-    start at once would be looked at hundreds of times.
+    None where more changed, or where the write is no longer needed. Each single-worker share of an elastic job has its
+    own anchor: if each new owner invalidated all other writes, hundreds of workers that start at once would be
+    reconciled hundreds of times.
     """
     metadata = dict(body["metadata"])
     known, new = list(meta(current).get("ownerReferences") or ()), metadata.pop("ownerReferences", ())
     metadata.pop("resourceVersion", None)
-    missing = [one for one in new if all(one["uid"] != other.get("uid") for other in known)]
+    missing = [owner for owner in new if all(owner["uid"] != other.get("uid") for other in known)]
     named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}
     if not missing or not _satisfies_wanted(named, {**body, "metadata": metadata}):
         return None
@@ -70,20 +70,20 @@ def rebase_write(body: Raw, current: Raw) -> dict[str, Any] | None:
 
 
 def _mirror_labels(target: Target, head: Raw | None) -> dict[str, str]:
-    """Those of the mirror, which many Workloads may share: what is of one of them is not in it."""
+    """The labels of the mirror; none names a Workload, because several may share the mirror."""
     ray_cluster = label(head, names.RAY_GCS_CLUSTER_LABEL) if head else ""
-    ours = {names.MANAGER_LABEL: target.manager, names.CLUSTER_LABEL: target.cluster}
-    return {**ours, **({names.REMOTE_RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
+    origin = {names.MANAGER_LABEL: target.manager, names.CLUSTER_LABEL: target.cluster}
+    return {**origin, **({names.REMOTE_RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
 
 
 def _service_spec(head: Raw | None) -> dict[str, Any]:
-    headless = {"clusterIP": "None", "selector": None}  # with a selector, that cluster itself would add endpoints
+    headless = {"clusterIP": "None", "selector": None}  # with a selector, the worker cluster would add endpoints
     return headless | ({"ports": [{**port, "targetPort": port["port"]} for port in _head_ports(head)]} if head else {})
 
 
 def _endpoint_slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
     slice_labels = {**labels, names.SERVICE_NAME_LABEL: key[1], names.SLICE_MANAGED_BY_LABEL: names.DOMAIN}
-    # Ready from the start: KubeRay's own Service publishes a head that is not ready, too (publishNotReadyAddresses).
+    # Always ready: KubeRay's own Service publishes a head that is not ready, too (publishNotReadyAddresses).
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}] if address else []
     ports = {"ports": list(_head_ports(head))} if head else {}
     rest = {"addressType": family, "endpoints": endpoints, **ports}
@@ -100,15 +100,14 @@ def _build_object(api_version: str, kind: str, key: Key, labels: dict[str, str],
 
 
 def _head_ports(head: Raw | None) -> Iterator[dict[str, Any]]:
-    """The ports of the head's Ray container that a Service can name: for people and SRV records, since a headless Service
-    forwards nothing."""
+    """The distinct ports of the head's Ray container, for people and SRV records: a headless Service forwards nothing."""
     containers: Sequence[Raw] = ((head or {}).get("spec") or {}).get("containers") or ({},)
-    seen: set[object] = set()
-    for each in containers[0].get("ports") or ():
-        number, protocol = each.get("containerPort"), each.get("protocol") or "TCP"
-        name = each.get("name") or f"port-{number}"
-        if name not in seen and (number, protocol) not in seen:
-            seen |= {name, (number, protocol)}
+    used: set[object] = set()
+    for port in containers[0].get("ports") or ():
+        number, protocol = port.get("containerPort"), port.get("protocol") or "TCP"
+        name = port.get("name") or f"port-{number}"
+        if name not in used and (number, protocol) not in used:
+            used |= {name, (number, protocol)}
             yield {"name": name, "port": number, "protocol": protocol}
 
 
@@ -117,8 +116,8 @@ def _write_if_different(body: dict[str, Any], current: Raw | None, owner: dict[s
     if current is None:
         return {**body, "metadata": {**metadata, "ownerReferences": [owner]}}
     owners = list(meta(current).get("ownerReferences") or ())
-    missing = [] if any(one.get("uid") == owner["uid"] for one in owners) else [owner]
-    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # what is listed does not say its kind
+    missing = [] if any(other.get("uid") == owner["uid"] for other in owners) else [owner]
+    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # listed objects lack both fields
     if not missing and _satisfies_wanted(named, body):
         return None
     version = {"resourceVersion": meta(current).get("resourceVersion")}
@@ -126,7 +125,7 @@ def _write_if_different(body: dict[str, Any], current: Raw | None, owner: dict[s
 
 
 def _satisfies_wanted(current: Any, wanted: Any) -> bool:
-    """Whether an object says all that is wanted; what else it says is the API server's, or no harm."""
+    """Whether an object has all wanted fields; its other fields are defaults of the API server, or harmless."""
     if isinstance(wanted, dict):
         return all(_satisfies_wanted((current or {}).get(key), value) for key, value in wanted.items())
     return bool(current == wanted) or (not current and not wanted)

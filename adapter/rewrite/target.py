@@ -1,6 +1,6 @@
-"""Where does a share run: what the rewriter, the reservation and the mirror must know of one worker cluster's share.
+"""The values that the rewriter, the group Workload and the mirror need for one share in a worker cluster.
 
-Plain values only. Who has the Workload, its round and its flavors, and whether the cluster can be reached, is asked elsewhere.
+Plain values only: the callers read the Workload, its round and its flavors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,8 @@ from adapter.objects.unstructured import Raw
 class Target:
     """One share of one Workload in one worker cluster.
 
-    `manager_flavor_keys` are node label keys that mean something in the manager only (its ResourceFlavors' nodeLabels);
-    `manager_flavor_tolerations` are the tolerations that go with those flavors, compared as whole objects.
+    `manager_flavor_keys` are node label keys of the manager only (its ResourceFlavors' nodeLabels);
+    `manager_flavor_tolerations` are the tolerations of those flavors, compared as whole objects.
     """
 
     cluster: str
@@ -29,13 +29,13 @@ class Target:
     head: HeadSpec = field(default_factory=HeadSpec)  # how its workers find the head
     queue: str  # LocalQueue in the worker cluster
     manager: str  # id of the manager cluster
-    workload: str  # or what the gang of an elastic job is called
-    workload_uid: str  # or its job's
+    workload: str  # name of the Workload, or of the gang of an elastic job
+    workload_uid: str  # uid of the Workload, or of the elastic job
     placement: str
     share: str  # name of the group Workload and of its anchor ConfigMap
     round: int
-    max_priority: int | None = None  # with which a share queues there at most, None: with its job's
-    pods: PodMapping = NO_MAPPING  # what the worker cluster gives the pods that come to it
+    max_priority: int | None = None  # the highest priority of a share there; None: that of its job
+    pods: PodMapping = NO_MAPPING  # `spec.pods` of the worker cluster
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
 
@@ -53,8 +53,10 @@ class Target:
         round_: int,
         flavors: Iterable[Raw] = (),
     ) -> Self:
-        """The share that a round of a Placement makes in a cluster; `flavors` are the specs of the ResourceFlavors that the
-        manager's Kueue assigned to the Workload."""
+        """The share of a round of a Placement in a cluster.
+
+        `flavors` are the specs of the ResourceFlavors that the manager's Kueue assigned to the Workload.
+        """
         keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster=cluster,
@@ -78,7 +80,7 @@ class Target:
 
     @classmethod
     def without_cluster(cls, flavors: Iterable[Raw]) -> Self:
-        """No cluster yet: for what is asked for in the same way in whichever."""
+        """A target without a cluster, for computations that are equal for all clusters."""
         keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster="", zone="", queue="", manager="", workload="", workload_uid="", placement="", share="", round=0,
@@ -87,21 +89,21 @@ class Target:
 
 
 def capped_priority(priority: int | None, max_priority: int | None) -> int | None:
-    """The priority of a job's share where the cluster admits none above `most`; Kueue takes none for 0."""
+    """The priority of a job's share, at most `max_priority`; Kueue reads a missing priority as 0."""
     if max_priority is None or (priority or 0) <= max_priority:
         return priority
     return max_priority
 
 
 def _manager_only_rules(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:
-    """Keys of node labels, and tolerations, that these flavors put on pods in the manager: they mean nothing elsewhere."""
-    found = list(flavors)
-    keys = frozenset(key for spec in found for key in spec.get("nodeLabels") or {})
-    return keys, tuple(one for spec in found for one in spec.get("tolerations") or ())
+    """The node label keys and the tolerations that these flavors add to pods in the manager; void in other clusters."""
+    specs = list(flavors)
+    keys = frozenset(key for spec in specs for key in spec.get("nodeLabels") or {})
+    return keys, tuple(toleration for spec in specs for toleration in spec.get("tolerations") or ())
 
 
 def origin_labels(target: Target) -> dict[str, str]:
-    """Name the labels that tell every remote object of a share from everybody else's."""
+    """The labels that identify the remote objects of a share as ours."""
     return {
         names.MANAGER_LABEL: target.manager,
         names.WORKLOAD_UID_LABEL: target.workload_uid,
@@ -111,14 +113,14 @@ def origin_labels(target: Target) -> dict[str, str]:
 
 
 def origin_annotations(target: Target) -> dict[str, str]:
-    """Name the annotations on every remote object of a share: what may be too long for a label, and the round."""
+    """The annotations of every remote object of a share: the Workload, which may be too long for a label, and the round."""
     return {names.WORKLOAD_ANNOTATION: target.workload, names.ROUND_ANNOTATION: str(target.round)}
 
 
 def anchor_owner(target: Target, anchor_uid: str) -> dict[str, Any]:
-    """Refer to the share's anchor ConfigMap as a non-controller owner.
+    """The owner reference to the share's anchor ConfigMap, not as a controller.
 
     Kueue finishes a pod-less group Workload that has a *controller* (kueue:pkg/controller/jobframework/reconciler.go,
-    OwnerNotFound), so the reference must not be one; garbage collection needs no more than this.
+    OwnerNotFound). Garbage collection does not need one.
     """
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": target.share, "uid": anchor_uid}

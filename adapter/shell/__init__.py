@@ -1,1 +1,1 @@
-"""The only place with a network, a clock and tasks: it observes, lets the pure core decide, and executes."""
+"""The only package with a network, a clock and tasks: it observes, lets the pure core decide, and executes."""

@@ -1,7 +1,8 @@
-"""Prometheus metrics of the controller that are counted as things happen.
+"""Prometheus metrics of the controller that are counted as events occur.
 
-Labels take few values: a registered worker cluster (empty: the manager, or none yet), a kind or a stage, never a pod or a job.
-Gauges of the present moment are in shell/controller/measurements.py. docs/metrics.md describes all metrics, with alerts.
+Labels take few values: a registered worker cluster (empty: the manager, or none yet), a kind or a stage, never a pod or
+a job. Gauges of the current state are in shell/controller/measurements.py. docs/metrics.md describes all metrics, with
+alerts.
 """
 
 import contextlib
@@ -12,10 +13,11 @@ from adapter import __version__, names
 
 # Stages of a dispatch.
 CREATED, RUNNING = "created", "running"
-# Replaces a reason or state that is not ours: what others write must not decide how many labels there are.
+# Replaces a reason or state that is not ours: values that others write must not decide how many labels there are.
 OTHER = "other"
 
-# The API has creation times in whole seconds, so finer buckets would add nothing. After ten minutes a gated pod is an alert.
+# The API has creation times in whole seconds, so finer buckets would add nothing. There is an alert for a pod that is
+# gated for ten minutes.
 _DISPATCH_BUCKETS = (1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600)
 # From a small fleet to one of a hundred clusters with a thousand queues each (`hack.bench planner`): factors of three.
 _PLAN_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
@@ -88,7 +90,8 @@ _registered_clusters: set[str] = set()  # worker clusters that are registered, o
 
 
 def register_cluster(cluster: str) -> None:
-    """Tell zeros of a worker cluster of which nothing was counted yet: in Prometheus the first loss would else be no increase."""
+    """Initialise the counters of a worker cluster with zero: for Prometheus the first loss would otherwise be no
+    increase."""
     _registered_clusters.add(cluster)
     SPILLS.labels(cluster)
     for reason in (*names.LOSS_REASONS, OTHER):
@@ -98,11 +101,11 @@ def register_cluster(cluster: str) -> None:
 
 
 def cluster_label(cluster: str) -> str:
-    """A worker cluster's name as a label's value: what a user wrote into a pod's slot is none."""
+    """A worker cluster's name as a label value; OTHER for what a user wrote into a pod's slot."""
     return cluster if cluster in _registered_clusters else OTHER
 
 
 def unregister_cluster(cluster: str) -> None:
-    """Drop what is told about a worker cluster that is not registered any more."""
-    with contextlib.suppress(KeyError):  # it was never told
+    """Drop the gauge of a worker cluster that is not registered any more."""
+    with contextlib.suppress(KeyError):  # it was never set
         CONNECTED.remove(cluster)

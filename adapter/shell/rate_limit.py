@@ -1,6 +1,6 @@
-"""How often may something be done that others can cause as often as they like?
+"""Rate limit for actions that others can cause as often as they like.
 
-It reads no clock: whoever asks says when, by a clock that never goes back.
+It reads no clock: the caller passes the time of a monotonic clock.
 """
 
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TokenBucket:
-    """So many at once, and then one in so many seconds; who rests gets the burst back."""
+    """Token bucket: `burst` actions at once, then one per `every_seconds`; the burst refills at rest."""
 
     burst: int
     every_seconds: float  # seconds
-    _full_at: float = float("-inf")  # when the whole burst is there again
+    _full_at: float = float("-inf")  # when the whole burst is available again
 
     def wait_seconds(self, now: float) -> float:
-        """The seconds until it may be done; 0 when it may now."""
+        """The seconds until the action is allowed; 0 when it is allowed now."""
         return max(0.0, self._full_at - now - (self.burst - 1) * self.every_seconds)
 
     def try_take(self, now: float) -> bool:
-        """Whether it may be done now; it counts as done then."""
+        """Whether the action is allowed now; if so, it is counted."""
         if self.wait_seconds(now) > 0.0:
             return False
         self._full_at = max(self._full_at, now) + self.every_seconds
         return True
 
     def take_or_delay(self, now: float) -> float:
-        """The seconds after which it may be done; it counts as done if that is now."""
+        """0 when the action is allowed now, and it is counted; else the seconds until it is allowed."""
         return 0.0 if self.try_take(now) else self.wait_seconds(now)

@@ -1,6 +1,6 @@
-"""How is what anybody may send to a server of ours taken in: in a bounded time and space?
+"""Bounds how many request bodies are read at once, and for how long.
 
-It knows nothing of what is sent. How large one of them may be, aiohttp is told by who serves (`client_max_size`).
+It knows nothing of their content. The server bounds the size of one body by aiohttp's `client_max_size`.
 """
 
 import asyncio
@@ -9,14 +9,14 @@ from aiohttp import web
 
 
 class UploadLimiter:
-    """Takes in what is sent; when too many are on their way the oldest of them is given up for the newest."""
+    """Reads request bodies; when too many are being read, the oldest is aborted for the newest."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
         self._deadlines: dict[asyncio.Timeout, None] = {}  # the oldest first
 
     async def read_body(self, request: web.Request) -> bytes:
-        """What was sent, whole; raises TimeoutError, or HTTPRequestEntityTooLarge."""
+        """The whole body; raises TimeoutError or HTTPRequestEntityTooLarge."""
         async with asyncio.timeout(self._seconds) as deadline:
             if len(self._deadlines) >= self._most:
                 self._abort_upload(next(iter(self._deadlines)))
@@ -29,4 +29,4 @@ class UploadLimiter:
     def _abort_upload(self, oldest: asyncio.Timeout) -> None:
         del self._deadlines[oldest]
         if not oldest.expired():
-            oldest.reschedule(0.0)  # long ago
+            oldest.reschedule(0.0)  # in the past: it expires now

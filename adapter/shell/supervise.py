@@ -1,8 +1,8 @@
-"""What becomes of a task or a key that meets what nobody expected? It is told once, counted, and begun anew, later and later.
+"""Supervises tasks: an unexpected exception is logged once, counted, and retried with backoff.
 
-What others write may have any shape, and no reader foresees all of them: one object that cannot be read costs nobody else
-anything, and ends no process. Cancellation passes through, and so does what its caller names as the process's own end. What an
-exception says is never told, since it may quote a Secret: its type, and where it came from, say what to mend.
+Objects that others write may have any shape, and no reader foresees all of them. One unreadable object affects no other
+and ends no process. Cancellation passes through, and so do the exceptions that the caller names as fatal. The text of
+an exception is never logged, since it may quote a Secret: its type and its place show what to fix.
 """
 
 import asyncio
@@ -19,17 +19,18 @@ from adapter.shell import metrics
 
 log = logging.getLogger(__name__)
 
-# Between two attempts. What broke once by a fault of ours will most likely break again: the first pause is one that nobody notices,
-# the last one leaves a broken watch dead for no longer than a resync takes.
+# Pauses between two attempts. A bug of ours will most likely recur. The first pause is too short to notice; after the
+# last one a broken watch has been dead for no longer than a resync takes.
 FIRST_PAUSE, LAST_PAUSE = 0.5, 60.0
-# The same fault at the same place is told once in this time, and counted in between: whoever writes odd objects decides how many.
+# The same fault at the same place is logged once in this time and counted in between: others decide how many odd
+# objects they write.
 RELOG_SECONDS = 60.0
 _CLOSED = "the handler is closed"  # uvloop: handles/handle.pyx, _ensure_alive
-_LONGEST_TRACE = 8_000  # characters of a trace: the places nearest to the fault are enough
+_LONGEST_TRACE = 8_000  # characters of a trace: the frames nearest to the fault are enough
 
 ResultT = TypeVar("ResultT")
-_Fault = tuple[str, str, str]  # of which task, of which type, at which place
-# When it was told, and how often it came since; one for each place in the code.
+_Fault = tuple[str, str, str]  # task, exception type, place
+# When it was last logged, and how often it has occurred since; one entry for each place in the code.
 _logged_faults: dict[_Fault, tuple[float, int]] = {}
 
 
@@ -41,9 +42,10 @@ async def run_with_restarts(
     fatal: tuple[type[Exception], ...] = (),
     longest_pause: float = LAST_PAUSE,
 ) -> None:
-    """Run a task until it returns or is cancelled, and again whenever it breaks.
+    """Run a task until it returns or is cancelled, and restart it whenever it fails.
 
-    `broke` is told of each fault before the pause; `ends` are those that the process shall not survive; `longest` bounds the pause.
+    `on_failure` is called with each error before the pause. `fatal` errors must end the process. `longest_pause` bounds
+    the pause.
     """
     clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE
     while True:
@@ -63,7 +65,7 @@ async def run_with_restarts(
 
 @contextmanager
 def contain_errors(task: str, about: object = "") -> Iterator[None]:
-    """Go on behind the block, whatever happens in it; `about` is whom it concerns."""
+    """Contain and report any error in the block; `about` names the object concerned."""
     try:
         yield
     except Exception as error:
@@ -71,35 +73,35 @@ def contain_errors(task: str, about: object = "") -> Iterator[None]:
 
 
 def read_each(task: str, objects: Iterable[Raw], read: Callable[[Raw], ResultT]) -> Iterator[tuple[Raw, ResultT]]:
-    """The objects with what is read of them, but for those that cannot be read."""
+    """Each object with the result of `read`, without the objects for which it fails."""
     for raw in objects:
         try:
-            found = read(raw)
+            result = read(raw)
         except Exception as error:
             report_failure(task, error, key_of(raw) if isinstance(raw, dict) else type(raw).__name__)
         else:
-            yield raw, found
+            yield raw, result
 
 
 def report_failure(task: str, error: Exception, about: object = "") -> None:
-    """Count a fault of a task, and tell it with its trace, unless the same one was told a moment ago."""
+    """Count a fault of a task, and log it with its trace, unless the same one was logged within RELOG_SECONDS."""
     metrics.TASK_FAILURES.labels(task).inc()
     fault, now = (task, type(error).__name__, _fault_location(error)), time.monotonic()
-    when, since = _logged_faults.get(fault, (0.0, 0))
-    if fault in _logged_faults and now - when < RELOG_SECONDS:
-        _logged_faults[fault] = when, since + 1
+    last_logged, repeats = _logged_faults.get(fault, (0.0, 0))
+    if fault in _logged_faults and now - last_logged < RELOG_SECONDS:
+        _logged_faults[fault] = last_logged, repeats + 1
         return
     _logged_faults[fault] = now, 0
-    more = f" ({since} more like it since it was told last)" if since else ""
-    whom = f" at {str(about)[:200]}" if about else ""
-    log.error("%s failed%s by %s%s:\n%s", task, whom, type(error).__name__, more, _format_trace(error))
+    repeat_note = f" ({repeats} more like it since it was told last)" if repeats else ""
+    subject = f" at {str(about)[:200]}" if about else ""
+    log.error("%s failed%s by %s%s:\n%s", task, subject, type(error).__name__, repeat_note, _format_trace(error))
 
 
 def handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take what breaks where nobody waits for it: a loop's exception handler. Who provokes that does not decide how long the log gets.
+    """A loop's exception handler, for errors that nothing awaits; a client that provokes them cannot flood the log.
 
-    A connection that is closed while something is sent on it is no fault: uvloop tells it as a RuntimeError of its protocol
-    (uvloop: sslproto.pyx, _fatal_error), and whoever uses the connection hears that it is lost.
+    A connection that is closed during a write is no fault. uvloop reports it as a RuntimeError of its protocol
+    (uvloop: sslproto.pyx, _fatal_error), and the user of the connection gets an error.
     """
     error = context.get("exception")
     closed = isinstance(error, OSError) or (type(error) is RuntimeError and _CLOSED in str(error))
@@ -118,12 +120,12 @@ def _fault_location(error: Exception) -> str:
 
 
 def _innermost_error(error: BaseException) -> BaseException:
-    """The first of a group's exceptions, for whose sake the others were cancelled."""
+    """The first of a group's exceptions, which made the group cancel the others."""
     return _innermost_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _format_trace(error: Exception) -> str:
-    """Where it came from, without what it says."""
+    """The trace of an error, without its text."""
     inner = _innermost_error(error)
     outer = traceback.format_tb(error.__traceback__) if inner is not error else []
     text = "".join([*outer, *traceback.format_tb(inner.__traceback__), type(inner).__name__])

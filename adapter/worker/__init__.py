@@ -1,4 +1,4 @@
-"""What happens next to one worker pod, from its creation in the manager to the end of its copy?
+"""Decides the next actions for a worker pod, from its creation in the manager cluster to the end of its remote pod.
 
-Decides from facts and the time, and returns actions; where it goes was planned before.
+The input is facts and the time. `planning` has assigned the slot before.
 """

@@ -1,8 +1,8 @@
-"""Since when can a worker cluster not be seen, when do its workers count as lost, and does Ray still hear from them?
+"""How long a worker cluster has been unreachable, when its workers count as lost, and what Ray knows of them.
 
-The first loss stands in the WorkerCluster's status, so a restart of ours, or a link that comes and goes, does not start the
-clock anew. Ray's own word counts for more than our link, and nobody is given up before Ray was asked. What is done when the
-time is over is decided in report.py for a worker, and in gang/running.py for a share.
+The first loss is recorded in the WorkerCluster's status. So a restart of the controller, or a link that comes and goes,
+does not restart the timeout. What Ray's head reports counts for more than our link: no worker is given up before the
+head was asked. report.py acts for a worker when the time is over, gang/running.py for a share.
 """
 
 from collections.abc import Mapping
@@ -19,42 +19,43 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoss:
-    """A worker cluster that cannot be seen, as it concerns all that runs there, or one pod."""
+    """The loss of an unreachable worker cluster, for the whole cluster or for one pod."""
 
     reason: str
     lost_since: datetime | None  # first loss; None: not known yet
     given_up_at: datetime | None  # when its workers count as lost; None: never
-    ray_node_alive: bool | None = (
-        None  # what the head's GCS says of the pod's Ray node; None: it cannot be asked, or does not know
-    )
-    head_problem: str = ""  # the head will not be asked before somebody puts something right: a sentence that says what
+    # What the head's GCS reports of the pod's Ray node. None: the head cannot be asked, or does not know the node.
+    ray_node_alive: bool | None = None
+    # A sentence on what a user must fix before the head can be asked; empty if nothing.
+    head_problem: str = ""
 
 
 def loss_of_cluster(cluster: Raw | None, reason: Reason | None, *, timeout: timedelta) -> ClusterLoss | None:
-    """What is to be thought of a cluster; None while it can be seen.
+    """The loss of a worker cluster; None while it is reachable.
 
-    `cluster` is its WorkerCluster, None when there is none; `reason` says why it cannot be seen, None when it can; after
-    `timeout` without it its workers count as lost.
+    `cluster` is its WorkerCluster, None if there is none. `reason` says why it is unreachable, None if it is not. Its
+    workers count as lost when it was unreachable for `timeout`.
     """
     if cluster is None:
         return ClusterLoss("is not registered any more", None, _EPOCH)
     if reason is None:
         return None
-    since = parse_time((cluster.get("status") or {}).get("lostSince"))
-    # It may be well again since this process began to read it; or this loss is not told yet, and what is there is of another one.
+    lost_since = parse_time((cluster.get("status") or {}).get("lostSince"))
+    # The cluster may be reachable again since this process began to read it. Or this loss is not recorded yet, and the
+    # recorded time is of an earlier loss.
     syncing = reason.code is ReasonCode.CLUSTER_SYNCING
-    if since is None or syncing or is_condition_true(cluster, names.CONNECTED):
+    if lost_since is None or syncing or is_condition_true(cluster, names.CONNECTED):
         return ClusterLoss("cannot be seen", None, None)
-    return ClusterLoss(f"cannot be seen since {since:%H:%M:%S} UTC", since, since + timeout)
+    return ClusterLoss(f"cannot be seen since {lost_since:%H:%M:%S} UTC", lost_since, lost_since + timeout)
 
 
 def loss_of_pod(
     loss: ClusterLoss | None, pod: Raw, nodes: Mapping[str, bool] | None, head_problem: str = ""
 ) -> ClusterLoss | None:
-    """The same for a pod of the manager with a slot there.
+    """The cluster's loss for a manager pod with a slot there.
 
-    `nodes` says by address which nodes the head of its RayCluster hears from; None before anybody asked the head. `late` is
-    why nobody can, where that is for somebody to put right.
+    `nodes` maps addresses to whether the head of the pod's RayCluster has that node alive; None if the head was not
+    asked yet. `head_problem` says why the head cannot be asked, if a user must fix that.
     """
     if loss is None:
         return None
@@ -64,11 +65,11 @@ def loss_of_pod(
 
 
 def ray_node_address(pod: Raw) -> str:
-    """The address by which Ray's head knows a worker's node, empty while it has none."""
+    """The address by which Ray's head knows the worker's node; empty if it has none."""
     return str((pod.get("status") or {}).get("podIP") or "")
 
 
 def given_up_clusters(losses: Mapping[str, ClusterLoss | None], now: datetime) -> dict[str, str]:
-    """Those of the clusters whose workers count as lost now, unless Ray still hears from them, each with the reason."""
-    late = {name: one.reason for name, one in losses.items() if one and one.given_up_at and now >= one.given_up_at}
-    return {name: f"the worker cluster {why}" for name, why in late.items()}
+    """The clusters whose workers count as lost now unless Ray has their nodes alive, each with the reason."""
+    lost = {key: loss.reason for key, loss in losses.items() if loss and loss.given_up_at and now >= loss.given_up_at}
+    return {name: f"the worker cluster {reason}" for name, reason in lost.items()}

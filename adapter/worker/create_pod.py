@@ -1,7 +1,7 @@
-"""How is the copy of a worker pod made: in which share, with what beside it, and what keeps it from being made?
+"""Creates the remote pod of a manager pod, with the mirror of the head that it needs.
 
-A copy asks for no more than its share holds, and waits until that share stands and the head has an address. Whether a pod is
-to have a copy at all is decided before (dispatch.py); what stands in the copy's spec is rewrite/rewriter.py's.
+A remote pod requests no more than its share holds. It is created when its share is admitted and the head has an
+address. dispatch.py decides whether a pod gets a remote pod, and rewrite/rewriter.py writes its spec.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from adapter.worker.worker_facts import Worker
 
 
 def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Action]:
-    """Make the copy of a pod in its slot, with what it needs there; nothing while there is something to wait for."""
+    """Create the remote pod in the slot, with the head's mirror; nothing while something is to be waited for."""
     cluster = slot.cluster
-    # An orphan of this name, or a copy elsewhere, is still leaving, the share does not stand or goes as its job does, or the head has
-    # no address yet.
-    share = next((one for one in placement.active_shares if placement.share_key(one) == slot.share), None)
+    # Nothing is created in these cases: an orphan of this name or a remote pod elsewhere still ends; the share is not
+    # admitted, or is deleted with its job; the head has no address yet.
+    share = next((share for share in placement.active_shares if placement.share_key(share) == slot.share), None)
     reservation = worker.clusters.reservations.get(slot.share)
     if (
         cluster in worker.remote_pods
@@ -47,26 +47,27 @@ def _create_actions(
     body = _remote_pod_body(worker, pod, reservation, share, slot)
     wanted = rewriter.referenced_objects(pod, worker.owner.pull_secrets)
     if (
-        why := pod_validation.remote_pod_problem(body["spec"])
+        problem := pod_validation.remote_pod_problem(body["spec"])
         or _excess_reason(body, reservation, slot)
         or copied_objects.over_limit_reason(wanted, {})
     ):
-        text = f"A worker for {share.cluster} is not made: {why}."
+        text = f"A worker for {share.cluster} is not made: {problem}."
         return emit_event(worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
-    made = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
-    kept = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
-    return [*kept, *head_mirror_writes(worker, pod, placement, slot.share), made]
+    creation = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
+    events = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
+    return [*events, *head_mirror_writes(worker, pod, placement, slot.share), creation]
 
 
 def head_mirror_writes(worker: Worker, pod: Raw, placement: Placement, share_key: ShareKey) -> list[Action]:
-    """What makes the head's name resolve there: made before the first worker, and kept true while its share stands."""
+    """What makes the head's name resolve in the cluster: created before the first worker, and kept up to date after
+    that."""
     cluster, reservation = share_key.cluster, worker.clusters.reservations.get(share_key)
-    standing, service = worker.head.mirrors.get(cluster), worker.head.address.service_key
-    if standing is None or service is None or reservation is None or reservation.deleting:
+    mirror, service = worker.head.mirrors.get(cluster), worker.head.address.service_key
+    if mirror is None or service is None or reservation is None or reservation.deleting:
         return []
     target = replace(worker.clusters.targets[cluster], share=reservation.name)
-    lacks = service_mirror.mirror_writes(service, worker.head.pod, standing, target, reservation.anchor_uid)
-    return [MirrorHead(cluster, worker.owner.job, placement, share_key, pod, body) for body in lacks]
+    bodies = service_mirror.mirror_writes(service, worker.head.pod, mirror, target, reservation.anchor_uid)
+    return [MirrorHead(cluster, worker.owner.job, placement, share_key, pod, body) for body in bodies]
 
 
 def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: Share, slot: Slot) -> Raw:
@@ -87,24 +88,29 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
 
 
 def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role: str) -> PodMapping:
-    """What the cluster gives its pods, with the node selector of the share: Kueue chose a flavor by that, and would finish the whole
-    share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart)."""
-    held = reservation.templates.get(role)
-    return replace(mapping, node_selector=(held.get("spec") or {}).get("nodeSelector") or {}) if held else mapping
+    """The cluster's pod mapping with the node selector of the share.
+
+    Kueue chose a flavor by that selector. It would finish the whole share for one pod that contradicts its flavor's
+    node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart).
+    """
+    template = reservation.templates.get(role)
+    return (
+        replace(mapping, node_selector=(template.get("spec") or {}).get("nodeSelector") or {}) if template else mapping
+    )
 
 
 def _excess_reason(body: Raw, reservation: Reservation, slot: Slot) -> str:
-    """What a copy asks for beyond its share: Kueue lets the pods of a group run by role and number alone."""
-    held = reservation.templates.get(slot.role)
-    more = holding.excess_requests(body["spec"], held) if held else ""
-    return more and (
-        f"it asks for {more}, which is not what quota is held for; whatever adds to the template's requests, such as sidecars "
-        "of KubeRay's operator or a resize, must stand in the template"
+    """What a remote pod requests beyond its share: Kueue lets the pods of a group run by role and number alone."""
+    template = reservation.templates.get(slot.role)
+    excess = holding.excess_requests(body["spec"], template) if template else ""
+    return excess and (
+        f"it asks for {excess}, which is not what quota is held for; whatever adds to the template's requests, such as "
+        "sidecars of KubeRay's operator or a resize, must stand in the template"
     )
 
 
 def _report_user_overrides(job: Job | None, pod: Raw, target: Target) -> list[Action]:
-    """What the user set of a Ray node's place, and so was left."""
+    """Report the zone and cluster settings that the user set, and that are kept."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
     text = zone.user_override_message(containers[0].get("env") or (), target)
     return emit_event(job, names.EventReason.ZONE_SETTINGS_KEPT, text) if text else []

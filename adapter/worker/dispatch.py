@@ -179,8 +179,9 @@ def _is_ungated(state: WorkerState) -> bool:
 def _report_ungated(state: WorkerState) -> list[Action]:
     namespace, name = key_of(state.pod)
     text = (
-        f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no copy in a worker cluster; leave "
-        "schedulingGates and nodeSelector of the template to Rayspan, and delete the pod: KubeRay makes another one."
+        f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no copy in a worker "
+        "cluster; leave schedulingGates and nodeSelector of the template to Rayspan, and delete the pod: KubeRay "
+        "makes another one."
     )
     pod = Job("v1", "Pod", namespace, name, uid_of(state.pod))
     return emit_event(pod, names.EventReason.POD_NOT_GATED, text, warning=True)
@@ -272,7 +273,7 @@ def _may_choose_slot(state: WorkerState) -> bool:
     """Whether the pod has no slot, or may take another one.
 
     It may not while a remote pod may exist in an unreachable cluster. Nor may it while a create request is
-    unanswered, for that is sent again (create_pod.make) as long as the slot is planned.
+    unanswered, for that is sent again (create_pod.create_when_ready) as long as the slot is planned.
     """
     creation = state.worker.creation
     if creation.unanswered and state.has_planned_slot:

@@ -1,8 +1,8 @@
-"""Which heads are asked next, and when is each asked again?
+"""When each Ray head is asked for its nodes, and which heads are asked next.
 
-Each head has a schedule of its own. How long one takes to answer is up to its user, so those who answer, those who were never
-asked and those who gave no answer last time have places of their own, and within these every namespace has the same chance.
-What is asked, and how, is shell/observe/head_client.py's; what follows from an answer is cluster_loss.py's.
+How long a head takes to answer depends on its user. So heads that answer, heads that were never asked and unresponsive
+heads have separate polls, and within these each namespace has an equal share. shell/observe/head_client.py sends the
+requests; cluster_loss.py uses the answers.
 """
 
 from collections import Counter, defaultdict, deque
@@ -12,28 +12,29 @@ from typing import Literal
 
 from adapter.objects.unstructured import Key
 
-# Ray takes about a minute to give a node up: asked six times in that, we are at most ten seconds later than it.
+# Ray takes about a minute to give up a node. With six polls in that time, we notice it at most ten seconds later.
 POLL_SECONDS = 10.0
-# Between two questions to a head that gives no answer: one that is well again is asked within what Ray itself takes for a node.
+# The longest time between two polls of an unresponsive head. A head that answers again is asked within the time in
+# which Ray gives up a node.
 MAX_BACKOFF_SECONDS = 60.0
-# Of each kind that are asked at the same time. One that is silent holds its place for 2 s, or for 5 s when it takes the
-# connection: four hundred silent heads are through in one to two minutes, and nobody who answers waits for one of them.
+# Concurrent polls of each kind. An unresponsive head takes 2 s, or 5 s if it accepts the connection. So four hundred
+# such heads are polled in one to two minutes, and no head that answers waits for them.
 POLLS_AT_ONCE = 16
-POLLS_PER_NAMESPACE = POLLS_AT_ONCE // 2  # of these: one tenant's heads leave places to others
+POLLS_PER_NAMESPACE = POLLS_AT_ONCE // 2  # one tenant's heads leave polls to others
 
 HeadId = tuple[str, str, str]  # namespace, RayCluster, uid of the head's pod
 
 
 @dataclass(frozen=True, slots=True)
 class HeadPollState:
-    """When a head is asked, and how often in a row it gave no answer; None: it was never asked."""
+    """When a head is polled next, and its failures in a row."""
 
-    due_at: float = 0.0  # not before
-    failures: int | None = None
+    due_at: float = 0.0
+    failures: int | None = None  # None: it was never polled
 
     @property
     def kind(self) -> Literal["new", "answers", "silent"]:
-        """Whose places it takes."""
+        """The kind of polls that it takes part in."""
         return "new" if self.failures is None else "silent" if self.failures else "answers"
 
 
@@ -43,40 +44,41 @@ def ray_cluster_key(head: HeadId) -> Key:
 
 
 def state_after_poll(state: HeadPollState, answered: bool, now: float) -> HeadPollState:
-    """The next turn of a head that was asked: soon after an answer, later and later without one."""
+    """The state after a poll: the next poll follows soon after an answer, and with backoff after a failure."""
     if answered:
         return HeadPollState(now + POLL_SECONDS, 0)
-    misses = (state.failures or 0) + 1
-    return HeadPollState(now + min(POLL_SECONDS * 2 ** min(misses - 1, 9), MAX_BACKOFF_SECONDS), misses)
+    failures = (state.failures or 0) + 1
+    return HeadPollState(now + min(POLL_SECONDS * 2 ** min(failures - 1, 9), MAX_BACKOFF_SECONDS), failures)
 
 
 def heads_to_poll(
     states: Mapping[HeadId, HeadPollState], in_flight: Mapping[HeadId, HeadPollState], now: float
 ) -> list[HeadId]:
-    """Those to be asked now, beside those that are being asked, each with the turn that it was asked by."""
+    """The heads to poll now, beside those in flight."""
     due = sorted(
-        (one for one, turn in states.items() if turn.due_at <= now and one not in in_flight),
-        key=lambda h: states[h].due_at,
+        (head for head, state in states.items() if state.due_at <= now and head not in in_flight),
+        key=lambda head: states[head].due_at,
     )
-    found: list[HeadId] = []
+    heads: list[HeadId] = []
     for kind in ("answers", "new", "silent"):
-        busy = Counter(head[0] for head, turn in in_flight.items() if turn.kind == kind)
-        found += _pick_fairly([head for head in due if states[head].kind == kind], busy)
-    return found
+        busy = Counter(head[0] for head, state in in_flight.items() if state.kind == kind)
+        heads += _pick_fairly([head for head in due if states[head].kind == kind], busy)
+    return heads
 
 
 def _pick_fairly(due: Iterable[HeadId], busy: Counter[str]) -> list[HeadId]:
-    """As many of one kind as there are places left, each from the namespace that has the fewest; `busy` counts these."""
+    """The due heads of one kind that get a free poll, each from the namespace with the fewest; `busy` counts polls."""
     waiting: dict[str, deque[HeadId]] = defaultdict(deque)
     for head in due:
         waiting[head[0]].append(head)
-    found: list[HeadId] = []
+    heads: list[HeadId] = []
     while waiting and busy.total() < POLLS_AT_ONCE:
-        namespace = min(waiting, key=lambda one: busy[one])  # the first of several: its head waits longest
+        # Of several, the first: its head waits longest.
+        namespace = min(waiting, key=lambda key: busy[key])
         if busy[namespace] >= POLLS_PER_NAMESPACE:
             break
-        found.append(waiting[namespace].popleft())
+        heads.append(waiting[namespace].popleft())
         busy[namespace] += 1
         if not waiting[namespace]:
             del waiting[namespace]
-    return found
+    return heads

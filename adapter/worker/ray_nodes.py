@@ -1,7 +1,7 @@
-"""Which of a RayCluster's nodes does its head still hear from? Reads the answer of Ray's own state API.
+"""Parses the node list of Ray's state API: which nodes of a RayCluster its head has alive.
 
-Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). What follows from a node's death
-is decided in report.py.
+Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). report.py decides what follows
+from a node's death.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,35 +11,36 @@ from adapter.objects.unstructured import Raw
 
 NODES_PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
-# An answer counts for this long when later ones fail: a dashboard that is busy for a moment has not lost its nodes.
+# An answer is valid for this long when later requests fail: a dashboard that is busy for a moment has not lost its
+# nodes.
 ANSWER_VALID_SECONDS = 60.0
 _ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
 
 
 def dashboard_port(head: Raw) -> int:
-    """The port of the head pod on which Ray's dashboard answers: the one of that name, else Ray's default."""
+    """The port of Ray's dashboard on the head pod: the one named `dashboard`, else Ray's default."""
     containers = (head.get("spec") or {}).get("containers") or ()
     ports = (port for container in containers for port in container.get("ports") or ())
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "dashboard"), DASHBOARD_PORT)
 
 
 def parse_node_states(answer: object) -> dict[str, bool]:
-    """For each address of a node, whether the head hears from it; one that came back under its address is alive.
+    """Map each node address to whether the head has that node alive.
 
-    Empty for an answer that is not understood: then nothing is known.
+    An address with a dead and an alive node is alive. Empty if the answer is not understood.
     """
-    found: dict[str, bool] = {}
+    states: dict[str, bool] = {}
     for node in _answered_nodes(answer):
         address, state = node.get("node_ip"), _ALIVE_BY_STATE.get(str(node.get("state")))
         if address and state is not None:
-            found[str(address)] = state or found.get(str(address), False)
-    return found
+            states[str(address)] = state or states.get(str(address), False)
+    return states
 
 
 def newest_answer(
     answer: Mapping[str, bool] | None, previous: tuple[Mapping[str, bool], float] | None, now: float
 ) -> tuple[Mapping[str, bool], float]:
-    """An answer (None: none came), or the last one for as long as it counts, each with when it came, in seconds."""
+    """The answer, or the previous one while it is valid if there is none (None); each with its time, in seconds."""
     if answer is not None:
         return answer, now
     return previous if previous and now - previous[1] < ANSWER_VALID_SECONDS else ({}, 0.0)

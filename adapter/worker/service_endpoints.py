@@ -1,11 +1,13 @@
-"""To which workers elsewhere do the requests of a Service go straight: which EndpointSlices of ours does it have?
+"""The EndpointSlices by which a Service's requests go straight to remote workers.
 
-A Service of a RayService has endpoints of Kubernetes' own for pods on nodes, which in the manager are heads alone: a worker's gated
-pod has no node. These stand beside them; kube-proxy adds all slices of a Service up by the names of their ports (docs/upstream.md, "Endpoints that others write"). One is of one family of
-addresses, and has as many endpoints as Kubernetes lets one have. Which slices stand, and what is to be written, is not asked here.
+A Service of a RayService has Kubernetes' own endpoints for pods on nodes. In the manager cluster these are heads alone,
+since a worker's gated pod has no node. Our slices are added beside them; kube-proxy joins all slices of a Service by
+the names of their ports (docs/upstream.md, "Endpoints that others write"). A slice has addresses of one family, and the
+number of endpoints is limited. endpoint_objects.py compares the slices with the existing ones.
 
-An address comes from a worker cluster, which may say anything: what no API server takes, or that cluster's pods cannot have, is left out, and costs its pod alone.
-An address is dropped as soon as its pod is being deleted, or its copy has it no more, for another pod may get it.
+Addresses come from worker clusters and are untrusted. An address that no API server accepts, or that the cluster's pods
+cannot have, is left out, at the cost of its pod alone. An address is dropped when its pod is deleted or its remote pod
+does not have it any more, since another pod may get it.
 """
 
 import heapq
@@ -36,8 +38,8 @@ IP_FAMILIES = ("IPv4", "IPv6")
 # k8s:pkg/apis/discovery/validation/validation.go, maxEndpoints.
 MAX_ENDPOINTS = 1000
 SERVICE_OWNERS = (names.RAY_SERVICE, "RayCluster")
-# KubeRay makes one Service for Serve of a RayCluster and one of its RayService. Each is written again with each change of a worker, and
-# who submits jobs may make any number of them.
+# KubeRay creates one Service for Serve of a RayCluster and one of its RayService. Each is written at every change of a
+# worker, and job submitters may create any number of them.
 MAX_SERVICES = 4
 
 _PortList = tuple[tuple[str, str, int, str], ...]  # name, protocol, number, application protocol
@@ -45,14 +47,15 @@ _PortList = tuple[tuple[str, str, int, str], ...]  # name, protocol, number, app
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A worker pod of the manager, and what is known of its copy."""
+    """A manager's worker pod, and what is known of its remote pod."""
 
     pod: Raw
-    remote_pod: Raw | None  # None where there is none, and where its cluster cannot be seen
-    reachable: bool  # whether that can be seen
-    node_dead: bool = False  # while it cannot: Ray's head says that the node is dead, or its proxy answers no more
+    remote_pod: Raw | None  # None if absent, and while its cluster is unreachable
+    reachable: bool
+    # For an unreachable cluster: Ray's head reports the node dead, or its proxy is unresponsive.
+    node_dead: bool = False
     cluster: str = ""
-    pod_networks: tuple[Network, ...] = ()  # spec.podCIDRs of that WorkerCluster; empty: any
+    pod_networks: tuple[Network, ...] = ()  # spec.podCIDRs of the WorkerCluster; empty: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +69,29 @@ class _Endpoint:
 def wanted_slices(
     service: Raw, ray_cluster: Raw | None, backends: Iterable[Backend]
 ) -> tuple[dict[str, dict[str, Any]], str]:
-    """The slices of a Service by family, and a sentence about workers that are left out, empty where none is.
+    """The slices of a Service by address family, and a sentence about omitted workers; empty if there are none.
 
-    `ray_cluster` is the one whose name the Service's selector says.
+    `ray_cluster` is the RayCluster that the Service's selector names.
     """
-    own = [one for one in backends if is_backend(service, ray_cluster, one.pod)]
-    strangers = [one for one in own if not _is_in_networks(one)]
-    own = [one for one in own if _is_in_networks(one)]
-    found, sentences = dict[str, dict[str, Any]](), list(_stranger_messages(service, strangers))
+    own_backends = [backend for backend in backends if is_backend(service, ray_cluster, backend.pod)]
+    strangers = [backend for backend in own_backends if not _is_in_networks(backend)]
+    own_backends = [backend for backend in own_backends if _is_in_networks(backend)]
+    slices, sentences = dict[str, dict[str, Any]](), list(_stranger_messages(service, strangers))
     for family in (service.get("spec") or {}).get("ipFamilies") or IP_FAMILIES:
-        endpoints = [made for one in own if (made := _build_endpoint(service, family, one))]
-        kept, odd, many = _fit_to_slice(endpoints)
-        if kept:
-            found[family] = _build_slice(service, family, kept)
-        sentences += _left_out_messages(service, odd, many)
-    return found, next(iter(sentences), "")
+        endpoints = [endpoint for backend in own_backends if (endpoint := _build_endpoint(service, family, backend))]
+        listed, other_ports, surplus = _fit_to_slice(endpoints)
+        if listed:
+            slices[family] = _build_slice(service, family, listed)
+        sentences += _left_out_messages(service, other_ports, surplus)
+    return slices, next(iter(sentences), "")
 
 
 def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
-    """Whether a Service selects a pod that we keep from the manager's nodes, and both are of one owner: KubeRay's RayService or
-    RayCluster controls the Service, and a RayCluster of it the pod. Labels and names alone are easily forged."""
+    """Whether a Service selects a pod that is kept from the manager's nodes, and both have the same owner.
+
+    KubeRay's RayService or RayCluster controls the Service, and its RayCluster controls the pod. Labels and names alone
+    are easily forged.
+    """
     selector = (service.get("spec") or {}).get("selector") or {}
     if ray_cluster is None or not is_service_of(service, ray_cluster):
         return False
@@ -97,7 +103,7 @@ def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
 
 
 def is_service_of(service: Raw, ray_cluster: Raw) -> bool:
-    """Whether a Service with a selector is controlled by a RayCluster, or by the RayService that controls it."""
+    """Whether a Service with a selector is controlled by a RayCluster, or by that RayCluster's RayService."""
     spec, owner = service.get("spec") or {}, raycluster.kuberay_owner(service, SERVICE_OWNERS)
     if not (owner and owner.uid and spec.get("selector")) or spec.get("type") == "ExternalName":
         return False
@@ -105,9 +111,9 @@ def is_service_of(service: Raw, ray_cluster: Raw) -> bool:
 
 
 def routed_services(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
-    """Which Services of a RayCluster are led straight: of those that are its own, the oldest. Others have the same labels only."""
-    own = (one for one in services if is_service_of(one, ray_cluster))
-    return [key_of(one) for one in heapq.nsmallest(MAX_SERVICES, own, key=_creation_order)]
+    """The Services of a RayCluster that get slices: the oldest of its own. Other Services only have the same labels."""
+    own = (service for service in services if is_service_of(service, ray_cluster))
+    return [key_of(service) for service in heapq.nsmallest(MAX_SERVICES, own, key=_creation_order)]
 
 
 def _creation_order(service: Raw) -> tuple[str, Key]:
@@ -115,10 +121,11 @@ def _creation_order(service: Raw) -> tuple[str, Key]:
 
 
 def over_limit_message(service: Raw) -> str:
-    """What is said of a Service that is one too many."""
+    """The message for a Service beyond the limit."""
     return (
-        f"Service {key_of(service)[1]} leads to no worker: its RayCluster has more than {MAX_SERVICES} Services with the label "
-        f"{names.RAY_SERVE_LABEL}, and the oldest {MAX_SERVICES} are led straight. Delete one of them, or take that label off it."
+        f"Service {key_of(service)[1]} leads to no worker: its RayCluster has more than {MAX_SERVICES} Services with "
+        f"the label {names.RAY_SERVE_LABEL}, and the oldest {MAX_SERVICES} are led straight. Delete one of them, or "
+        "take that label off it."
     )
 
 
@@ -139,42 +146,44 @@ def _build_endpoint(service: Raw, family: str, backend: Backend) -> _Endpoint | 
 
 
 def _current_address(backend: Backend, family: str) -> str:
-    """The pod's address of a family, as its copy has it still, where that can be known."""
-    found = next((text for text in _pod_ips(backend.pod) if _is_valid_address(family, text)), "")
+    """The pod's address of a family, if its remote pod still has it as far as that is known."""
+    address = next((text for text in _pod_ips(backend.pod) if _is_valid_address(family, text)), "")
     if not backend.reachable:
-        return found
-    mine = (
+        return address
+    is_own = (
         backend.remote_pod is not None
         and label(backend.remote_pod, names.POD_UID_LABEL) == uid_of(backend.pod)
         and not has_ended(backend.remote_pod)
     )
-    return found if mine and backend.remote_pod and found in _pod_ips(backend.remote_pod) else ""
+    return address if is_own and backend.remote_pod and address in _pod_ips(backend.remote_pod) else ""
 
 
 def _pod_ips(pod: Raw) -> list[str]:
     status = pod.get("status") or {}
-    listed = status.get("podIPs")
-    every = [each.get("ip") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    return [text for text in every or [status.get("podIP")] if text and isinstance(text, str)]
+    entries = status.get("podIPs")
+    addresses = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [text for text in addresses or [status.get("podIP")] if text and isinstance(text, str)]
 
 
 def _is_valid_address(family: str, address: str) -> bool:
-    """Whether it is an address of that family that an EndpointSlice may have (k8s:pkg/apis/core/validation/validation.go,
-    ValidateEndpointIP), written as API servers write it."""
-    found = _parse_address(address)
-    if found is None:
+    """Whether an EndpointSlice of that family may have the address, in the API server's own notation.
+
+    Follows k8s:pkg/apis/core/validation/validation.go, ValidateEndpointIP.
+    """
+    parsed = _parse_address(address)
+    if parsed is None:
         return False
-    odd = found.is_unspecified or found.is_loopback or found.is_link_local or found.is_multicast
+    is_special = parsed.is_unspecified or parsed.is_loopback or parsed.is_link_local or parsed.is_multicast
     return (
-        f"IPv{found.version}" == family
-        and str(found) == address
-        and not odd
-        and not getattr(found, "ipv4_mapped", None)
+        f"IPv{parsed.version}" == family
+        and str(parsed) == address
+        and not is_special
+        and not getattr(parsed, "ipv4_mapped", None)
     )
 
 
 def _is_in_networks(backend: Backend) -> bool:
-    """Whether all of a pod's addresses are such as its cluster's pods have, as far as an administrator has said."""
+    """Whether all of a pod's addresses are in its cluster's pod networks, as far as an administrator has set them."""
     return not backend.pod_networks or all(
         any(address in network for network in backend.pod_networks)
         for address in map(_parse_address, _pod_ips(backend.pod))
@@ -190,45 +199,56 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 def _endpoint_ports(service: Raw, pod: Raw) -> _PortList:
-    """The Service's ports as this pod has them; without those whose name none of its containers knows."""
-    found = []
+    """The Service's ports as this pod has them, without those whose name none of its containers has."""
+    ports = []
     for port in (service.get("spec") or {}).get("ports") or ():
         protocol = str(port.get("protocol") or "TCP")
         if number := _target_port(port, protocol, pod):
-            found.append((str(port.get("name") or ""), protocol, number, str(port.get("appProtocol") or "")))
-    return tuple(found)
+            ports.append((str(port.get("name") or ""), protocol, number, str(port.get("appProtocol") or "")))
+    return tuple(ports)
 
 
 def _target_port(port: Raw, protocol: str, pod: Raw) -> int:
-    """The number of the pod's port, 0 where it has none (k8s:staging/src/k8s.io/endpointslice/utils.go, FindPort)."""
+    """The number of the pod's port; 0 if it has none (k8s:staging/src/k8s.io/endpointslice/utils.go, FindPort)."""
     target = port.get("targetPort") or port.get("port")
     if not isinstance(target, str):
         return int(target or 0)
     containers = (pod.get("spec") or {}).get("containers") or ()
-    each = (one for container in containers for one in container.get("ports") or ())
-    same = (one for one in each if one.get("name") == target and (one.get("protocol") or "TCP") == protocol)
-    return next((int(one.get("containerPort") or 0) for one in same), 0)
+    container_ports = (container_port for container in containers for container_port in container.get("ports") or ())
+    matches = (
+        container_port
+        for container_port in container_ports
+        if container_port.get("name") == target and (container_port.get("protocol") or "TCP") == protocol
+    )
+    return next((int(container_port.get("containerPort") or 0) for container_port in matches), 0)
 
 
 def _fit_to_slice(endpoints: Sequence[_Endpoint]) -> tuple[Sequence[_Endpoint], int, int]:
-    """The endpoints of one slice, which has one number for each port, and how many are left out: because their pods have other
-    numbers than most, and because there are too many. Who is ready goes before who is not."""
+    """The endpoints that fit into one slice, and how many do not.
+
+    A slice has one number for each port. The first count is of endpoints with other numbers than most, the second of
+    endpoints beyond the limit. Ready endpoints come first.
+    """
     if not endpoints:
         return (), 0, 0
-    numbers = Counter(one.ports for one in endpoints)
-    most = min(numbers, key=lambda ports: (-numbers[ports], ports))
-    same = sorted((one for one in endpoints if one.ports == most), key=lambda one: (not one.ready, one.name))
-    kept = sorted(same[:MAX_ENDPOINTS], key=lambda one: one.name)
-    return kept, len(endpoints) - len(same), len(same) - len(kept)
+    numbers = Counter(endpoint.ports for endpoint in endpoints)
+    common_ports = min(numbers, key=lambda ports: (-numbers[ports], ports))
+    matching = sorted(
+        (endpoint for endpoint in endpoints if endpoint.ports == common_ports),
+        key=lambda endpoint: (not endpoint.ready, endpoint.name),
+    )
+    listed = sorted(matching[:MAX_ENDPOINTS], key=lambda endpoint: endpoint.name)
+    return listed, len(endpoints) - len(matching), len(matching) - len(listed)
 
 
 def _stranger_messages(service: Raw, strangers: Sequence[Backend]) -> Iterator[str]:
     if strangers:
-        one = min(strangers, key=lambda each: key_of(each.pod))
-        said = printable(", ".join(_pod_ips(one.pod)))
+        stranger = min(strangers, key=lambda backend: key_of(backend.pod))
+        addresses = printable(", ".join(_pod_ips(stranger.pod)))
         yield (
-            f"Service {key_of(service)[1]} leads to {len(strangers)} workers less: pod {key_of(one.pod)[1]} has the address {said} in "
-            f"worker cluster {one.cluster}, which none of spec.podCIDRs of that WorkerCluster has. Correct the field, or ask who runs the cluster."
+            f"Service {key_of(service)[1]} leads to {len(strangers)} workers less: pod {key_of(stranger.pod)[1]} has "
+            f"the address {addresses} in worker cluster {stranger.cluster}, which none of spec.podCIDRs of that "
+            "WorkerCluster has. Correct the field, or ask who runs the cluster."
         )
 
 
@@ -236,14 +256,14 @@ def _left_out_messages(service: Raw, odd: int, many: int) -> Iterator[str]:
     name = key_of(service)[1]
     if many:
         yield (
-            f"Service {name} has {MAX_ENDPOINTS + many} workers in worker clusters, of which {many} get no request straight: an "
-            f"EndpointSlice has at most {MAX_ENDPOINTS} endpoints. Their replicas are asked by the proxies of the others; to have all "
-            f"asked straight, serve them by more than one RayService."
+            f"Service {name} has {MAX_ENDPOINTS + many} workers in worker clusters, of which {many} get no request "
+            f"straight: an EndpointSlice has at most {MAX_ENDPOINTS} endpoints. Their replicas are asked by the "
+            "proxies of the others; to have all asked straight, serve them by more than one RayService."
         )
     if odd:
         yield (
-            f"Service {name} leads to no port of {odd} workers that the others have: spec.ports names its targetPort, and their "
-            f"containers give that name another number. Give the port one number in all worker groups."
+            f"Service {name} leads to no port of {odd} workers that the others have: spec.ports names its targetPort, "
+            "and their containers give that name another number. Give the port one number in all worker groups."
         )
 
 
@@ -260,13 +280,13 @@ def _build_slice(service: Raw, family: str, endpoints: Sequence[_Endpoint]) -> d
             "ownerReferences": [owner],
         },
         "addressType": family,
-        "endpoints": [one.body for one in endpoints],
-        "ports": [_port_body(*each) for each in endpoints[0].ports],
+        "endpoints": [endpoint.body for endpoint in endpoints],
+        "ports": [_port_body(*port) for port in endpoints[0].ports],
     }
 
 
 def slice_name(service: str, family: str) -> str:
-    """The name of a Service's slice; an address's family cannot be changed, so each has one of its own."""
+    """The name of a Service's slice for an address family, which is immutable in a slice."""
     return f"{service}-rayspan-{family.lower()}"
 
 

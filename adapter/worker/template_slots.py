@@ -7,8 +7,7 @@ gang as well, and gets one by a write (dispatch.py).
 
 - The share was given up, or the slot is not planned: a template keeps the first plan.
 - Another pod holds the slot, and keeps it when it is written there. KubeRay reuses a number when its pod is gone, and
-  the remote pod takes longer to go. Two pods may have one number. A user may write anything into the template of his
-  own job.
+  the remote pod takes longer to go. Two pods may have one number. A user may write anything into a template.
 - Its cluster is being drained.
 - Its cluster is unreachable, and no remote pod can have been created there. Then the worker may go elsewhere at once.
 

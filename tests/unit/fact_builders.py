@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from adapter.gang.gang_facts import (
     CapacityFacts,
-    ClusterFacts,
     DryRunFacts,
     Gang,
-    JobFacts,
+    GangClusterFacts,
+    GangJobFacts,
     PodFacts,
     PolicyFacts,
     ShareFacts,
@@ -30,7 +30,7 @@ _GANG = Gang(
     workload=None,
     check="",
     placements=(),
-    job=JobFacts(
+    job=GangJobFacts(
         deleted=False,
         unsuspended=False,
         remote_podsets=("workers",),
@@ -47,7 +47,7 @@ _GANG = Gang(
         on_share_lost="Replace",
         same_cluster=False,
     ),
-    clusters=ClusterFacts(unreachable={}, lost={}, draining=frozenset(), targets={}),
+    clusters=GangClusterFacts(unreachable={}, lost={}, draining=frozenset(), targets={}),
     shares=ShareFacts(
         reservations=(),
         creation_denials={},

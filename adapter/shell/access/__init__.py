@@ -1,1 +1,1 @@
-"""How do logs, commands and ports of workers pass from worker clusters to who has a grant in the manager?"""
+"""Passes logs, commands and ports of workers from worker clusters to users with a grant in the manager."""

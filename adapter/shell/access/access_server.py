@@ -1,8 +1,9 @@
-"""What does the access server answer? Logs, commands and ports of one worker, to who shows the key of a grant for it.
+"""Serves logs, commands and ports of one worker to a user who shows the key of a grant for it.
 
-The API server stands in front (services/proxy); whoever reaches the port may ask as well, and gets no further without a key. What is
-asked is small and has no body; what is open at once is bounded in all and by namespace, and so is how many ask at once. Connections of
-who shows no key are not: they have memory of this pod alone, which nothing else needs. No URL is logged: keys are in them.
+The API server stands in front (services/proxy). Others who reach the port get no further without a key. Requests are
+small and have no body. Open streams are bounded in all and by namespace, and pending requests in all. Connections
+without a key are not bounded: they take memory of this pod alone, which nothing else needs. URLs are not logged,
+because they hold keys.
 """
 
 import logging
@@ -26,20 +27,23 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 log = logging.getLogger(__name__)
 
-# The API server keeps connections for what comes next; it comes within seconds.
+# The API server keeps connections open for the next request, which comes within seconds.
 IDLE_SECONDS: Final = 30.0
 MOST_HEADERS, LONGEST_HEADER, LONGEST_LINE = 64, 8190, 4096
-# Of a grant that served once, why its request was refused over there: kubectl tries again by its older protocol, and shows that answer.
+# Refusals of requests by single-use grants. kubectl tries again with its older protocol, and shows the second answer.
 MOST_REMEMBERED: Final = 200
 
-_METHODS: Final = {False: ("GET",), True: ("GET", "POST")}  # the latter is what that protocol asks by
+_METHODS: Final = {False: ("GET",), True: ("GET", "POST")}  # kubectl's older protocol sends POST
 
 _NOT_FOUND: Final = ErrorStatus(
     404, "NotFound", "Nothing is answered here but what `kubectl rayspan` asks: logs, exec, port-forward and cp."
 )
 _KUBECTL_TOO_OLD: Final = ErrorStatus(
-    400, "BadRequest", "This needs a kubectl that speaks WebSocket to containers: version 1.31 or later, without KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false."
-)  # fmt: skip
+    400,
+    "BadRequest",
+    "This needs a kubectl that speaks WebSocket to containers: version 1.31 or later, without "
+    "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false.",
+)
 _INTERNAL_ERROR: Final = ErrorStatus(
     500, "InternalError", "It failed by a fault of Rayspan's own; the log of Deployment rayspan-access has it."
 )
@@ -56,7 +60,7 @@ class AccessHandler:
         self._refusals: dict[tuple[str, str, str], ErrorStatus] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One request; whatever is wrong with it is a Status with a sentence."""
+        """Answer one request; every error is a Status with a sentence."""
         try:
             return await self._handle(request)
         except (AccessRefused, TooManyStreams) as error:
@@ -69,14 +73,14 @@ class AccessHandler:
             return _status_response(_INTERNAL_ERROR)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        asked = requests.parse_path(request.rel_url.raw_path)
-        if asked is None or request.method not in _METHODS[asked.resource in (EXEC, PORT_FORWARD)]:
+        access_request = requests.parse_path(request.rel_url.raw_path)
+        if access_request is None or request.method not in _METHODS[access_request.resource in (EXEC, PORT_FORWARD)]:
             raise AccessRefused(_NOT_FOUND)
-        if said := self._refusals.get(_grant_key(asked)):
-            raise AccessRefused(said)
-        if not asked.pod:  # the same for everybody; of a refusal here kubectl would tell no word
-            return web.json_response(discovery.discovery_document(asked.resource))
-        return await self._handle_pod(request, asked)
+        if refusal := self._refusals.get(_grant_key(access_request)):
+            raise AccessRefused(refusal)
+        if not access_request.pod:  # public; kubectl would not show a refusal of these requests
+            return web.json_response(discovery.discovery_document(access_request.resource))
+        return await self._handle_pod(request, access_request)
 
     async def _handle_pod(self, request: web.Request, access_request: AccessRequest) -> web.StreamResponse:
         with self._limits.pending_request():
@@ -86,10 +90,10 @@ class AccessHandler:
             return web.json_response(discovery.visible_pod(pod))
         with self._limits.open_stream(grant.namespace):
             async with self._resolver.worker_cluster_client(grant, cluster) as client:
-                place = (grant.namespace, grant.pod, cluster)
-                log.info("%s of pod %s/%s in %s, by WorkerAccess %s", access_request.resource, *place, grant.name)
-                passed = self._stream_log if grant.subresource == LOG else self._stream_websocket
-                return await passed(request, access_request, grant, client)
+                target = (grant.namespace, grant.pod, cluster)
+                log.info("%s of pod %s/%s in %s, by WorkerAccess %s", access_request.resource, *target, grant.name)
+                stream = self._stream_log if grant.subresource == LOG else self._stream_websocket
+                return await stream(request, access_request, grant, client)
 
     async def _stream_log(
         self, request: web.Request, _: AccessRequest, grant: Grant, client: Client
@@ -113,11 +117,13 @@ class AccessHandler:
             raise AccessRefused(_KUBECTL_TOO_OLD)
         await self._resolver.consume_grant(grant)
         try:
-            async with streams.open_websocket(client, _pod_path(grant), route.stream_query(grant), protocols) as there:
-                here = stream_relay.socket_to_client(there)
-                await here.prepare(request)
-                await stream_relay.relay_both_ways(here, there)
-                return here
+            async with streams.open_websocket(
+                client, _pod_path(grant), route.stream_query(grant), protocols
+            ) as worker_socket:
+                client_socket = stream_relay.socket_to_client(worker_socket)
+                await client_socket.prepare(request)
+                await stream_relay.relay_both_ways(client_socket, worker_socket)
+                return client_socket
         except ApiError as error:
             raise self._remember_refusal(
                 access_request, route.worker_error(client.cluster, grant, error.status)
@@ -141,16 +147,16 @@ def _pod_path(grant: Grant) -> str:
 
 
 def _offered_protocols(request: web.Request) -> list[str]:
-    """The protocols of a WebSocket that a client names; none where it asks for no WebSocket."""
+    """The protocols that a client offers for a WebSocket; none where it requests no WebSocket."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         return []
-    named = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
-    return [one.strip() for one in named.split(",")]
+    header = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
+    return [protocol.strip() for protocol in header.split(",")]
 
 
 def _status_response(refusal: ErrorStatus) -> web.Response:
-    """A sentence as an API server says it, so that kubectl shows it."""
-    said: Mapping[str, Any] = {
+    """An API server's Status, so that kubectl shows its message."""
+    body: Mapping[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -159,7 +165,7 @@ def _status_response(refusal: ErrorStatus) -> web.Response:
         "reason": refusal.reason,
         "code": refusal.status,
     }
-    return web.json_response(said, status=refusal.status)
+    return web.json_response(body, status=refusal.status)
 
 
 async def serve(manager: Client, context: ssl.SSLContext, port: int) -> web.AppRunner:
@@ -169,7 +175,7 @@ async def serve(manager: Client, context: ssl.SSLContext, port: int) -> web.AppR
     runner = web.AppRunner(
         app,
         access_log=None,
-        handler_cancellation=True,  # who has gone away leaves his place
+        handler_cancellation=True,  # a client that disconnects frees its stream
         keepalive_timeout=IDLE_SECONDS,
         max_headers=MOST_HEADERS,
         max_field_size=LONGEST_HEADER,

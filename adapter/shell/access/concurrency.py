@@ -1,7 +1,6 @@
-"""How much is passed on at once? So many streams in all, and of one namespace no more than a part of them.
+"""Bounds the open streams, in all and for each namespace, and the pending requests.
 
-Each costs the buffers of two TLS connections. Whoever comes when all places are taken is told so, and takes none. So is who comes while
-too many ask for one.
+Each stream takes the buffers of two TLS connections. A request above a limit is refused with a sentence.
 """
 
 from collections import Counter
@@ -13,18 +12,17 @@ from adapter.access.route import ErrorStatus
 
 # Two connections with TLS take about 600 KiB: 200 of them are 120 MiB, of the 256 MiB that the pod has.
 MOST_STREAMS: Final = 200
-# Who follows a job of some size takes as many; four tenants who do so leave room for others.
+# Following the logs of a medium job takes as many streams; four tenants who do so leave capacity for others.
 MOST_STREAMS_OF_NAMESPACE: Final = 40
 
-
-# Who asks for one has proved nothing yet, and is asked about in the manager, by 32 requests at a time (`client.PARALLEL`): as many again
-# wait for a moment, and more would keep those of who is let in waiting.
+# A pending request has no proved grant, and is looked up in the manager by 32 requests at a time
+# (`client.PARALLEL_REQUESTS`). As many again may wait for a moment. More would delay the requests of accepted users.
 MOST_PENDING_REQUESTS: Final = 64
 _LIMIT_REACHED = "has as many logs, commands and ports of workers open as it may; close some, or try again later."
 
 
 class TooManyStreams(Exception):
-    """There is no place; the text is a sentence."""
+    """A limit is reached; the text is a sentence."""
 
     def __init__(self, message: str) -> None:
         self.refusal = ErrorStatus(429, "TooManyRequests", message)
@@ -32,7 +30,7 @@ class TooManyStreams(Exception):
 
 
 class ConcurrencyLimits:
-    """Counts the streams that are open, and those who ask for one."""
+    """Counts the open streams and the pending requests."""
 
     def __init__(self) -> None:
         self._open_streams: Counter[str] = Counter()
@@ -40,7 +38,7 @@ class ConcurrencyLimits:
 
     @contextmanager
     def pending_request(self) -> Iterator[None]:
-        """Be one of those who ask for as long as the block runs; raises Full."""
+        """Count a pending request while the block runs; raises TooManyStreams."""
         if self._pending_requests >= MOST_PENDING_REQUESTS:
             raise TooManyStreams(
                 "Too many ask for logs, commands and ports of workers at this moment; try again in a few seconds."
@@ -53,7 +51,7 @@ class ConcurrencyLimits:
 
     @contextmanager
     def open_stream(self, namespace: str) -> Iterator[None]:
-        """Have a place for as long as the block runs; raises Full."""
+        """Count an open stream while the block runs; raises TooManyStreams."""
         if self._open_streams[namespace] >= MOST_STREAMS_OF_NAMESPACE:
             raise TooManyStreams(f"Namespace {namespace} {_LIMIT_REACHED}")
         if self._open_streams.total() >= MOST_STREAMS:

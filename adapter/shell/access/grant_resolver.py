@@ -1,8 +1,8 @@
-"""What stands in the clusters when somebody asks for a worker: is there a grant, does the pod stand, is its copy there?
+"""Reads the objects of an access request: its grant, the manager pod and the remote pod.
 
-Everything is read when it is asked for, and nothing is kept but who the manager is: a grant that is taken back, a pod that was
-replaced or a login that was renewed counts at once. Nobody is let in by a grant that the policy has not judged (access/policy_check.py). Who has
-none costs the API server one question.
+All objects are read for each request, and only the manager's cluster identity is cached. So a deleted grant, a replaced
+pod or a renewed login takes effect at once. A grant that the policy has not judged is not accepted
+(access/policy_check.py). A request without a grant costs the API server one request.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
 
-# The API server's own words name the object, of whatever kind: a WorkerCluster, its Secret, ClusterProfile or MultiKueueCluster.
+# The API server's message names the object: a WorkerCluster, its Secret, ClusterProfile or MultiKueueCluster.
 _LOGIN_UNREADABLE = (
-    f"the manager does not show {names.ACCESS_ACCOUNT} what leads there ({{}}); an administrator of the manager applies "
-    "kustomize/components/worker-access again, and for a MultiKueueCluster gives it that right (docs/logs.md)"
+    f"the manager does not show {names.ACCESS_ACCOUNT} what leads there ({{}}); an administrator of the manager "
+    "applies kustomize/components/worker-access again, and for a MultiKueueCluster gives it that right (docs/logs.md)"
 )
 
 
 class AccessRefused(Exception):
-    """A request is not answered; `refusal` says why."""
+    """A request is refused; `refusal` has the reason."""
 
     def __init__(self, refusal: ErrorStatus) -> None:
         super().__init__(refusal.message)
@@ -41,32 +41,32 @@ class AccessRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedGrant:
-    """What a request may have: its grant, and the manager's pod."""
+    """The grant of a request, and the manager pod."""
 
     grant: Grant
     pod: Raw
 
 
 class GrantResolver:
-    """Reads what a request is about, with the account of the access server."""
+    """Reads a request's objects with the account of the access server."""
 
     def __init__(self, manager: Client) -> None:
         self._manager = manager
         self._manager_identity = ""
 
     async def read_grant(self, access_request: AccessRequest) -> Grant:
-        """The grant that a request has; raises Refused, ApiError or Unreachable."""
+        """The grant of a request; raises AccessRefused, ApiError or Unreachable."""
         raw = await self._manager.find(resources.WORKER_ACCESSES.path(access_request.namespace, access_request.grant))
-        found = grants.parse(raw) if raw else None
-        if found is None or not grants.accepts_key(found, access_request.key, datetime.now(UTC)):
+        grant = grants.parse(raw) if raw else None
+        if grant is None or not grants.accepts_key(grant, access_request.key, datetime.now(UTC)):
             raise AccessRefused(route.NO_GRANT)
-        refusal = policy_check.problem(*await self._read_policy(), found.created)
+        refusal = policy_check.problem(*await self._read_policy(), grant.created)
         if refusal:
             raise AccessRefused(refusal)
-        return found
+        return grant
 
     async def read_pod(self, access_request: AccessRequest, grant: Grant) -> tuple[Raw, str]:
-        """The manager's pod, and the worker cluster in which it runs; raises as above."""
+        """The manager pod, and the worker cluster in which it runs; raises AccessRefused, ApiError or Unreachable."""
         pod = await self._manager.find(resources.PODS.path(grant.namespace, grant.pod))
         cluster = route.target_cluster(access_request, grant, pod)
         if isinstance(cluster, ErrorStatus):
@@ -78,12 +78,15 @@ class GrantResolver:
 
     @asynccontextmanager
     async def worker_cluster_client(self, grant: Grant, cluster: str) -> AsyncIterator[Client]:
-        """The worker cluster, once the copy of the grant's pod was seen in it; raises as above."""
+        """A client of the worker cluster in which the remote pod was verified.
+
+        Raises AccessRefused, ApiError or Unreachable.
+        """
         identity = self._manager_identity or await self._read_manager_identity()
         client = await self._new_client(cluster)
         try:
-            copy = await self._read_remote_pod(client, grant, cluster)
-            refusal = route.remote_pod_mismatch(grant, copy, identity, cluster)
+            remote_pod = await self._read_remote_pod(client, grant, cluster)
+            refusal = route.remote_pod_mismatch(grant, remote_pod, identity, cluster)
             if refusal:
                 raise AccessRefused(refusal)
             yield client
@@ -91,13 +94,13 @@ class GrantResolver:
             await client.close()
 
     async def consume_grant(self, grant: Grant) -> None:
-        """Take a grant that serves once, so that it serves nobody else; raises Refused where somebody was quicker."""
+        """Delete a single-use grant; raises AccessRefused where another request used it first."""
         path = resources.WORKER_ACCESSES.path(grant.namespace, grant.name)
         if not await self._manager.delete(path, grant.uid):
             raise AccessRefused(route.NO_GRANT)
 
     async def _read_policy(self) -> tuple[Raw | None, Raw | None]:
-        """What judges who may have a grant, and its binding."""
+        """The policy that judges grants, and its binding."""
         policies, bindings = resources.ACCESS_POLICIES, resources.ACCESS_BINDINGS
         policy, binding = (self._manager.find(kind.path(name=names.ACCESS_POLICY)) for kind in (policies, bindings))
         return await asyncio.gather(policy, binding)

@@ -1,7 +1,7 @@
-"""When do WorkerAccesses go that are over? Once in a while all are read, and those that serve nobody any more are deleted.
+"""Deletes expired WorkerAccesses: reads all of them at an interval, and deletes those that no request can use.
 
-Who creates them does not delete them: a command line may be interrupted at any moment, and needs no right to it so. Anybody who may
-view a namespace creates as many as its ResourceQuota lets him, so what is read of them at once is bounded.
+Their creators do not delete them: a command line may be interrupted at any moment, and so needs no right to delete.
+Users who may view a namespace can create as many as its ResourceQuota allows, so the memory of a sweep is bounded.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from adapter.shell.kube.resources import WORKER_ACCESSES
 
 log = logging.getLogger(__name__)
 
-# What is over serves nobody, and only takes room: a grant is in etcd for a minute longer than it is good.
+# An expired grant only takes space: it is in etcd for a minute longer than it is valid.
 EVERY_SECONDS: Final = 60.0
-# Some ten thousand, of which each weighs 2.4 KiB as it is kept: 20 namespaces with all that they may have. They take half of it, beside
-# a page of 64 MiB at most as it is read and the 120 MiB of all streams (concurrency.py), of the 256 MiB that the pod has.
+# Weight of some ten thousand grants of 2.4 KiB each: 20 namespaces with their maximum. They take half of it in memory.
+# A page takes 64 MiB at most while it is read, all streams 120 MiB (concurrency.py), and the pod has 256 MiB.
 MOST_BYTES: Final = 24 * 2**20
 
 
 async def run(manager: Client) -> None:
-    """Sweep for as long as the process runs; an API server that does not answer is asked again the next time."""
+    """Sweep until cancelled; a failed sweep is only logged."""
     while True:
         try:
             await sweep_once(manager)
@@ -39,35 +39,42 @@ async def run(manager: Client) -> None:
 
 
 async def sweep_once(manager: Client) -> None:
-    """Delete those that are over now. Of more than are read at once the next sweep has the rest: what is over of a part is over of all."""
-    kept = _SweptGrants()
+    """Delete the expired grants.
+
+    Where there are more than a sweep can read, it deletes among a part, since a grant that is due in a part is due in
+    all. The next sweep has the rest.
+    """
+    grants = _SweptGrants()
     try:
-        await read_pages(manager, WORKER_ACCESSES.path(), kept.take_page, kept.memory_quota.budget.page_lock)
+        await read_pages(manager, WORKER_ACCESSES.path(), grants.take_page, grants.memory_quota.budget.page_lock)
     except BudgetExceeded:
         log.warning(
-            "there are more than %d WorkerAccesses, which is as many as are read at once: bound them in each namespace by a ResourceQuota for "
-            "count/%s.%s (docs/logs.md)", len(kept.objects), WORKER_ACCESSES.plural, names.DOMAIN,
-        )  # fmt: skip
-    for one in grant.grants_to_delete(kept.objects, datetime.now(UTC)):
-        await _delete_grant(manager, one)
+            "there are more than %d WorkerAccesses, which is as many as are read at once: bound them in each "
+            "namespace by a ResourceQuota for count/%s.%s (docs/logs.md)",
+            len(grants.objects),
+            WORKER_ACCESSES.plural,
+            names.DOMAIN,
+        )
+    for raw in grant.grants_to_delete(grants.objects, datetime.now(UTC)):
+        await _delete_grant(manager, raw)
 
 
 async def _delete_grant(manager: Client, raw: Raw) -> None:
-    place = key_of(raw)
+    key = key_of(raw)
     try:
-        await manager.delete(WORKER_ACCESSES.path(*place), uid_of(raw))
-    except ApiError as error:  # something holds this one, and no other
-        log.warning("WorkerAccess %s/%s cannot be deleted, and is tried again: %s", *place, error)
+        await manager.delete(WORKER_ACCESSES.path(*key), uid_of(raw))
+    except ApiError as error:  # the fault may be of this grant alone
+        log.warning("WorkerAccess %s/%s cannot be deleted, and is tried again: %s", *key, error)
 
 
 class _SweptGrants:
-    """What was read until there was no more room."""
+    """The grants that a sweep has read, within its memory quota."""
 
     def __init__(self) -> None:
         self.objects: list[Raw] = []
         self.memory_quota = MemoryBudget(MOST_BYTES).new_quota(WORKER_ACCESSES.plural)
 
     def take_page(self, items: list[Any], _: str) -> None:
-        some = [grant.without_command(one) for one in items if not malformed_reason(one)]
-        self.objects += some
-        self.memory_quota.set_used(self.memory_quota.used_bytes + object_size.weigh_object(some))
+        grants = [grant.without_command(item) for item in items if not malformed_reason(item)]
+        self.objects += grants
+        self.memory_quota.set_used(self.memory_quota.used_bytes + object_size.weigh_object(grants))

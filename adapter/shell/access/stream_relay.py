@@ -1,6 +1,6 @@
-"""How is a worker's answer passed on to who asked, until one of the two ends it?
+"""Relays a worker's stream to a client until either side ends it.
 
-A log goes through in pieces, a command and ports as the messages of a WebSocket. Neither is looked into, kept or logged.
+A log is relayed in chunks, a command and ports as the messages of a WebSocket. They are not parsed, stored or logged.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from aiohttp import web
 
 from adapter.shell.kube import streams
 
-# As a kubelet ends what nobody uses (k8s:pkg/kubelet/apis/config/v1beta1/defaults.go, StreamingConnectionIdleTimeout), and here in any
-# case: the rights that a grant was given for may be gone by then. Who follows a log begins anew.
+# A kubelet ends an idle stream after this time (k8s:pkg/kubelet/apis/config/v1beta1/defaults.go,
+# StreamingConnectionIdleTimeout). Here every stream ends, because the user's rights may have been revoked by then. A
+# user who follows a log starts again.
 LONGEST_SECONDS: Final = 4 * 3600.0
-# For the last words after an end: that of a side that is cut off is not waited for.
+# For the last messages after one side has ended; a side that is cut off is not waited for.
 CLOSING_SECONDS: Final = 5.0
 _WebSocket = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
 
 
 async def relay_log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.StreamResponse:
-    """Answer with a log. One that breaks off is cut off here, too, so that nobody takes what came for all of it."""
+    """Answer with a log. If it breaks off, abort the connection, so that the client does not take it as complete."""
     answer = web.StreamResponse(
         headers={"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
     )
@@ -38,7 +39,7 @@ async def relay_log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.S
 
 
 def socket_to_client(worker_socket: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
-    """The socket to who asked, which speaks what the one to the worker speaks."""
+    """A socket to the client with the protocol of the worker's socket."""
     return web.WebSocketResponse(
         protocols=[worker_socket.protocol] if worker_socket.protocol else [],
         compress=False,
@@ -48,33 +49,35 @@ def socket_to_client(worker_socket: aiohttp.ClientWebSocketResponse) -> web.WebS
 
 
 async def relay_both_ways(client_socket: web.WebSocketResponse, worker_socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Pass messages on in both directions until one side ends; then both are closed.
+    """Relay messages in both directions until one side ends; then close both.
 
-    A worker that did not say that it ends is told of as such: kubectl takes a command without an exit code for one that succeeded.
+    If the worker's side broke off, the client's socket is closed with an error: kubectl takes a command without an exit
+    code as a success.
     """
-    heard, said = (
+    to_worker, to_client = (
         asyncio.create_task(_relay_messages(client_socket, worker_socket)),
         asyncio.create_task(_relay_messages(worker_socket, client_socket)),
     )
     try:
-        await asyncio.wait({heard, said}, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not client_socket.closed:  # what the worker said last is still on its way, though it hears nothing any more
-            await asyncio.wait({said}, timeout=CLOSING_SECONDS)
+        await asyncio.wait({to_worker, to_client}, timeout=LONGEST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not client_socket.closed:  # the worker's last messages may still be on their way
+            await asyncio.wait({to_client}, timeout=CLOSING_SECONDS)
     finally:
-        for way in (heard, said):
-            way.cancel()
-        _, code = await asyncio.gather(heard, said, return_exceptions=True)
-    ended = code == aiohttp.WSCloseCode.OK
-    await client_socket.close(code=aiohttp.WSCloseCode.OK if ended else aiohttp.WSCloseCode.INTERNAL_ERROR)
+        for task in (to_worker, to_client):
+            task.cancel()
+        _, code = await asyncio.gather(to_worker, to_client, return_exceptions=True)
+    is_clean = code == aiohttp.WSCloseCode.OK
+    await client_socket.close(code=aiohttp.WSCloseCode.OK if is_clean else aiohttp.WSCloseCode.INTERNAL_ERROR)
     await worker_socket.close()
 
 
 async def _relay_messages(source: _WebSocket, goal: _WebSocket) -> int:
-    """The code with which the source said that it ends; one of a broken connection where it did not.
+    """Relay messages in one direction; returns the source's close code, or that of a broken connection without one.
 
-    Its own `close_code` is none: it is of the answer to that, too, and an API server does not wait for one.
+    The socket's `close_code` cannot be used: it also depends on the reply to the close message, for which an API server
+    does not wait.
     """
     while (message := await source.receive()).type is aiohttp.WSMsgType.BINARY:
         await goal.send_bytes(message.data)
-    said = message.data if message.type is aiohttp.WSMsgType.CLOSE else None
-    return said if isinstance(said, int) else aiohttp.WSCloseCode.ABNORMAL_CLOSURE
+    code = message.data if message.type is aiohttp.WSMsgType.CLOSE else None
+    return code if isinstance(code, int) else aiohttp.WSCloseCode.ABNORMAL_CLOSURE

@@ -1,5 +1,5 @@
-"""What does the API server get for an answer when it asks of an object that somebody applies: the gate on a pod, warnings for its user?
+"""Admission webhooks: the gate on worker pods, and warnings for users who apply objects.
 
-An optional Deployment of its own, beside the controller and without its rights. kopf hands each question to its handler; what is answered is
-decided in `admission`. It writes nothing.
+An optional Deployment of its own, beside the controller and without its rights. kopf calls a handler for each review;
+`admission` decides the response. Nothing is written.
 """

@@ -1,8 +1,9 @@
-"""Which warnings does an object get: what its facts say, and what the controller would plan for it now?
+"""Finds the warnings for an object: from its facts, and from the controller's plan for a job.
 
-The controller is asked as `kubectl rayspan plan` asks it, through the API server, and only for a job that nothing else is said of. Whoever
-applies waits meanwhile, so it has a second, and one question is under way at a time: people who ask it by hand wait behind each. After one
-that was not answered the next is not asked for a while. Without an answer nothing is said of a plan.
+The controller is asked for a plan through the API server, as `kubectl rayspan plan` does, and only for a job without
+other warnings. The user waits meanwhile, so the request may take one second. One request is in flight at a time,
+because manual requests wait behind each. After a request without a response there is a pause. Without a plan there are
+no warnings of it.
 """
 
 import asyncio
@@ -33,15 +34,12 @@ class ObjectWarnings:
         self._paused_until = 0.0
 
     async def warnings_for(self, raw: Raw) -> list[str]:
-        """What is to be said of an object as it is applied; empty while too little is known."""
+        """The warnings for an object that is applied; empty while the cache is not current."""
         if not self._cache.is_current:
             return []
         try:
             return warnings.limit_warnings(await self._find_warnings(raw))
-        except (
-            *UNREADABLE,
-            RecursionError,
-        ) as error:  # an object that only its kind's schema would refuse, which comes later
+        except (*UNREADABLE, RecursionError) as error:  # the schema, which is checked later, rejects the object
             log.debug("%s cannot be read: %s", raw.get("kind"), type(error).__name__)
         except Exception as error:
             supervise.report_failure("warnings", error)
@@ -50,9 +48,9 @@ class ObjectWarnings:
     async def _find_warnings(self, raw: Raw) -> list[str]:
         if of_kind := warnings.WARNINGS_BY_KIND.get(str(raw.get("kind"))):
             return of_kind(raw, self._cache.admin_objects())
-        said = warnings.job_warnings(raw, self._cache.namespace_objects(key_of(raw)[0]), datetime.now(UTC))
-        plan = [] if said.job_to_plan is None else await self._plan_warnings(raw, said.job_to_plan)
-        return [*said.sentences, *plan]
+        verdict = warnings.job_warnings(raw, self._cache.namespace_objects(key_of(raw)[0]), datetime.now(UTC))
+        plan = [] if verdict.job_to_plan is None else await self._plan_warnings(raw, verdict.job_to_plan)
+        return [*verdict.sentences, *plan]
 
     async def _plan_warnings(self, raw: Raw, job: Raw) -> list[str]:
         if self._plan_in_flight or time.monotonic() < self._paused_until:

@@ -1,4 +1,4 @@
-"""What do the warnings know of the manager cluster: its queues and what admins wrote, as stores that follow them?"""
+"""Caches the manager cluster's objects for warnings: its queues, and the objects that admins write."""
 
 from adapter.admission.policy import PolicyObjects
 from adapter.admission.warnings import WarningContext
@@ -15,7 +15,7 @@ _MEMORY_BYTES = 48 * 2**20
 
 
 class WarningCache(ClusterCache):
-    """The manager cluster, as far as warnings need it."""
+    """The manager cluster's cache for warnings."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, _MEMORY_BYTES)
@@ -36,11 +36,11 @@ class WarningCache(ClusterCache):
 
     @property
     def is_current(self) -> bool:
-        """Whether all of it is as it is now: what is not seen is not to be missed by anybody."""
+        """Whether all stores are up to date: an object that could not be read must not be reported as missing."""
         return self.synced and self.first_error is None
 
     def namespace_objects(self, namespace: str) -> WarningContext:
-        """What there is for a job of that namespace."""
+        """The objects that warnings for a job of that namespace need."""
         queues = self.local_queues.read_all_cached(read_local_queue).items()
         return WarningContext(
             {name: queue for (queue_namespace, name), queue in queues if queue_namespace == namespace},
@@ -50,7 +50,7 @@ class WarningCache(ClusterCache):
         )
 
     def admin_objects(self) -> PolicyObjects:
-        """What admins have written that a check may refer to."""
+        """The admins' objects that a check may refer to."""
         lacking = resources.MULTIKUEUE_CONFIGS in self.unreadable_kinds
         return PolicyObjects(
             _by_name(self.policies), list(self.worker_clusters), None if lacking else _by_name(self.multikueue_configs)

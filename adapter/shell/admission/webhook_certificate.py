@@ -1,8 +1,9 @@
-"""Who are the webhooks to the API server: a certificate in their Secret, and its authority in the configurations that lead to them?
+"""Makes the webhooks' certificate in their Secret, and puts its authority into the webhook configurations.
 
-A Job does it, by rights that the webhooks themselves have not. The authority signs this one certificate, and its key is written nowhere, so
-whoever reads the Secret can be the webhooks and nobody else. What is there and good is left as it is; where only a configuration lacks its
-authority, as after it was made anew, that alone is put in. No key is in a log or an argument.
+A Job does it, with rights that the webhooks do not have. The authority signs this one certificate, and its key is never
+stored. So a reader of the Secret can impersonate the webhooks and nothing else. A valid certificate stays. Where only a
+configuration lacks the authority, as after it was created again, only that is patched. No key is in a log or an
+argument.
 """
 
 import base64
@@ -21,8 +22,8 @@ from adapter.shell.kube.client import Client
 
 log = logging.getLogger(__name__)
 
-# Nobody is told before it ends, and then no worker is made: so it outlives the cluster. It is made anew a year before, by whoever applies
-# the component again, as each upgrade does.
+# Nothing warns of the expiry, after which no worker can be created: so the certificate outlives the cluster. It is
+# renewed up to a year before, when the component is applied again, as each upgrade does.
 LIFETIME_DAYS, LEAST_REMAINING_SECONDS = 3650, 365 * 86_400
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY
 _HOST = f"{names.ADMISSION_COMPONENT}.{names.SYSTEM_NAMESPACE}.svc"
@@ -36,38 +37,41 @@ _KEY_OPTIONS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-n
 
 
 async def ensure_certificate(client: Client) -> None:
-    """Have a certificate that lasts, and have it trusted; raises ApiError or Unreachable, and may be done again."""
-    place = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION_COMPONENT)
-    secret = await client.get(place)
+    """Ensure that the Secret has a valid certificate and the configurations trust it.
+
+    Idempotent. Raises ApiError or Unreachable.
+    """
+    path = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION_COMPONENT)
+    secret = await client.get(path)
     files = _secret_files(secret)
-    anew = not is_still_valid(files)
-    if anew:
+    is_new = not is_still_valid(files)
+    if is_new:
         files = new_certificate()
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
-        # Refused if another Job wrote it meanwhile.
+        # The resourceVersion causes a conflict if another Job wrote it meanwhile.
         await client.merge_patch(
-            place, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data}
+            path, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data}
         )
         log.info("Secret %s has a new certificate for %s", names.ADMISSION_COMPONENT, _HOST)
     for resource, name, webhook in _WEBHOOK_CONFIGURATIONS:
-        # The gate's may be left out. The other one comes with this Job, and is applied last: until it is there, this is tried again.
-        look = client.get if name == names.WARNINGS_CONFIGURATION else client.find
-        operations = trust_patch(await look(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=anew)
+        # The gate's configuration is optional. The other one is applied after this Job, which is retried until then.
+        read = client.get if name == names.WARNINGS_CONFIGURATION else client.find
+        operations = trust_patch(await read(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=is_new)
         if operations:
             await client.json_patch(resource.path(name=name), operations, names.ADMISSION_FIELD_MANAGER)
             log.info("%s %s trusts it", resource.plural, name)
 
 
 def trust_patch(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -> list[Raw]:
-    """The JSON patch by which a configuration's webhook trusts an authority, empty where it does or is not there.
+    """The JSON patch that makes a configuration's webhook trust an authority.
 
-    Beside one that was made anew the one before stays until the next time: its certificate is shown until each replica has read the
-    new one, in a minute or two.
+    Empty where the webhook trusts it already or does not exist. With a new authority (`anew`), the previous one stays
+    until the next patch: each replica serves the old certificate until it reads the new one, in a minute or two.
     """
-    for index, one in enumerate(configuration.get("webhooks") or ()):
-        now = _decode_base64((one.get("clientConfig") or {}).get("caBundle"))
-        wanted = authority + (_first_certificate(now) if anew else b"")
-        if one.get("name") == webhook and now != wanted:
+    for index, entry in enumerate(configuration.get("webhooks") or ()):
+        bundle = _decode_base64((entry.get("clientConfig") or {}).get("caBundle"))
+        wanted = authority + (_first_certificate(bundle) if anew else b"")
+        if entry.get("name") == webhook and bundle != wanted:
             return [
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook},
                 {
@@ -80,13 +84,13 @@ def trust_patch(configuration: Raw, webhook: str, authority: bytes, *, anew: boo
 
 
 def _first_certificate(bundle: bytes) -> bytes:
-    """The first of the certificates in a bundle, empty where there is none."""
-    one, end, _ = bundle.partition(_PEM_END)
-    return one + end + b"\n" if end else b""
+    """The first certificate of a bundle, empty where there is none."""
+    body, end, _ = bundle.partition(_PEM_END)
+    return body + end + b"\n" if end else b""
 
 
 def is_still_valid(files: dict[str, bytes]) -> bool:
-    """Whether these are a certificate for our host with its key and authority, and good for a year or longer."""
+    """Whether these are a certificate for our host with its key and authority, valid for a year or longer."""
     if {*files} != {AUTHORITY, CERTIFICATE, KEY}:
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -103,14 +107,14 @@ def is_still_valid(files: dict[str, bytes]) -> bool:
             CERTIFICATE,
         ]
         keys = [
-            _openssl_output(folder, one)
-            for one in (["pkey", "-in", KEY, "-pubout"], ["x509", "-in", CERTIFICATE, "-noout", "-pubkey"])
+            _openssl_output(folder, command)
+            for command in (["pkey", "-in", KEY, "-pubout"], ["x509", "-in", CERTIFICATE, "-noout", "-pubkey"])
         ]
         return keys[0] == keys[1] != b"" and _openssl_output(folder, verify) != b""
 
 
 def new_certificate() -> dict[str, bytes]:
-    """A new one, by the names of its files."""
+    """A new authority, certificate and key, by the names of their files."""
     with tempfile.TemporaryDirectory() as folder:
         usage = ["-addext", "keyUsage=critical,keyCertSign"]
         subject = f"/CN={names.ADMISSION_COMPONENT}"
@@ -158,9 +162,9 @@ def _write_private_file(path: Path, content: bytes) -> None:
 
 
 def _openssl_output(folder: str, words: Sequence[str]) -> bytes:
-    """What openssl answers, empty where it refuses."""
-    done = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_OPENSSL_SECONDS, check=False)
-    return b"" if done.returncode else done.stdout
+    """openssl's output, empty where it fails."""
+    result = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_OPENSSL_SECONDS, check=False)
+    return b"" if result.returncode else result.stdout
 
 
 def _run_openssl(folder: str, words: Sequence[str]) -> None:

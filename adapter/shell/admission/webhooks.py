@@ -1,8 +1,9 @@
-"""Which handler answers which question, and how is kopf run so that it does nothing else?
+"""Registers the webhook handlers with kopf, and runs kopf for nothing else.
 
-kopf reads the discovery of the API server once, which everybody may, to know the kinds; it watches nothing (`scanning.disabled`), has no
-peers (`standalone`), posts no events, and manages no configuration: two replicas would overwrite each other's.
-So the kinds are those that there are at the start: where KubeRay is installed later, the Deployment is to be restarted.
+kopf reads the API server's discovery once, as every account may, to know the kinds. It watches nothing
+(`scanning.disabled`), has no peers (`standalone`) and posts no events. It manages no configuration, because two
+replicas would overwrite each other's. So it knows only the kinds that exist at its start: after a later installation of
+KubeRay, the Deployment must be restarted.
 """
 
 import logging
@@ -24,19 +25,22 @@ _WARNED_KINDS = (
 
 
 async def serve(server: WebhookServer, object_warnings: ObjectWarnings) -> None:
-    """Answer until cancelled, or until kopf gives up because the API server cannot be asked for its kinds."""
-    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each question that it was answered,
-    logging.getLogger("kopf.objects").setLevel(
-        logging.CRITICAL
-    )  # and of each fault what the exception says: shell/supervise.py tells of these
+    """Serve until cancelled, or until kopf gives up because it cannot read the API server's discovery."""
+    # kopf logs each review, and each fault with its exception; shell/supervise.py logs faults.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.admission.server = server
-    # Who it would be among peers: else it asks for the name of its user, and in an image that has none.
-    me: Any = names.ADMISSION_COMPONENT
+    # kopf's identity among peers. Without one it looks up the name of its user, and the image has no users.
+    identity: Any = names.ADMISSION_COMPONENT
     await kopf.operator(
-        registry=_build_registry(object_warnings), settings=settings, standalone=True, clusterwide=True, identity=me
+        registry=_build_registry(object_warnings),
+        settings=settings,
+        standalone=True,
+        clusterwide=True,
+        identity=identity,
     )
 
 
@@ -44,8 +48,8 @@ def _build_registry(object_warnings: ObjectWarnings) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    async def login(**given: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+    async def login(**options: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**options) or kopf.login_with_kubeconfig(**options)
 
     @kopf.on.mutate("", "v1", "pods", id=GATE_HANDLER, registry=registry)
     async def hold(patch: kopf.Patch, **_: Any) -> None:

@@ -1,4 +1,5 @@
-"""What do the manager and the worker clusters look like now, as stores that follow them?
+"""The manager cluster and the worker clusters as caches.
 
-Says which clusters there are and since when one is silent; what a loss means for a gang or a worker is decided elsewhere.
+They say which clusters there are, and since when one is unreachable. What a loss means for a gang or a worker is
+decided elsewhere.
 """

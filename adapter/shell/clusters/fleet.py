@@ -1,7 +1,7 @@
-"""Which worker clusters are connected: engages a member for each WorkerCluster object and lets it go with it.
+"""The fleet: engages a cache for each WorkerCluster object, and disengages it with the object.
 
-A Secret whose content changes means a new connection, not a new process; so does another cluster that is accepted in the place of
-the one on record. What cannot be connected has a sentence instead of a member, and costs the others nothing.
+A Secret whose content changes means a new connection, not a new process. So does another cluster that is accepted in
+the place of the recorded one. A cluster that cannot be connected has a message instead of a cache and affects no other.
 """
 
 import asyncio
@@ -29,57 +29,56 @@ from adapter.shell.supervise import contain_errors, report_failure, run_with_res
 class _Engagement:
     digest: str
     cache: WorkerClusterCache
-    cluster_deleted: bool = False  # its WorkerCluster is gone, and its claim is yet to be given back
+    cluster_deleted: bool = False  # its WorkerCluster is deleted, and its claim must still be released
     task: asyncio.Task[None] = field(init=False)
 
 
 class Fleet:
-    """Members by name; `problems` says why a WorkerCluster has none."""
+    """The worker clusters' caches by name; `problems` says why a WorkerCluster has none."""
 
     def __init__(
         self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite, election: Election | None = None
     ) -> None:
-        """`election`: by which this process leads; without one it claims no cluster."""
+        """`election`: the leader election; without one it claims no cluster."""
         self.problems: dict[str, str] = {}
         self.capacity_versions = CapacityVersions()
         self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._listeners, self._skips_deferred = WorkerClusterListeners(), False
         self._engagements: dict[str, _Engagement] = {}
-        self._caches: dict[
-            str, WorkerClusterCache
-        ] = {}  # the same, and never changed in place: each look asks for it several times
+        # The caches of `_engagements`. The dict is replaced, never changed: each reconcile asks for it several times.
+        self._caches: dict[str, WorkerClusterCache] = {}
 
     def set_listeners(self, listeners: WorkerClusterListeners) -> None:
-        """Tell of what changes in the members that are engaged from now on."""
+        """Notify `listeners` of changes in the clusters that are engaged from now on."""
         self._listeners = listeners
 
     def skip_deferred(self) -> None:
-        """Read of those that are engaged from now on only what can be planned by, until `complete`."""
+        """Leave out the deferred kinds of clusters that are engaged from now on, until `follow_deferred`."""
         self._skips_deferred = True
 
     def follow_deferred(self) -> None:
-        """Follow in all of them what is to be known to decide."""
+        """Follow the deferred kinds in all clusters."""
         self._skips_deferred = False
         for member in self._caches.values():
             member.follow_deferred()
 
     def caches(self) -> dict[str, WorkerClusterCache]:
-        """All engaged members, seen or not; not to be changed."""
+        """All caches, of reachable clusters and others; the caller must not change the dict."""
         return self._caches
 
     def reachable(self) -> dict[str, WorkerClusterCache]:
-        """The members from whose stores something may be concluded."""
+        """The caches of reachable clusters: conclusions may be drawn from their stores."""
         return {name: member for name, member in self.caches().items() if not member.unreachable_reason}
 
     def connected_cache(self, name: str) -> WorkerClusterCache:
-        """The member of that name, seen or not; raises Unreachable when there is none."""
+        """The cache of that name, also of an unreachable cluster; raises Unreachable when there is none."""
         member = self.caches().get(name)
         if member is None:
             raise Unreachable(f"worker cluster {name} is not connected")
         return member
 
     def unreachable(self) -> dict[str, str]:
-        """Why clusters cannot be seen now: engaged ones that do not answer, and those never engaged."""
+        """Why clusters are unreachable now: engaged ones that do not answer, and those never engaged."""
         return {name: reason.text for name, reason in self.unreachable_reasons().items()}
 
     def unreachable_reasons(self) -> dict[str, Reason]:
@@ -89,13 +88,13 @@ class Fleet:
         return {**problems, **{name: reason for name, reason in reasons.items() if reason}}
 
     def draining(self) -> frozenset[str]:
-        """The clusters that workers are to leave."""
+        """The clusters that are being drained."""
         return frozenset(name for name, member in self.caches().items() if member.spec.draining)
 
     async def reconcile(
         self, name: str, cluster: Raw | None, logins: LoginReader, worker_clusters: Iterable[Raw] = ()
     ) -> None:
-        """Make the member match its WorkerCluster object and Secret; `everyone`: all WorkerClusters."""
+        """Make the cache match its WorkerCluster object and Secret; `worker_clusters`: all WorkerClusters."""
         if cluster is None:
             logins.forget_cluster(name)
             self.problems.pop(name, None)
@@ -105,7 +104,7 @@ class Fleet:
             await self._reconcile_existing(
                 name, cluster, logins, cluster_identity.identity_record(cluster, worker_clusters)
             )
-        except Exception as error:  # it can be seen no more, and must not count as if it could
+        except Exception as error:  # it is unreachable now, and must not count as reachable
             report_failure("fleet", error, name)
             self.problems[name] = (
                 f"WorkerCluster {name} cannot be connected ({type(error).__name__}); see the controller's log, "
@@ -131,7 +130,7 @@ class Fleet:
             before.cache.identity.known = known
             if before.cache.spec != spec:
                 before.cache.spec = spec
-                self._listeners.on_contact(name)  # cordoned or not, another zone: plans may differ
+                self._listeners.on_contact(name)  # cordoned, or in another zone: plans may differ
             return
         await self._disengage(name)
         try:
@@ -143,19 +142,18 @@ class Fleet:
         member = WorkerClusterCache(name, spec, client, self._manager_id, self._listeners, known)
         client.write_guard = member.fence_reason
         if self._election:
-            own = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
-            own.write_guard = member.identity.fence_reason
-            member.claim = ClaimHolder(own, self._manager_id, member.identity, self._election, member.on_claim)
-        if (
-            self._skips_deferred
-        ):  # with no await until it is one of the members, whom `complete` tells to follow everything
+            claim_client = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
+            claim_client.write_guard = member.identity.fence_reason
+            member.claim = ClaimHolder(claim_client, self._manager_id, member.identity, self._election, member.on_claim)
+        # No await until it is in `_caches`, where `follow_deferred` reaches it.
+        if self._skips_deferred:
             member.skip_deferred()
-        self._engagements[name] = made = _Engagement(digest, member)
-        made.task = self._tasks.create_task(self._run_cache(made))
+        self._engagements[name] = engagement = _Engagement(digest, member)
+        engagement.task = self._tasks.create_task(self._run_cache(engagement))
         self._caches = {**self._caches, name: member}
 
     async def _run_cache(self, engagement: _Engagement) -> None:
-        """Run a member; whatever happens to it, the others and the process go on, and it is run anew."""
+        """Run a cache with its claim; a failure affects no other cluster, and it is run again."""
         member = engagement.cache
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -166,7 +164,7 @@ class Fleet:
             await _close_connections(engagement)
 
     async def _disengage(self, name: str, *, cluster_deleted: bool = False) -> None:
-        """Let a member go; `leaves`: its WorkerCluster is gone, and nobody waits until its claim is given back, or cannot be."""
+        """Disengage a cache. `cluster_deleted`: its WorkerCluster is deleted; its claim is released without a wait."""
         before = self._engagements.pop(name, None)
         self._caches = {other: member for other, member in self._caches.items() if other != name}
         if before:
@@ -174,7 +172,7 @@ class Fleet:
             before.cluster_deleted = claim is not None
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
-            await _close_connections(before)  # by nobody else, where its task had not begun
+            await _close_connections(before)  # its task does not do so if it had not begun
             before.cache.drop_objects()
             if claim:
                 self._tasks.create_task(_give_back_claim(claim))
@@ -182,7 +180,7 @@ class Fleet:
 
 
 async def _close_connections(engagement: _Engagement) -> None:
-    """Close its connections, but for the one by which its claim is yet to be given back."""
+    """Close the connections, except the one by which the claim must still be released."""
     await engagement.cache.client.close()
     if engagement.cache.claim and not engagement.cluster_deleted:
         await engagement.cache.claim.client.close()

@@ -1,8 +1,8 @@
-"""Who was one worker cluster found to be, by the connection that stands now, and may it be written to?
+"""The identity of one worker cluster as the current connection has verified it, and whether it allows writes.
 
-Whether that is who it is on record to be says `admission.cluster_identity`. A connection is of one cluster for as long as it lives: when
-another one is accepted in its place, everything is read anew by a new one. Writes wait until the uid stands in the
-WorkerCluster, so nothing of ours is in a cluster that nobody could know again.
+Whether it matches the record is decided in `admission.cluster_identity`. A connection is to one cluster for its whole
+life: when another cluster is accepted in its place, a new connection reads everything again. Writes wait until the uid
+is in the WorkerCluster, so that nothing of ours is in a cluster that could not be recognised later.
 """
 
 from adapter import names
@@ -15,16 +15,16 @@ NO_IDENTITY_NAMESPACE = "it shows no namespace kube-system, by which it would be
 
 
 class ConnectionIdentity:
-    """What is known of who a worker cluster is."""
+    """The verified identity of a worker cluster."""
 
     def __init__(self, known: IdentityRecord) -> None:
         self.known = known
-        self.uid = ""  # whose objects the stores hold; empty: nobody's yet
-        self._verified = False  # it was asked since it was last out of sight, and is the one
-        self._last_uid, self._last_refusal = "", IdentityConflict("", "")  # the last answer, and what was thought of it
+        self.uid = ""  # the cluster that the stores hold; empty: none yet
+        self._verified = False  # it was verified since it was last unreachable
+        self._last_uid, self._last_refusal = "", IdentityConflict("", "")  # the last answer, and its verdict
 
     def verify_uid(self, uid: str) -> None:
-        """Take the uid that a cluster has; raises Stranger, or Unreachable, where nothing of it may be used."""
+        """Verify the uid of a cluster; raises WrongCluster, or Unreachable without a uid, when it must not be used."""
         self._verified = False
         if not uid:
             raise Unreachable(NO_IDENTITY_NAMESPACE)
@@ -35,7 +35,7 @@ class ConnectionIdentity:
         self.uid, self._verified = uid, True
 
     def _replaced_refusal(self, uid: str) -> IdentityConflict:
-        """One that was accepted beforehand is there now, and the stores hold what was in the first one."""
+        """The conflict when an accepted replacement answers while the stores still hold the first cluster."""
         if self.uid in ("", uid):
             return IdentityConflict("", "")
         return IdentityConflict(
@@ -44,19 +44,22 @@ class ConnectionIdentity:
         )
 
     def mark_unverified(self) -> None:
-        """Note that it is out of sight: who answers next may be another one."""
+        """Record that it is unreachable: another cluster may answer next."""
         self._verified = False
 
     def still_valid_for(self, known: IdentityRecord) -> bool:
-        """Whether the connection can go on under what is on record now: its last answer is thought of as it was."""
+        """Whether the connection stays valid under a new record: the verdict on its last uid is unchanged."""
         return not self._last_uid or bool(cluster_identity.find_conflict(known, self._last_uid)) == bool(
             self._last_refusal.reason
         )
 
     def fence_reason(self) -> str:
-        """Why nothing may be written there now, empty when it may."""
+        """Why nothing may be written to the cluster now, empty when it may."""
         if not self._verified:
-            return f"it is not sent, because worker cluster {self.known.name} has not shown yet that it is the one that it was"
+            return (
+                f"it is not sent, because worker cluster {self.known.name} has not shown yet "
+                "that it is the one that it was"
+            )
         if self.known.uid != self.uid:
             return (
                 f"it is not sent, because WorkerCluster {self.known.name} does not hold the uid of its cluster yet "

@@ -1,6 +1,6 @@
-"""By which keys are objects found in the stores, of the manager and of worker clusters alike?
+"""Index keys of the stores, for the manager and the worker clusters.
 
-A key is one string; an object that lacks what it is made of stands under a key that nobody asks for.
+A key is one string. An object without the parts of a key is stored under a key that no caller asks for.
 """
 
 from adapter import names
@@ -10,7 +10,7 @@ from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import gang_key
 from adapter.worker.template_slots import must_check_slot
 
-IN_DOUBT = "in doubt"  # no slot is called so
+IN_DOUBT = "in doubt"  # no slot has this name
 
 
 def by_reserved_workload(reservation: Raw) -> str:
@@ -19,20 +19,20 @@ def by_reserved_workload(reservation: Raw) -> str:
 
 
 def by_placement(pod: Raw) -> str:
-    """Index of pods, here and there: namespace and name of the Placement they are labelled with."""
+    """Index of manager pods and remote pods: namespace and name of the Placement in their label."""
     return f"{key_of(pod)[0]}/{label(pod, names.PLACEMENT_LABEL)}"
 
 
 def by_slot(pod: Raw) -> tuple[str, ...]:
-    """What finds a pod among those of its Placement: its slot, empty where it has none, the cluster of that, and `IN_DOUBT` while it may not
-    be its own."""
+    """Search words of a pod within its Placement: its slot (empty: none), that slot's cluster, and `IN_DOUBT` while the
+    slot may not be its own."""
     slot = slot_of(pod)
     words = (str(slot), in_cluster(slot.cluster)) if slot else ("", in_cluster(""))
     return (*words, IN_DOUBT) if must_check_slot(pod) else words
 
 
 def in_cluster(name: str) -> str:
-    """The word that finds pods with a slot in a cluster, or with none where it has no name."""
+    """Search word of the pods with a slot in a cluster, or without a slot for an empty name."""
     return f"cluster {name}"
 
 
@@ -53,10 +53,10 @@ def by_service(endpoint_slice: Raw) -> str:
 
 
 def by_gang(placement: Raw) -> str:
-    """Index of Placements: namespace and the gang they stand for."""
+    """Index of Placements: namespace and gang."""
     return f"{key_of(placement)[0]}/{gang_name_of(placement)}"
 
 
 def by_own_gang(workload: Raw) -> str:
-    """Index of the manager's Workloads: namespace and gang, of which an elastic job has one for all of its slices."""
+    """Index of the manager's Workloads: namespace and gang; an elastic job has one gang for all of its slices."""
     return "/".join(gang_key(workload))

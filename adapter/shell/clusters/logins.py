@@ -1,8 +1,8 @@
-"""With which kubeconfig is a worker cluster reached: that of a Secret of ours, the one that MultiKueue uses already, or one that is made of a
-ClusterProfile and the token for it?
+"""Reads the kubeconfig of a worker cluster: from a Secret of ours, from MultiKueue's Secret, or built from a
+ClusterProfile and its token.
 
-Of Kueue's namespace, which holds Kueue's own keys too, only the Secrets are read that a WorkerCluster needs by way of its
-MultiKueueCluster, and of ClusterProfiles those that one names (single_objects.py).
+Kueue's namespace holds Kueue's own keys, too. Only those of its Secrets are read that a WorkerCluster needs through its
+MultiKueueCluster. Only named ClusterProfiles are read (single_objects.py).
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from adapter.shell.kube.credentials import BadLogin
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A kubeconfig, and how to speak of the Secret that it is from, or of the profile that its address is from."""
+    """A kubeconfig, with the name of its Secret for messages, or of the profile with its address."""
 
     secret: str
-    kubeconfig: str = field(repr=False)  # never to be shown
+    kubeconfig: str = field(repr=False)  # a secret, never shown
     profile: ProfileReference | None = None
 
 
@@ -39,34 +39,34 @@ class LoginReader:
         self._single_objects = SingleObjects(tasks, manager.client, manager.secrets.notify)
 
     async def read_login(self, name: str, spec: specs.WorkerCluster) -> Login:
-        """The login of WorkerCluster `name`; raises BadLogin or specs.Invalid with a sentence."""
+        """The login of WorkerCluster `name`; raises BadLogin or specs.InvalidSpec with a sentence."""
         with self._single_objects.track_dependencies(name) as needs:
-            where, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
-            if where is None:
-                where, namespace = self._multikueue_source(spec), names.KUEUE_NAMESPACE
-            if isinstance(where, str):
-                return _secret_login(where, namespace, await self._read_secret(needs, namespace, where))
-            address = clusterprofile.cluster_address(where, await _read_profile(needs, where))
+            source, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
+            if source is None:
+                source, namespace = self._multikueue_source(spec), names.KUEUE_NAMESPACE
+            if isinstance(source, str):
+                return _secret_login(source, namespace, await self._read_secret(needs, namespace, source))
+            address = clusterprofile.cluster_address(source, await _read_profile(needs, source))
             return _profile_login(
-                where, address, namespace, await self._read_secret(needs, namespace, where.token_secret)
+                source, address, namespace, await self._read_secret(needs, namespace, source.token_secret)
             )
 
     def forget_cluster(self, name: str) -> None:
-        """Note that there is no WorkerCluster `name`."""
+        """Record that there is no WorkerCluster `name`."""
         self._single_objects.forget_dependent(name)
 
     def _multikueue_source(self, spec: specs.WorkerCluster) -> str | ProfileReference:
         ref = spec.source.multi_kueue_cluster_ref
         assert ref is not None, "one of the three is set"
-        known = self._manager.multikueue_clusters
-        if not known.synced:
+        multikueue_clusters = self._manager.multikueue_clusters
+        if not multikueue_clusters.synced:
             raise multikueue.unreadable_error(
                 str(self._manager.unreadable_kinds.get(resources.MULTIKUEUE_CLUSTERS, "no answer yet"))
             )
-        return multikueue.login_source(ref.name, known.by_name(ref.name))
+        return multikueue.login_source(ref.name, multikueue_clusters.by_name(ref.name))
 
     async def _read_secret(self, needs: Dependencies, namespace: str, secret: str) -> Raw | None:
-        if namespace == names.SYSTEM_NAMESPACE:  # which is followed as a whole
+        if namespace == names.SYSTEM_NAMESPACE:  # its Secrets are all followed
             return self._manager.secrets.get((namespace, secret))
         try:
             return await needs.read_object(ObjectRef(resources.SECRETS, namespace, secret))
@@ -78,37 +78,40 @@ class LoginReader:
 
 
 async def _read_profile(needs: Dependencies, profile: ProfileReference) -> Raw | None:
-    place = ObjectRef(resources.CLUSTER_PROFILES, profile.namespace, profile.name, clusterprofile.login_facts)
+    ref = ObjectRef(resources.CLUSTER_PROFILES, profile.namespace, profile.name, clusterprofile.login_facts)
     try:
-        return await needs.read_object(place)
+        return await needs.read_object(ref)
     except ObjectUnreadable as trouble:
         raise clusterprofile.unreadable_error(profile, str(trouble)) from None
 
 
 async def read_login_once(client: Client, spec: specs.WorkerCluster) -> Login:
-    """The login of a WorkerCluster as it is now, by the rights of `client` in the manager; raises as `Logins.of` does, or ApiError."""
-    where, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
-    if where is None:
+    """The current login of a WorkerCluster, by the rights of `client` in the manager cluster.
+
+    Raises as `LoginReader.read_login` does, or ApiError.
+    """
+    source, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
+    if source is None:
         assert spec.source.multi_kueue_cluster_ref is not None, "one of the three is set"
         name, namespace = spec.source.multi_kueue_cluster_ref.name, names.KUEUE_NAMESPACE
-        where = multikueue.login_source(name, await client.find(resources.MULTIKUEUE_CLUSTERS.path(name=name)))
-    if isinstance(where, ProfileReference):
-        profile = await client.find(resources.CLUSTER_PROFILES.path(where.namespace, where.name))
-        address = clusterprofile.cluster_address(where, profile)
-        secret = await client.find(resources.SECRETS.path(namespace, where.token_secret))
-        return _profile_login(where, address, namespace, secret)
-    return _secret_login(where, namespace, await client.find(resources.SECRETS.path(namespace, where)))
+        source = multikueue.login_source(name, await client.find(resources.MULTIKUEUE_CLUSTERS.path(name=name)))
+    if isinstance(source, ProfileReference):
+        profile = await client.find(resources.CLUSTER_PROFILES.path(source.namespace, source.name))
+        address = clusterprofile.cluster_address(source, profile)
+        secret = await client.find(resources.SECRETS.path(namespace, source.token_secret))
+        return _profile_login(source, address, namespace, secret)
+    return _secret_login(source, namespace, await client.find(resources.SECRETS.path(namespace, source)))
 
 
 def unusable_message(name: str, login: Login, error: BadLogin) -> str:
-    """The sentence for a kubeconfig by which nobody can log in to WorkerCluster `name`."""
+    """The message for a kubeconfig by which no login to WorkerCluster `name` is possible."""
     if login.profile:
         return clusterprofile.unusable_message(login.profile, str(error))
     return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with `kubectl rayspan join {name}`."
 
 
 def _own_source(spec: specs.WorkerCluster) -> str | ProfileReference | None:
-    """The Secret with its kubeconfig, or its ClusterProfile; None where MultiKueue's objects say it."""
+    """The Secret with its kubeconfig, or its ClusterProfile; None where MultiKueue's objects name it."""
     if spec.source.kube_config is not None:
         return spec.source.kube_config.secret_ref.name
     if spec.source.cluster_profile_ref is not None:
@@ -124,8 +127,8 @@ def _profile_login(profile: ProfileReference, address: Mapping[str, str], namesp
 def _secret_login(secret_name: str, namespace: str, secret: Raw | None) -> Login:
     if secret is None:
         raise BadLogin(f"Secret {secret_name} does not exist in {namespace}; create it with a kubeconfig.")
-    held = secret.get("data")
-    data = held.get(names.KUBECONFIG_KEY) if isinstance(held, dict) else None
+    secret_data = secret.get("data")
+    data = secret_data.get(names.KUBECONFIG_KEY) if isinstance(secret_data, dict) else None
     if not isinstance(data, str) or not data:
         raise BadLogin(f"Secret {secret_name} in {namespace} has no key {names.KUBECONFIG_KEY}; add it.")
     try:

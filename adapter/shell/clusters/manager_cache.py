@@ -1,7 +1,7 @@
-"""What does the manager cluster look like: one store for each kind we read there.
+"""The cache of the manager cluster: one store for each kind that is read there.
 
-Until every store is synced, and whenever the cluster gives no sign of life, nothing may be decided: an empty or an old
-cache means "do nothing", never "nothing is wanted".
+Nothing may be decided until every store is synced, and while the cluster is unreachable. An empty or outdated cache
+means "do nothing", never "nothing is wanted".
 """
 
 import asyncio
@@ -38,27 +38,27 @@ from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 
-# One read each time. An end instead would be answered by the kubelet with breaks of up to five minutes.
+# One read each time. A process that ended instead would be restarted by the kubelet with delays of up to five minutes.
 _RETRY_SECONDS = 2.0
 _SERVING_KINDS = (resources.SERVICES, resources.ENDPOINT_SLICES)
-_NO_SELECTORS: Mapping[str, str] = {}  # selectors that leave nothing out
+_NO_SELECTORS: Mapping[str, str] = {}  # selects everything
 
 
 def ignore() -> None:
-    """Nothing was put off yet."""
+    """Default for `on_reachable`: do nothing."""
 
 
 class ManagerCache(ClusterCache):
-    """The manager cluster."""
+    """The cache of the manager cluster."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client, MANAGER_BYTES)
-        self.stores_filled = asyncio.Event()  # every store that is to be filled has had its first list
-        self.on_reachable: Callable[[], None] = ignore  # told when it can be seen after it could not
+        self.stores_filled = asyncio.Event()  # every store that must be filled has been listed
+        self.on_reachable: Callable[[], None] = ignore  # called when the cluster is reachable again
         self.workloads = Store(index=by_own_gang, trim_object=trim.manager_workload)
         self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted_value=slot_of, search_words=by_slot, trim_object=trim.manager_pod)
-        # What a worker pod is just being told of its copy: that alone is no news of it.
+        # The mirrored status that is being written to a manager pod: that change alone needs no reconcile.
         self.pending_status_patches: dict[Key, Raw] = {}
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(trim_object=trim.ray_cluster)
@@ -76,8 +76,8 @@ class ManagerCache(ClusterCache):
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
         self.services = Store(index=by_selected_ray_cluster)  # those for Serve
-        self.slices = Store(index=by_service)  # those of ours
-        self._serving_reported = False  # whether it was said that requests pass heads
+        self.slices = Store(index=by_service)  # our own
+        self._serving_reported = False  # whether the path of requests was logged
         self._watched_kinds = self._kinds_to_watch()
 
     def _kinds_to_watch(self) -> list[WatchedKind]:
@@ -110,21 +110,21 @@ class ManagerCache(ClusterCache):
         ]
 
     async def read_identity(self) -> str:
-        """Tell this manager cluster from every other one: short, stable, and not to be configured wrongly.
+        """Read the identity of the manager cluster: short, stable, and not configurable, so that it cannot be wrong.
 
-        Asked until it is answered: a controller that is started while its manager is cut off waits for it.
+        It retries until it is answered: a controller that starts while its manager is unreachable waits for it.
         """
-        told = ""
+        last_message = ""
         while True:
             try:
-                found = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
+                namespace = await self.client.get(resources.NAMESPACES.path(name="kube-system"))
             except (ApiError, Unreachable) as trouble:
-                if str(trouble) != told:
-                    told = str(trouble)
-                    log.warning("manager cluster: %s; asked every %.0f s", told, _RETRY_SECONDS)
+                if str(trouble) != last_message:
+                    last_message = str(trouble)
+                    log.warning("manager cluster: %s; asked every %.0f s", last_message, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
-                return membership.cluster_identity_of(found)
+                return membership.cluster_identity_of(namespace)
 
     def follow_deferred(self) -> None:
         super().follow_deferred()
@@ -132,13 +132,13 @@ class ManagerCache(ClusterCache):
             self.stores_filled.clear()
 
     def _on_follow_result(self, kind: WatchedKind, error: Exception | None) -> None:
-        before, straight = self.unreadable_kinds.get(kind.resource), self.endpoints_readable
+        before, was_readable = self.unreadable_kinds.get(kind.resource), self.endpoints_readable
         super()._on_follow_result(kind, error)
-        now = self.unreadable_kinds.get(kind.resource)
+        error_now = self.unreadable_kinds.get(kind.resource)
         if kind.resource in _SERVING_KINDS:
-            self._report_serving(kind, straight, now)
-        elif str(before or "") != str(now or ""):
-            log.info("manager cluster: %s %s", kind.resource.plural, now or "are read")
+            self._report_serving(kind, was_readable, error_now)
+        elif str(before or "") != str(error_now or ""):
+            log.info("manager cluster: %s %s", kind.resource.plural, error_now or "are read")
             kind.store.notify()
         elif error and kind.unreachable_if is not never:
             log.warning("manager cluster: following %s: %s", kind.resource.plural, error)
@@ -146,7 +146,7 @@ class ManagerCache(ClusterCache):
             self.stores_filled.set()
 
     def _report_serving(self, kind: WatchedKind, straight: bool, unread: Exception | None) -> None:
-        """Say once which way requests go, however many kinds cannot be read for it."""
+        """Log the path of requests once, however many kinds cannot be read for it."""
         way = "go straight to their workers" if self.endpoints_readable else f"pass their heads ({unread})"
         if self.endpoints_readable != straight or (unread and not self._serving_reported):
             self._serving_reported = True
@@ -162,7 +162,7 @@ class ManagerCache(ClusterCache):
 
     @property
     def endpoints_readable(self) -> bool:
-        """Whether Services and our slices of them can be read: whoever may write them may read them, too."""
+        """Whether Services and our slices can be read. An account that may write them may read them, too."""
         return all(
             row.store.synced and row.resource not in self.unreadable_kinds
             for row in self._watched_kinds
@@ -171,51 +171,51 @@ class ManagerCache(ClusterCache):
 
     @property
     def not_ready_reason(self) -> str:
-        """Why a process that reads this could decide nothing now, empty when it could."""
+        """Why a process with this cache cannot decide now, empty when it can."""
         return self.unreachable_reason or ("" if self.synced else "the manager cluster is not read yet")
 
     @property
     def unreachable_reason(self) -> str:
-        """Why the manager cluster cannot be seen now, empty when it can: what a cut link hides must not be taken for true."""
+        """Why the manager cluster is unreachable now, empty when it is reachable; outdated stores are not trusted."""
         return f"the manager cluster cannot be seen: {self.first_error}" if self.first_error else ""
 
     def cluster_queue_of(self, key: Key) -> ClusterQueue:
-        """The ClusterQueue behind a LocalQueue, read once for each of its versions; one without a name when there is none."""
+        """The ClusterQueue of a LocalQueue, parsed once per version; without a name when there is none."""
         raw = self.local_queues.get(key)
         queue = self.local_queues.read_cached(raw, read_local_queue) if raw else None
-        found = self.cluster_queues.by_name(queue.cluster_queue) if queue else None
-        return self.cluster_queues.read_cached(found, read_cluster_queue) if found else NO_CLUSTER_QUEUE
+        cluster_queue = self.cluster_queues.by_name(queue.cluster_queue) if queue else None
+        return self.cluster_queues.read_cached(cluster_queue, read_cluster_queue) if cluster_queue else NO_CLUSTER_QUEUE
 
     def check(self, name: str) -> AdmissionCheck:
-        """An AdmissionCheck, read once for each of its versions; one without a controller when there is none."""
+        """An AdmissionCheck, parsed once per version; without a controller when there is none."""
         raw = self.checks.by_name(name)
         return self.checks.read_cached(raw, read_check) if raw else AdmissionCheck(name)
 
     def token_expiry(self, cluster: Raw) -> datetime | None:
-        """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours says it."""
+        """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours shows it."""
         return membership.token_expires_at(
             self.secrets.get((names.SYSTEM_NAMESPACE, membership.kubeconfig_secret_name(cluster)))
         )
 
     def read_workload(self, raw: Raw) -> Workload:
-        """Read a Workload of its store, once for each of its versions."""
+        """Parse a stored Workload, once per version."""
         return self.workloads.read_cached(raw, parse_workload)
 
     def read_placement(self, raw: Raw) -> Placement:
-        """Read a Placement of its store, once for each of its versions."""
+        """Parse a stored Placement, once per version."""
         return self.placements.read_cached(raw, parse_placement)
 
     def read_placements(self) -> Collection[Placement]:
-        """All Placements, read once for each of their versions."""
+        """All Placements, parsed once per version."""
         return self.placements.read_all_cached(parse_placement).values()
 
     def memo_of(self, workload: Workload) -> IdentityMemo:
-        """Where answers about this version of a Workload are kept. Of one that is not in its store, nothing is."""
+        """The memo for this version of a Workload. For a Workload that is not stored, it is a new one each time."""
         raw = self._stored(workload)
         return self.workloads.read_cached(raw, IdentityMemo) if raw is not None else IdentityMemo()
 
     def is_stored(self, workload: Workload) -> bool:
-        """Whether it is a Workload of its store, as it stands there: not one before, nor one that somebody only asks about."""
+        """Whether this is a stored Workload in its current version: neither an older one nor one of a preview."""
         return self._stored(workload) is not None
 
     def _stored(self, workload: Workload) -> Raw | None:
@@ -223,18 +223,18 @@ class ManagerCache(ClusterCache):
         return raw if raw is not None and self.read_workload(raw).podsets is workload.podsets else None
 
     def gang_workload(self, key: Key) -> Raw | None:
-        """The Workload that stands for a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
+        """The Workload of a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
         if is_elastic_gang(key[1]):
             return active_slice(self.workloads.by_index("/".join(key)))
-        found = self.workloads.get(key)
-        return None if found is None or is_elastic(found) else found
+        workload = self.workloads.get(key)
+        return None if workload is None or is_elastic(workload) else workload
 
     def ray_cluster_of(self, pod: Raw) -> Raw | None:
-        """The RayCluster of the name that a pod's label says, which may be anybody's: see `raycluster.belongs`."""
+        """The RayCluster that a pod's label names. Users write labels: see `raycluster.belongs_to_job`."""
         return self.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
     def job_object(self, job: Job) -> JobObject:
-        """The RayJob or RayCluster of that name, read once for each of its versions; an unknown one while it is not observed."""
+        """The RayJob or RayCluster of that name, parsed once per version; an unknown one while it is not observed."""
         store, _ = self._job_store(job)
         raw = store.get((job.namespace, job.name))
         if raw is None:
@@ -242,12 +242,12 @@ class ManagerCache(ClusterCache):
         return store.read_cached(raw, read_ray_job if job.kind == "RayJob" else read_ray_cluster)
 
     async def refresh_job(self, job: Job | None) -> None:
-        """Have a RayJob or RayCluster in its store as its API server shows it now. By a list: there is no right to get one."""
+        """Read a RayJob or RayCluster from its API server into its store: by list, since there is no right to `get`."""
         if job is None:
             return
         store, resource = self._job_store(job)
-        found = await self.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
-        for raw in found.get("items") or ():
+        answer = await self.client.get(resource.path(job.namespace), fieldSelector=f"metadata.name={job.name}")
+        for raw in answer.get("items") or ():
             store.put(raw)
 
     def _job_store(self, job: Job) -> tuple[Store, Resource]:
@@ -256,15 +256,15 @@ class ManagerCache(ClusterCache):
         return self.ray_clusters, resources.RAY_CLUSTERS
 
     def with_ray_service(self, workload: Workload) -> Workload:
-        """A Workload whose job says which RayService it is of, if it is of one."""
+        """The Workload, with the RayService in its job if the job belongs to one."""
         if workload.job is None or workload.job.kind != "RayCluster":
             return workload
-        found = self.job_object(workload.job)
-        if found.uid != workload.job.uid or not found.service:
+        job = self.job_object(workload.job)
+        if job.uid != workload.job.uid or not job.service:
             return workload
-        of_service = replace(workload.job, service=found.service)
+        of_service = replace(workload.job, service=job.service)
         return self.memo_of(workload).get_or_find(
-            ManagerCache.with_ray_service, (workload, found), lambda: replace(workload, job=of_service)
+            ManagerCache.with_ray_service, (workload, job), lambda: replace(workload, job=of_service)
         )
 
 
@@ -276,13 +276,15 @@ def _required_kind(
     selectors: Mapping[str, str] = _NO_SELECTORS,
     deferred: bool = False,
 ) -> WatchedKind:
-    """A kind that is refused is one that this cluster does not have; one that is silent stops everything."""
+    """A required kind. A denied one counts as absent from this cluster; an unreachable one stops everything."""
     return WatchedKind(resource, store, namespace, selectors, unreachable_if=_is_unreachable, deferred=deferred)
 
 
 def _optional_kind(resource: Resource, store: Store) -> WatchedKind:
-    """What a manager cluster may lack, or not let us read, which is told only to those who use it. What was read once counts on,
-    whatever is refused later."""
+    """A kind that the manager cluster may lack, or may deny; this is reported only where the kind is used.
+
+    Once it was read, the store stays valid even if a later read is denied.
+    """
 
     def lacks(error: Exception) -> bool:
         return isinstance(error, ApiError) and error.status in (403, 404) and not store.synced
@@ -291,7 +293,7 @@ def _optional_kind(resource: Resource, store: Store) -> WatchedKind:
 
 
 def _granted_kind(resource: Resource, store: Store, selectors: Mapping[str, str]) -> WatchedKind:
-    """What is read only where an admin gave the right, or installed the kind, and counts only for as long as it can be read."""
+    """A kind that is read where an admin granted the right, or installed it; valid only while it can be read."""
 
     def lacks(error: Exception) -> bool:
         return isinstance(error, ApiError) and error.status in (403, 404)

@@ -1,7 +1,8 @@
-"""What stands in single objects of the manager cluster, each followed by its name, and only while somebody needs it?
+"""Single objects of the manager cluster, each followed by its name while something needs it.
 
-For what is not to be followed as a whole kind: Kueue's namespace holds Kueue's own keys beside the Secrets that are needed there, and of all the
-ClusterProfiles of an inventory those count that a WorkerCluster names. RBAC can grant a name. What was read once counts on, whatever is refused later.
+They are for kinds that must not be followed as a whole. Kueue's namespace holds Kueue's own keys beside the needed
+Secrets, and of an inventory's ClusterProfiles only those count that a WorkerCluster names. RBAC can grant access by
+name. An object that was read once stays valid, whatever is denied later.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _READ_FAILED = "reading it broke; see the controller's log"
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """Where one object is. `facts`: what of it is news."""
+    """Identifies one object. `relevant_facts`: the part of it whose changes matter."""
 
     resource: Resource
     namespace: str
@@ -34,7 +35,7 @@ class ObjectRef:
 
 
 class ObjectUnreadable(Exception):
-    """An object cannot be read; the text says why, a part of a sentence."""
+    """An object cannot be read; the text is the reason, a fragment."""
 
 
 @dataclass(slots=True)
@@ -46,30 +47,31 @@ class _FollowedObject:
 
 
 class Dependencies:
-    """What one asker needs, which is all that it has read since it asked last."""
+    """The objects that one dependent needs: all that it has read since it was last tracked."""
 
     def __init__(self, objects: "SingleObjects", dependent: str) -> None:
         self.refs: set[ObjectRef] = set()
         self._objects, self._dependent = objects, dependent
 
     async def read_object(self, ref: ObjectRef) -> Raw | None:
-        """The object, None where there is none; raises Unread while it was never read. It waits for the first answer."""
+        """The object, None where there is none; raises ObjectUnreadable while it was never read. It waits for the first
+        answer."""
         self.refs.add(ref)
         return await self._objects.read_object(self._dependent, ref)
 
 
 class SingleObjects:
-    """Objects by their names, followed for those who need them."""
+    """Objects by name, followed for those that need them."""
 
     def __init__(self, tasks: asyncio.TaskGroup, client: Client, on_change: Callable[[], None]) -> None:
-        """`tell`: called when something in one of them is news, or whether it can be read."""
+        """`on_change`: called when an object's relevant facts change, or whether it can be read."""
         self._tasks, self._client, self._on_change = tasks, client, on_change
         self._refs_by_dependent: dict[str, set[ObjectRef]] = {}
         self._followed_objects: dict[ObjectRef, _FollowedObject] = {}
 
     @contextmanager
     def track_dependencies(self, dependent: str) -> Iterator[Dependencies]:
-        """What is read within is what `who` needs from now on, and nothing else, also where it ends by an error."""
+        """Replace what `dependent` needs by what it reads within the block, also when the block fails."""
         needs = Dependencies(self, dependent)
         try:
             yield needs
@@ -78,26 +80,23 @@ class SingleObjects:
             self._stop_unneeded()
 
     def forget_dependent(self, dependent: str) -> None:
-        """Note that `who` needs nothing any more; what nobody needs is followed no more."""
+        """Record that `dependent` needs nothing any more; unneeded objects are not followed."""
         self._refs_by_dependent.pop(dependent, None)
         self._stop_unneeded()
 
     async def read_object(self, dependent: str, ref: ObjectRef) -> Raw | None:
-        """See Needs.read."""
-        self._refs_by_dependent.setdefault(dependent, set()).add(
-            ref
-        )  # at once: others let go meanwhile what nobody needs
-        found = self._followed_objects.get(ref) or self._start_following(ref)
-        await found.answered.wait()
-        if not found.store.synced:
-            raise ObjectUnreadable(found.error_message)
-        return found.store.get((ref.namespace, ref.name))
+        """See Dependencies.read_object."""
+        # At once: during the wait another dependent may stop the unneeded objects.
+        self._refs_by_dependent.setdefault(dependent, set()).add(ref)
+        followed = self._followed_objects.get(ref) or self._start_following(ref)
+        await followed.answered.wait()
+        if not followed.store.synced:
+            raise ObjectUnreadable(followed.error_message)
+        return followed.store.get((ref.namespace, ref.name))
 
     def _stop_unneeded(self) -> None:
-        for place in set(self._followed_objects) - {
-            place for places in self._refs_by_dependent.values() for place in places
-        }:
-            task = self._followed_objects.pop(place).task
+        for ref in set(self._followed_objects) - {ref for refs in self._refs_by_dependent.values() for ref in refs}:
+            task = self._followed_objects.pop(ref).task
             if task:
                 task.cancel()
 
@@ -106,24 +105,24 @@ class SingleObjects:
             if before is None or after is None or ref.relevant_facts(before) != ref.relevant_facts(after):
                 self._on_change()
 
-        made = self._followed_objects[ref] = _FollowedObject(Store(changed))
-        run = functools.partial(follow, self._follow_config(ref, made))
-        broke = functools.partial(self._note_result, ref, made, Unreachable(_READ_FAILED))
-        made.task = self._tasks.create_task(run_with_restarts("logins", run, on_failure=lambda _: broke()))
-        return made
+        followed = self._followed_objects[ref] = _FollowedObject(Store(changed))
+        run = functools.partial(follow, self._follow_config(ref, followed))
+        on_broken = functools.partial(self._note_result, ref, followed, Unreachable(_READ_FAILED))
+        followed.task = self._tasks.create_task(run_with_restarts("logins", run, on_failure=lambda _: on_broken()))
+        return followed
 
     def _follow_config(self, ref: ObjectRef, followed: _FollowedObject) -> FollowConfig:
-        trouble = functools.partial(self._note_result, ref, followed)
-        only = {"fieldSelector": f"metadata.name={ref.name}"}
-        return FollowConfig(self._client, ref.resource, followed.store, trouble, ref.namespace, only)
+        on_result = functools.partial(self._note_result, ref, followed)
+        selectors = {"fieldSelector": f"metadata.name={ref.name}"}
+        return FollowConfig(self._client, ref.resource, followed.store, on_result, ref.namespace, selectors)
 
     def _note_result(self, ref: ObjectRef, followed: _FollowedObject, error: Exception | None) -> None:
-        said = "" if error is None else _error_message(error)
-        news = said != followed.error_message
-        followed.error_message = said
+        message = "" if error is None else _error_message(error)
+        is_news = message != followed.error_message
+        followed.error_message = message
         followed.answered.set()
-        if news:
-            log.info("%s %s in %s: %s", ref.resource.plural, ref.name, ref.namespace, said or "is read")
+        if is_news:
+            log.info("%s %s in %s: %s", ref.resource.plural, ref.name, ref.namespace, message or "is read")
             self._on_change()
 
 

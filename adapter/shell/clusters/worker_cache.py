@@ -1,7 +1,7 @@
-"""What does one worker cluster look like from here: its connection, its stores, and since when it is silent.
+"""The cache of one worker cluster: its connection, its stores, and since when it is unreachable.
 
-A member that cannot be seen keeps its stores, but nobody may act on them: `why_silent` is then a sentence. So it is while it has
-not proved that it is the cluster that it was.
+An unreachable cluster keeps its stores, but nothing may be concluded from them: `unreachable_reason` is not empty then.
+That includes the time until it has proved its identity.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ FIRST_LISTS = "it is being read for the first time"
 
 
 class Syncing(Unreachable):
-    """This process has begun to read the cluster, and has not read all of it yet."""
+    """This process has begun to read the cluster and has not finished."""
 
 
 def ignore(*_: object) -> None:
-    """Whoever comes to listen looks at everything first."""
+    """Default listener: do nothing. A listener reconciles everything when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerClusterListeners:
-    """Who wants to know what changed in a member; nobody, unless told otherwise."""
+    """Callbacks for changes in a worker cluster; the default ignores them."""
 
     on_reservation: Callable[[str, Raw | None, Raw | None], None] = ignore
     on_pod: Callable[[str, Raw | None, Raw | None], None] = ignore
@@ -60,7 +60,7 @@ class WorkerClusterListeners:
 
 
 class WorkerClusterCache(ClusterCache):
-    """One connected worker cluster; `run` keeps it true until cancelled."""
+    """One connected worker cluster; `run` keeps it up to date until cancelled."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class WorkerClusterCache(ClusterCache):
         listeners: WorkerClusterListeners,
         known: IdentityRecord | None = None,
     ) -> None:
-        """`known`: what is on record of who it is; by default nothing."""
+        """`known`: its recorded identity, none by default."""
         super().__init__(client, WORKER_CLUSTER_BYTES)
         self.name, self.spec = name, spec
         self.identity = ConnectionIdentity(known or IdentityRecord(name))
-        self.claim: ClaimHolder | None = None  # where this process takes part in no election
+        self.claim: ClaimHolder | None = None  # None without leader election
         self._listeners, self._manager_id = listeners, manager_id
-        self.first_reached = asyncio.Event()  # set once it was seen, with all that is to be followed
-        # What the listeners were told last: why it is silent, in words and in a word, and what its claim lacks.
+        self.first_reached = asyncio.Event()  # it was reachable once, with everything that must be followed
+        # The state of the last notification: why it is unreachable, as text and as a reason, and what its claim lacks.
         self._last_reported = "not connected yet", "", ""
         self._unreachable_since: datetime | None = datetime.now(UTC)
         self._reachable_since: datetime | None = None
@@ -92,9 +92,8 @@ class WorkerClusterCache(ClusterCache):
 
         self._reservation_reader = functools.partial(parse_reservation, name)
         self.workloads = Store(self._on_share, index=by_reserved_workload, trim_object=trim.group_workload)
-        self._reserved_versions: dict[
-            str, tuple[datetime | None, int]
-        ] = {}  # share's uid -> holds quota since, as of version
+        # By the share's uid: since when it holds quota, and the version that shows it.
+        self._reserved_versions: dict[str, tuple[datetime | None, int]] = {}
         self.pods = Store(
             lambda a, b: listeners.on_pod(name, a, b),
             index=by_placement,
@@ -114,36 +113,37 @@ class WorkerClusterCache(ClusterCache):
         if after is None:
             self._reserved_versions.pop(uid_of(before or {}), None)
         else:
-            since, (known, first) = (
+            since, (recorded_since, first_version) = (
                 condition_true_since(after, names.QUOTA_RESERVED),
                 self._reserved_versions.get(uid_of(after), (None, 0)),
             )
-            restored = version_of(after) < first  # versions count from lower down
-            if since != known or restored:
+            restored = version_of(after) < first_version  # versions restart from a lower number
+            if since != recorded_since or restored:
                 self._reserved_versions[uid_of(after)] = since, version_of(after)
         self._listeners.on_reservation(self.name, before, after)
 
     def read_reservation(self, raw: Raw) -> Reservation:
-        """Read a share of its store, once for each of its versions."""
+        """Parse a share of its store, once per version."""
         return self.workloads.read_cached(raw, self._reservation_reader)
 
     def reserved_as_of(self, share: Reservation) -> int:
-        """The version that told first that a share holds its quota: what Kueue writes down of its pods later is no news of that."""
-        since, first = self._reserved_versions.get(share.uid, (None, 0))
-        return first if since == share.reserved_at else share.version
+        """The first version in which a share holds its quota. Later versions, with what Kueue writes about its pods,
+        change nothing in that."""
+        since, first_version = self._reserved_versions.get(share.uid, (None, 0))
+        return first_version if since == share.reserved_at else share.version
 
     def queue_version(self, share: Reservation) -> int:
-        """The version in which the ClusterQueue is seen in which a share holds its quota."""
+        """The observed version of the ClusterQueue in which a share holds its quota."""
         return version_of(self.cluster_queues.by_name(share.cluster_queue) or {})
 
     def _capacity_handler(self, forget: Callable[[], None]) -> ChangeHandler:
-        """What a store tells when something in it changes: what was read of it is old, and there may be room."""
+        """A store's handler: drop what was derived from the store, and notify that capacity may have changed."""
 
-        def heard(before: Raw | None, after: Raw | None) -> None:
+        def handle_change(before: Raw | None, after: Raw | None) -> None:
             forget()
             self._listeners.on_capacity(self.name, before, after)
 
-        return heard
+        return handle_change
 
     def _forget_tree(self) -> None:
         self._tree_outdated = True
@@ -158,7 +158,7 @@ class WorkerClusterCache(ClusterCache):
         self._nodes = None
 
     def _forget_derived(self) -> None:
-        """Keep nothing that was read of the stores either."""
+        """Drop everything that was derived from the stores."""
         self._reserved_versions.clear()
         self._tree, self._nodes, self._queues, self._namespace_labels = None, None, None, None
 
@@ -172,89 +172,97 @@ class WorkerClusterCache(ClusterCache):
         """Why nothing may be concluded from the stores now, None when all is well."""
         if self._unreachable_since is None and self.synced:
             return None
-        met = self._unusable_error or self.first_error
-        trouble = _error_message(met, self.name, self.spec) if met else FIRST_LISTS
+        error = self._unusable_error or self.first_error
+        message = _error_message(error, self.name, self.spec) if error else FIRST_LISTS
         since = f" since {self._unreachable_since:%H:%M:%S} UTC" if self._unreachable_since else ""
-        syncing = met is None or isinstance(met, Syncing)
+        syncing = error is None or isinstance(error, Syncing)
         code = ReasonCode.CLUSTER_SYNCING if syncing else ReasonCode.CLUSTER_UNREACHABLE
-        return Reason(code, f"cannot be seen{since}: {trouble}")
+        return Reason(code, f"cannot be seen{since}: {message}")
 
     @property
     def unusable_reason(self) -> str:
-        """The reason, in a word, for which what answers is not this cluster, or not ours to use; empty when nothing is said of that."""
+        """The condition reason when the answering cluster is another one or not ours to use; empty otherwise."""
         return self._unusable_error.reason if self._unusable_error else ""
 
     @property
     def _unusable_error(self) -> UnusableCluster | None:
-        met = (self._errors.get(source) for source in (PROBE, CLAIM))
-        return next((one for one in met if isinstance(one, UnusableCluster)), None)
+        errors = (self._errors.get(source) for source in (PROBE, CLAIM))
+        return next((error for error in errors if isinstance(error, UnusableCluster)), None)
 
     @property
     def unclaimed_reason(self) -> str:
-        """Why no claim to it is held although one would be needed, a part of a sentence."""
+        """Why no claim to it is held although one is needed, a fragment."""
         return self.claim.unclaimable_reason or self.claim.blocked_reason if self.claim else ""
 
     @property
     def is_unclaimable(self) -> bool:
-        """Whether no claim to it can be held, and work goes on without."""
+        """Whether no claim to it can be held, and writes go on without one."""
         return bool(self.claim and self.claim.unclaimable_reason)
 
     def fence_reason(self) -> str:
-        """Why nothing may be written there now, empty when it may."""
+        """Why nothing may be written to the cluster now, empty when it may."""
         return self.identity.fence_reason() or (self.claim.fence_reason() if self.claim else "")
 
     def on_claim(self, trouble: UnusableCluster | None, opened: bool) -> None:
-        """Hear who holds the claim to it: somebody else, or nobody but us; and whether it may be written to from now on."""
+        """Handle a change of the claim. `trouble`: another manager holds it. `opened`: the cluster has become
+        writable."""
         self._note_error(CLAIM, trouble)
         if opened:
             self._listeners.on_writable(self.name)
 
     async def verify_identity(self) -> None:
-        """Ask who answers, and compare it with what is on record."""
+        """Read the cluster's identity and compare it with the record."""
         self.identity.verify_uid(await self.client.cluster_uid())
 
     def require_reachable(self) -> None:
-        """Raise Unreachable while nothing may be concluded: for those who come to their turn one after the other, and
-        would each wait for an answer in vain."""
+        """Raise Unreachable while nothing may be concluded from the stores. Callers that run one after the other would
+        otherwise each wait for an answer in vain."""
         if self.unreachable_reason:
             raise Unreachable(f"worker cluster {self.name} {self.unreachable_reason}")
 
     @property
     def unmirrored_reason(self) -> str:
-        """Why no worker can be made there that finds its head by a mirror, a part of a sentence; empty where there is nothing in
-        the way. What runs there needs none of that to be seen."""
-        refused = next((why for _, why in sorted(self.unreadable_kinds.items(), key=lambda one: one[0].plural)), None)
-        return f"heads cannot be mirrored there: {_error_message(refused, self.name, self.spec)}" if refused else ""
+        """Why no worker can be created that finds its head by a mirror, a fragment; empty when heads can be mirrored.
+
+        Running workers stay observable without mirrors.
+        """
+        mirror_error = next(
+            (error for _, error in sorted(self.unreadable_kinds.items(), key=lambda item: item[0].plural)), None
+        )
+        return (
+            f"heads cannot be mirrored there: {_error_message(mirror_error, self.name, self.spec)}"
+            if mirror_error
+            else ""
+        )
 
     @property
     def is_steady(self) -> bool:
-        """Whether it has been seen for so long that an earlier loss is over."""
+        """Whether it has been reachable for so long that an earlier loss is over."""
         return self._reachable_since is not None and datetime.now(UTC) - self._reachable_since >= STEADY_AFTER
 
     @property
     def tree(self) -> QuotaTree:
         """The cluster's quota as its objects show it."""
-        if (
-            self._tree is None or self._tree_outdated
-        ):  # once for all plans until a queue changes: it is most of their cost
+        # Built once for all plans until a queue changes: it is most of their cost.
+        if self._tree is None or self._tree_outdated:
             self._tree = build(self.cluster_queues, self.cohorts, self.flavors, previous=self._tree)
             self._tree_outdated = False
         return self._tree
 
     def cohort_root(self, cluster_queue: Raw) -> cohort.TreeKey:
-        """The root of the tree of cohorts in which one of its ClusterQueues stands; raises one of UNREADABLE."""
+        """The root of the cohort tree of one of its ClusterQueues; raises one of UNREADABLE."""
         return clusterqueue.tree_root(cluster_queue, self.cohorts.by_name)
 
     @property
     def nodes(self) -> node_capacity.NodeIndex:
-        """The nodes that take pods."""
+        """The nodes that accept pods."""
         if self._nodes is None:
             self._nodes = node_capacity.parse_nodes(self._node_objects)
         return self._nodes
 
     @property
     def queues(self) -> dict[Key, tuple[str, str]]:
-        """For each LocalQueue, which ClusterQueue it feeds, and why it takes nothing, as `clusterqueue.leads_to` says it."""
+        """For each LocalQueue its ClusterQueue, and why it admits nothing (`clusterqueue.local_queue_target`)."""
         if self._queues is None:
             self._queues = {key_of(queue): local_queue_target(queue) for queue in self.local_queues}
         return self._queues
@@ -263,22 +271,25 @@ class WorkerClusterCache(ClusterCache):
     def namespace_labels(self) -> dict[str, Labels]:
         """The labels of each namespace."""
         if self._namespace_labels is None:
-            self._namespace_labels = {key_of(one)[1]: meta(one).get("labels") or {} for one in self.namespaces}
+            self._namespace_labels = {
+                key_of(namespace)[1]: meta(namespace).get("labels") or {} for namespace in self.namespaces
+            }
         return self._namespace_labels
 
     def head_mirror(self, service: Key) -> MirrorState | None:
-        """What stands there of a head's Service; None where heads are not mirrored."""
+        """The mirror of a head's Service in the cluster; None where heads are not mirrored."""
         if not self.spec.head.is_mirrored:
             return None
         if self.unreadable_kinds:
             return MirrorState(None, (), readable=False)
         slices = [self.slices.get(key) for key in slice_keys(service)]
-        return MirrorState(self.services.get(service), [found for found in slices if found])
+        return MirrorState(self.services.get(service), [endpoint_slice for endpoint_slice in slices if endpoint_slice])
 
     def _kinds_to_watch(self) -> list[WatchedKind]:
-        # By cluster as well: were one API server registered under two names, each would see only what it made.
+        # The selector includes the cluster: if one API server is registered under two names, each sees only its own
+        # objects.
         ours = {"labelSelector": f"{names.MANAGER_LABEL}={self._manager_id},{names.CLUSTER_LABEL}={self.name}"}
-        # A missing right to mirrors is in the way of new workers only: what runs there must not count as out of sight for it.
+        # A missing right to mirrors prevents new workers only: running ones must not count as unreachable for it.
         mirrors = [
             WatchedKind(resources.SERVICES, self.services, selectors=ours, optional_if=_is_forbidden),
             WatchedKind(resources.ENDPOINT_SLICES, self.slices, selectors=ours, optional_if=_is_forbidden),
@@ -297,7 +308,7 @@ class WorkerClusterCache(ClusterCache):
 
     def follow_deferred(self) -> None:
         super().follow_deferred()
-        if not self.synced:  # who waits for it, and who listens, is told when it is
+        if not self.synced:  # waiters and listeners are notified when it is
             self.first_reached.clear()
             self._last_reported = self.unreachable_reason, self.unusable_reason, self.unclaimed_reason
 
@@ -315,10 +326,10 @@ class WorkerClusterCache(ClusterCache):
         if not self._errors:
             self._reachable_since = self._reachable_since if self._unreachable_since is None else datetime.now(UTC)
             self._unreachable_since = None
-        elif self._unreachable_since is None:  # the first loss counts, not the latest
+        elif self._unreachable_since is None:  # of several losses the first counts
             self._unreachable_since, self._reachable_since = datetime.now(UTC), None
-        if self._last_reported != (now := (self.unreachable_reason, self.unusable_reason, self.unclaimed_reason)):
-            self._last_reported = now
+        if self._last_reported != (report := (self.unreachable_reason, self.unusable_reason, self.unclaimed_reason)):
+            self._last_reported = report
             if not self.unreachable_reason:
                 self.first_reached.set()
             log.info("worker cluster %s %s", self.name, self.unreachable_reason or "is seen")

@@ -1,4 +1,4 @@
-"""Who is looked at when, and which of the replicas does it?
+"""Runs the loop in the replica that leads: take a due key, read facts, decide, execute the actions.
 
-Runs the loop: a key is due, facts are read, a decision is asked for, its actions are done. It decides nothing about them.
+What to do for a key is decided elsewhere.
 """

@@ -1,9 +1,10 @@
-"""Which process decides, and what runs in it? Follows the clusters, campaigns for the Lease, and looks at keys while it leads.
+"""Runs one replica: follows the clusters, campaigns for the Lease, and reconciles keys while it leads.
 
-Of several replicas one leads. The others follow the same clusters, so that they can take over at once and say meanwhile
-what would be planned; they decide nothing and write nothing. Pods, which are most of what there is and nothing to plan by, they follow
-from when the leader is late (`leader_election.near`), and whoever leads decides nothing before it has read them. What a look is, is for
-`looks`; who the parts are, for `wiring`.
+A standby follows the same clusters, so that it can take over at once and answers previews meanwhile. It decides nothing
+and writes nothing. It reads pods, which are most of the objects and do not affect a plan, only when the leader is late
+(`lease.py`, `may_lead_soon`). A new leader decides nothing before it has read them.
+
+How a key is reconciled is in reconciler.py. Which parts there are is in wiring.py.
 """
 
 import asyncio
@@ -29,36 +30,37 @@ from adapter.worker.template_slots import must_check_slot
 
 log = logging.getLogger(__name__)
 
-# A net under the watches: every key is looked at once in this many seconds, each at a moment of its own. Seldom, since nothing should hang
-# on it.
+# A safety net for the watches: every key is reconciled once in this time, each at its own moment. It is long, since
+# nothing should depend on it.
 RESYNC_SECONDS = 60.0
-# How long a start waits for its worker clusters: a list takes a fraction of a second, and one that is cut off shall not
-# hold up the others for longer than a user would notice.
+# How long a start waits for its worker clusters. A list takes a fraction of a second. An unreachable cluster must not
+# delay the others for longer than a user would notice.
 FIRST_CONTACT_SECONDS = 3.0
-# Whose kubeconfigs and certificates are read in one turn of the loop: some milliseconds each, and a fleet has a hundred.
+# Clusters whose kubeconfigs and certificates are read at a time: some milliseconds each, and a fleet has a hundred.
 ENGAGED_AT_ONCE = 4
 
 
 def ignore() -> None:
-    """Nobody wants to know."""
+    """Default for `on_settled`: do nothing."""
 
 
 class Engine:
-    """Runs everything; `run` ends only by cancellation or by a fault that the process shall not survive."""
+    """Runs everything; `run` ends only by cancellation or by a fault that must end the process."""
 
     def __init__(self, client: Client, elector: LeaderElector | None, on_settled: Callable[[], None] = ignore) -> None:
-        """`client` is fenced by the lease; without one, nobody else must run. `settled` is told when all that is followed was read."""
+        """`client` is fenced by the Lease; without `elector` no other process may run. `on_settled` is called when the
+        caches have been read."""
         self._elector, self._leading, self._on_settled = elector, False, on_settled
         self.manager = ManagerCache(client)
         if elector:
             self.manager.skip_deferred()
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle_key)
         self.manager.on_reachable = self._queue.retry_failed
-        self._parts: ControllerParts | None = None  # while the manager is read for the first time
+        self._parts: ControllerParts | None = None  # None until the manager cluster has been read once
 
     @property
     def preview(self) -> Preview | str:
-        """Who answers for jobs that are not submitted, or why nobody can now."""
+        """The preview of unsubmitted jobs, or the reason why it cannot answer now."""
         if self.manager.unreachable_reason:
             return f"{self.manager.unreachable_reason[:1].upper()}{self.manager.unreachable_reason[1:]}."
         if self._parts is None:
@@ -66,11 +68,15 @@ class Engine:
         return self._parts.preview
 
     async def run(self) -> None:
-        """Follow, lead when it is this process's turn, and decide then, until cancelled; raises Lost in a group."""
+        """Follow the clusters, and decide while this process leads, until cancelled.
+
+        Raises LeadershipLost in an exception group.
+        """
         manager_id = await self.manager.read_identity()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(run_with_restarts("manager", self.manager.run, on_failure=self.manager.on_run_failed))
-            await self.manager.stores_filled.wait()  # NB: nothing is decided from half a picture
+            # Nothing may be decided on a partial snapshot.
+            await self.manager.stores_filled.wait()
             log.info("manager cluster is read")
             parts = wiring.assemble(tasks, self.manager, manager_id, self._queue, self._elector)
             parts.event_handlers.register()
@@ -97,21 +103,26 @@ class Engine:
             tasks.create_task(run_with_restarts("copies", parts.object_copier.run))
 
     async def _wait_to_lead(self, tasks: asyncio.TaskGroup, parts: ControllerParts) -> None:
-        """Wait until this process leads, and has read all that a leader reads; it does not campaign before it has read the rest."""
+        """Wait until this process leads and has read everything that a leader reads.
+
+        It campaigns only after it has read everything else.
+        """
         if self._elector:
-            # What breaks a renewal shall not hold up the next one: a Lease that is not renewed in time is lost, and that ends the process.
-            renewed = run_with_restarts(
+            # A failed renewal must not delay the next one. A Lease that is not renewed in time is lost, and that ends
+            # the process.
+            lease_task = run_with_restarts(
                 "lease", self._elector.run, fatal=(LeadershipLost,), longest_pause=RETRY_PERIOD_SECONDS
             )
-            tasks.create_task(renewed)
+            tasks.create_task(lease_task)
             await self._elector.may_lead_soon.wait()
             self.manager.follow_deferred()
             parts.fleet.follow_deferred()
-            # From now on, not from when the Lease is held: a worker cluster that is cut off shall not prolong the time without a leader.
-            seen = tasks.create_task(_wait_until_reachable(parts))
+            # The wait begins before the Lease is held: an unreachable worker cluster must not prolong the time without
+            # a leader.
+            reachable_wait = tasks.create_task(_wait_until_reachable(parts))
             await self._elector.leading.wait()
             await self.manager.stores_filled.wait()
-            await seen
+            await reachable_wait
             self._on_settled()
         self._leading = True
         parts.transient.start_leading(datetime.now(UTC), map(uid_of, filter(must_check_slot, self.manager.pods)))
@@ -119,10 +130,10 @@ class Engine:
         log.info("leading; deciding")
 
     async def _first_contact(self, parts: ControllerParts) -> None:
-        """Give the worker clusters a moment to be read, so that a restart does not report each of them as silent."""
-        few = asyncio.Semaphore(ENGAGED_AT_ONCE)
+        """Wait briefly for the worker clusters, so that a restart does not report each of them as unreachable."""
+        semaphore = asyncio.Semaphore(ENGAGED_AT_ONCE)
         await asyncio.gather(
-            *(self._engage_cluster(parts, key_of(raw)[1], few) for raw in self.manager.worker_clusters)
+            *(self._engage_cluster(parts, key_of(raw)[1], semaphore) for raw in self.manager.worker_clusters)
         )
         await _wait_until_reachable(parts)
 
@@ -132,11 +143,11 @@ class Engine:
                 await parts.condition_writer.engage_cluster(name)
 
     async def _resync(self, parts: ControllerParts) -> None:
-        over = 0.0  # whoever has just come to lead looks at all there is
+        spread_seconds = 0.0  # a new leader reconciles everything at once
         while True:
             with contain_errors("resync", "everything"):
-                parts.event_handlers.resync_all(over)
-            over = RESYNC_SECONDS
+                parts.event_handlers.resync_all(spread_seconds)
+            spread_seconds = RESYNC_SECONDS
             with contain_errors("resync", "memory"):
                 shares = (raw for member in parts.fleet.reachable().values() for raw in member.workloads)
                 alive = self.manager.placements, self.manager.pods, shares
@@ -144,21 +155,21 @@ class Engine:
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _handle_key(self, key: QueueKey) -> float | None:
-        """Look at a key; a replica that stands by only follows worker clusters as their objects say."""
+        """Reconcile a key. A standby only engages the worker clusters that their objects describe."""
         if self.manager.unreachable_reason:
             raise Postpone(self.manager.unreachable_reason)
         if self._parts is None:
-            return None  # everything is looked at when the parts stand
+            return None  # everything is enqueued once the parts exist
         if self._leading:
             return await self._parts.reconciler.reconcile(key)
-        what, _, name = key
-        if what == CLUSTER:
+        kind, _, name = key
+        if kind == CLUSTER:
             await self._parts.condition_writer.engage_cluster(name)
-        return None  # whoever takes over looks at everything
+        return None  # a new leader reconciles everything
 
 
 async def _wait_until_reachable(parts: ControllerParts) -> None:
-    """Wait for the worker clusters, but not for long."""
+    """Wait for the worker clusters, for FIRST_CONTACT_SECONDS at most."""
     try:
         async with asyncio.timeout(FIRST_CONTACT_SECONDS):
             await asyncio.gather(*(member.first_reached.wait() for member in parts.fleet.caches().values()))

@@ -1,7 +1,7 @@
-"""Which keys want a look when something changes: the only use we make of an event.
+"""Event handlers: which keys a change enqueues. Events serve no other purpose.
 
-What a key's decision reads must wake it here; what is missed is caught by the resync. Nothing here reads a body for
-more than finding those keys.
+Everything that the decision on a key reads must enqueue the key here; the resync catches what was missed. A handler
+reads an object's body only to find those keys.
 """
 
 import functools
@@ -51,10 +51,11 @@ from adapter.shell.supervise import contain_errors
 from adapter.shell.write.anchors import RECHECK_SECONDS
 from adapter.worker import service_endpoints
 
-# How often a worker cluster may wake the whole fleet: five losses and returns in a row as they come, as of a link that flaps; then
-# as often as it takes a cluster to count as steady. One whose watches are refused and allowed in turn would else do so twice a second.
+# How often a worker cluster may enqueue the whole fleet. Five losses and returns in a row, as of a flapping link, pass
+# at once. After those it may do so once in the time that a cluster takes to count as steady. A cluster whose watches
+# are forbidden and allowed in turn would otherwise do so twice a second.
 CONTACT_BURST, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
-MOST_CANDIDATES = 64  # who are woken where one of them is enough, if any
+MOST_CANDIDATES = 64  # pods enqueued where one of them is enough, if any
 
 
 class EventHandlers:
@@ -68,10 +69,10 @@ class EventHandlers:
         self._writable_limits: dict[str, TokenBucket] = {}
 
     def register(self) -> None:
-        """Hear of all that changes in the manager's stores from now on, and in worker clusters that are engaged from now on."""
+        """Handle all changes in the manager's stores, and in the worker clusters that are engaged from now on."""
         for store, handle in self.store_handlers():
             store.set_handler(functools.partial(_call_contained, handle))
-        heard = (
+        handlers = (
             self.on_reservation,
             self.on_pod,
             self.on_capacity,
@@ -80,11 +81,11 @@ class EventHandlers:
             self.on_writable,
         )
         self._fleet.set_listeners(
-            WorkerClusterListeners(*(functools.partial(_call_contained, handle) for handle in heard))
+            WorkerClusterListeners(*(functools.partial(_call_contained, handle) for handle in handlers))
         )
 
     def store_handlers(self) -> list[tuple[Store, ChangeHandler]]:
-        """Which change of the manager cluster is heard by whom."""
+        """The stores of the manager cluster, each with the handler of its changes."""
         manager = self._manager
         return [
             (manager.workloads, self._on_workload),
@@ -110,10 +111,10 @@ class EventHandlers:
         ]
 
     def on_reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """A share changed in a worker cluster."""
+        """Enqueue what a change of a share in a worker cluster affects."""
         raw = after or before or {}
         if not predicates.changed(before, after, lambda raw: predicates.share_for_gang(cluster, raw)):
-            return  # so nor has what its pods look at, which is a part of that
+            return  # the facts for its pods are a part of those for its gang
         self._enqueue.gang_of_share(raw)
         if after is not None and (
             before is None or predicates.quota_reserved_since(before) != predicates.quota_reserved_since(after)
@@ -121,42 +122,57 @@ class EventHandlers:
             self._on_quota_reserved(cluster, after)
         if predicates.changed(before, after, lambda raw: predicates.share_for_pods(cluster, raw)):
             shares = {
-                (cluster, parse_number(annotation(one, names.ROUND_ANNOTATION))) for one in (before, after) if one
+                (cluster, parse_number(annotation(version, names.ROUND_ANNOTATION)))
+                for version in (before, after)
+                if version
             }
-            for place in self._manager.placements.by_index(
+            for placement in self._manager.placements.by_index(
                 f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
             ):
-                pods = self._manager.pods.by_index("/".join(key_of(place)))
-                # An elastic job has a share for almost every worker: to wake all for each would be too much.
+                pods = self._manager.pods.by_index("/".join(key_of(placement)))
+                # An elastic job has a share for almost every worker: enqueueing all workers for each would be too many.
                 self._enqueue.object_keys(POD, (pod for pod in pods if slot_share(pod) in shares))
-        if after is None:  # its anchor went before it, unless somebody else deleted it
+        if after is None:
+            # Its anchor is deleted before the share, unless another client deleted the share.
             namespace, name = key_of(raw)
             self._enqueue_anchor(namespace, cluster, name)
-            self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)  # who was drained may be deleted then
+            # A drained WorkerCluster may be deletable now.
+            self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)
 
     def _on_quota_reserved(self, cluster: str, share: Raw) -> None:
-        """A share holds quota. Did its queue tell of that before? Whoever was planned between found it deducted twice, and no more
-        news of the queue come. Mostly the queue's come a second later (docs/upstream.md, "A ClusterQueue's status lags")."""
+        """Enqueue gangs when the ClusterQueue was observed to count a share before the share itself showed its quota.
+
+        A gang that was planned in between deducted the share twice, and the queue will not change again. Mostly the
+        queue's status comes a second later (docs/upstream.md, "A ClusterQueue's status lags").
+        """
         member = self._fleet.caches().get(cluster)
-        found = member.read_reservation(share) if member else None
-        if member and found and found.reserved_at and member.queue_version(found) > member.reserved_as_of(found):
-            self._on_usage(member, found.cluster_queue)
+        reservation = member.read_reservation(share) if member else None
+        if (
+            member
+            and reservation
+            and reservation.reserved_at
+            and member.queue_version(reservation) > member.reserved_as_of(reservation)
+        ):
+            self._on_usage(member, reservation.cluster_queue)
 
     def after_actions(self, actions: Sequence[Action]) -> None:
-        """All of these were tried. The anchor of a share that could not be made must not outlive the wish for it; and those behind a
-        gang were planned as if its workers were everywhere what their template says, before a cluster was asked."""
+        """Enqueue what the attempted actions affect.
+
+        The anchor of a share that could not be created must not outlive its need. Gangs behind one with dry runs were
+        planned with the pods of its templates, before a cluster had answered.
+        """
         if any(isinstance(action, DryRunPod) for action in actions):
             self._enqueue.gangs_after_promise_change()
         for action in actions:
             if isinstance(action, Reserve):
-                place, share = action.placement, action.share
-                self._enqueue_anchor(place.namespace, share.cluster, place.name_of_share(share))
+                placement, share = action.placement, action.share
+                self._enqueue_anchor(placement.namespace, share.cluster, placement.name_of_share(share))
 
     def _enqueue_anchor(self, namespace: str, cluster: str, name: str) -> None:
         self._enqueue.single_key(ANCHOR, namespace, f"{cluster}/{name}", RECHECK_SECONDS)
 
     def on_pod(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """A copy changed in a worker cluster."""
+        """Enqueue what a change of a remote pod affects."""
         if after is None:
             self._on_manager_pod(before, after)
         else:
@@ -170,15 +186,18 @@ class EventHandlers:
             self._enqueue.services_of_pod(pod)
 
     def _on_quota_released(self, cluster: str, remote_pod: Raw) -> None:
-        """A copy holds no quota any more: was it the last one of a share that is to go, or that was evicted?"""
+        """Enqueue the gang of a remote pod that holds no quota any more.
+
+        It may have been the last one of a share that is to be deleted, or that was evicted.
+        """
         member = self._fleet.caches().get(cluster)
-        # Nobody waits for those before it, and of a large gang they come in a burst.
-        last = member is None or not member.pods.value_counts(by_placement(remote_pod))
-        after = 0.0 if last else BURST_SECONDS
-        self._enqueue.gang_of_share(remote_pod, after)
+        # Nothing waits for the pods before the last one, and those of a large gang end in a burst.
+        is_last = member is None or not member.pods.value_counts(by_placement(remote_pod))
+        delay = 0.0 if is_last else BURST_SECONDS
+        self._enqueue.gang_of_share(remote_pod, delay)
 
     def on_capacity(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """A queue, cohort, flavor, namespace or node of a worker cluster changed."""
+        """Enqueue what a change of a queue, cohort, flavor, namespace or node of a worker cluster affects."""
         if predicates.changed(before, after, predicates.capacity_rules):
             self._enqueue.gangs_after_capacity_change()
         elif predicates.changed(before, after, predicates.quota_usage):
@@ -188,18 +207,22 @@ class EventHandlers:
             self._enqueue.aggregated_queues()
 
     def _on_usage(self, cache: WorkerClusterCache, queue: str) -> None:
-        """More or less is in use of a ClusterQueue there."""
+        """Enqueue the gangs that a usage change of a ClusterQueue in a worker cluster affects."""
         tree = cohort_tree_of(cache, queue)
         self._enqueue.gangs_after_usage_change(tree) if tree else self._enqueue.gangs_after_capacity_change()
 
     def on_order_changed(self) -> None:
-        """A gang that waits for a Secret or ConfigMap of its own takes no room from those behind it, or takes it again."""
+        """Enqueue gangs when one of them begins or ceases to wait for its Secret or ConfigMap.
+
+        Such a gang takes no capacity from those behind it.
+        """
         self._enqueue.gangs_after_promise_change()
 
     def on_head_mirror(self, before: Raw | None, after: Raw | None) -> None:
-        """A Service or EndpointSlice that mirrors a head changed in a worker cluster: whoever made it that way, it must be right.
+        """Enqueue the workers whose head mirror, a Service or EndpointSlice in a worker cluster, changed.
 
-        Not at once: somebody over there who undoes what we write would else be answered as fast as both can.
+        The mirror must be right, whatever changed it. The delay matters: another writer there that undoes our writes
+        would otherwise be answered as fast as both can write.
         """
         raw = before or after or {}
         self._enqueue.workers_of_ray_cluster(
@@ -207,60 +230,63 @@ class EventHandlers:
         )
 
     def on_unreachable_pod(self, pod: Raw) -> None:
-        """Ray's head, or its own proxy, tells something new of a pod whose worker cluster cannot be seen."""
+        """Enqueue a pod of an unreachable worker cluster after Ray's head, or its own proxy, reported a change."""
         self._enqueue.object_key(POD, pod)
         self._enqueue.services_of_pod(pod)
 
     def on_pod_refused(self, key: Key) -> None:
-        """Something could not be done for a pod: its gang may have to go elsewhere."""
+        """Enqueue the gang of a pod for which a write failed: the gang may have to go elsewhere."""
         pod = self._manager.pods.get(key) or {}
-        place = self._manager.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
-        if place:
-            self._enqueue.gang_of_placement(place, BURST_SECONDS)
+        placement = self._manager.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
+        if placement:
+            self._enqueue.gang_of_placement(placement, BURST_SECONDS)
 
     def on_contact(self, cluster: str) -> None:
-        """A worker cluster came into sight or fell silent: all that touches it wants a look; not at once, where one does so all the
-        time."""
-        after = self._contact_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
+        """Enqueue all that touches a worker cluster that became reachable or unreachable; delayed for a cluster that
+        flaps."""
+        delay = self._contact_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
             time.monotonic()
         )
         self._fleet.capacity_versions.mark_all_changed()
-        self._enqueue.single_key(CLUSTER, "", cluster, after)
-        self._enqueue.object_keys(GANG, self._manager.workloads, after)
-        self._enqueue.object_keys(POD, self._pods_bound_to(cluster), after)
-        self._enqueue.object_keys(SERVICE, self._manager.services, after)
-        self._enqueue.objects_in_cluster(cluster, after)
-        self._enqueue.aggregated_queues(after)
+        self._enqueue.single_key(CLUSTER, "", cluster, delay)
+        self._enqueue.object_keys(GANG, self._manager.workloads, delay)
+        self._enqueue.object_keys(POD, self._pods_bound_to(cluster), delay)
+        self._enqueue.object_keys(SERVICE, self._manager.services, delay)
+        self._enqueue.objects_in_cluster(cluster, delay)
+        self._enqueue.aggregated_queues(delay)
 
     def _pods_bound_to(self, cluster: str) -> Iterable[Raw]:
-        """The manager's pods whose fate hangs on a worker cluster: those with a slot there, and those that may get one."""
+        """The manager's pods that depend on a worker cluster: those with a slot in it, and those that may get one."""
         words = in_cluster(cluster), in_cluster(""), IN_DOUBT
         return (pod for word in words for pod in self._manager.pods.all_matches(word))
 
     def on_writable(self, cluster: str) -> None:
-        """A worker cluster may be written to from now on: what was to be done there failed meanwhile. As seldom as it may come into
-        sight, for it says itself whose it is."""
-        after = self._writable_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
+        """Enqueue the failed keys once a worker cluster may be written to: writes to it failed meanwhile.
+
+        The rate is limited as in `on_contact`, since the cluster itself reports the holder of its claim.
+        """
+        delay = self._writable_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
             time.monotonic()
         )
-        self._enqueue.failed_keys(after)
+        self._enqueue.failed_keys(delay)
 
     def resync_all(self, over: float = 0.0) -> None:
-        """Every key there is, each at a time of its own within so many seconds."""
-        for what, store in (
+        """Enqueue every key, each at its own time within `over` seconds."""
+        for kind, store in (
             (CLUSTER, self._manager.worker_clusters),
             (POLICY, self._manager.policies),
             (CHECK, self._manager.checks),
             (GANG, self._manager.workloads),
-            (POD, sorted(self._manager.pods, key=lambda pod: bool(slot_of(pod)))),  # who waits comes first
+            # Pods without a slot come first.
+            (POD, sorted(self._manager.pods, key=lambda pod: bool(slot_of(pod)))),
             (SERVICE, self._manager.services),
         ):
-            self._enqueue.spread_objects(what, store, over)
+            self._enqueue.spread_objects(kind, store, over)
         self._enqueue.spread_services(self._manager.slices, over)
         for member in self._fleet.caches().values():
-            # The others' keys are there already.
-            alone = (copy for copy in member.pods if self._manager.pods.get(key_of(copy)) is None)
-            self._enqueue.spread_objects(POD, alone, over)
+            # The keys of the other remote pods are those of their manager pods.
+            orphans = (remote_pod for remote_pod in member.pods if self._manager.pods.get(key_of(remote_pod)) is None)
+            self._enqueue.spread_objects(POD, orphans, over)
             self._enqueue.spread_share_gangs(member.workloads, over)
         self._enqueue.aggregated_queues()
 
@@ -275,9 +301,11 @@ class EventHandlers:
         ):
             return
         if after is not None and predicates.changed(before, after, predicates.workload_priority):
-            self._enqueue.gangs_after_capacity_change()  # of itself, too, another plan may come: whom it preempts hangs on that
+            # Its own plan may change, too: its priority decides which Workloads it preempts.
+            self._enqueue.gangs_after_capacity_change()
         else:
-            self._enqueue.gangs_after_promise_change()  # those behind it were planned as if it took its share, or kept room free for it
+            # The gangs behind it were planned as if it took its share, or left it capacity.
+            self._enqueue.gangs_after_promise_change()
 
     def _is_ours(self, workload: Raw) -> bool:
         return any(self._manager.check(entry.get("name") or "").is_ours for entry in _check_states(workload))
@@ -286,11 +314,14 @@ class EventHandlers:
         raw = after or before or {}
         self._enqueue.gang_of_placement(raw)
         if predicates.changed(before, after, predicates.placement_quota):
-            for cluster in {share.cluster for one in (before, after) if one for share in parse_placement(one).shares}:
+            for cluster in {
+                share.cluster for version in (before, after) if version for share in parse_placement(version).shares
+            }:
                 self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)
-        if predicates.changed(before, after, lambda place: place.get("spec")):
+        if predicates.changed(before, after, lambda placement: placement.get("spec")):
             self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(raw))))
-        if predicates.frees_capacity(before, after):  # what it was promised is free for others
+        # The capacity that it was promised is free for others.
+        if predicates.frees_capacity(before, after):
             self._enqueue.gangs_after_promise_change()
 
     def _on_manager_pod(self, before: Raw | None, after: Raw | None) -> None:
@@ -298,13 +329,13 @@ class EventHandlers:
         if not predicates.is_own_patch(before, after, self._manager.pending_status_patches.get(key_of(raw))):
             self._enqueue.object_key(POD, raw)
         if predicates.changed(before, after, predicates.backend_state):
-            for known in (before, after):  # it may have another RayCluster's label now
-                self._enqueue.services_of_pod(known or raw)
-        place = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
-        if place and predicates.changed(
-            before, after, predicates.worker_pod_state
-        ):  # a share may be lost with its last worker, or be left
-            self._enqueue.gang_of_placement(place, BURST_SECONDS)
+            # Both versions count: it may have the label of another RayCluster now.
+            for version in (before, after):
+                self._enqueue.services_of_pod(version or raw)
+        placement = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
+        # A share may be lost or spare without its last worker.
+        if placement and predicates.changed(before, after, predicates.worker_pod_state):
+            self._enqueue.gang_of_placement(placement, BURST_SECONDS)
         slot = slot_of(before or {})
         if slot is None:
             if after is None:
@@ -313,20 +344,25 @@ class EventHandlers:
             self._on_slot_freed(by_placement(raw), slot)
 
     def _on_slot_freed(self, placement_key: str, slot: Slot) -> None:
-        """A slot may be free: those without one look for it, those who had the same one find that it is theirs, and so do those who came
-        with one that is not their own, of whom nothing tells that until their copies are made."""
-        for one in ("", str(slot), IN_DOUBT):
-            self._enqueue.object_keys(POD, self._manager.pods.group_matches(placement_key, one))
+        """Enqueue the pods of a placement that a free slot may concern.
+
+        These are pods without a slot, pods with the same slot, and pods whose template slot may not be their own. The
+        last learn it from no other event until their remote pods are created.
+        """
+        for word in ("", str(slot), IN_DOUBT):
+            self._enqueue.object_keys(POD, self._manager.pods.group_matches(placement_key, word))
 
     def _on_slotless_pod_deleted(self, placement_key: str, deleted_pod: Raw) -> None:
-        """A pod is gone of which no slot is known: it held one at most, which was just being given to it, and any other of its group may
-        take that."""
+        """Enqueue pods without a slot after such a pod was deleted.
+
+        It may have held one slot that was just being assigned to it. Any other pod of its group may take that slot.
+        """
         pods, group = self._manager.pods, worker_group_of(deleted_pod)
-        without = (*pods.group_matches(placement_key, ""), *pods.group_matches(placement_key, IN_DOUBT))
-        fit = (
-            pod for pod in without if worker_group_of(pod) == group and not (is_deleting(pod) or waits_for_quota(pod))
+        slotless = (*pods.group_matches(placement_key, ""), *pods.group_matches(placement_key, IN_DOUBT))
+        candidates = (
+            pod for pod in slotless if worker_group_of(pod) == group and not (is_deleting(pod) or waits_for_quota(pod))
         )
-        self._enqueue.object_keys(POD, itertools.islice(fit, MOST_CANDIDATES))
+        self._enqueue.object_keys(POD, itertools.islice(candidates, MOST_CANDIDATES))
 
     def _on_head(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, predicates.head_address):
@@ -335,27 +371,32 @@ class EventHandlers:
     def _on_ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._on_job(before, after)
         if predicates.changed(before, after, uid_of):
-            of = "/".join(key_of(after or before or {}))
-            self._enqueue.workers_of_ray_cluster(of)
-            self._enqueue.object_keys(SERVICE, self._manager.services.by_index(of), BURST_SECONDS)
+            ray_cluster_key = "/".join(key_of(after or before or {}))
+            self._enqueue.workers_of_ray_cluster(ray_cluster_key)
+            self._enqueue.object_keys(SERVICE, self._manager.services.by_index(ray_cluster_key), BURST_SECONDS)
 
     def _on_service(self, before: Raw | None, after: Raw | None) -> None:
-        if before is None and after is None:  # they can be read from now on
+        if before is None and after is None:
+            # Services can be read from now on.
             self._enqueue.object_keys(SERVICE, self._manager.services)
-        else:  # one that goes, or is followed no more, shall lead nowhere
+        else:
+            # A deleted or unlabelled Service must route to nothing.
             self._enqueue.object_key(SERVICE, after or before or {}, BURST_SECONDS)
         if before is not None and predicates.changed(before, after, predicates.service_target):
             self._enqueue_newly_led(by_selected_ray_cluster(before))
 
     def _enqueue_newly_led(self, ray_cluster_key: str) -> None:
-        """A Service does not lead to that RayCluster any more: one that was one too many may now."""
+        """Enqueue the Services that are routed now that one no longer selects that RayCluster: there is a limit."""
         namespace, _, name = ray_cluster_key.partition("/")
         if ray_cluster := self._manager.ray_clusters.get((namespace, name)):
             for key in service_endpoints.routed_services(self._manager.services.by_index(ray_cluster_key), ray_cluster):
                 self._enqueue.single_key(SERVICE, *key, BURST_SECONDS)
 
     def _on_slice(self, before: Raw | None, after: Raw | None) -> None:
-        """A slice of ours changed: whoever made it that way, it must be right. Not at once, as with the mirror of a head."""
+        """Enqueue the Service of a slice of ours that changed. It must be right, whatever changed it.
+
+        It is delayed, as the mirror of a head is.
+        """
         if before is None and after is None:
             self._on_service(None, None)
         for raw in (before, after):
@@ -363,38 +404,43 @@ class EventHandlers:
                 self._enqueue.service_of_slice(raw, BURST_SECONDS)
 
     def _on_job(self, before: Raw | None, after: Raw | None) -> None:
-        """A RayJob or RayCluster: it came, or goes, and its gang with it; or it is suspended, or let run."""
+        """Enqueue the gang of a RayJob or RayCluster that was created, deleted, suspended or resumed."""
         if predicates.changed(before, after, predicates.job_state):
-            gone = uid_of(before or {}), uid_of(after or {})
-            self._enqueue.object_keys(GANG, (work for work in self._manager.workloads if controller_uid(work) in gone))
+            uids = uid_of(before or {}), uid_of(after or {})
+            self._enqueue.object_keys(
+                GANG, (workload for workload in self._manager.workloads if controller_uid(workload) in uids)
+            )
             if before is not None:
-                # What it was promised is free for others, however long it takes to go; an elastic one that is let run asks for none.
+                # Its promised capacity is free for others at once, even while it is being deleted. A resumed elastic
+                # job asks for none.
                 self._enqueue.gangs_after_promise_change()
 
     def _on_worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
-            # When their workers count as lost is reckoned from it.
+            # The time at which its workers count as lost is computed from this field.
             self._enqueue.object_keys(POD, self._pods_bound_to(key_of(after or before or {})[1]))
             self._enqueue.object_keys(GANG, self._manager.workloads)
         if predicates.changed(before, after, recorded_uid):
-            self._enqueue.object_keys(
-                CLUSTER, self._manager.worker_clusters
-            )  # it may have stood in the way of another one
+            # It may have been in conflict with another WorkerCluster.
+            self._enqueue.object_keys(CLUSTER, self._manager.worker_clusters)
         if predicates.changed(before, after, unproven_reason):
-            self._enqueue.gangs_after_capacity_change()  # policies may require that it was reached
+            # Policies may require that it was reached.
+            self._enqueue.gangs_after_capacity_change()
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
-            self._enqueue.policies_and_dependents()  # a selector may choose it now, or not any more
-            self._enqueue.object_keys(SERVICE, self._manager.services)  # its pods may have other addresses
+            # A selector may choose it now, or not any more.
+            self._enqueue.policies_and_dependents()
+            # Its pods may have other addresses.
+            self._enqueue.object_keys(SERVICE, self._manager.services)
 
     def _on_login(self, *_: Raw | None) -> None:
-        """A kubeconfig, or a MultiKueueCluster that names one."""
+        """Enqueue all WorkerClusters after a kubeconfig, or a MultiKueueCluster that names one, changed."""
         self._enqueue.object_keys(CLUSTER, self._manager.worker_clusters)
 
     def _on_policy(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(POLICY, after or before or {})
         if predicates.changed(before, after, lambda policy: policy.get("spec")):
-            self._enqueue.policies_and_dependents()  # its status, which is ours, says nothing new to anybody
+            self._enqueue.policies_and_dependents()  # its status is written by us and affects nothing else
 
     def _on_gate(self, *_: Raw | None) -> None:
         self._enqueue.checks_and_dependents(self._manager.checks)
@@ -405,7 +451,8 @@ class EventHandlers:
 
     def _on_check(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, lambda check: check.get("spec")):
-            self._enqueue.policies_and_dependents()  # it names another policy, or is a rival of another check
+            # It names another policy, or conflicts with another check.
+            self._enqueue.policies_and_dependents()
         self._enqueue.checks_and_dependents([after or before or {}])
 
     def _on_local_queue(self, before: Raw | None, after: Raw | None) -> None:
@@ -413,7 +460,8 @@ class EventHandlers:
         self._enqueue.aggregated_queues()
 
     def _on_layout(self, before: Raw | None, after: Raw | None) -> None:
-        """A queue or a flavor of the manager: its status moves all the time, its layout seldom."""
+        """Enqueue dependents when the spec or labels of a queue or flavor of the manager changed; its status changes
+        all the time."""
         if predicates.changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
             self._enqueue.policies_and_dependents()
 
@@ -426,8 +474,8 @@ class EventHandlers:
 
 
 def _call_contained(handle: Callable[..., None], *change: object) -> None:
-    """Hear of a change, whatever it holds: whom it concerns is looked at by the next resync all the same, and who told of it is a
-    watch, which must not break for what somebody wrote elsewhere."""
+    """Handle a change and contain its errors: an object of any shape must not break the watch. The next resync enqueues
+    its keys."""
     with contain_errors("hear", getattr(handle, "__name__", handle)):
         handle(*change)
 

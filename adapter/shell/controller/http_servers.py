@@ -1,11 +1,12 @@
-"""What does the controller answer over the network: whether it is well, its numbers, and what would be planned for a job?
+"""Serves health, metrics and previews: GET /healthz, /readyz and /metrics; POST /plan and /version.
 
-/healthz while its loop turns, /readyz while the manager cluster is read, /metrics for numbers; POST /plan with a job, and the
-answer or a sentence comes back as JSON; POST /version, and the version does. The API server stands in front of that
-(services/proxy) and says who may ask; what comes in is anybody's text nevertheless. So it is small, one question is answered at a
-time, and questions get a part of the loop's time only, as numbers do. Somebody who sends slowly, or much, or who asks what takes
-long, is in nobody's way. Nothing is written. With a certificate the numbers are told over TLS, on a port of their own; who asks for
-them is not asked for his name there either.
+/healthz answers while the loop runs, /readyz while the manager cluster is synced. /plan takes a job and answers with
+the plan, or a Status, as JSON. The API server in front (services/proxy) checks the right to ask. The request body is
+still untrusted. So its size is bounded, one preview runs at a time, and previews and metrics get only a part of the
+loop's time. A slow, large or expensive request delays no other client.
+
+Nothing is written. With a certificate the metrics are served over TLS on a port of their own; that port, too,
+authenticates no client.
 """
 
 import asyncio
@@ -30,33 +31,34 @@ from adapter.shell.request_limits import UploadLimiter
 
 log = logging.getLogger(__name__)
 
-# A plan of a large fleet takes up to 100 ms of the loop in which everything else runs. After each question the next one
-# waits four times as long as it took, so questions never take more than a fifth of it. All jobs would miss that once somebody's
-# script asks in a loop: everybody may ask, and between two plans the loop else turns once, while a pod's way through it takes many.
+# A plan of a large fleet takes up to 100 ms of the loop in which everything else runs. After each preview the next one
+# waits four times as long as it took, so previews take at most a fifth of the loop. Otherwise a script that always asks
+# would slow down all jobs: the loop would turn once between two plans, and a pod needs many turns.
 REST_FACTOR = 4
-MOST_WAITING = 32  # more than this many people at once do not ask by hand; what waits here costs memory
-# What is on its way in costs memory, too. The API server sends a question whole, so one that takes long is sent by somebody else:
-# it takes no place from those that wait, and when too many are on their way the oldest of them is given up for the newest.
+MOST_WAITING = 32  # more than this many clients at once are not people; each waiting request costs memory
+# An upload costs memory, too. The API server sends a request as a whole, so a slow upload comes from another client. It
+# does not count as a waiting request. Beyond the limit the oldest upload is aborted for the newest.
 MOST_UPLOADS = 64
 UPLOAD_SECONDS = 10.0
-LINGER_SECONDS = 1.0  # for which more is read of what is answered already, so that its sender gets to read the answer
-# A question that is not answered by then is not waited for: the API server in front gives up after a minute. One plan is never
-# given so long that all who wait behind it miss theirs.
+# How long the rest of an answered request is read, so that its sender reads the answer.
+LINGER_SECONDS = 1.0
+# A preview that is not answered by then is given up: the API server in front gives up after a minute. One plan gets
+# less time, so that the requests behind it can still be answered.
 QUESTION_SECONDS = 45.0
 PLAN_SECONDS = 5.0
 
-PreviewSource = Callable[[], Preview | str]  # who answers, or why nobody can now
+PreviewSource = Callable[[], Preview | str]  # the preview, or the reason why it cannot answer now
 
 
 class _PlanHandler:
-    """One question at a time."""
+    """Handles /plan, one request at a time."""
 
     def __init__(self, preview_source: PreviewSource) -> None:
         self._preview_source = preview_source
         self._uploads = UploadLimiter(MOST_UPLOADS, UPLOAD_SECONDS)
         self._plan_lock = asyncio.Lock()
         self._waiting_requests = 0
-        self._rest_until = 0.0  # when the next question may be answered
+        self._rest_until = 0.0  # when the next request may be answered
 
     async def handle_plan(self, request: web.Request) -> web.Response:
         try:
@@ -117,7 +119,7 @@ class _PlanHandler:
             return web.json_response(answer)
         except InvalidJob as error:
             return _error_response(422, names.INVALID_JOB_REASON, truncate(" ".join(error.messages)))
-        except Exception:  # a question must cost nobody else anything
+        except Exception:  # a request must not affect another one
             log.exception("a plan that was asked for")
             return _error_response(
                 500, "InternalError", "The plan failed by a fault of Rayspan's own; the controller's log has it."
@@ -125,7 +127,7 @@ class _PlanHandler:
 
 
 async def serve_plans(preview_source: PreviewSource, port: int) -> web.AppRunner:
-    """Serve on all addresses; the caller cleans the runner up."""
+    """Serve /plan and /version on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=MAX_JOB_BYTES)
     app.add_routes(
         [
@@ -133,7 +135,7 @@ async def serve_plans(preview_source: PreviewSource, port: int) -> web.AppRunner
             web.post(names.VERSION_PATH, _handle_version),
         ]
     )
-    # What is packed stays so, and is no JSON: a few KiB could become more than there is memory for.
+    # A compressed body stays compressed, and is then no JSON: a few KiB could expand to more than the memory.
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
@@ -141,17 +143,17 @@ async def serve_plans(preview_source: PreviewSource, port: int) -> web.AppRunner
 
 
 async def _handle_version(_: web.Request) -> web.Response:
-    """A POST, because the right to ask for plans is that to create."""
+    """Answer with the version. It is a POST, because the right to ask for plans is `create`."""
     return web.json_response({"version": __version__})
 
 
 def _error_response(status: int, reason: str, message: str) -> web.Response:
-    """A sentence in the form in which API servers say theirs, so that every client knows how to read it."""
+    """An error in the form of an API server's Status, which every client can read."""
     return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=status)
 
 
 class _MetricsText:
-    """The metrics as text. What was counted last is said again while the loop has a rest of it: everybody who reaches the port may ask."""
+    """The metrics as text, cached for a while after each scrape: every client that reaches the port may scrape."""
 
     def __init__(self) -> None:
         self._text, self._rest_until = b"", 0.0
@@ -166,14 +168,14 @@ class _MetricsText:
 
 
 async def serve_health(not_ready_reason: Callable[[], str], port: int, *, metrics: bool = True) -> web.AppRunner:
-    """Serve on all addresses, with or without the metrics; the caller cleans the runner up."""
+    """Serve /healthz, /readyz and optionally /metrics on all addresses; the caller cleans the runner up."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")
 
     async def readyz(_: web.Request) -> web.Response:
-        why = not_ready_reason()
-        return web.Response(status=503, text=why) if why else web.Response(text="ok")
+        message = not_ready_reason()
+        return web.Response(status=503, text=message) if message else web.Response(text="ok")
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
@@ -183,9 +185,10 @@ async def serve_health(not_ready_reason: Callable[[], str], port: int, *, metric
 
 
 async def serve_metrics(certificate: Certificate, port: int, *, reread: float = REREAD_SECONDS) -> web.AppRunner:
-    """Serve over TLS on all addresses, and look at the certificate again and again; the caller cleans the runner up."""
+    """Serve /metrics over TLS on all addresses, and reload the certificate periodically; the caller cleans the runner
+    up."""
 
-    async def renewed(_: web.Application) -> AsyncIterator[None]:
+    async def reload_certificate(_: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(
             supervise.run_with_restarts("certificate of metrics", lambda: certificate.reload_periodically(reread))
         )
@@ -194,15 +197,15 @@ async def serve_metrics(certificate: Certificate, port: int, *, reread: float = 
 
     app = web.Application()
     app.add_routes([_metrics_route()])
-    app.cleanup_ctx.append(renewed)
+    app.cleanup_ctx.append(reload_certificate)
     return await _start_server(app, port, certificate.tls)
 
 
 def _metrics_route() -> web.RouteDef:
-    numbers = _MetricsText()
+    metrics_text = _MetricsText()
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=numbers.latest_text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=metrics_text.latest_text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return web.get("/metrics", metrics)
 

@@ -1,8 +1,8 @@
-"""Who of the replicas leads? Campaigns for the Lease, renews it, and answers before each write whether it may be sent.
+"""Leader election: campaigns for the Lease, renews it, and fences each write.
 
-What a leader's process does once it may write no more is to end: a fresh start is the simplest state that is surely right.
-The clock is monotonic, goes on while the process is stopped, and is read anew each time (a loop may remember its own from
-before), so that whatever a process does first when it runs again, it is no write.
+A leader that may write no more ends its process: a fresh start is the simplest state that is surely right. The clock is
+monotonic and advances while the process is stopped. It is read at every use, since a loop may cache its time. So the
+first thing that a resumed process does is never a write.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ _LEASE_TITLE = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}"
 
 
 class LeadershipLost(Exception):
-    """Another process may lead, so this one must end; the text says why."""
+    """Another process may lead, so this one must end; the text gives the reason."""
 
 
 class LeaderElector:
-    """This process's claim to lead."""
+    """Campaigns for the Lease for this process."""
 
     def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`client`: for the Lease alone, so that no renewal waits behind writes that hang, and not fenced by this."""
+        """`client` serves the Lease alone and is not fenced by it, so that no renewal waits behind writes that hang."""
         self.leading = asyncio.Event()
-        self.may_lead_soon = asyncio.Event()  # it is held, or may be soon
+        self.may_lead_soon = asyncio.Event()  # the Lease is held, or may be soon
         self._client, self._clock = client, clock
         self._candidate = LeaseCandidate(name)
-        self._last_logged = ""  # what was logged last: an attempt every two seconds is no news
+        self._last_logged = ""  # an attempt every two seconds is logged only when its result changes
         self._leadership = Leadership(name)
 
     def may_write(self) -> bool:
@@ -48,17 +48,18 @@ class LeaderElector:
         return leader_election.may_write(self._candidate, self._clock())
 
     def leadership(self) -> Leadership:
-        """This process among those who lead: who was before it, and how far the Lease was then and is now."""
+        """This leader and its predecessor, with the Lease's version for each."""
         return self._leadership
 
     async def run(self) -> None:
-        """Campaign, then lead, until cancelled; raises Lost."""
+        """Campaign, then lead, until cancelled; raises LeadershipLost."""
         while True:
             pause = await self._acquire_or_renew()
             await asyncio.sleep(pause)
 
     async def give_back(self) -> None:
-        """Let the next one lead at once, if this process holds the Lease; everything that writes must have ended."""
+        """Release the Lease if this process holds it, so that the next leader starts at once. All writers must have
+        ended."""
         self._candidate = leader_election.without_lead(self._candidate)
         try:
             async with asyncio.timeout(leader_election.REQUEST_TIMEOUT_SECONDS):
@@ -76,7 +77,7 @@ class LeaderElector:
             )
 
     async def _acquire_or_renew(self) -> float:
-        """Look at the Lease once and do what follows; returns the seconds until the next look."""
+        """Reconcile the Lease once; returns the seconds until the next time."""
         move: Wait | StepDown
         try:
             async with asyncio.timeout(leader_election.request_timeout(self._candidate, self._clock())):
@@ -89,8 +90,8 @@ class LeaderElector:
         return move.seconds
 
     async def _reconcile_lease(self) -> Wait | StepDown:
-        if late := leader_election.step_down_if_overdue(self._candidate, self._clock()):
-            return late
+        if step_down := leader_election.step_down_if_overdue(self._candidate, self._clock()):
+            return step_down
         lease = await self._client.find(_LEASE_PATH)
         self._candidate = leader_election.with_observation(self._candidate, lease, self._clock())
         self._note_predecessor(lease)
@@ -106,13 +107,13 @@ class LeaderElector:
 
     async def _write_lease(self, move: LeaseWrite) -> None:
         sent = self._clock()
-        kept = await (
+        lease = await (
             self._client.create(_LEASES_PATH, move.body)
             if move.create
             else self._client.merge_patch(_LEASE_PATH, move.body)
         )
         self._candidate = leader_election.with_renewal(self._candidate, sent)
-        self._leadership = replace(self._leadership, version=version_of(kept))
+        self._leadership = replace(self._leadership, version=version_of(lease))
         self._log_once(
             logging.INFO,
             f"is held by this process, {self._candidate.name}",
@@ -121,12 +122,12 @@ class LeaderElector:
         self.leading.set()
 
     def _note_predecessor(self, lease: Raw | None) -> None:
-        """Remember who leads before this process does, as of the newest version that tells of it: a Lease that comes back from a backup
-        tells of less."""
-        before, known = leader_election.lease_holder(lease), self._leadership
-        if lease is not None and before not in ("", self._candidate.name):
-            until = max(version_of(lease), known.predecessor_version if before == known.predecessor else 0)
-            self._leadership = replace(known, predecessor=before, predecessor_version=until)
+        """Record the leader before this process, by the newest version that names it: a Lease that was restored from a
+        backup has an older one."""
+        holder, leadership = leader_election.lease_holder(lease), self._leadership
+        if lease is not None and holder not in ("", self._candidate.name):
+            until = max(version_of(lease), leadership.predecessor_version if holder == leadership.predecessor else 0)
+            self._leadership = replace(leadership, predecessor=holder, predecessor_version=until)
 
     def _log_once(self, level: int, message: str, details: str = "") -> None:
         if message != self._last_logged:

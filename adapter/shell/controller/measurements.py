@@ -1,8 +1,8 @@
-"""What do the metrics learn: from an action that was done, and of the pods, gangs and clusters that there are when somebody asks?
+"""Metrics of executed actions, and gauges of the pods, gangs and clusters that exist when they are scraped.
 
-Durations are counted from the creation of the manager's pod, by the manager's clock and ours: a worker cluster's clock may be
-wrong. Nothing is remembered for it, so a restart loses no sample and nothing has to be kept up to date. The tasks in the loop are
-counted for whoever suspects a leak: the soak judges by them (hack/trials/soak), and docs/metrics.md has an alert on them.
+Durations start at the creation of the manager pod. They use the clocks of the manager and of this process, since a
+worker cluster's clock may be wrong. No state is kept for them, so a restart loses no sample. The tasks in the loop are
+counted to show leaks: the soak checks them (hack/trials/soak), and docs/metrics.md has an alert.
 """
 
 import asyncio
@@ -25,17 +25,18 @@ from adapter.shell.supervise import read_each
 
 _LabelValues = tuple[str, ...]
 _STATES = tuple(PlacementState)
-_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")  # Kubernetes'; no API server refuses another one
+# Kubernetes' own phases; no API server accepts another one.
+_PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
 
 class StateCollector(Collector):
-    """A collector for the registry of one controller; it is asked within the controller's own loop."""
+    """Collector for the registry of one controller; it is called within the controller's own loop."""
 
     def __init__(self, manager: ManagerCache) -> None:
         self._manager = manager
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """The names without the numbers: the registry asks before there is a loop."""
+        """The metrics without values: the registry calls this before there is a loop."""
         return [_pods_family(), _placements_family(), _reasons_family(), _token_expiry_family(), _tasks_family()]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -46,7 +47,7 @@ class StateCollector(Collector):
         yield _add_counts(_tasks_family(), map(_coroutine_label, asyncio.all_tasks()))
 
     def _read_labels(self, objects: Iterable[Raw], read: Callable[[Raw], _LabelValues]) -> Iterator[_LabelValues]:
-        return (found for _, found in read_each("census", objects, read))
+        return (labels for _, labels in read_each("census", objects, read))
 
     def _token_expiries(self, family: GaugeMetricFamily) -> GaugeMetricFamily:
         for cluster, end in read_each("census", self._manager.worker_clusters, self._manager.token_expiry):
@@ -55,16 +56,21 @@ class StateCollector(Collector):
         return family
 
     def _pod_labels(self, pod: Raw) -> _LabelValues:
-        """The pod's cluster and phase; users may write anything into an annotation, so only a registered cluster counts."""
-        found = self._manager.placements.get(placement_key(pod)) if has_template_slot(pod) else None
-        cluster = slot_cluster(without_unplanned_slot(pod, self._manager.read_placement(found) if found else None))
+        """The pod's cluster and phase. Users may write anything into an annotation, so only a registered cluster
+        counts."""
+        raw = self._manager.placements.get(placement_key(pod)) if has_template_slot(pod) else None
+        cluster = slot_cluster(without_unplanned_slot(pod, self._manager.read_placement(raw) if raw else None))
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
-        known = phase if phase in _PHASES else metrics.OTHER  # a worker cluster says it, and it is mirrored as it is
-        return cluster if self._manager.worker_clusters.by_name(cluster) else "", known
+        # A worker cluster reports the phase, and it is mirrored unchanged.
+        known_phase = phase if phase in _PHASES else metrics.OTHER
+        return cluster if self._manager.worker_clusters.by_name(cluster) else "", known_phase
 
 
 def _pods_family() -> GaugeMetricFamily:
-    text = "Worker pods of the manager by the cluster that their slot is in (empty: none yet) and the phase that they show."
+    text = (
+        "Worker pods of the manager by the cluster that their slot is in (empty: none yet) "
+        "and the phase that they show."
+    )
     return GaugeMetricFamily("rayspan_pods", text, labels=["cluster", "phase"])
 
 
@@ -84,7 +90,10 @@ def _reasons_family() -> GaugeMetricFamily:
 
 
 def _token_expiry_family() -> GaugeMetricFamily:
-    text = "Unix time in seconds at which the token ends by which a worker cluster is reached; none where no Secret of ours says it."
+    text = (
+        "Unix time in seconds at which the token ends by which a worker cluster is reached; "
+        "none where no Secret of ours says it."
+    )
     return GaugeMetricFamily("rayspan_cluster_token_expiry_timestamp_seconds", text, labels=["cluster"])
 
 
@@ -109,14 +118,13 @@ def _coroutine_label(task: "asyncio.Task[object]") -> _LabelValues:
 
 
 def count_action(action: Action, cluster: str, now: datetime) -> None:
-    """Count an action that was done; `cluster` is the worker cluster that it waited for, empty for the manager."""
+    """Count an executed action; `cluster` is the worker cluster that it was sent to, empty for the manager."""
     metrics.ACTIONS.labels(type(action).__name__, cluster).inc()
     match action:
         case CreatePod():
             _observe_dispatch(action.pod, cluster, metrics.CREATED, now)
-        case PatchPodStatus() if (action.body.get("status") or {}).get(
-            "phase"
-        ) == "Running":  # it holds what changes only
+        # The patch holds only what changes.
+        case PatchPodStatus() if (action.body.get("status") or {}).get("phase") == "Running":
             _observe_dispatch(action.pod, slot_cluster(action.pod), metrics.RUNNING, now)
         case PatchPodStatus() if (action.body.get("status") or {}).get("phase") == "Failed":
             _count_lost_worker(action)
@@ -135,14 +143,14 @@ def _observe_dispatch(pod: Raw, cluster: str, stage: str, now: datetime) -> None
 
 
 def _count_lost_worker(action: PatchPodStatus) -> None:
-    """Its slot may be forged, and its reason is the copy's own where we gave none."""
+    """Count a failed worker. Its slot may be forged, and its reason is the remote pod's own where we set none."""
     reason = action.body["status"].get("reason")
-    known = reason if reason in names.LOSS_REASONS else metrics.OTHER
-    metrics.WORKERS_LOST.labels(metrics.cluster_label(slot_cluster(action.pod)), known).inc()
+    known_reason = reason if reason in names.LOSS_REASONS else metrics.OTHER
+    metrics.WORKERS_LOST.labels(metrics.cluster_label(slot_cluster(action.pod)), known_reason).inc()
 
 
 def _observe_ready(action: SetCheck, now: datetime) -> None:
-    """Once for each attempt: the check may be written again while it is Ready."""
+    """Observe the wait once per attempt: a check may be written again while it is Ready."""
     reserved, before = action.workload.reserved_at, action.workload.checks.get(action.check)
     if reserved and not (before and before.state == names.CHECK_READY):
         metrics.GANG_READY.observe(max(0.0, (now - reserved).total_seconds()))

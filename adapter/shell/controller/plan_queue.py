@@ -1,9 +1,10 @@
-"""Who of those that want a plan is planned next? One at a time, so that no two gangs are promised the same room.
+"""Admits one plan at a time, so that no two gangs are promised the same capacity.
 
-Whoever comes first in turn, and whoever has waited here for longest, alternately. For a thousand that are being told that nothing fits
-take half a minute, and room that comes free meanwhile is for the first of them, who was told already and comes back behind all others.
-And where room comes and goes all the time the first ones are back all the time, and the last one is to be told as well: it waits for no
-more than two plans for each that was before it. In whatever order they are planned, each finds the same (shell/planning/plans.py).
+The first in scheduling order and the longest waiting are admitted alternately. A thousand plans that find no capacity
+take half a minute. Capacity that is freed meanwhile is for the first gang, which is enqueued again behind all others.
+Where capacity comes and goes all the time, the first gangs return all the time, and the last one must be planned, too.
+It waits for at most two plans for each gang before it. The order does not change what a plan finds
+(shell/planning/plans.py).
 """
 
 import asyncio
@@ -21,16 +22,16 @@ class _WaitingPlan:
 
 
 class PlanQueue:
-    """Lets in one at a time."""
+    """Admits one plan at a time."""
 
     def __init__(self) -> None:
         self._busy = False
-        self._waiting_plans: list[_WaitingPlan] = []  # in the order in which they came
-        self._chosen_by_order = False  # how the last one was chosen
+        self._waiting_plans: list[_WaitingPlan] = []  # in order of arrival
+        self._chosen_by_order = False  # whether the last plan was chosen by its order key
 
     @asynccontextmanager
     async def admit(self, order_key: OrderKey) -> AsyncIterator[None]:
-        """While this lasts nobody else is in."""
+        """Hold the only admission within the block; waits for it."""
         if self._busy:
             await self._wait_for_admission(order_key)
         self._busy = True
@@ -40,23 +41,22 @@ class PlanQueue:
             self._admit_next()
 
     async def _wait_for_admission(self, order_key: OrderKey) -> None:
-        me = _WaitingPlan(order_key, asyncio.get_running_loop().create_future())
-        self._waiting_plans.append(me)
+        waiting = _WaitingPlan(order_key, asyncio.get_running_loop().create_future())
+        self._waiting_plans.append(waiting)
         try:
-            await me.admission
+            await waiting.admission
         except asyncio.CancelledError:
-            if me in self._waiting_plans:
-                self._waiting_plans.remove(me)
-            else:  # it was called, and never comes
+            if waiting in self._waiting_plans:
+                self._waiting_plans.remove(waiting)
+            else:  # it was admitted, and does not run
                 self._admit_next()
             raise
 
     def _admit_next(self) -> None:
-        there = [
-            one for one in self._waiting_plans if not one.admission.cancelled()
-        ]  # who was cancelled has not run since
-        self._busy, self._chosen_by_order = bool(there), not self._chosen_by_order
-        if there:
-            chosen = min(there, key=lambda one: one.order_key) if self._chosen_by_order else there[0]
+        # A cancelled waiter may not have run since, and is still listed.
+        waiting_plans = [plan for plan in self._waiting_plans if not plan.admission.cancelled()]
+        self._busy, self._chosen_by_order = bool(waiting_plans), not self._chosen_by_order
+        if waiting_plans:
+            chosen = min(waiting_plans, key=lambda plan: plan.order_key) if self._chosen_by_order else waiting_plans[0]
             self._waiting_plans.remove(chosen)
             chosen.admission.set_result(None)

@@ -1,6 +1,6 @@
-"""What of an object does any decision read: which difference between two of its versions is news?
+"""Predicates: which difference between two versions of an object matters to a decision.
 
-The counters and times that move all the time are not. Whom the news wakes is for event_handlers.py.
+Counters and times that change all the time do not. Which keys a change enqueues is in event_handlers.py.
 """
 
 from collections.abc import Callable
@@ -36,18 +36,18 @@ from adapter.worker.status_mirror import without_nulls
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
-    """Whether the object came, went, or differs in what matters."""
+    """Whether the object was created, deleted, or differs in `facts`."""
     return before is None or after is None or facts(before) != facts(after)
 
 
 def share_for_pods(cluster: str, raw: Raw) -> object:
-    """What of a share decides whether its pods may be made."""
-    found = parse_reservation(cluster, raw)
-    return found.admitted, found.round, found.anchor_uid
+    """The facts of a share that decide whether its pods may be created."""
+    reservation = parse_reservation(cluster, raw)
+    return reservation.admitted, reservation.round, reservation.anchor_uid
 
 
 def share_for_gang(cluster: str, raw: Raw) -> object:
-    """What of a share its gang looks at: not which pods are on it, which Kueue writes down one after the other."""
+    """The facts of a share that its gang reads. The pods on it, which Kueue writes one by one, are not among them."""
     return replace(parse_reservation(cluster, raw), version=0)
 
 
@@ -57,107 +57,113 @@ def quota_reserved_since(raw: Raw) -> object:
 
 
 def workload_priority(raw: Raw) -> object:
-    """What a Workload may preempt others by."""
+    """The priority by which a Workload may preempt others."""
     return (raw.get("spec") or {}).get("priority")
 
 
 def planning_position(raw: Raw) -> object:
-    """Whether a gang stands in the order of planning, and where."""
-    work = parse_workload(raw)
-    return work.holds_quota and not (work.finished or work.deleting), work.priority
+    """Whether a gang is in the scheduling order, and its priority."""
+    workload = parse_workload(raw)
+    return workload.holds_quota and not (workload.finished or workload.deleting), workload.priority
 
 
 def job_deletion(job: Raw) -> object:
-    """Which RayJob or RayCluster it is, and whether it goes."""
+    """Identity and deletion time of a RayJob or RayCluster."""
     return uid_of(job), meta(job).get("deletionTimestamp")
 
 
 def job_state(raw: Raw) -> object:
-    """The same, and whether it is let run."""
+    """Identity, deletion time and `spec.suspend` of a job."""
     return job_deletion(raw), (raw.get("spec") or {}).get("suspend")
 
 
 def placement_quota(raw: Raw) -> object:
-    """Where a Placement holds quota, and whether it still does."""
-    found = parse_placement(raw)
-    return found.active_shares, found.status.get("state") == PlacementState.ENDED
+    """The shares for which a Placement holds quota, and whether it has ended."""
+    placement = parse_placement(raw)
+    return placement.active_shares, placement.status.get("state") == PlacementState.ENDED
 
 
 def frees_capacity(before: Raw | None, after: Raw | None) -> bool:
-    """Whether a Placement that had shares has others now, or gives them back, or an elastic job asks for less beside its own than it
-    did."""
-    if before is None or not (was := parse_placement(before)).shares:
+    """Whether a Placement frees capacity: its shares changed, it withdraws them, or an elastic job wants fewer
+    additional workers."""
+    if before is None or not (previous := parse_placement(before)).shares:
         return False
-    now = parse_placement(after or {})
-    if now.shares != was.shares or (now.withdrawing and not was.withdrawing):
+    current = parse_placement(after or {})
+    if current.shares != previous.shares or (current.withdrawing and not previous.withdrawing):
         return True
-    more = was.wanted_workers > sum(share.workers for share in was.shares)
-    return more and now.wanted_workers < was.wanted_workers
+    wanted_more = previous.wanted_workers > sum(share.workers for share in previous.shares)
+    return wanted_more and current.wanted_workers < previous.wanted_workers
 
 
 def worker_pod_state(pod: Raw) -> object:
-    """What of a manager's pod decides on the fate of its share, and on whose turn it is to move."""
-    gone = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
-    return gone, slot_of(pod), has_working_ray_node(pod)
+    """The facts of a manager pod that decide on its share, and on what happens next."""
+    deletion = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
+    return deletion, slot_of(pod), has_working_ray_node(pod)
 
 
 def is_own_patch(before: Raw | None, after: Raw | None, patch: Raw | None) -> bool:
-    """Whether a worker pod that goes on became what a patch of ours made of it (`told`, None: there is none), and nothing beside: then whoever
-    told it so knows all of it. What an API server makes of a patch in its own way is not that."""
+    """Whether a living worker pod differs only by our own pending `patch` (None: there is none).
+
+    Its writer knows that state already. It is False when the API server applies the patch in its own way.
+    """
     if patch is None or before is None or after is None or has_ended(after):
         return False
-    had, said = meta(before), meta(patch)
-    notes = {field: {**(had.get(field) or {}), **said[field]} for field in ("labels", "annotations") if field in said}
-    metadata = {**had, **notes, "resourceVersion": meta(after).get("resourceVersion")}
+    old, patched = meta(before), meta(patch)
+    notes = {
+        field: {**(old.get(field) or {}), **patched[field]} for field in ("labels", "annotations") if field in patched
+    }
+    metadata = {**old, **notes, "resourceVersion": meta(after).get("resourceVersion")}
     status = {**(before.get("status") or {}), **patch["status"]}
-    wanted = trim.manager_pod({**before, "metadata": metadata, "status": status})
-    return bool(without_nulls(wanted) == without_nulls(after))
+    expected = trim.manager_pod({**before, "metadata": metadata, "status": status})
+    return bool(without_nulls(expected) == without_nulls(after))
 
 
 def endpoint_state(pod: Raw) -> object:
-    """What of a worker pod, or of its copy, decides whether requests go straight there."""
+    """The facts of a worker pod, or of its remote pod, that decide whether requests go straight to it."""
     status = pod.get("status") or {}
-    there = uid_of(pod), is_deleting(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
-    return there, meta(pod).get("labels"), is_condition_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
+    identity = uid_of(pod), is_deleting(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
+    return identity, meta(pod).get("labels"), is_condition_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
 
 
 def backend_state(pod: Raw) -> object:
-    """What of a worker pod alone decides that, too: whose it is, and whether the manager's nodes are kept from it."""
+    """`endpoint_state`, the pod's controller, and whether the scheduling gate and the lock keep it from the manager's
+    nodes."""
     return endpoint_state(pod), controller_uid(pod), unlocked_reason(pod)
 
 
 def service_target(service: Raw) -> object:
-    """To which RayCluster a Service leads, and whose it is."""
+    """The RayCluster that a Service routes to, and the Service's controller."""
     return by_selected_ray_cluster(service), controller_uid(service)
 
 
 def head_address(raw: Raw) -> object:
-    """Which pod is the head of a RayCluster, and where it is reached."""
+    """The identity of a RayCluster's head pod, and its address."""
     return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
 
 
 def quota_settings(raw: Raw) -> object:
-    """What of a ClusterQueue of the manager decides on the quota that it is to have."""
+    """The facts of a ClusterQueue of the manager that decide on its aggregated quota."""
     return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
 
 
 def pending_counts(raw: Raw) -> object:
-    """What of a ClusterQueue of the manager says that somebody has come who waits for its quota, or has gone, or that those count who
-    wait in another queue of its cohort."""
+    """The counts of pending Workloads of a ClusterQueue of the manager, and whether it borrows.
+
+    Where it borrows, the pending Workloads of other queues in its cohort count, too.
+    """
     queue = read_cluster_queue(raw)
     return queue.pending, queue.borrows
 
 
 def became_helpable(before: Raw | None, after: Raw | None) -> bool:
-    """Whether a Workload of the manager that nothing would have helped waits for quota now: no counter tells of that."""
+    """Whether a Workload that no freed quota would have helped now waits for quota; no counter shows that."""
     return bool(
         before and after and quota_would_not_help(before) and is_pending(after) and not quota_would_not_help(after)
     )
 
 
 def capacity_rules(raw: Raw) -> object:
-    """What of a queue, cohort, flavor, namespace or node decides on room, but for what is in use: not the counters that move all the
-    time."""
+    """The facts of a queue, cohort, flavor, namespace or node that decide on capacity, without usage and counters."""
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
     ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
@@ -165,6 +171,5 @@ def capacity_rules(raw: Raw) -> object:
 
 
 def quota_usage(raw: Raw) -> object:
-    """What is in use of a ClusterQueue: nothing to those whose queues are in other trees. A LocalQueue repeats a part of it, which no
-    plan reads."""
+    """The usage of a ClusterQueue. It is None for a LocalQueue, whose usage is a part of that and read by no plan."""
     return None if key_of(raw)[0] else (raw.get("status") or {}).get("flavorsReservation")

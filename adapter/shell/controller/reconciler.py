@@ -1,8 +1,9 @@
-"""What is a look at a key: observe, decide, execute, and say when to look again unless something changes?
+"""Reconciles a key: observe, decide, execute, and return the delay of a requeue.
 
-Keys: a gang (Workload), a worker pod (with its copies), a Service, a WorkerCluster, a DispatchPolicy, an AdmissionCheck, a ClusterQueue, an
-anchor. What to do is recomputed from the stores each time. Actions on different clusters do not wait for each other, so a cluster that hangs delays
-nobody else. A plan waits for those before it, so whether it is wanted, and of what, is decided once more when its turn has come.
+Keys: a gang (Workload), a worker pod (with its remote pods), a Service, a WorkerCluster, a DispatchPolicy, an
+AdmissionCheck, a ClusterQueue, an anchor. Each reconcile decides from the stores again. Actions on different clusters
+do not wait for each other, so a hanging cluster delays no other. A plan waits for the plans before it. So whether it is
+wanted, and for what, is decided again when it is admitted.
 """
 
 import asyncio
@@ -37,15 +38,16 @@ from adapter.shell.write.quotas import QuotaAggregator
 from adapter.worker import dispatch, endpoint_objects
 
 log = logging.getLogger(__name__)
-# The shortest time after which a key is looked at again.
+# The shortest delay of a requeue.
 SHORTEST_REQUEUE_SECONDS = 0.05
-# Shares of single workers that are asked for at a time in one cluster: a quarter of what a client sends there in parallel.
+# Single-worker shares that are created at a time in one cluster: a quarter of the requests that a client sends in
+# parallel.
 SINGLE_SHARE_LANES = PARALLEL_REQUESTS // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Looks at keys, for a process that leads."""
+    """Reconciles keys, in a process that leads."""
 
     manager: ManagerCache
     fleet: Fleet
@@ -60,15 +62,15 @@ class Reconciler:
     _plan_queue: PlanQueue = field(default_factory=PlanQueue)
 
     async def reconcile(self, key: QueueKey) -> float | None:
-        """Look at a key; returns the seconds after which to look again, if nothing changes. Raises Postpone for trouble that
-        is not ours."""
-        what, namespace, name = key
-        metrics.RECONCILES.labels(what).inc()
-        log.debug("looking at %s %s/%s", what, namespace, name)
+        """Reconcile a key; returns the delay of its requeue, None without one. Raises Postpone when an API server
+        fails."""
+        kind, namespace, name = key
+        metrics.RECONCILES.labels(kind).inc()
+        log.debug("looking at %s %s/%s", kind, namespace, name)
         try:
-            return await self._dispatch_key(what, namespace, name)
+            return await self._dispatch_key(kind, namespace, name)
         except (ApiError, Unreachable) as trouble:
-            if what == POD:
+            if kind == POD:
                 self.event_handlers.on_pod_refused((namespace, name))
             raise Postpone(str(trouble)) from None
 
@@ -97,17 +99,17 @@ class Reconciler:
     async def _reconcile_gang(self, key: Key) -> float | None:
         if await self.gang_observer.read_uncached(key):
             self.event_handlers.on_order_changed()
-        if self.manager.unreachable_reason:  # meanwhile
+        if self.manager.unreachable_reason:  # it may have become unreachable during the reads
             raise Postpone(self.manager.unreachable_reason)
         now = datetime.now(UTC)
         actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
         after = await self._execute_actions(key, actions)
-        # A plan for which clusters are to be asked first wrote nothing, so nothing wakes its gang.
-        planned = any(isinstance(action, Plan) for action in actions)
-        return 0.0 if planned and self.gang_observer.waits_for_answers(key) else after
+        # A plan that must wait for dry runs wrote nothing, so no event enqueues its gang.
+        has_plan = any(isinstance(action, Plan) for action in actions)
+        return 0.0 if has_plan and self.gang_observer.waits_for_answers(key) else after
 
     async def _reconcile_pod(self, key: Key) -> float | None:
-        # No await between the facts and the claim: else two pods could be given one slot.
+        # No await between the facts and the assignment: otherwise two pods could get one slot.
         actions = dispatch.decide(self.worker_observer.facts(key), datetime.now(UTC))
         self.assignments.add(actions)
         try:
@@ -116,45 +118,46 @@ class Reconciler:
             self.assignments.remove(actions)
 
     async def _execute_actions(self, key: Key, actions: Sequence[Action]) -> float | None:
-        """Do the actions in order, those of different clusters side by side; the first trouble is raised at the end."""
+        """Execute the actions, those on different clusters in parallel; the first error is raised at the end."""
         try:
-            found = (self._execute_in_order(key, part) for part in action_lanes(actions).values())
-            done = await asyncio.gather(*found, return_exceptions=True)
+            lanes = (self._execute_in_order(key, part) for part in action_lanes(actions).values())
+            results = await asyncio.gather(*lanes, return_exceptions=True)
         finally:
             self.event_handlers.after_actions(actions)
-        for trouble in done:
-            if isinstance(trouble, BaseException):
-                raise trouble
-        if not all(done):
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        if not all(results):
             return SHORTEST_REQUEUE_SECONDS
-        waits = [action.delay.total_seconds() for action in actions if isinstance(action, RequeueAfter)]
-        return max(min(waits), SHORTEST_REQUEUE_SECONDS) if waits else None
+        delays = [action.delay.total_seconds() for action in actions if isinstance(action, RequeueAfter)]
+        return max(min(delays), SHORTEST_REQUEUE_SECONDS) if delays else None
 
     async def _execute_in_order(self, key: Key, actions: Sequence[Action]) -> bool:
-        """Do actions one after the other; False when a plan is not wanted any more: something else is to be decided."""
-        wanted = True
+        """Execute actions one by one; False when a plan is not wanted any more and the key must be decided again."""
+        is_wanted = True
         for action in actions:
-            if not isinstance(action, RequeueAfter | EmitEvent):  # what is said again every time is not done every time
+            # These two are repeated at every reconcile and would fill the log.
+            if not isinstance(action, RequeueAfter | EmitEvent):
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
-                wanted = await self._make_plan(key, action.workload) and wanted
+                is_wanted = await self._make_plan(key, action.workload) and is_wanted
             else:
                 await self.executor.execute(action)
                 measurements.count_action(action, target_cluster(action), datetime.now(UTC))
-        return wanted
+        return is_wanted
 
     async def _make_plan(self, key: Key, workload: Workload) -> bool:
-        """Make the plan that a gang wants when its turn has come; False when it wants none any more.
+        """Make the plan of a gang once it is admitted; False when the gang wants none any more.
 
-        Before it there may be hundreds, and meanwhile its Workload may have been evicted, another Placement have been written, a
-        cluster be drained. What is decided now is done now, so nobody's news can put off a plan for ever.
+        Hundreds may be ahead of it. Meanwhile its Workload may be evicted, another Placement written, a cluster
+        drained. The plan is decided and executed in one step, so that no stream of events can delay it for ever.
         """
         async with self._plan_queue.admit(order_key(self.manager, aged_workload(self.manager, workload))):
             if self.manager.unreachable_reason:
                 raise Postpone(self.manager.unreachable_reason)
             now = datetime.now(UTC)
-            decided = lifecycle.decide(self.gang_observer.facts(key, now), now)
-            plan = next((action for action in decided if isinstance(action, Plan)), None)
+            actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
+            plan = next((action for action in actions if isinstance(action, Plan)), None)
             if plan is None:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
@@ -164,19 +167,22 @@ class Reconciler:
 
 
 def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
-    """What is done one after the other, and beside all else: by cluster, and by what needs no order beside the others there."""
-    found: dict[tuple[str, str], list[Action]] = defaultdict(list)
-    single = Counter[str]()  # shares of single workers by cluster
+    """Group actions into lanes: each lane runs in order, and the lanes run in parallel. Keys: cluster and lane name."""
+    lanes: dict[tuple[str, str], list[Action]] = defaultdict(list)
+    single_shares = Counter[str]()  # by cluster
     for action in actions:
         cluster = target_cluster(action)
-        found[cluster, _lane_name(action, single[cluster])].append(action)
-        single[cluster] += isinstance(action, Reserve) and action.share.single_worker
-    return found
+        lanes[cluster, _lane_name(action, single_shares[cluster])].append(action)
+        single_shares[cluster] += isinstance(action, Reserve) and action.share.single_worker
+    return lanes
 
 
 def _lane_name(action: Action, number: int) -> str:
-    """What needs no order beside the other actions on its cluster: what that is asked of each worker group, so that a webhook which hangs
-    is waited for once; and the shares of single workers, of which there may be hundreds, by their `number`."""
+    """The lane of an action within its cluster, empty for the common one.
+
+    Dry runs have one for each worker group, so that a webhook which hangs is waited for once. Single-worker shares,
+    possibly hundreds, are spread over lanes by their `number`.
+    """
     match action:
         case DryRunPod():
             return action.podset.name

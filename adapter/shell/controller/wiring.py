@@ -1,6 +1,6 @@
-"""Which parts is the controller made of, and who is given whom? Each is built once, here and nowhere else.
+"""Builds the parts of the controller and passes them to each other: each once, and only here.
 
-It starts nothing and decides nothing: who runs when is for the engine.
+It starts nothing and decides nothing: engine.py runs the parts.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from adapter.shell.write.quotas import QuotaAggregator
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What the engine runs; everything else is behind these."""
+    """What the engine runs; all other parts are behind these."""
 
     fleet: Fleet
     transient: TransientState
@@ -59,7 +59,7 @@ class ControllerParts:
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """Who reads which facts from the stores."""
+    """The parts that read facts from the stores."""
 
     policies: PolicyObserver
     sources: SourceObjects
@@ -82,29 +82,42 @@ def build_observers(
     transient: TransientState,
     manager_id: str,
 ) -> Observers:
-    """Build those who read facts, of a manager cluster that is called `manager` in the worker clusters."""
+    """Build the observers. `manager_id` identifies the manager cluster in the worker clusters."""
     policies, sources = PolicyObserver(manager), SourceObjects(manager)
-    refusals = JobProblems(manager, policies, sources)
+    job_problems = JobProblems(manager, policies, sources)
     targets, shares, slots = (
         TargetBuilder(manager, manager_id),
         ReservationObserver(manager, fleet),
         SlotObserver(manager, fleet, assignments, transient),
     )
-    trials, seen = DryRunAnswers(fleet, targets), ReplanCheck(manager, fleet, policies, transient)
+    dry_run_answers, replan_check = DryRunAnswers(fleet, targets), ReplanCheck(manager, fleet, policies, transient)
     workers = WorkerObserver(manager, fleet, policies, shares, targets, slots, cluster_losses, transient)
     gangs = GangObserver(
-        manager, fleet, policies, sources, refusals, targets, shares, slots, cluster_losses, transient, trials, seen
+        manager,
+        fleet,
+        policies,
+        sources,
+        job_problems,
+        targets,
+        shares,
+        slots,
+        cluster_losses,
+        transient,
+        dry_run_answers,
+        replan_check,
     )
     services = ServiceObserver(manager, fleet, cluster_losses, proxy_health)
-    return Observers(policies, sources, refusals, targets, shares, trials, seen, workers, gangs, services)
+    return Observers(
+        policies, sources, job_problems, targets, shares, dry_run_answers, replan_check, workers, gangs, services
+    )
 
 
 def build_planner(manager: ManagerCache, fleet: Fleet, observers: Observers, transient: TransientState) -> GangPlanner:
-    """Build who makes plans."""
+    """Build the planner."""
     snapshot = Snapshot(
         manager, fleet, observers.policies, observers.targets, observers.reservations, observers.dry_run_answers
     )
-    waiters = WaitingGangs(
+    waiting_gangs = WaitingGangs(
         manager,
         fleet,
         observers.policies,
@@ -114,7 +127,7 @@ def build_planner(manager: ManagerCache, fleet: Fleet, observers: Observers, tra
         observers.replan_check,
         snapshot,
     )
-    return GangPlanner(fleet, observers.policies, observers.replan_check, snapshot, waiters)
+    return GangPlanner(fleet, observers.policies, observers.replan_check, snapshot, waiting_gangs)
 
 
 def build_executor(
@@ -126,7 +139,7 @@ def build_executor(
     transient: TransientState,
     copier: ObjectCopier,
 ) -> Executor:
-    """Build who does actions."""
+    """Build the executor of actions."""
     gangs = GangWriter(manager, fleet, planner, transient, observers.dry_run_answers)
     pods = PodWriter(manager, fleet, recorder, transient, copier)
     return Executor(
@@ -141,33 +154,37 @@ def assemble(
     queue: WorkQueue[QueueKey],
     election: Election | None = None,
 ) -> ControllerParts:
-    """Build the controller of a manager cluster, which is called `manager` in the worker clusters; `election`: that by which this
-    process leads, if it is one of several."""
+    """Build the controller of one manager cluster.
+
+    `manager_id` identifies it in the worker clusters. `election` is the leader election, None for a single process.
+    """
     fleet = Fleet(tasks, manager_id, manager.client.may_write, election)
-    memory, assignments, losses, proxies = (
+    transient, assignments, cluster_losses, proxy_health = (
         TransientState(),
         PendingAssignments(),
         ClusterLosses(manager, fleet),
         ProxyHealth(manager, fleet),
     )
-    facts = build_observers(manager, fleet, assignments, losses, proxies, memory, manager_id)
-    planning, announcer = build_planner(manager, fleet, facts, memory), EventRecorder(manager.client)
-    copier = ObjectCopier(manager, fleet, facts.sources, facts.worker_observer)
-    conditions = ConditionWriter(
-        manager, fleet, LoginReader(tasks, manager), facts.policies, facts.reservations, announcer
+    observers = build_observers(manager, fleet, assignments, cluster_losses, proxy_health, transient, manager_id)
+    planner, recorder = build_planner(manager, fleet, observers, transient), EventRecorder(manager.client)
+    copier = ObjectCopier(manager, fleet, observers.sources, observers.worker_observer)
+    condition_writer = ConditionWriter(
+        manager, fleet, LoginReader(tasks, manager), observers.policies, observers.reservations, recorder
     )
-    waker = EventHandlers(queue, manager, fleet, facts.replan_check)
-    looks = Reconciler(
+    event_handlers = EventHandlers(queue, manager, fleet, observers.replan_check)
+    reconciler = Reconciler(
         manager=manager,
         fleet=fleet,
-        gang_observer=facts.gang_observer,
-        worker_observer=facts.worker_observer,
-        service_observer=facts.service_observer,
+        gang_observer=observers.gang_observer,
+        worker_observer=observers.worker_observer,
+        service_observer=observers.service_observer,
         assignments=assignments,
-        executor=build_executor(manager, fleet, facts, planning, announcer, memory, copier),
-        condition_writer=conditions,
-        quota_aggregator=QuotaAggregator(manager, fleet, facts.policies, announcer),
-        event_handlers=waker,
+        executor=build_executor(manager, fleet, observers, planner, recorder, transient, copier),
+        condition_writer=condition_writer,
+        quota_aggregator=QuotaAggregator(manager, fleet, observers.policies, recorder),
+        event_handlers=event_handlers,
     )
-    preview = Preview(manager, fleet, facts.policies, facts.job_problems, planning)
-    return ControllerParts(fleet, memory, losses, proxies, preview, copier, conditions, waker, looks)
+    preview = Preview(manager, fleet, observers.policies, observers.job_problems, planner)
+    return ControllerParts(
+        fleet, transient, cluster_losses, proxy_health, preview, copier, condition_writer, event_handlers, reconciler
+    )

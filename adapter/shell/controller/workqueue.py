@@ -1,8 +1,8 @@
-"""What is looked at next: a keyed queue in which each key is handled by one task at a time.
+"""Work queue: a queue of keys, in which each key is handled by one task at a time.
 
-A key added while it is being handled is handled once more afterwards. Keys do not wait for each other, so one that
-hangs on a silent cluster delays nobody; each cluster's client bounds the requests to it. A key that fails comes back
-later and later, but soon where there were news of it meanwhile.
+A key that is added while it is handled is handled again afterwards. Keys do not wait for each other, so a key that
+hangs on an unreachable cluster delays no other. Each cluster's client bounds the requests to it. A key that fails is
+requeued with backoff, but soon when it was added meanwhile.
 """
 
 import asyncio
@@ -18,27 +18,27 @@ log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
-# No key that failed waits for longer, if there were news of it while it did: nobody tells of them again, and what was in the way
-# may be over with them, as of a job whose last worker ends while a plan for it is refused. Not at once, for they may be what the
-# look did before it failed, and a key that wakes itself must not spin.
+# The longest backoff of a failed key that was added meanwhile. That change comes only once, and may have removed the
+# cause: a job's last worker ends while a plan for it is denied. It is not zero: the failed reconcile may have caused
+# the change itself, and a key must not enqueue itself in a tight loop.
 NEWS_BACKOFF = 3.0
-# Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, each look takes up to some
-# milliseconds before it first waits, and whatever else runs on the loop, the Lease's renewal first of all, comes in between.
+# Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, and each takes some
+# milliseconds before it first waits. In between, other tasks must run, above all the Lease's renewal.
 KEYS_AT_ONCE = 16
 
 
 class Postpone(Exception):
-    """Expected trouble: no stack trace is owed, the key comes back after its back-off."""
+    """Expected trouble: logged without a trace; the key is requeued with backoff."""
 
 
 class WorkQueue(Generic[KeyT]):
-    """Keys that want a look, now or at a time."""
+    """Keys to reconcile, now or at a given time."""
 
     def __init__(self, handler: Callable[[KeyT], Awaitable[float | None]]) -> None:
-        """`handle` returns the seconds after which to look again, or None; an exception means back-off."""
+        """`handler` returns the delay of a requeue in seconds, or None; an exception means backoff."""
         self._handler = handler
         self._running: set[KeyT] = set()
-        self._due_again: dict[KeyT, float] = {}  # added while they run: when due
+        self._due_again: dict[KeyT, float] = {}  # keys added while they run: when due
         self._due_times: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._sequence = 0
@@ -49,7 +49,7 @@ class WorkQueue(Generic[KeyT]):
         return len(self._due_times) + len(self._running)
 
     def add(self, key: KeyT, delay: float = 0.0) -> None:
-        """Look at the key after that many seconds, or earlier if it is due earlier already."""
+        """Make the key due after `delay` seconds, unless it is due earlier."""
         due = asyncio.get_running_loop().time() + delay
         if key in self._running:
             self._due_again[key] = min(due, self._due_again.get(key, due))
@@ -61,7 +61,7 @@ class WorkQueue(Generic[KeyT]):
             self._wake_event.set()
 
     def retry_failed(self, delay: float = 0.0) -> None:
-        """Look after that many seconds at each key that failed, however long it was to wait: what was in the way may be over."""
+        """Make each failed key due after `delay` seconds, whatever its backoff: the cause may be over."""
         for key in list(self._failures):
             self.add(key, delay)
 
@@ -76,7 +76,7 @@ class WorkQueue(Generic[KeyT]):
                 await self._wait_until_due()
 
     def _due_keys(self) -> list[KeyT]:
-        """The next keys that are due, a slice of them: `_sleep` is short while there are more."""
+        """The next due keys, at most KEYS_AT_ONCE: `_wait_until_due` is short while there are more."""
         now, ready = asyncio.get_running_loop().time(), list[KeyT]()
         while self._heap and self._heap[0][0] <= now and len(ready) < KEYS_AT_ONCE:
             due, _, key = heapq.heappop(self._heap)
@@ -101,8 +101,8 @@ class WorkQueue(Generic[KeyT]):
             after = await self._handler(key)
             self._failures.pop(key, None)
             if key in self._due_again:
-                news = max(self._due_again[key] - asyncio.get_running_loop().time(), 0.0)
-                after = news if after is None else min(news, after)
+                repeat_delay = max(self._due_again[key] - asyncio.get_running_loop().time(), 0.0)
+                after = repeat_delay if after is None else min(repeat_delay, after)
         except Postpone as trouble:
             log.info("%s: %s", key, trouble)
             after = self._next_backoff(key)
@@ -110,19 +110,20 @@ class WorkQueue(Generic[KeyT]):
             task = asyncio.current_task()
             if task and task.cancelling():
                 raise
-            log.info("%s: what it waited for was cancelled", key)  # by another one than whoever ends the queue
+            # Another task than the one that ends the queue cancelled it.
+            log.info("%s: what it waited for was cancelled", key)
             after = self._next_backoff(key)
         except Exception as error:  # a key that fails must not end the others
             report_failure("look", error, key)
             after = self._next_backoff(key)
-        finally:  # also of a look that is cancelled: its key is to be looked at again
+        finally:  # also when cancelled: the key must be handled again
             self._running.discard(key)
             self._due_again.pop(key, None)
         if after is not None:
             self.add(key, after)
 
     def _next_backoff(self, key: KeyT) -> float:
-        """How long a key that failed waits, and its news with it: doubling, with jitter, so that many do not come back at once."""
+        """Count a failure of a key and return its backoff: it doubles, with jitter, so that keys spread out."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         longest = min(
             FIRST_BACKOFF * 2.0 ** min(failures, 10), NEWS_BACKOFF if key in self._due_again else LAST_BACKOFF

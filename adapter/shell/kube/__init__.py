@@ -1,4 +1,4 @@
-"""One API server: how is it asked, followed and remembered?
+"""Requests, watches and stores of one API server.
 
 Knows no kind of object, and nothing of gangs.
 """

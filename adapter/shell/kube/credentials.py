@@ -1,4 +1,7 @@
-"""Who are we to an API server, and how is it reached? Whoever read a kubeconfig says so, and the client asks for nothing else."""
+"""The credentials and the address of one API server, as the client needs them.
+
+kubeconfig.py and user_kubeconfig.py read them.
+"""
 
 import ssl
 from collections.abc import Awaitable, Callable
@@ -8,20 +11,19 @@ from adapter.membership import ApiServerAddress
 
 
 class BadLogin(ValueError):
-    """What was given as a kubeconfig cannot be used; the text says why, and quotes nothing of it."""
+    """A kubeconfig cannot be used; the text says why, and quotes nothing of it."""
 
 
 async def close_nothing() -> None:
-    """Nothing is open that would have to be closed."""
+    """Close a login that opened nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A login that works as far as is known before anything is asked."""
+    """A login that is complete, but not yet tried."""
 
     address: ApiServerAddress
     tls: ssl.SSLContext = field(repr=False)
-    headers: Callable[[], Awaitable[dict[str, str]]] = field(
-        repr=False
-    )  # of each request: a token may be renewed meanwhile
+    # Called for each request, because a token may have been renewed.
+    headers: Callable[[], Awaitable[dict[str, str]]] = field(repr=False)
     close: Callable[[], Awaitable[None]] = field(default=close_nothing, repr=False)

@@ -1,7 +1,8 @@
-"""Which parts do the objects of a store have in common, so that one is kept for all? The pods of a gang differ by their names and times alone.
+"""Interns identical sub-trees of a store's objects: the pods of a gang differ by their names and times alone.
 
-An object is as it was: parts are told by their JSON, letter by letter, and objects are never changed in place. Each part is reckoned once,
-for as long as some object has it: so whoever makes objects up that share nothing is found out as before. Texts are shared as well, by Python.
+Parts are identical if their JSON is identical byte by byte, and objects are never changed in place. Each part is
+weighed once while any object has it, so the weight still grows with objects that share nothing. Texts are interned by
+Python.
 """
 
 import sys
@@ -13,30 +14,31 @@ import orjson
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube import object_size
 
-# Bytes of a part's JSON. A container's probes, mounts and statuses are of some hundred; what is larger is looked at part by part.
+# Bytes of a part's JSON. A container's probes, mounts and statuses have some hundred. Larger trees are split into
+# parts.
 _LONGEST_PART = 1024
-# Levels that are looked into: thirteen lead to the last list of an affinity in a RayCluster's worker group. What stands deeper is its
-# object's own, for each level is written as JSON once more: whoever nests hundreds of them decides how long that takes.
+# Levels that are split: thirteen lead to the last list of an affinity in a RayCluster's worker group. Deeper trees are
+# not interned: each level is written as JSON once more, so an object with hundreds of levels could take any time.
 _DEEPEST = 16
-# What weighs more is kept as it is: four times what a pod weighs, and of what is larger there are seldom two. It bounds how long the loop
-# stands still for what somebody made up, which is a few milliseconds for each object of a page.
+# Heavier objects are not interned. This is four times a pod's weight, and larger objects seldom come twice. It bounds
+# how long a forged object blocks the event loop, to a few milliseconds for each object of a page.
 _LARGEST_OBJECT = 2**18
-# What it takes to know a part, beside its JSON and itself: its record, its place in the table, and one in whatever has it.
+# Bytes of a part beside its JSON and its value: its record, its entry in the table, and one in each holder.
 _PART_OVERHEAD = 400
 
 
 @dataclass(slots=True)
 class PartHolder:
-    """What an object, or a part, is made of."""
+    """The interned parts of an object or of a part."""
 
-    weight: int  # of what is its own
+    weight: int  # without its parts
     parts: "list[_Part]" = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Part(PartHolder):
     encoded: bytes = b""
-    total_weight: int = 0  # what it weighs with its parts
+    total_weight: int = 0  # with its parts
     value: Any = None
     holder_count: int = 0
 
@@ -46,23 +48,23 @@ class PartTable:
 
     def __init__(self) -> None:
         self._parts_by_json: dict[bytes, _Part] = {}
-        self.weight = 0  # of all of them
+        self.weight = 0  # of all parts
 
     def intern_object(self, raw: Raw) -> tuple[Raw, PartHolder]:
-        """The same object, of parts that others have as well; `leave` takes back what it holds."""
+        """The object with its parts interned, and their holder, which `release_parts` takes back."""
         holder = PartHolder(object_size.weigh_object(raw))
         if holder.weight > _LARGEST_OBJECT:
             return raw, holder
         try:
-            made = {field: self._intern_field(field, value, holder) for field, value in raw.items()}
+            interned = {field: self._intern_field(field, value, holder) for field, value in raw.items()}
         except TypeError:  # nested deeper than orjson writes
             self.release_parts(holder)
             return raw, PartHolder(object_size.weigh_object(raw))
         holder.weight = max(holder.weight, 0)
-        return made, holder
+        return interned, holder
 
     def release_parts(self, holder: PartHolder) -> None:
-        """An object is kept no more."""
+        """Release the parts of an object that is no longer stored."""
         for part in holder.parts:
             part.holder_count -= 1
             if not part.holder_count:
@@ -78,7 +80,7 @@ class PartTable:
         )
 
     def _intern_children(self, tree: Any, holder: PartHolder, levels: int) -> Any:
-        """A dict or list of its holder's own, of parts that may be others' as well."""
+        """A new dict or list whose values are interned."""
         if isinstance(tree, dict) and levels:
             return {key: self._intern_part(value, holder, levels - 1) for key, value in tree.items()}
         if isinstance(tree, list) and levels:
@@ -90,21 +92,19 @@ class PartTable:
             return _intern_text(tree)
         if not levels:
             return tree
-        said = orjson.dumps(tree)
-        if len(said) > _LONGEST_PART:
+        encoded = orjson.dumps(tree)
+        if len(encoded) > _LONGEST_PART:
             return self._intern_children(tree, holder, levels)
-        part = self._parts_by_json.get(said) or self._add_part(tree, said, levels)
+        part = self._parts_by_json.get(encoded) or self._add_part(tree, encoded, levels)
         part.holder_count += 1
         holder.parts.append(part)
         holder.weight -= part.total_weight
         return part.value
 
     def _add_part(self, tree: Any, encoded: bytes, levels: int) -> _Part:
-        """A part that nobody had."""
         whole = object_size.weigh_json(encoded)
-        part = _Part(
-            whole, encoded=bytes(memoryview(encoded)), total_weight=whole
-        )  # orjson's own has room for more, which it keeps
+        # The bytes are copied, because those of orjson keep a larger buffer.
+        part = _Part(whole, encoded=bytes(memoryview(encoded)), total_weight=whole)
         part.value = self._intern_children(tree, part, levels)
         part.weight = max(part.weight, 0) + len(encoded) + _PART_OVERHEAD
         self._parts_by_json[part.encoded] = part
@@ -113,7 +113,7 @@ class PartTable:
 
 
 def _intern_texts(tree: Any, levels: int) -> Any:
-    """The same, all of it its object's own but for its texts: names, labels and owners."""
+    """A new tree of which only the texts are interned: names, labels and owners."""
     if not levels:
         return tree
     if isinstance(tree, dict):
@@ -124,5 +124,5 @@ def _intern_texts(tree: Any, levels: int) -> Any:
 
 
 def _intern_text(value: Any) -> Any:
-    """Python keeps such a text once, and lets it go with the last who has it."""
+    """Intern a text; Python frees it with its last reference."""
     return sys.intern(value) if type(value) is str else value

@@ -1,7 +1,7 @@
-"""What may a kubeconfig ask of us, and who are we by it: one that comes from another cluster's admin, or the user's own?
+"""Reads a kubeconfig of another cluster's admin, or the user's own, into credentials.
 
-The official client reads it and makes the TLS context. What is refused or cannot be read is a BadLogin, which quotes nothing of
-it. Nothing is sent here.
+The official client reads it and makes the TLS context. A kubeconfig that is forbidden or unreadable raises BadLogin,
+which quotes nothing of it. No request is sent here.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from adapter.objects.unstructured import truncate
 from adapter.shell.kube.credentials import BadLogin, Credentials
 
 KubeconfigContent = dict[str, Any]
-# What YAML takes long to read is not text, of which a Secret holds a MiB, but what it is made of: 20 000 entries a second. A
-# kubeconfig of one cluster has about fifty.
+# YAML's reading time depends on the number of entries, 20 000 a second, and little on the length of texts: a Secret
+# holds a MiB. A kubeconfig of one cluster has about fifty entries.
 MOST_ENTRIES = 2_000
-_LONGEST_REASON = 300  # characters of what the official client says, which may name a context of any length
-# What a kubeconfig from elsewhere may not ask of us: to run a program or to read a file of ours. MultiKueue refuses the
-# same (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
+_LONGEST_REASON = 300  # characters of the official client's message, which may name a context of any length
+# A kubeconfig from another cluster must not run a program here or read a file of ours. MultiKueue forbids these fields
+# as well (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
-# What is read of one, each a text; the official client would take a number, or a list, for a token.
+# The fields that are read must be texts; the official client would accept a number or a list as a token.
 _TEXT_FIELDS = {
     "clusters": ("cluster", ("server", "certificate-authority-data", "tls-server-name", "proxy-url")),
     "users": ("user", ("token", "username", "password", "client-certificate-data", "client-key-data")),
@@ -39,15 +39,15 @@ _DNS_NAME = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 
 
 async def login_of_text(text: str) -> Credentials:
-    """The login by the text of a kubeconfig from elsewhere; raises BadLogin."""
+    """The login by the text of a kubeconfig from another cluster; raises BadLogin."""
     try:
-        content = await asyncio.to_thread(_parse_harmless, text)  # beside the loop: a long one takes a second
+        content = await asyncio.to_thread(_parse_harmless, text)  # in a thread: a long one takes a second
         return await _load_without_files(content)
     except BadLogin:
         raise
     except kube_config.ConfigException as error:
         raise BadLogin(truncate(str(error), _LONGEST_REASON)) from None
-    except Exception as error:  # the loader's own slips on odd input are many: a bad Secret must not end a loop
+    except Exception as error:  # the loader has many faults on odd input, and a bad Secret must not end a loop
         raise BadLogin(f"it cannot be loaded ({type(error).__name__})") from None
 
 
@@ -57,17 +57,17 @@ async def login_of_pod() -> Credentials:
     try:
         kube_config.load_incluster_config(client_configuration=settings)
     except kube_config.ConfigException:
-        # The library asks for that variable when it is imported, which may be in another process.
+        # The library reads that variable at its import, which may have happened in another process.
         await kube_config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)
     return credentials_of(kube.ApiClient(settings))
 
 
 async def login_of_user(file: str, context: str) -> Credentials:
-    """The login by a kubeconfig file and a context (empty: kubectl's own choice), whatever it says; raises BadLogin.
+    """The login by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin.
 
-    It is the user's own file, so whatever it asks for is done: programs are run, files are read.
+    The file is the user's own, so nothing is forbidden in it: programs are run, and files are read.
     """
-    if file and not _any_exists(file):  # the library would miss a key in it
+    if file and not _any_exists(file):  # the library would report a missing key in it
         raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
@@ -75,54 +75,56 @@ async def login_of_user(file: str, context: str) -> Credentials:
         return credentials_of(kube.ApiClient(settings))
     except kube_config.ConfigException as error:
         raise BadLogin(str(error)) from None
-    except Exception as error:  # as above
+    except Exception as error:  # the loader has many faults on odd input
         raise BadLogin(f"the kubeconfig cannot be loaded ({type(error).__name__})") from None
 
 
 def _any_exists(file: str) -> bool:
-    """Whether one of them does: the library takes several, as $KUBECONFIG names them, and knows one's home."""
-    return any(Path(one).expanduser().exists() for one in file.split(os.pathsep))
+    """Whether any of the files exists: the library takes several, as in $KUBECONFIG, and expands `~`."""
+    return any(Path(name).expanduser().exists() for name in file.split(os.pathsep))
 
 
 def credentials_of(api: kube.ApiClient) -> Credentials:
-    """The login of the official client; to be asked at once, for what the kubeconfig held as data is in files that go."""
+    """The login of the official client. Call it at once: the client's temporary files are deleted soon."""
 
     async def headers() -> dict[str, str]:
-        found: dict[str, str] = {}
-        await api.update_params_for_auth(found, [], ["BearerToken"], "", "GET", None)
-        return found
+        login_headers: dict[str, str] = {}
+        await api.update_params_for_auth(login_headers, [], ["BearerToken"], "", "GET", None)
+        return login_headers
 
     settings = api.configuration
     file, name, proxy = settings.ssl_ca_cert, settings.tls_server_name, settings.proxy
     authority = Path(file).read_text() if file else ""
-    there = ApiServerAddress(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
-    return Credentials(there, api.rest_client.ssl_context, headers, api.close)
+    address = ApiServerAddress(settings.host, authority, name or "", proxy or "", bool(settings.verify_ssl))
+    return Credentials(address, api.rest_client.ssl_context, headers, api.close)
 
 
 def context_namespace(file: str, context: str) -> str:
     """The namespace of a context in the user's kubeconfig, empty when it names none."""
     try:
         contexts, active = kube_config.list_kube_config_contexts(file or None)
-    except Exception:  # whoever logs in with it next says what is wrong
+    except Exception:  # the login that follows reports the fault
         return ""
-    chosen = next((one for one in contexts if one.get("name") == context), {}) if context else active
+    chosen = next((entry for entry in contexts if entry.get("name") == context), {}) if context else active
     return str((chosen.get("context") or {}).get("namespace") or "")
 
 
 async def _load_without_files(content: KubeconfigContent) -> Credentials:
-    """The login by a kubeconfig. The library would keep files of its certificates and keys until the process ends,
-    those of every renewal; once they are in the TLS context, nobody needs them.
+    """The login by a kubeconfig, without temporary files that outlast the call.
+
+    The library would keep files of all certificates and keys, with those of every renewal, until the process ends. Once
+    the TLS context has them, they are not needed.
     """
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
         return credentials_of(kube.ApiClient(settings))
-    finally:  # nothing waits between writing and reading them, so none of another cluster's is missing yet
+    finally:  # nothing is awaited between writing and reading the files, so no other login still needs its own
         kube_config.kube_config._cleanup_temp_files()
 
 
 class _AliasFreeLoader(yaml.SafeLoader):
-    """Without aliases: a short text of them unfolds to any length, in whoever looks at it whole."""
+    """A loader that forbids aliases: a short text with aliases unfolds to any length."""
 
     entry_count = 0
 
@@ -138,8 +140,10 @@ class _AliasFreeLoader(yaml.SafeLoader):
 
 
 def _parse_harmless(text: str) -> KubeconfigContent:
-    """Read a kubeconfig, and refuse one that would act in our process, or has what no connection can be made by; it comes from
-    another cluster's admin."""
+    """Parse a kubeconfig of another cluster's admin.
+
+    Raises BadLogin for one that would run or read something in our process, or that allows no connection.
+    """
     try:
         content = yaml.load(text, Loader=_AliasFreeLoader)
     except yaml.YAMLError:
@@ -148,31 +152,31 @@ def _parse_harmless(text: str) -> KubeconfigContent:
         raise BadLogin("it is not a YAML mapping")
     for listed, part, forbidden in (("users", "user", FORBIDDEN_USER), ("clusters", "cluster", FORBIDDEN_CLUSTER)):
         for entry in _read_entries(content, listed, part):
-            found = [key for key in forbidden if key in entry]
-            if found:
-                raise BadLogin(f"{listed}[].{part}.{found[0]} is not allowed; put the data itself into the kubeconfig")
+            keys = [key for key in forbidden if key in entry]
+            if keys:
+                raise BadLogin(f"{listed}[].{part}.{keys[0]} is not allowed; put the data itself into the kubeconfig")
     for cluster in _read_entries(content, "clusters", "cluster"):
         _check_connectable(cluster)
     return content
 
 
 def _read_entries(content: KubeconfigContent, listed: str, part: str) -> list[KubeconfigContent]:
-    """The clusters or users of a kubeconfig; raises BadLogin where it has something else there."""
-    found = content.get(listed) or []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    """The clusters or users of a kubeconfig; raises BadLogin where they are malformed."""
+    named_entries = content.get(listed) or []
+    if not isinstance(named_entries, list) or not all(isinstance(entry, dict) for entry in named_entries):
         raise BadLogin(f"{listed} is no list of mappings")
-    entries = [one.get(part) or {} for one in found]
-    if not all(isinstance(one, dict) for one in entries):
+    entries = [entry.get(part) or {} for entry in named_entries]
+    if not all(isinstance(entry, dict) for entry in entries):
         raise BadLogin(f"{listed}[].{part} is no mapping")
     for entry in entries:
-        odd = next((key for key in _TEXT_FIELDS[listed][1] if not isinstance(entry.get(key) or "", str)), None)
-        if odd:
-            raise BadLogin(f"{listed}[].{part}.{odd} is no text; put it in quotes")
+        non_text = next((key for key in _TEXT_FIELDS[listed][1] if not isinstance(entry.get(key) or "", str)), None)
+        if non_text:
+            raise BadLogin(f"{listed}[].{part}.{non_text} is no text; put it in quotes")
     return entries
 
 
 def _check_connectable(cluster: KubeconfigContent) -> None:
-    """Raise BadLogin for what would fail only when a connection is made by it, some of it by no exception of a connection."""
+    """Raise BadLogin for values that would fail only at the connection, some of them with an unexpected exception."""
     where = "clusters[].cluster"
     if not _is_url(cluster.get("server") or "", ("https", "http")):
         raise BadLogin(f"{where}.server is no URL of an API server; write https://HOST:PORT")
@@ -188,7 +192,7 @@ def _check_connectable(cluster: KubeconfigContent) -> None:
 
 
 def _is_url(text: str, schemes: tuple[str, ...], *, login: bool = False) -> bool:
-    """Whether a connection could be made to it; `login`: it may hold a user and a password."""
+    """Whether a connection could be made to this URL; `login`: it may hold a user and a password."""
     try:
         url = URL(text)
         plain = url.user is None and url.password is None
@@ -199,7 +203,7 @@ def _is_url(text: str, schemes: tuple[str, ...], *, login: bool = False) -> bool
             and (login or plain)
             and text.isprintable()
         )
-    except ValueError:  # brackets that are left open, a port that is none
+    except ValueError:  # an open bracket, an invalid port
         return False
 
 

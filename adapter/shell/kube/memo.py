@@ -1,8 +1,8 @@
-"""Is that still so? Answers that cost time to find, each kept for as long as what it was found from is the very same.
+"""Memoises answers by the identity of their inputs.
 
-Objects in stores are never changed in place, and what is read of one is read once (`Store.reading`): so whoever has the same object
-has the same facts, and nothing is compared that has an inside. They stand beside the object that they are about, and go with it:
-nothing that is over is held by them.
+Objects in stores are never changed in place, and each is parsed once (`Store.read_cached`). So the same object means
+the same facts, and nothing is compared in depth. A memo is stored beside the object that it is about, and is freed with
+it.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,13 +14,13 @@ ValueT = TypeVar("ValueT")
 
 
 class IdentityMemo:
-    """Answers about one version of one object, by the question."""
+    """Answers about one version of one object, by question."""
 
     def __init__(self, _: Raw | None = None) -> None:
         self._answers: dict[Hashable, tuple[Sequence[object], Any]] = {}
 
     def get_or_find(self, question: Hashable, facts: Sequence[object], find: Callable[[], ValueT]) -> ValueT:
-        """The answer that was found last, if these very objects were its facts, in this order; else it is found now."""
+        """The memoised answer if its facts were these very objects in this order, else that of `find`."""
         known = self._answers.get(question)
         if known is None or not _are_identical(known[0], facts):
             known = self._answers[question] = facts, find()
@@ -29,4 +29,4 @@ class IdentityMemo:
 
 
 def _are_identical(before: Sequence[object], now: Sequence[object]) -> bool:
-    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
+    return len(before) == len(now) and all(old is new for old, new in zip(before, now, strict=True))

@@ -1,53 +1,54 @@
-"""How much memory does an object take, as it is kept: a tree of dicts, lists and texts?
+"""Estimates the memory that a stored object takes: a tree of dicts, lists and texts.
 
-Reckoned from its JSON, by what is counted in it in half of the time that reading it takes, and hardly ever less than it is: who sends
-what is short on the wire and large in memory, such as `[{},{}]`, is found out before it is read. What is allowed is for `memory_budget.py`
-and `response_limits.py` to say.
+The estimate comes from counts in its JSON, in half of the time of parsing, and is hardly ever too low. So JSON that is
+short on the wire and large in memory, such as `[{},{}]`, is detected before it is parsed. `memory_budget.py` and
+`response_limits.py` have the limits.
 """
 
 from typing import Any
 
 import orjson
 
-# CPython 3.11, as sys.getsizeof says it, with what the garbage collector puts before it. A dict of up to five keys takes 184
-# bytes, and then some 20 more for each. A text takes 49 and its characters: four bytes for each, where one of them is no ASCII.
-# Keys are counted each time, though those of an honest object are shared with all others of its kind, and so are spare places in
-# small dicts: what an API server says weighs twice of what it takes (8 KB of a pod's JSON: 31 KB, and a weight of 60), and what is made up
-# for it (up to 24 times its JSON) about what it takes. Measured with tracemalloc, and held by a test.
+# Bytes in CPython 3.11 by sys.getsizeof, with the header for the garbage collector. A dict of up to five keys takes 184
+# bytes, and some 20 more for each further key. A text takes 49 and its characters: four bytes for each, where one of
+# them is not ASCII. Keys are counted each time, though an honest object shares its keys with all others of its kind.
+# Spare places in small dicts are counted as well. So an API server's object weighs twice the memory that it takes: 8 KB
+# of a pod's JSON take 31 KB and weigh 60. A forged object (up to 24 times its JSON) weighs about what it takes.
+# Measured with tracemalloc, and covered by a test.
 _DICT, _MEMBER, _LIST, _ENTRY, _TEXT, _NUMBER = 200, 16, 72, 8, 56, 32
 _WIDEST = 4
 
 
 def weigh_object(raw: Any) -> int:
-    """The bytes that something takes that was read from JSON."""
+    """The bytes that a value read from JSON takes."""
     try:
         return weigh_json(orjson.dumps(raw))
-    except TypeError:  # nested deeper than orjson writes, which reads four times as deep
+    except TypeError:  # nested deeper than orjson writes; it reads four times as deep
         return _weigh_tree(raw)
 
 
 def weigh_json(data: bytes | bytearray) -> int:
-    """The bytes that JSON will take once it is read."""
+    """The bytes that JSON will take once it is parsed."""
     texts, members = data.count(b'"') // 2, data.count(b":")
     dicts, lists = data.count(b"{"), data.count(b"[")
-    values = data.count(b",") + dicts + lists  # each stands behind one of these
+    values = data.count(b",") + dicts + lists  # each value follows one of these
     numbers = max(values - dicts - lists - (texts - members), 0)
     holders = dicts * _DICT + members * _MEMBER + lists * _LIST + values * _ENTRY
     return holders + texts * _TEXT + numbers * _NUMBER + len(data) * (1 if data.isascii() else _WIDEST)
 
 
 def _weigh_tree(raw: Any) -> int:
-    """The same, level by level."""
-    weight, left = 0, [raw]
-    while left:
-        one = left.pop()
+    """The bytes that a value takes, from the tree instead of its JSON."""
+    weight, pending = 0, [raw]
+    while pending:
+        value = pending.pop()
         weight += _ENTRY
-        if isinstance(one, dict):
-            weight += _DICT + _MEMBER * len(one)
-            left += [*one, *one.values()]
-        elif isinstance(one, list):
+        if isinstance(value, dict):
+            weight += _DICT + _MEMBER * len(value)
+            pending += [*value, *value.values()]
+        elif isinstance(value, list):
             weight += _LIST
-            left += one
+            pending += value
         else:
-            weight += _TEXT + _WIDEST * len(one) if isinstance(one, str) else _NUMBER
+            weight += _TEXT + _WIDEST * len(value) if isinstance(value, str) else _NUMBER
     return weight

@@ -1,8 +1,8 @@
-"""How is a whole list read: page by page, each of a bounded size, to an end that comes?
+"""Reads a whole list page by page, each of a bounded size and all in a bounded time.
 
-Each page is let go of before the next one is asked for. One that is larger than it may be is asked for again with fewer objects: a few
-large ones must not keep a list from being read, and nobody has to say beforehand which kinds are large. What goes on for ever, or
-cannot be read as a list, is Unreachable.
+Each page is freed before the next one is requested. A page that is too large is requested again with fewer objects: a
+few large objects must not keep a list from being read, and no kind must be declared large in advance. A list that does
+not end, or that cannot be read as a list, raises Unreachable.
 """
 
 import asyncio
@@ -17,19 +17,20 @@ from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.response_limits import PAGE_BYTES
 from adapter.shell.kube.store import parse_version
 
-# Objects in a page, and what is asked for instead while they are too large; of the last, whatever they are, each fits. A hundred pods are
-# read in some tens of milliseconds, in which nothing else runs. In one piece, a list peaks at seven times the memory (docs/upstream.md, "A list comes in pages").
+# Objects in a page, and the smaller sizes for pages that are too large; a page of the last size always fits. To parse a
+# hundred pods blocks the event loop for some tens of milliseconds. In one piece, a list peaks at seven times the memory
+# (docs/upstream.md, "A list comes in pages").
 PAGE_SIZES = (100, 50, 10, 2)
-# A continue token is good for about five minutes, because etcd is compacted as often; nobody can read on for longer.
+# A continue token is valid for about five minutes, because etcd is compacted as often, so no list can take longer.
 LIST_SECONDS = 300.0
-# What a list takes of memory that nobody gives a room to: a verb's, which runs on a user's machine and keeps whole objects, twenty
-# thousand pods of 50 KB each. One that goes on for ever ends here.
+# Memory of a list without a quota. A command line verb reads it on a user's machine and stores whole objects: twenty
+# thousand pods of 50 KB each. An endless list ends here.
 UNBUDGETED_BYTES = 2**30
-MOST_PAGES = 10_000  # of pages with nothing in them
-_LONGEST_TOKEN = 8192  # an API server refuses a longer URL; its own are of some hundred characters
+MOST_PAGES = 10_000  # bounds a list of empty pages
+_LONGEST_TOKEN = 8192  # an API server rejects a longer URL; its own tokens have some hundred characters
 
 TrimItem = Callable[[Any], Raw]
-TakePage = Callable[[list[Any], str], None]  # what stands among the items of a page, and of which version the list is
+TakePage = Callable[[list[Any], str], None]  # the items of a page, of any type, and the version of the list
 
 
 def _keep_whole(raw: Any) -> Raw:
@@ -44,10 +45,10 @@ async def list_all(
     /,
     **selectors: str,
 ) -> tuple[list[Any], str]:
-    """Everything in a collection, as `keep` leaves it, and the version that it is of, empty where none is told; raises ApiError or
-    Unreachable, which is Overfull where it does not go into its `room`.
+    """All items of a collection, reduced by `trim_item`, and the version of the list, empty where it has none.
 
-    Each is whatever stands among the items: whoever takes it in looks whether it is an object (`objects.well_formed`).
+    Raises ApiError or Unreachable, of which BudgetExceeded says that the list exceeds its `memory_quota`. The items may
+    be of any type: the caller must check that they are objects (`objects.well_formed`).
     """
     whole = _FullList(trim_item, memory_quota or MemoryBudget(UNBUDGETED_BYTES).new_quota(kind_of(path)[0]))
     await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, **selectors)
@@ -57,9 +58,10 @@ async def list_all(
 async def read_pages(
     client: Client, path: str, take_page: TakePage, page_lock: asyncio.Lock, /, **selectors: str
 ) -> None:
-    """Have everything in a collection taken, page by page, each in its `turn`; raises ApiError, Unreachable, or what `take` does.
+    """Pass all items of a collection to `take_page`, page by page, each while it holds `page_lock`.
 
-    The list's version is what its first page says, for all pages are of one moment; empty where none is told.
+    The list's version is that of its first page, since all pages are of one moment; empty where it has none. Raises
+    ApiError, Unreachable, and the errors of `take_page`.
     """
     reading = _PagedRead(client, path, page_lock, selectors)
     try:
@@ -70,7 +72,7 @@ async def read_pages(
 
 
 class _FullList:
-    """A list of which all is kept until it is read."""
+    """All items of a list that is being read."""
 
     def __init__(self, trim_item: TrimItem, memory_quota: MemoryQuota) -> None:
         self._trim_item, self.memory_quota, self._weight = trim_item, memory_quota, 0
@@ -78,15 +80,15 @@ class _FullList:
         self.version = ""
 
     def take_page(self, items: list[Any], version: str) -> None:
-        some = [self._trim_item(one) for one in items]
-        self._weight += object_size.weigh_object(some)
+        trimmed = [self._trim_item(item) for item in items]
+        self._weight += object_size.weigh_object(trimmed)
         self.memory_quota.set_used(self._weight)
-        self.items += some
+        self.items += trimmed
         self.version = version
 
 
 class _PagedRead:
-    """One list that is being read."""
+    """The progress of one list."""
 
     def __init__(self, client: Client, path: str, page_lock: asyncio.Lock, selectors: dict[str, str]) -> None:
         self._client, self._path, self._page_lock, self._selectors = client, path, page_lock, selectors
@@ -101,10 +103,10 @@ class _PagedRead:
         for page in range(MOST_PAGES):
             before = token
             async with self._page_lock:
-                found = await self._read_page(token)
-                await asyncio.sleep(0)  # to read it took as long as to take it will
-                token = self._take_page(found, take_page, first=page == 0)
-                del found
+                body = await self._read_page(token)
+                await asyncio.sleep(0)  # parsing the page blocked the loop, and taking it blocks it as long
+                token = self._take_page(body, take_page, first=page == 0)
+                del body
             if not token:
                 return
             if token == before:
@@ -112,7 +114,7 @@ class _PagedRead:
         raise Unreachable(self.endless_message)
 
     def _take_page(self, page: Body, take_page: TakePage, *, first: bool) -> str:
-        """Have a page taken; returns the token of the page that follows."""
+        """Pass a page to `take_page`; returns the token of the next page."""
         token, version = self._token_and_version(page)
         if first:
             self._version = version
@@ -128,13 +130,13 @@ class _PagedRead:
             except ResponseTooLarge:
                 if len(self._page_sizes) == 1:
                     raise
-                del self._page_sizes[0]  # what follows is most likely as large
+                del self._page_sizes[0]  # the next pages are probably as large
 
     def _token_and_version(self, page: Body) -> tuple[str, str]:
-        """The token of the page that follows, and the list's version."""
+        """The token of the next page, and the list's version."""
         metadata = page.get("metadata")
-        about = metadata if isinstance(metadata, dict) else {}
-        token, version = about.get("continue") or "", about.get("resourceVersion")
+        list_metadata = metadata if isinstance(metadata, dict) else {}
+        token, version = list_metadata.get("continue") or "", list_metadata.get("resourceVersion")
         if not isinstance(page.get("items", 0), list | None):
             raise Unreachable(f"its list of {kind_of(self._path)[0]} cannot be read")
         if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:

@@ -1,16 +1,17 @@
-"""How does a store stay true: list, watch, resume, and list again when the server has forgotten or fallen silent?
+"""Keeps a store up to date: list, watch, resume, and list again when the server cannot resume or was unreachable.
 
 A cut link may leave a watch silent for a minute and a half after the link is whole again: neither side learns that the
-other one has hung up. So a probe decides whether the cluster is there, and after a silence nothing that was read before counts
-until it is read again. The loops end only by cancellation. They report every loss of contact to their owner, and tell nothing
-else but odd things; what a loss means is for the fleet to judge.
+other one has hung up. So a probe decides whether the cluster is reachable. After a loss of contact, cached objects do
+not count until they are listed again. The loops end only by cancellation. They report every loss of contact to their
+owner, and log malformed objects; the fleet decides what a loss means.
 
-A cluster whose etcd was restored from a backup counts its versions from an earlier one. Its watches do not say so: one that goes
-on from a version of before stays silent until the cluster has come there again (docs/upstream.md, "A restored etcd"). So a
-watch is taken up only after the cluster was asked how far it is; when it is behind, everything is listed anew and is the truth.
+A cluster whose etcd was restored from a backup counts its versions from an earlier one. Its watches do not show it: a
+watch from a later version stays silent until the cluster reaches that version again (docs/upstream.md,
+"A restored etcd"). So before a watch resumes, the cluster is asked for its version. When that is older, everything is listed again.
 
-A connection that is restored may lead elsewhere. Whoever follows may want a proof of who answers: it is given before anything is
-listed, before each watch that is taken up again, and with each probe. What cannot be proved is not read, as if it were silent.
+A restored connection may lead to another cluster. So a follower may require a proof of the cluster identity: before
+anything is listed, before each watch that is resumed, and with each probe. A cluster without that proof is not read, as
+if it were unreachable.
 """
 
 import asyncio
@@ -36,41 +37,40 @@ from adapter.shell.rate_limit import TokenBucket
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's idle limit
-# Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it is taken up
-# again where it was, on a new one, which costs little if nothing was wrong.
+# Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it resumes on a
+# new one from its version, which costs little if nothing was wrong.
 SILENCE_SECONDS = 90.0
-# A watch that the server ends early is taken up after the first pause; only one that lasted resets the doubling.
+# A watch that the server ends early resumes after the first backoff; only a watch that lasted resets the doubling.
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 
-
-# A cluster that shows more than is kept of one is listed anew after the first pause, and each time that it still does after twice as
-# long: what it showed meanwhile took the memory, and each list of it costs as much again.
+# A cluster that exceeds its memory budget is listed again after the first pause. The pause doubles each time that it
+# exceeds the budget again, because each list takes the memory once more.
 FIRST_PAUSE, LAST_PAUSE = 15.0, 600.0
 
 # A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
 # reservation timeout, slow enough that one lost packet means nothing.
 PROBE_SECONDS = 5.0
 
-# Who is busy (429) is asked again, and what was read of it counts meanwhile: for as long as that of a link that was cut does, where a watch
-# is to be taken up again, and while all of them stand for as long as it takes.
+# A busy server (429) is asked again, and its cached objects count meanwhile. Where a watch must resume, they count for
+# as long as after a cut link. While all watches are open, they count without a limit.
 BUSY_SECONDS = 15.0
 
 RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
 
-ReportProbe = Callable[[Exception | None], None]  # what the last probe met; None: all is well
-VerifyIdentity = Callable[[], Awaitable[None]]  # ask who answers; raises Stranger, or what came in the way of asking
+ReportProbe = Callable[[Exception | None], None]  # the error of the last probe; None for a success
+VerifyIdentity = Callable[[], Awaitable[None]]  # raises WrongCluster, or the error of the request
 
 
 def ignore() -> None:
-    """Nobody wants to know."""
+    """Ignore the event."""
 
 
 async def accept_any_cluster() -> None:
-    """Nobody doubts who answers."""
+    """Require no proof of the cluster identity."""
 
 
 def already_begun() -> asyncio.Event:
-    """Nobody waits."""
+    """An event that is set, for a kind that is followed at once."""
     begun = asyncio.Event()
     begun.set()
     return begun
@@ -78,7 +78,7 @@ def already_begun() -> asyncio.Event:
 
 @dataclass(frozen=True, slots=True)
 class FollowConfig:
-    """What to follow, and whom to tell of trouble (None: all is well again)."""
+    """The objects to follow, and the callbacks; `on_result` gets an error, or None for a success."""
 
     client: Client
     resource: Resource
@@ -87,14 +87,11 @@ class FollowConfig:
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
     on_restored: Callable[[], None] = ignore  # the cluster went back to an older version
-    memory_quota: MemoryQuota = field(
-        default_factory=lambda: MemoryBudget(WORKER_CLUSTER_BYTES).new_quota("objects")
-    )  # what may be kept of it
+    memory_quota: MemoryQuota = field(default_factory=lambda: MemoryBudget(WORKER_CLUSTER_BYTES).new_quota("objects"))
     verify_identity: VerifyIdentity = accept_any_cluster
-    begun: asyncio.Event = field(default_factory=already_begun)  # it is not followed before
-    log_limit: TokenBucket = field(
-        default_factory=lambda: TokenBucket(10, 60.0)
-    )  # lines in the log: whoever sends odd objects decides how many
+    begun: asyncio.Event = field(default_factory=already_begun)  # the kind is not followed before
+    # Limits lines in the log, because the cluster decides how many malformed objects it sends.
+    log_limit: TokenBucket = field(default_factory=lambda: TokenBucket(10, 60.0))
 
     @property
     def path(self) -> str:
@@ -102,44 +99,44 @@ class FollowConfig:
 
 
 class ClusterRestored(Unreachable):
-    """The cluster is of an older version than it was: nothing that was read of it before counts."""
+    """The cluster went back to an older version: its cached objects no longer count."""
 
 
 class WrongCluster(UnusableCluster):
-    """Another cluster answers than the one that is followed."""
+    """The server that answers belongs to another cluster than the followed one."""
 
 
 @dataclass(slots=True)
 class _WatchPosition:
-    version: str = ""  # from which a watch can go on; empty: list first
-    last_open: float = -math.inf  # when a watch stood last
+    version: str = ""  # where a watch can resume; empty: list first
+    last_open: float = -math.inf  # when a watch was last open
 
 
-RelistSignal = asyncio.Future[Unreachable]  # why nothing that was read of the cluster counts any more
+RelistSignal = asyncio.Future[Unreachable]  # the reason why the cluster's cached objects no longer count
 
 
 async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None) -> None:
-    """Keep a store true until cancelled; says in `anew` when nothing that was read of the cluster counts any more."""
-    place, backoff, again = _WatchPosition(), FIRST_BACKOFF, not config.begun.is_set()
+    """Keep a store up to date until cancelled; set `relist_signal` when cached objects no longer count."""
+    position, backoff, must_verify = _WatchPosition(), FIRST_BACKOFF, not config.begun.is_set()
     await config.begun.wait()
     clock = asyncio.get_running_loop().time
     while True:
         began = clock()
         try:
-            proved, again = not again, True  # whoever began this has just had the proof
-            place.version = await _start_version(config, place.version, verified=proved)
-            await _watch_once(config, place)
+            is_verified, must_verify = not must_verify, True  # the caller has just verified the identity
+            position.version = await _start_version(config, position.version, verified=is_verified)
+            await _watch_once(config, position)
         except ApiError as error:
             _drop_traceback(error)
-            if not _is_busy(error):  # who is is not asked for a whole list on top
-                place.version = ""  # gone (410) or refused: only a fresh list tells what is true
-            spared = _is_busy(error) and place.version and clock() - place.last_open < BUSY_SECONDS
-            if error.status != 410 and not spared:
+            if not _is_busy(error):  # a full list would load a busy server further
+                position.version = ""  # expired (410) or forbidden: only a new list is reliable
+            is_recent = _is_busy(error) and position.version and clock() - position.last_open < BUSY_SECONDS
+            if error.status != 410 and not is_recent:
                 config.on_result(error)
         except Unreachable as error:
             _drop_traceback(error)
             if isinstance(error, ClusterRestored | WrongCluster | ResponseTooLarge | BudgetExceeded):
-                place.version = ""
+                position.version = ""
             if (
                 relist_signal
                 and not relist_signal.done()
@@ -147,21 +144,21 @@ async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None
             ):
                 relist_signal.set_result(error)
             config.on_result(error)
-        except (*UNREADABLE, RecursionError) as error:  # what a proxy, say, makes of it
+        except (*UNREADABLE, RecursionError) as error:  # a proxy may answer, for example
             log.warning("following %s: unreadable answer (%s)", config.resource.plural, type(error).__name__)
-            place.version = ""
+            position.version = ""
             config.on_result(Unreachable("its answer cannot be read"))
         backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
         await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
 
 
 def _drop_traceback(error: Exception) -> None:
-    """Part an error from the place where it was met: it is kept for as long as the trouble lasts, and half a list would be with it."""
+    """Drop an error's references to frames: errors are stored while the fault lasts, and would hold half a list."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 async def _start_version(config: FollowConfig, version: str, *, verified: bool) -> str:
-    """See that a watch can go on from a version, or list where there is none; returns the version to watch from."""
+    """Check that a watch can resume at a version, or list without one; returns the version to watch from."""
     if not verified:
         await config.verify_identity()
     if not version:
@@ -171,10 +168,10 @@ async def _start_version(config: FollowConfig, version: str, *, verified: bool) 
 
 
 async def _check_not_restored(config: FollowConfig) -> None:
-    """Raise Restored if the cluster is behind what was heard of it.
+    """Raise ClusterRestored if the cluster is behind the newest version of the store.
 
-    The list is of one object, and as new as anything that was told of this kind before it was asked for: without a version it is
-    read by quorum. Labels are left out, by which the API server would have to look through all of them for the first.
+    A list of one object without a version is read by quorum, so it is as new as any earlier event of this kind. It has
+    no label selector, by which the API server would have to search all objects for the first match.
     """
     fields = {name: text for name, text in config.selectors.items() if name == "fieldSelector"}
     known = config.store.newest_version
@@ -184,22 +181,22 @@ async def _check_not_restored(config: FollowConfig) -> None:
 
 
 async def _list_into_store(config: FollowConfig) -> str:
-    taking = _StoreListing(config)
+    listing = _StoreListing(config)
     try:
         await pagination.read_pages(
-            config.client, config.path, taking.take_page, config.memory_quota.budget.page_lock, **config.selectors
+            config.client, config.path, listing.take_page, config.memory_quota.budget.page_lock, **config.selectors
         )
-        return await taking.finish_listing()
-    except BaseException:  # also where the following of this kind is given up
-        config.memory_quota.set_used(config.store.weight)  # what was held of the list goes with it
+        return await listing.finish_listing()
+    except BaseException:  # a cancellation as well
+        config.memory_quota.set_used(config.store.weight)  # the pending part of the list is dropped
         raise
 
 
 class _StoreListing:
-    """A list that goes into a store, page by page."""
+    """A list that is written into a store page by page."""
 
     def __init__(self, config: FollowConfig) -> None:
-        """To be made before anything is asked for: what is told later may be newer than the list."""
+        """Create it before the first request: later events may be newer than the list."""
         self._config, self._newest_before = config, config.store.newest_version
         self._listing: Listing | None = None
         self._version = ""
@@ -210,19 +207,21 @@ class _StoreListing:
         self._config.memory_quota.set_used(self._config.store.weight + listing.weight)
 
     def _begin_listing(self, version: str) -> Listing:
-        what = self._config
+        config = self._config
         if not version:
-            raise Unreachable(f"its list of {what.resource.plural} has no version")
+            raise Unreachable(f"its list of {config.resource.plural} has no version")
         if restored := parse_version(version) < self._newest_before:
             sentence = "%s: following %s: %s (%d, now %s)"
-            log.warning(sentence, _cluster_title(what), what.resource.plural, RESTORED, self._newest_before, version)
-            what.on_restored()
+            log.warning(
+                sentence, _cluster_title(config), config.resource.plural, RESTORED, self._newest_before, version
+            )
+            config.on_restored()
         self._version = version
-        return what.store.begin_listing(version, restored=restored)
+        return config.store.begin_listing(version, restored=restored)
 
     async def finish_listing(self) -> str:
-        """Take it that this was all of it; returns the version that it is of."""
-        if self._listing:  # there is a first page, or there was an error
+        """Complete the listing; returns its version."""
+        if self._listing:  # set by the first page, which only an error can prevent
             for _ in self._listing.finish_in_steps():
                 await asyncio.sleep(0)
             _report_malformed(self._config, self._listing.refused_count, self._listing.first_refusal)
@@ -235,7 +234,7 @@ def _cluster_title(config: FollowConfig) -> str:
 
 
 def _report_malformed(config: FollowConfig, refused: int, first_refusal: str) -> None:
-    """Tell of what stood where objects should be: once for a list, however many there are, and of a stream of them now and then."""
+    """Count malformed items and log them: once for a list, and for a watch within `log_limit`."""
     if refused:
         metrics.MALFORMED_OBJECTS.labels(config.client.cluster, config.resource.plural).inc(refused)
         sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
@@ -244,7 +243,7 @@ def _report_malformed(config: FollowConfig, refused: int, first_refusal: str) ->
 
 
 async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
-    """Read one watch to its end, and note how far it came, however it ends."""
+    """Read one watch to its end, and store its position however it ends."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -253,7 +252,7 @@ async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
         **config.selectors,
     }
     async with config.client.stream(config.path, params, SILENCE_SECONDS) as lines:
-        config.on_result(None)  # not after the list: where only the watch is refused, nothing would stay true
+        config.on_result(None)  # not after the list: if only the watch is forbidden, the store would become stale
         try:
             async for line in lines:
                 if line:
@@ -263,26 +262,26 @@ async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
 
 
 def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:
-    """Put one event into the store; returns the version to go on from."""
+    """Apply one event to the store; returns the version at which a watch can resume."""
     kind, raw = event["type"], event["object"]
     if kind == "ERROR":
         raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
-    at = _version_text(raw) or version
-    if parse_version(at) < parse_version(version):
+    event_version = _version_text(raw) or version
+    if parse_version(event_version) < parse_version(version):
         raise ClusterRestored(RESTORED)
-    config.store.note_version(at)
+    config.store.note_version(event_version)
     if kind != "BOOKMARK":
-        why = config.store.remove(raw) if kind == "DELETED" else config.store.put(raw)
-        _report_malformed(config, 1 if why else 0, why)
+        problem = config.store.remove(raw) if kind == "DELETED" else config.store.put(raw)
+        _report_malformed(config, 1 if problem else 0, problem)
         config.memory_quota.set_used(config.store.weight)
-    return at
+    return event_version
 
 
 def _version_text(raw: Raw) -> str:
-    """The version of anything, empty where it has none that could be one."""
+    """The version of an object or list, empty where it has no valid one."""
     metadata = raw.get("metadata")
-    found = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
-    return found if isinstance(found, str) and parse_version(found) else ""
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
+    return version if isinstance(version, str) and parse_version(version) else ""
 
 
 async def follow_all(
@@ -292,8 +291,10 @@ async def follow_all(
     on_emptied: Callable[[], None] = ignore,
     verify_identity: VerifyIdentity = accept_any_cluster,
 ) -> None:
-    """Follow while the cluster answers, until cancelled; after a silence, a step back, or a stranger, list everything anew. `forget` is
-    called when it shows more than may be kept, so that nothing of it is."""
+    """Follow until cancelled; list everything again after the cluster was unreachable, restored, or another one.
+
+    When it exceeds its memory budget, the stores are emptied and `on_emptied` is called.
+    """
     pause, clock = FIRST_PAUSE, asyncio.get_running_loop().time
     while True:
         began = clock()
@@ -301,9 +302,9 @@ async def follow_all(
         end = await _follow_until_stale(client, report_probe, followed, verify_identity)
         if isinstance(end, WrongCluster):
             report_probe(end)
-        for what in followed:
-            what.on_result(end)
-        if isinstance(end, ClusterRestored | WrongCluster):  # who goes back all the time is not listed all the time
+        for config in followed:
+            config.on_result(end)
+        if isinstance(end, ClusterRestored | WrongCluster):  # bounds how often a cluster that goes back is listed
             await asyncio.sleep(PROBE_SECONDS)
         elif isinstance(end, BudgetExceeded):
             _drop_stores(followed, on_emptied)
@@ -315,41 +316,41 @@ async def follow_all(
 async def _follow_until_stale(
     client: Client, report_probe: ReportProbe, followed: Sequence[FollowConfig], verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Follow until nothing that was read counts any more; returns why."""
-    anew: RelistSignal = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as tasks:
-        following = [tasks.create_task(follow(what, anew)) for what in followed]
-        end = await _wait_until_stale(client, report_probe, anew, verify_identity)
-        for task in following:
+    """Follow until the cached objects no longer count; returns the reason."""
+    relist_signal: RelistSignal = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(follow(config, relist_signal)) for config in followed]
+        end = await _wait_until_stale(client, report_probe, relist_signal, verify_identity)
+        for task in tasks:
             task.cancel()
     return end
 
 
 def _drop_stores(followed: Sequence[FollowConfig], on_emptied: Callable[[], None]) -> None:
-    for what in followed:
-        what.store.clear()
-        what.memory_quota.set_used(0)
+    for config in followed:
+        config.store.clear()
+        config.memory_quota.set_used(0)
     on_emptied()
 
 
 async def _wait_until_stale(
     client: Client, report_probe: ReportProbe, relist_signal: RelistSignal, verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Wait until nothing that was read counts any more; returns why."""
-    silence = asyncio.create_task(_probe_until_silent(client, report_probe, verify_identity))
+    """Wait until the cached objects no longer count; returns the reason."""
+    probes = asyncio.create_task(_probe_until_silent(client, report_probe, verify_identity))
     try:
-        await asyncio.wait({silence, relist_signal}, return_when=asyncio.FIRST_COMPLETED)
-        return relist_signal.result() if relist_signal.done() else silence.result()
+        await asyncio.wait({probes, relist_signal}, return_when=asyncio.FIRST_COMPLETED)
+        return relist_signal.result() if relist_signal.done() else probes.result()
     finally:
-        silence.cancel()
+        probes.cancel()
 
 
 async def _probe_until_answer(client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity) -> None:
-    """Probe until the cluster gives an answer, be it a refusal, and proves who it is."""
+    """Probe until the cluster answers, with an error or not, and its identity is verified."""
     while True:
-        met = await _probe_once(client, verify_identity)
-        report_probe(met)
-        if met is None or (isinstance(met, ApiError) and await _is_verified(verify_identity)):
+        error = await _probe_once(client, verify_identity)
+        report_probe(error)
+        if error is None or (isinstance(error, ApiError) and await _is_verified(verify_identity)):
             return
         await asyncio.sleep(PROBE_SECONDS)
 
@@ -365,32 +366,32 @@ async def _is_verified(verify_identity: VerifyIdentity) -> bool:
 async def _probe_until_silent(
     client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Probe until the cluster gives no answer, or another one does; returns why."""
+    """Probe until the cluster is unreachable or is another one; returns the reason."""
     while True:
         await asyncio.sleep(PROBE_SECONDS)
-        met = await _probe_once(client, verify_identity)
-        if not _is_busy(met):  # it lives, and who it is will be asked again
-            report_probe(met)
-        if isinstance(met, Unreachable):
-            return met
+        error = await _probe_once(client, verify_identity)
+        if not _is_busy(error):  # a busy cluster is reachable, and the next probe verifies its identity
+            report_probe(error)
+        if isinstance(error, Unreachable):
+            return error
 
 
 def _is_busy(error: Exception | None) -> bool:
-    """Whether an API server has something else to do first: nothing was said of what it was asked."""
+    """Whether an API server asks to be called later: nothing follows for the request."""
     return isinstance(error, ApiError) and error.status == 429
 
 
 async def _probe_once(client: Client, verify_identity: VerifyIdentity) -> ApiError | Unreachable | None:
-    """Ask for a sign of life, and who gives it; returns what came in the way."""
-    met: ApiError | Unreachable | None = None
-    for ask in (client.probe, verify_identity):
+    """Probe the cluster and verify its identity; returns the error, of which Unreachable comes first."""
+    problem: ApiError | Unreachable | None = None
+    for check in (client.probe, verify_identity):
         try:
-            await ask()
+            await check()
         except Unreachable as error:
             _drop_traceback(error)
-            met = error
+            problem = error
             break
         except ApiError as refusal:
             _drop_traceback(refusal)
-            met = met or refusal
-    return met
+            problem = problem or refusal
+    return problem

@@ -1,4 +1,4 @@
-"""Where do objects live in the API: one constant for each kind that we read or write."""
+"""API paths of objects, with one constant for each kind that is read or written."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -8,16 +8,16 @@ from adapter import names
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object, by its place in the API."""
+    """A kind of object in the API."""
 
     api_version: str
     plural: str
     namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """The path of a collection, an object or a subresource; without a namespace, all of them.
+        """The path of a collection, an object or a subresource; without a namespace, of all namespaces.
 
-        Names stay within their place in it, whoever made them up; raises ValueError for the two that cannot be held there.
+        Names are untrusted and are quoted. Raises ValueError for `.` and `..`, which quoting does not change.
         """
         if {namespace, name} & {".", ".."}:
             raise ValueError("no object can have such a name")
@@ -28,13 +28,13 @@ class Resource:
 
 
 def _quote_name(name: str) -> str:
-    return quote(name, safe=":")  # of a Service's port
+    return quote(name, safe=":")  # a Service's name in a proxy path has a colon before its port
 
 
 def kind_of(path: str) -> tuple[str, bool]:
-    """What a path is about, and whether it names one object: the plural with its subresource, as audit logs have it.
+    """The plural of a path with its subresource, as in audit logs, and whether the path names one object.
 
-    `/api/v1/namespaces/demo/pods/a/status` is pods/status; a path outside of the API is called by its first word.
+    `/api/v1/namespaces/demo/pods/a/status` gives pods/status; a path outside of the API gives its first word.
     """
     root, *parts = path.strip("/").split("/")
     if root not in ("api", "apis"):
@@ -42,12 +42,12 @@ def kind_of(path: str) -> tuple[str, bool]:
     parts = parts[1 if root == "api" else 2 :]
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
-    plural, *named = parts or [root]
-    return "/".join([plural, *named[1:2]]), bool(named)
+    plural, *rest = parts or [root]
+    return "/".join([plural, *rest[1:2]]), bool(rest)
 
 
 def controller_proxy_path(path: str) -> str:
-    """Where the manager's API server hands a question on to the controller, for those who may ask for plans."""
+    """The path by which the manager's API server proxies a request to the controller, with the RBAC for plans."""
     return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
 
 

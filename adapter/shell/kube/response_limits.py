@@ -1,7 +1,7 @@
-"""How much is read of what an API server answers: all of it, within bounds, or nothing?
+"""Reads a response of an API server within limits, as a whole or not at all.
 
-An answer may come from anybody who sits behind a kubeconfig's URL. It is counted as it is unpacked, so that a few packed bytes
-cannot become many, and nothing is kept of what is larger than an API server can say. Nothing is understood here.
+The server behind a kubeconfig's URL is untrusted. A response is counted while it is unpacked, so that a few compressed
+bytes cannot become many. A response larger than any valid one is dropped. Nothing is parsed here.
 """
 
 import asyncio
@@ -13,65 +13,66 @@ import aiohttp
 
 from adapter.shell.kube import object_size
 
-# etcd takes 1.5 MiB for an object. What is stored as JSON, as all custom resources are, comes as it is stored; what is stored
-# packed, as pods are, unfolds to about twice as much.
+# etcd takes 1.5 MiB for an object. Objects stored as JSON, as all custom resources are, come at that size. Objects
+# stored in a packed form, as pods are, become about twice as large.
 OBJECT_BYTES = 4 * 2**20
-# Two of the largest objects fit, so every list can be read (`pages.SIZES`).
+# Two of the largest objects fit, so every list can be read (`pagination.PAGE_SIZES`).
 PAGE_BYTES = 2 * OBJECT_BYTES
-# So many times the largest answer one may weigh once it is read (`object_size.py`). Pods, nodes and Workloads weigh seven to twelve times
-# their bytes, and those of megabytes less, for they are large by their texts; what is made up for it takes 24 times its bytes.
+# A parsed response may weigh so many times the largest response (`object_size.py`). Pods, nodes and Workloads weigh
+# seven to twelve times their bytes. Those of megabytes weigh less, because their size is in their texts. A forged
+# object takes 24 times its bytes.
 MEMORY_FACTOR = 8
-# A refusal, or a word such as "ok". A Status that names each wrong field of an object has a few kilobytes.
+# A Status, or a word such as "ok". A Status that names each invalid field of an object has a few kilobytes.
 STATUS_BYTES = 256 * 2**10
 
 _MIB = 2**20
-_WORST_FACTOR = 40  # of a byte of JSON no more memory comes than that: small answers are not weighed
+_WORST_FACTOR = 40  # one byte of JSON takes at most so many of memory, so small responses need not be weighed
 
 
 class UnreadableResponse(Exception):
-    """What came is not what an API server answers; the text goes on after "it": a part of a sentence."""
+    """The response is not an API server's; the text is a part of a sentence and follows "it"."""
 
 
 class LimitExceeded(UnreadableResponse):
-    """It is larger than what was asked for can be."""
+    """The response is larger than any valid one."""
 
 
 async def read_body(
     answer: aiohttp.ClientResponse, most_bytes: int, large_answers_lock: asyncio.Lock | None = None
 ) -> bytearray:
-    """The answer's body, unpacked; raises Excess as soon as there is more of it than `most`, and Unreadable.
+    """The response's body, unpacked; raises UnreadableResponse, and LimitExceeded once it exceeds `most_bytes`.
 
-    One that is larger than a word takes its `turn`, and the others wait, as TCP lets whoever sends them wait: else each of those
-    that are asked for at the same time would be held with all that it may have.
+    A body above STATUS_BYTES takes `large_answers_lock`, and the others wait, as does their sender by TCP's flow
+    control. Otherwise all responses in flight would take their full size of memory at once.
     """
-    unpack, said = _decompressor(answer.headers.get("Content-Encoding", "")), bytearray()
-    async with AsyncExitStack() as taken:
+    unpack, body = _decompressor(answer.headers.get("Content-Encoding", "")), bytearray()
+    async with AsyncExitStack() as locks:
         async for chunk in answer.content.iter_any():
-            said += unpack(chunk, most_bytes + 1 - len(said))
-            _check_bytes(said, most_bytes)
-            if large_answers_lock and len(said) > STATUS_BYTES:
-                await taken.enter_async_context(large_answers_lock)
+            body += unpack(chunk, most_bytes + 1 - len(body))
+            _check_bytes(body, most_bytes)
+            if large_answers_lock and len(body) > STATUS_BYTES:
+                await locks.enter_async_context(large_answers_lock)
                 large_answers_lock = None
-        _check_memory(said, most_bytes)
-        return said
+        _check_memory(body, most_bytes)
+        return body
 
 
 async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
-    """The lines of a stream, each of `most` bytes; they end with it, or when nothing has come for too long."""
+    """The lines of a stream, each of at most `most_bytes`; they end with the stream, or when its read times out."""
     rest = bytearray()
     try:
         async for chunk in answer.content.iter_any():
-            *ended, begun = chunk.split(b"\n")
-            for line in ended:
+            *lines, incomplete = chunk.split(b"\n")
+            for line in lines:
                 rest += line
                 _check_bytes(rest, most_bytes)
                 _check_memory(rest, most_bytes)
                 yield bytes(rest)
                 rest.clear()
-            rest += begun  # grows in place: who sends single bytes shall not have everything copied for each
+            rest += incomplete  # grows in place: a sender of single bytes must not have the line copied for each
             _check_bytes(rest, most_bytes)
     except TimeoutError:
-        return  # quiet is no proof of a loss: whoever asks again finds out
+        return  # a quiet stream may be intact: the caller's next request shows whether the link is
 
 
 def _check_bytes(data: bytearray, most_bytes: int) -> None:
@@ -90,10 +91,10 @@ def _check_memory(data: bytearray, most_bytes: int) -> None:
 
 
 def _decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
-    """What makes of some bytes that came no more than so many that were meant."""
+    """A function that unpacks a chunk into at most a given number of bytes."""
     if encoding.lower() in ("", "identity"):
         return lambda chunk, _: chunk
-    if encoding.lower() != "gzip":  # we ask for nothing else: it makes a list over a thin line a tenth
+    if encoding.lower() != "gzip":  # the only one requested: it shrinks a list to a tenth on a slow line
         raise UnreadableResponse("answers in an encoding that was not asked for")
     inflate = zlib.decompressobj(wbits=31)
 

@@ -1,8 +1,9 @@
-"""What do we know of one kind of object in one cluster: the last state of each, as list and watch delivered it.
+"""Stores the last state of each object of one kind in one cluster, as list and watch delivered it.
 
-A store that was never filled is not synced, and whoever asks must do nothing then rather than read "none". Objects are
-never changed in place: they share parts (`alike`). It knows how much memory they take, and leaves to others how much that may be. What is no
-object (`objects.well_formed`) does not come in, and an object comes in as a whole or not at all.
+A store that was never filled is not synced. A reader must then do nothing, rather than take it for empty. Objects are
+never changed in place: they share parts (`interning.py`). The store weighs its objects; the limit is in
+`memory_budget.py`. A malformed item (`objects.well_formed`) is rejected, and an object is stored as a whole or not at
+all.
 """
 
 import itertools
@@ -19,30 +20,32 @@ from adapter.shell.kube.interning import PartHolder, PartTable
 ChangeHandler = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
 
-# For how long a deletion is remembered, against an answer to a write of ours that comes after it: the client gives up on
-# one after 10 s, and a process may be stopped between the two for a while.
+# How long a deletion is remembered, against the response to an own write that arrives after it. The client gives up on
+# a response after 10 s, and the process may be stopped for a while between the two.
 REMEMBERED_SECONDS = 60.0
-# What a list of a filled store holds back until its end weighs so much, beside the page that was just read. It is as much as one
-# object may be (`bodies.OBJECT_BYTES`): little beside what is kept of a cluster, and what changed while a watch was down goes in
-# as a whole all the same, but where hundreds of objects changed.
+# The weight of changes that a list of a filled store holds back until its end, beside the page that was just read. It
+# is the size of one large object (`response_limits.OBJECT_BYTES`), little beside a cluster's budget. The changes of a
+# watch's downtime still fit as a whole, unless hundreds of objects changed.
 PENDING_BYTES = 4 * 2**20
-# Objects of a first list that go in at once: some tens of milliseconds.
+# Objects of a first list that are stored at once: some tens of milliseconds.
 OBJECTS_AT_ONCE = 100
-# What it takes to remember that a list has an object: a pair, whose texts are the object's, and its place in a set.
+# Bytes to remember that a list has an object: a pair, whose texts are the object's, and its entry in a set.
 _KEY_BYTES = 200
 
 
 def ignore(_: Raw | None, __: Raw | None) -> None:
-    """Nobody listens yet: whoever comes looks at everything."""
+    """Ignore changes until there is a handler, which reads all objects first."""
 
 
 class MalformedObject(ValueError):
-    """Not an object of the kind that a store holds; the text is a part of a sentence."""
+    """An item is not an object of the store's kind; the text is a part of a sentence."""
 
 
 class Store:
-    """Objects by namespace and name, with one optional index; how many of each of its groups give a `counted` value, and which
-    of them a word `finds`."""
+    """Objects by namespace and name, with one optional index.
+
+    In each group of the index, objects are counted by `counted_value`, and can be looked up by their `search_words`.
+    """
 
     def __init__(
         self,
@@ -53,25 +56,22 @@ class Store:
         search_words: Callable[[Raw], Collection[str]] = lambda _: (),
         trim_object: Callable[[Raw], Raw] = trim.without_managed_fields,
     ) -> None:
-        """`slims` drops of an object what nobody reads."""
+        """`trim_object` drops the fields that are never read."""
         self.synced = False
-        self.newest_version = -1  # the highest version that was ever heard of, by list, watch or the answer to a write
-        self.change_count = 0  # how often something in it has changed
+        self.newest_version = -1  # the highest version in any list, watch or response to a write
+        self.change_count = 0  # of all changes to its objects
         self._on_change = on_change
         self._objects: dict[Key, Raw] = {}
-        self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # what was read of them, by who reads
-        # What was read of all of them, and of which it is to be read again: by who goes through all.
+        self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # cached results, by read function
+        # Cached results for all objects, and the keys of those to be read again, by read function.
         self._all_readings: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, bool]]] = {}
-        self._holders: dict[Key, PartHolder] = {}  # of which parts they are
-        self._part_table, self._own_weight = (
-            PartTable(),
-            0,
-        )  # what they have in common, and the weight of what they have not
-        self._deletions: dict[
-            Key, tuple[int, float]
-        ] = {}  # version of the deletion, and when we heard of it; oldest first
+        self._holders: dict[Key, PartHolder] = {}  # the interned parts of each object
+        # The parts that objects share, and the weight of all else.
+        self._part_table, self._own_weight = PartTable(), 0
+        # The version of each deletion, and when we received it; oldest first.
+        self._deletions: dict[Key, tuple[int, float]] = {}
         self._listed_version = -1  # version of the last full list
-        self._restoring = False  # a list is being taken of a cluster that counts from lower down
+        self._restoring = False  # a cluster that counts from a lower version is being listed
         self._index, self._counted_value, self._search_words, self._trim_object = (
             index,
             counted_value,
@@ -84,15 +84,15 @@ class Store:
 
     @property
     def weight(self) -> int:
-        """The memory that all of them take."""
+        """The memory that all objects take."""
         return self._own_weight + self._part_table.weight
 
     def set_handler(self, on_change: ChangeHandler) -> None:
-        """Tell somebody else of each change from now on."""
+        """Replace the handler that is notified of each change."""
         self._on_change = on_change
 
     def notify(self, before: Raw | None = None, after: Raw | None = None) -> None:
-        """Tell of a change that no object here shows: what is read beside it, or that this kind can be read at all."""
+        """Notify the handler of a change outside of the objects: in related data, or that this kind became readable."""
         self._on_change(before, after)
 
     def __iter__(self) -> Iterator[Raw]:
@@ -105,75 +105,76 @@ class Store:
         return self._objects.get(key)
 
     def by_name(self, name: str) -> Raw | None:
-        """A cluster-scoped object."""
+        """A cluster-scoped object by its name."""
         return self._objects.get(("", name))
 
     def read_cached(self, raw: Raw, read: Callable[[Raw], ReadT]) -> ReadT:
-        """What `read` finds in an object, found once for as long as the very object is held: many ask the same of one version. What
-        is not held is read each time. `read` is one function, not one made for each question."""
+        """The result of `read`, cached while this version of the object is stored, because many callers read it.
+
+        An object that is not stored is read each time. `read` must be one function, not a new closure for each call.
+        """
         key = key_of(raw)
         if self._objects.get(key) is not raw:
             return read(raw)
-        known = self._readings.setdefault(key, {})
-        if read not in known:
-            known[read] = read(raw)
-        found: ReadT = known[read]
-        return found
+        results = self._readings.setdefault(key, {})
+        if read not in results:
+            results[read] = read(raw)
+        result: ReadT = results[read]
+        return result
 
     def read_all_cached(self, read: Callable[[Raw], ReadT]) -> Mapping[Key, ReadT]:
-        """The same of all that are held, not to be changed: for whoever goes through thousands again and again. Only those that have
-        changed since are looked at."""
+        """The cached results of `read` for all objects, not to be changed; only changed objects are read again."""
         if read not in self._all_readings:
             self._all_readings[read] = {}, dict.fromkeys(self._objects, True)
-        found, stale = self._all_readings[read]
-        for key, anew in stale.items():
-            if anew:  # it stands where it came last, as in the store
-                found.pop(key, None)
+        results, stale = self._all_readings[read]
+        for key, moves_last in stale.items():
+            if moves_last:  # results keep the order of the store
+                results.pop(key, None)
             if (raw := self._objects.get(key)) is not None:
-                found[key] = self.read_cached(raw, read)
+                results[key] = self.read_cached(raw, read)
         stale.clear()
-        return found
+        return results
 
     def by_index(self, value: str) -> list[Raw]:
-        """The objects for which the index gives this value."""
+        """The objects with this index value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
 
     def value_counts(self, value: str) -> Mapping[Any, int]:
-        """The counted values of that group's objects, and how many have each; never empty ones, and not to be changed."""
+        """How many of that group's objects have each counted value, without empty values; not to be changed."""
         return self._counts.get(value, {})
 
     def group_matches(self, value: str, word: str) -> list[Raw]:
-        """The objects of that group which this word finds."""
+        """The objects of that group with this search word."""
         return [self._objects[key] for key in self._keys_by_word.get((value, word), ())]
 
     def all_matches(self, word: str) -> Iterator[Raw]:
-        """The objects of all groups which this word finds."""
+        """The objects of all groups with this search word."""
         return (raw for group in list(self._groups) for raw in self.group_matches(group, word))
 
     def note_version(self, seen_version: str) -> None:
-        """Note that the cluster has come to this version."""
+        """Record that the cluster has reached this version."""
         self.newest_version = max(self.newest_version, parse_version(seen_version))
 
     def replace(self, objects: Iterable[Raw], listed_at: str = "", *, restored: bool = False) -> int:
-        """Take a full list that comes in one piece, as `listing` says. Returns how much of it was not taken in."""
+        """Replace the objects by a list in one piece (see `begin_listing`); returns the number of rejected items."""
         listing = self.begin_listing(listed_at, restored=restored)
         listing.take_page(objects)
         listing.finish()
         return listing.refused_count
 
     def begin_listing(self, listed_at: str, *, restored: bool = False) -> "Listing":
-        """Begin to take a full list as of a version: what it does not hold is gone, and what it holds is so, but for what is newer
-        than the list. One that began before is given up.
+        """Begin to replace the objects by a full list of a version; objects newer than the list stay.
 
-        An object may be older in it than we knew it: its etcd came back from a backup and counts on from higher up. Where it
-        counts from lower down (`restored`), nothing that we knew is newer: it is of a time that never was.
+        An earlier unfinished listing is abandoned. An object may be older in the list than in the store, if etcd was
+        restored from a backup and counts on from a higher version. If it counts from a lower one (`restored`), no
+        stored object is newer, because its history no longer exists.
         """
         self._restoring = restored
         return Listing(self, parse_version(listed_at), restored=restored)
 
     def clear(self) -> None:
-        """Drop everything, as if it had never been read. Nobody is told: whoever calls this has said that nothing can be seen."""
-        for known in (
+        """Drop all objects without a notification: the caller has reported the cluster as unreachable."""
+        for table in (
             self._objects,
             self._readings,
             self._holders,
@@ -182,84 +183,84 @@ class Store:
             self._counts,
             self._keys_by_word,
         ):
-            known.clear()
+            table.clear()
         self._all_readings.clear()
         self.change_count += 1
         self._part_table, self._own_weight = PartTable(), 0
         self.synced, self._restoring = False, False
 
     def _finish_listing(self, listed_version: int, *, restored: bool) -> None:
-        """Note that it is as a full list of this version says."""
-        self._deletions.clear()  # the floor stands for them: what comes late is older than this list
+        """Record a full list of this version."""
+        self._deletions.clear()  # `_listed_version` replaces them: a delayed response is older than this list
         self._listed_version = listed_version
         self.newest_version = listed_version if restored else max(self.newest_version, listed_version)
         self.synced, self._restoring = True, False
 
     def put(self, raw: Raw) -> str:
-        """Take a newer state, from a watch or from the answer to our own write; an older one is ignored. Returns why it was not
-        taken in, if it is no object.
+        """Store a newer state, from a watch or from the response to an own write; an older one is ignored.
 
-        Versions of one kind in one cluster can be compared as numbers (Kubernetes KEP-5504).
+        Returns the reason for a rejection, or an empty text. Versions of one kind in one cluster can be compared as
+        numbers (Kubernetes KEP-5504).
         """
         try:
-            kept = self._accept_object(raw)
-        except MalformedObject as why:
-            return str(why)
-        if self._restoring:  # it may be of the time before; the watch tells what is not
+            trimmed = self._accept_object(raw)
+        except MalformedObject as error:
+            return str(error)
+        if self._restoring:  # it may date from before the restore; the watch delivers the others
             return ""
-        key, at = key_of(kept), version_of(kept)
-        self.newest_version = max(self.newest_version, at)
+        key, version = key_of(trimmed), version_of(trimmed)
+        self.newest_version = max(self.newest_version, version)
         before = self._objects.get(key)
         known = version_of(before) if before is not None else max(self._listed_version, self._deleted_version(key))
-        if at > known:  # else an answer to our own write, say, after the watch has told of the deletion
-            self._store_object(key, kept)
+        if version > known:  # not so, for example, for the response to an own write after the deletion's event
+            self._store_object(key, trimmed)
         return ""
 
     def _accept_object(self, raw: Raw) -> Raw:
-        """The object as it is kept; raises Odd for what is none, so that all that is reckoned of it later can be reckoned."""
-        if why := well_formed.malformed_reason(raw):
-            raise MalformedObject(why)
+        """The trimmed object, of which index, counted value and words can be computed; raises MalformedObject."""
+        if problem := well_formed.malformed_reason(raw):
+            raise MalformedObject(problem)
         try:
-            kept = self._trim_object(raw)
-            self._group_and_value(kept)
-            self._search_words(kept)
+            trimmed = self._trim_object(raw)
+            self._group_and_value(trimmed)
+            self._search_words(trimmed)
         except UNREADABLE as error:
             raise MalformedObject(f"it cannot be read ({type(error).__name__})") from None
-        return kept
+        return trimmed
 
     def _group_and_value(self, raw: Raw) -> tuple[str, Hashable]:
-        """Its group and its counted value, empty where there is none."""
+        """An object's group and counted value, each empty where there is none."""
         group = self._index(raw) if self._index else ""
         return group, self._counted_value(raw) if self._counted_value else ""
 
     def _store_object(self, key: Key, raw: Raw, holder: PartHolder | None = None) -> None:
-        """`holder`: what it holds of this store's parts already."""
+        """Replace or add an object; `holder` is set if it is interned in this store already."""
         group, counted = self._group_and_value(raw)
-        kept = self._intern_object(
-            key, raw, holder
-        )  # first: what it makes of somebody's nonsense leaves the index as it is
+        interned = self._intern_object(key, raw, holder)  # first: if it raises, the index is unchanged
         self._remove_from_index(key)
-        before = self._swap_object(key, kept)
+        before = self._swap_object(key, interned)
         if self._index:
             self._groups[group].add(key)
             for word in self._search_words(raw):
                 self._keys_by_word[group, word][key] = None
             if counted:
                 self._counts[group][counted] = self._counts[group].get(counted, 0) + 1
-        self._on_change(before, kept)
+        self._on_change(before, interned)
 
     def remove(self, raw: Raw) -> str:
-        """Take a deletion; that of an earlier object of the same name is ignored. Returns why it says nothing, if it is no object."""
-        if why := well_formed.malformed_reason(raw):
-            return why
+        """Delete an object; the deletion of an earlier object of the same name is ignored.
+
+        Returns the reason for a rejection, or an empty text.
+        """
+        if problem := well_formed.malformed_reason(raw):
+            return problem
         key = key_of(raw)
         self.newest_version = max(self.newest_version, version_of(raw))
         before = self._objects.get(key)
         self._note_deletion(key, version_of(raw))
-        same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
-        if (
-            same and before is not None and version_of(raw) >= version_of(before)
-        ):  # an older one is told again after a cut
+        is_same = before is not None and meta(before).get("uid") == meta(raw).get("uid")
+        # An older deletion may be delivered again after a cut.
+        if is_same and before is not None and version_of(raw) >= version_of(before):
             self._remove_object(key)
         return ""
 
@@ -279,8 +280,11 @@ class Store:
         self._on_change(self._swap_object(key, None), None)
 
     def _swap_object(self, key: Key, raw: Raw | None) -> Raw | None:
-        """Hold another state of an object, or none any more: of one object this is done here alone, for what was read of the state
-        before goes with it, and the change is counted. Returns that state."""
+        """Replace the state of an object, or delete it with None; returns the state before.
+
+        All changes of objects pass here, because cached results are dropped with the state before and the change is
+        counted.
+        """
         before = self._objects.get(key)
         if raw is None:
             del self._objects[key]
@@ -292,8 +296,10 @@ class Store:
         return before
 
     def _mark_stale(self, key: Key, *, anew: bool) -> None:
-        """Note for whoever goes through all that an object is another one. Who has not done so for long begins from the start: what is noted
-        for him would not end, for names come and go."""
+        """Mark an object as changed in the cached results for all objects; `anew`: it was added or deleted.
+
+        Results that were not read for long are dropped, because their marks would grow with every new name.
+        """
         for read, (_, stale) in list(self._all_readings.items()):
             if anew:
                 stale.pop(key, None)
@@ -302,13 +308,13 @@ class Store:
                 del self._all_readings[read]
 
     def _intern_object(self, key: Key, raw: Raw, known: PartHolder | None) -> Raw:
-        """Another state of an object, of parts that others have as well: those of the state before are let go after that."""
-        kept, holder = (raw, known) if known else self._part_table.intern_object(raw)
+        """The object with its parts interned; the parts of the state before are released afterwards."""
+        interned, holder = (raw, known) if known else self._part_table.intern_object(raw)
         if before := self._holders.get(key):
             self._release_parts(before)
         self._holders[key] = holder
         self._own_weight += holder.weight
-        return kept
+        return interned
 
     def _release_parts(self, holder: PartHolder) -> None:
         self._own_weight -= holder.weight
@@ -327,9 +333,9 @@ class Store:
                 self._counts.pop(group, None)
 
     def _remove_word(self, key: Key, group: str, word: str) -> None:
-        if like := self._keys_by_word.get((group, word)):
-            like.pop(key, None)
-            if not like:
+        if matches := self._keys_by_word.get((group, word)):
+            matches.pop(key, None)
+            if not matches:
                 del self._keys_by_word[group, word]
 
     def _remove_count(self, group: str, counted: Hashable) -> None:
@@ -339,28 +345,30 @@ class Store:
 
 
 class Listing:
-    """A full list that comes page by page.
+    """A full list that is stored page by page.
 
-    What it changes is held back until its end and goes in as a whole: whoever looks meanwhile sees what was true before. What
-    weighs more than `HELD` goes in sooner, so that two states of everything are never kept: each is one that its object came to,
-    and only what is gone is still there. One that is given up before its end leaves behind what went in, and nothing else.
+    Its changes are held back until its end and stored as a whole, so readers see the state before until then. Changes
+    beyond PENDING_BYTES are stored sooner, so that two states of everything are never in memory. Then each object is in
+    a state that it really had, and deleted objects are still stored. A listing that is abandoned before its end leaves
+    only the changes already stored.
     """
 
     def __init__(self, store: Store, listed_version: int, *, restored: bool) -> None:
         self._store, self._listed_version, self._restored = store, listed_version, restored
         self._pending: dict[Key, tuple[Raw, PartHolder]] = {}
         self._listed_keys: set[Key] = set()
-        self._part_table = PartTable()  # what those that are held have in common
-        self._own_weight, self._unused_weight = 0, 0  # the weight of what is theirs alone, and of what nothing comes of
-        self.refused_count, self.first_refusal = (
-            0,
-            "",
-        )  # how much of it was not taken in, and why the first of it was not
+        self._part_table = PartTable()  # the parts that pending objects share
+        # The weight of pending objects without shared parts, and of items that are not stored.
+        self._own_weight, self._unused_weight = 0, 0
+        # The number of rejected items, and the reason for the first of them.
+        self.refused_count, self.first_refusal = 0, ""
 
     @property
     def weight(self) -> int:
-        """The memory that it takes beside its store. What is no object, or comes again, counts as if it were kept: a list of nothing
-        else would have no end."""
+        """The memory that the listing takes beside its store.
+
+        Malformed and repeated items count as if they were stored: otherwise a list of nothing else would have no end.
+        """
         return self._pending_weight + self._unused_weight + _KEY_BYTES * len(self._listed_keys)
 
     @property
@@ -368,12 +376,12 @@ class Listing:
         return self._own_weight + self._part_table.weight
 
     def take_page(self, objects: Iterable[Raw]) -> None:
-        """Take a page."""
+        """Add the items of a page."""
         for raw in objects:
             try:
                 self._take_object(self._store._accept_object(raw))
-            except MalformedObject as why:
-                self.refused_count, self.first_refusal = self.refused_count + 1, self.first_refusal or str(why)
+            except MalformedObject as error:
+                self.refused_count, self.first_refusal = self.refused_count + 1, self.first_refusal or str(error)
                 self._unused_weight += object_size.weigh_object(raw)
         if self._store.synced and self._pending_weight > PENDING_BYTES:
             self._store_pending()
@@ -384,40 +392,46 @@ class Listing:
         if key in self._listed_keys:  # an API server names each object once
             self._unused_weight += object_size.weigh_object(raw)
         elif known is not None and known == raw:
-            self._listed_keys.add(key_of(known))  # nothing of what came is kept
+            self._listed_keys.add(key_of(known))  # the key of the stored object, so that the new one is freed
         else:
             self._listed_keys.add(key)
             self._pending[key] = _, holder = self._part_table.intern_object(raw)
             self._own_weight += holder.weight
 
     def _store_pending(self, most: int | None = None) -> None:
-        """Put into the store what is held, or so many of it. It is of this list's version: whoever lists anew is behind it or not, also
-        where this one comes to no end."""
+        """Store the pending objects, or `most` of them.
+
+        The store reaches the version of this list, even if the listing does not end, so that a later list is compared
+        with it.
+        """
         if not self._restored:
             self._store.newest_version = max(self._store.newest_version, self._listed_version)
-        ours = self._store._part_table is self._part_table
+        shares_table = self._store._part_table is self._part_table
         for key in list(itertools.islice(self._pending, most)):
-            raw, holder = self._pending.pop(key)  # it is in the store next, and not twice
+            raw, holder = self._pending.pop(key)  # removed before it is stored, so that it is never in memory twice
             if not self._is_newer_in_store(key) and self._store.get(key) != raw:
-                self._store._store_object(key, raw, holder if ours else None)
-            elif ours:
+                self._store._store_object(key, raw, holder if shares_table else None)
+            elif shares_table:
                 self._part_table.release_parts(holder)
         if not self._pending:
             self._part_table, self._own_weight = PartTable(), 0
 
     def finish(self) -> None:
-        """Take it that this was all of it."""
+        """Complete the list: objects that it lacks are deleted."""
         for _ in self.finish_in_steps():
             pass
 
     def finish_in_steps(self) -> Generator[None]:
-        """The same in pieces, where nobody can look meanwhile: a first list may be of ten thousand, and its store is not synced before."""
+        """Complete the list, and yield between the steps of a first list, which may have ten thousand objects.
+
+        Its store is not synced before, so no reader uses a part of it.
+        """
         store = self._store
         for key in set(store._objects) - self._listed_keys:
             if not self._is_newer_in_store(key):
                 store._remove_object(key)
         if not store._objects:
-            store._part_table = self._part_table  # they need not be told apart once more
+            store._part_table = self._part_table  # the objects need not be interned again
         try:
             while not store.synced and len(self._pending) > OBJECTS_AT_ONCE:
                 self._store_pending(OBJECTS_AT_ONCE)
@@ -429,13 +443,13 @@ class Listing:
         self._store_pending()
 
     def _give_up(self) -> None:
-        """Leave nothing behind of what has not gone in: the store knows its parts already."""
+        """Release the pending objects, whose parts may be in the store's table already."""
         for _, holder in self._pending.values() if self._store._part_table is self._part_table else ():
             self._part_table.release_parts(holder)
         self._pending.clear()
 
     def _is_newer_in_store(self, key: Key) -> bool:
-        """Whether what is known of an object is newer than this list."""
+        """Whether the stored object is newer than this list."""
         known = self._store.get(key)
         return not self._restored and known is not None and 0 < self._listed_version < version_of(known)
 
@@ -446,5 +460,5 @@ def version_of(raw: Raw) -> int:
 
 
 def parse_version(text: str) -> int:
-    """A version as a number; 0 for what is none. etcd counts in 63 bits."""
+    """A version as a number; 0 for an invalid one. etcd counts in 63 bits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

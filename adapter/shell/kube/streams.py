@@ -1,7 +1,7 @@
-"""How is what is no object passed on from an API server: a pod's log, and what kubectl says to a container and hears of it?
+"""Streams logs, exec and port-forward from an API server.
 
-Bytes and messages go through as they are, a bounded number at a time: who sends waits for who reads. When a stream has begun nothing is
-said of its end but that it ends.
+Bytes and messages pass unchanged, a bounded number at a time: the sender waits for the reader. Once a stream has begun,
+the reason for its end is not reported.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ from adapter.shell.kube.client import (
 )
 
 QueryParams = Iterable[tuple[str, str]]
-# Of one message. kubectl and the API server say no more than 32 KiB at once; the rest is room for what SPDY makes of some of them.
+# Bytes of one message. kubectl and the API server send at most 32 KiB at once; SPDY makes larger messages of some.
 MOST_MESSAGE_BYTES: Final = 2**20
-# A cluster that is cut off says nothing, and so does a shell in which nobody types. What is upgraded is asked for a sign of life.
+# A cluster that is cut off sends nothing, and neither does an idle shell. So WebSockets send heartbeats.
 HEARTBEAT_SECONDS: Final = 30.0
-# A log says nothing while its worker does not, and nothing is asked on its connection: whether the other side is there, the kernel asks,
-# every ten seconds once nothing has come for thirty, and gives it up after a minute.
+# A log is quiet while its worker prints nothing, and its connection has no heartbeat. So the kernel sends keepalive
+# probes: every ten seconds once nothing has come for thirty, and it gives up after a minute.
 IDLE_SECONDS, ASK_SECONDS, DEAD_SECONDS = 30, 10, 60
 
 
 @asynccontextmanager
 async def open_log(client: Client, path: str, params: QueryParams) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Open a log, which comes in pieces until it ends; raises ApiError or Unreachable."""
-    session, url, how = await client.raw_request_parts(path)
+    """Open a log, as chunks until it ends; raises ApiError or Unreachable."""
+    session, url, options = await client.raw_request_parts(path)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):  # for the headers
-            answer = await session.get(url, params=[*params], timeout=timeout, **how)
+        async with asyncio.timeout(TIMEOUT_SECONDS):  # only for the headers
+            answer = await session.get(url, params=[*params], timeout=timeout, **options)
         async with answer:
             if answer.status != 200:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -54,9 +54,11 @@ async def open_log(client: Client, path: str, params: QueryParams) -> AsyncItera
 async def open_websocket(
     client: Client, path: str, params: QueryParams, protocols: Sequence[str]
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Open a WebSocket to what takes one of the protocols; raises ApiError, without words, or Unreachable."""
-    session, url, how = await client.raw_request_parts(path)
-    how = {key: value for key, value in how.items() if key != "allow_redirects"}  # see `client.unredirected`
+    """Open a WebSocket with one of the protocols; raises ApiError, without a message, or Unreachable."""
+    session, url, options = await client.raw_request_parts(path)
+    options = {
+        key: value for key, value in options.items() if key != "allow_redirects"
+    }  # see `client.no_redirect_trace`
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             opened = await session.ws_connect(
@@ -65,7 +67,7 @@ async def open_websocket(
                 protocols=protocols,
                 heartbeat=HEARTBEAT_SECONDS,
                 max_msg_size=MOST_MESSAGE_BYTES,
-                **how,
+                **options,
             )
     except aiohttp.WSServerHandshakeError as error:
         raise ApiError(error.status, "Refused", "") from None
@@ -77,7 +79,7 @@ async def open_websocket(
 
 def _watch_link(answer: aiohttp.ClientResponse) -> None:
     link: socket.socket | None = None
-    if answer.connection and answer.connection.transport:  # else it has come whole
+    if answer.connection and answer.connection.transport:  # otherwise the response has come as a whole
         link = answer.connection.transport.get_extra_info("socket")
     if link is not None:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

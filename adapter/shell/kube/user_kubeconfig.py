@@ -1,8 +1,8 @@
-"""How does the user's own kubeconfig log in, where it says so in one file and nothing has to be run for it?
+"""Reads a simple kubeconfig of the user: one file, with no program to run.
 
-Most do, and the official client takes longer to import than a verb takes for all else. Only what is understood whole is read here: several
-files, a program or a provider that gives a token, a field that is not known, or whatever is wrong, is the official client's, which says
-what it makes of it.
+Most kubeconfigs are simple, and the official client takes longer to import than a verb takes for all else. A kubeconfig
+is read here only if every part of it is understood. Several files, a program or provider that gives a token, an unknown
+field or a fault are left to the official client, which reports faults.
 """
 
 import base64
@@ -26,29 +26,25 @@ _CLUSTER_FIELDS: Final = {
     *(_AUTHORITY, _AUTHORITY + _DATA),
 }
 _USER_FIELDS: Final = {"token", *(name + end for name in (_CERTIFICATE, _KEY) for end in ("", _DATA))}
-_IGNORED: Final = {"extensions", "disable-compression"}  # notes of those who wrote it; and of use to kubectl alone
+_IGNORED: Final = {"extensions", "disable-compression"}  # notes of other programs; only kubectl uses the second
 _DEFAULT_FILE: Final = "~/.kube/config"
 # libyaml, where PyYAML was built with it: a file of fifty contexts takes pure Python a second.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _UnsupportedKubeconfig(Exception):
-    """It is not for us."""
+    """The official client must read this kubeconfig."""
 
 
-_FALLBACK_ERRORS: Final = (
-    _UnsupportedKubeconfig,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ValueError,
-    OSError,
-)  # what is odd, and an SSLError is the last
+# Errors of a malformed kubeconfig; OSError includes SSLError.
+_FALLBACK_ERRORS: Final = (_UnsupportedKubeconfig, LookupError, TypeError, AttributeError, ValueError, OSError)
 
 
 def load_credentials(file: str, context: str) -> Credentials | None:
-    """The login of a context (empty: the current one) of a file (empty: $KUBECONFIG, or the one at home); None where the official
-    client is to be asked."""
+    """The login of a context (empty: the current one) of a file (empty: $KUBECONFIG, or `~/.kube/config`).
+
+    None where the official client must read it.
+    """
     try:
         path, content = _read_file(file)
         chosen = _named_entry(content, "contexts", "context", context or content["current-context"])
@@ -62,7 +58,7 @@ def load_credentials(file: str, context: str) -> Credentials | None:
 
 
 def default_namespace(file: str, context: str) -> str:
-    """The namespace of a context in the user's kubeconfig (empty: kubectl's own choice), `default` when it names none."""
+    """The namespace of a context (empty: kubectl's own choice) in the user's kubeconfig, or `default`."""
     try:
         _, content = _read_file(file)
         chosen = _named_entry(content, "contexts", "context", context or content["current-context"])
@@ -88,19 +84,19 @@ def _read_file(file: str) -> tuple[Path, _Content]:
 
 
 def _named_entry(content: _Content, listed: str, part: str, name: object) -> _Content:
-    """The one entry of that name."""
-    (found,) = (one[part] for one in content[listed] if one["name"] == name)
-    if not isinstance(found, dict) or not isinstance(name, str):
+    """The only entry of that name."""
+    (named,) = (entry[part] for entry in content[listed] if entry["name"] == name)
+    if not isinstance(named, dict) or not isinstance(name, str):
         raise _UnsupportedKubeconfig
-    return found
+    return named
 
 
 def _check_fields(entry: _Content, fields: set[str]) -> _Content:
-    """An entry of which each field is known, and is a text but for the one that is not."""
+    """An entry without the ignored fields; raises if a field is unknown or has the wrong type."""
     known = {field: value for field, value in entry.items() if field not in _IGNORED}
     for field, value in known.items():
-        well = isinstance(value, bool) if field == _UNVERIFIED else isinstance(value, str) and bool(value)
-        if field not in fields or not well:
+        is_valid = isinstance(value, bool) if field == _UNVERIFIED else isinstance(value, str) and bool(value)
+        if field not in fields or not is_valid:
             raise _UnsupportedKubeconfig
     return known
 
@@ -120,14 +116,14 @@ def _build_credentials(folder: Path, cluster: _Content, user: _Content) -> Crede
     async def authorized() -> dict[str, str]:
         return dict(headers)
 
-    there = ApiServerAddress(
+    address = ApiServerAddress(
         server, authority, cluster.get("tls-server-name", ""), cluster.get("proxy-url", ""), verified
     )
-    return Credentials(there, tls, authorized)
+    return Credentials(address, tls, authorized)
 
 
 def _field_text(folder: Path, entry: _Content, field: str) -> str:
-    """What an entry holds, or what stands in the file that it names, which is beside the kubeconfig; empty if it has neither."""
+    """The text in an entry, or in the file that it names, relative to the kubeconfig; empty if it has neither."""
     if field + _DATA in entry:
         return base64.b64decode(entry[field + _DATA], validate=True).decode("ascii")
     if field not in entry:
@@ -139,7 +135,7 @@ def _field_text(folder: Path, entry: _Content, field: str) -> str:
 
 
 def _load_certificate(tls: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Have the user's certificate shown. OpenSSL reads files alone, which nobody else can read, and which go at once."""
+    """Load the user's certificate. OpenSSL reads only files; these are private, and deleted at once."""
     if not certificate and not key:
         return
     if not certificate or not key:
@@ -151,4 +147,4 @@ def _load_certificate(tls: ssl.SSLContext, certificate: str, key: str) -> None:
 
 
 def _no_password() -> str:
-    raise _UnsupportedKubeconfig  # else OpenSSL would ask for it on the terminal
+    raise _UnsupportedKubeconfig  # otherwise OpenSSL would ask for a password on the terminal

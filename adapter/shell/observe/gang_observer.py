@@ -21,10 +21,10 @@ from adapter.gang import elastic
 from adapter.gang.cleanup import unwanted_shares
 from adapter.gang.gang_facts import (
     CapacityFacts,
-    ClusterFacts,
     DryRunFacts,
     Gang,
-    JobFacts,
+    GangClusterFacts,
+    GangJobFacts,
     PodFacts,
     PolicyFacts,
     ShareFacts,
@@ -143,9 +143,9 @@ class GangObserver:
             dry_runs_of_plan=self._dry_run_answers.awaited_answers(workload) if workload else (),
         )
 
-    def _job_facts(self, objects: _GangObjects, now: datetime) -> JobFacts:
+    def _job_facts(self, objects: _GangObjects, now: datetime) -> GangJobFacts:
         workload, check, policy = objects.workload, objects.check, objects.policy
-        return JobFacts(
+        return GangJobFacts(
             deleted=bool(workload and self._reservations.job_presence(workload) != "There"),
             unsuspended=objects.unsuspended,
             remote_podsets=tuple(podset.name for podset in objects.podsets if podset.count),
@@ -157,9 +157,9 @@ class GangObserver:
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
         )
 
-    def _cluster_facts(self, objects: _GangObjects, now: datetime) -> ClusterFacts:
+    def _cluster_facts(self, objects: _GangObjects, now: datetime) -> GangClusterFacts:
         clusters = {share.cluster for placement in objects.placements for share in placement.shares}
-        return ClusterFacts(
+        return GangClusterFacts(
             unreachable=self._unreachable(objects),
             lost=self._cluster_losses.given_up_clusters(clusters, worker_lost_timeout(objects.policy), now),
             draining=self._fleet.draining(),
