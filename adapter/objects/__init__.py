@@ -1,4 +1,4 @@
-"""What do API objects say: Workloads, Placements, shares, worker pods, RayJobs and the objects that admins write?
+"""Typed records of API objects: Workloads, Placements, shares, worker pods, RayJobs and administrators' objects.
 
-Everything is read tolerantly and nothing is decided: an absent field is empty, an odd one is a fault of the object that has it.
+The readers decide nothing. An absent field is empty, and a malformed one is a fault of its object.
 """

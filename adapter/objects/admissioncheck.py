@@ -1,6 +1,7 @@
 """Typed records of AdmissionChecks, and which of them a Workload has and which worker groups they cover.
 
-The policy behind a check of ours is read in admission/policy.py, and the layout of its queues is checked in admission/queue_layout.py.
+admission/policy.py reads the policy behind a check of ours, and admission/queue_layout.py checks the layout of its
+queues.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ class AdmissionCheck:
 
     @property
     def is_ours(self) -> bool:
-        """Whether we answer it."""
+        """Whether our controller sets its state."""
         return self.controller == names.CONTROLLER_NAME
 
 
@@ -49,15 +50,15 @@ def _policy(parameters: Raw) -> str:
 
 
 def our_checks(checks: Iterable[AdmissionCheck]) -> frozenset[str]:
-    """The names of those that we answer."""
+    """The names of the checks that our controller sets."""
     return frozenset(check.name for check in checks if check.is_ours)
 
 
 def expected_checks(workload: Workload, queue: ClusterQueue) -> list[str]:
     """The checks on a Workload, then those of its ClusterQueue that Kueue is about to add.
 
-    A check on some flavors appears a moment after the reservation, when a check on all flavors stands there already
-    (docs/upstream.md, "What a check covers"). Nothing announces that the list is complete.
+    A check on some flavors appears a moment after the reservation, when a check on all flavors is already there
+    (docs/upstream.md, "What a check covers"). No field says that the list is complete.
     """
     flavors = frozenset[str]().union(*(podset.flavors for podset in workload.podsets))
     further = (name for name, on_flavors in queue.checks.items() if not on_flavors or flavors.intersection(on_flavors))
@@ -67,9 +68,9 @@ def expected_checks(workload: Workload, queue: ClusterQueue) -> list[str]:
 def covered_groups(workload: Workload, check: str, queue: ClusterQueue, job: JobObject) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 
-    Kueue asks the check of a Workload as soon as one of its podsets has such a flavor, and leaves it to the check which podsets it
-    covers (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager (`rayjob.worker_groups`). A group without
-    workers is covered, too: its template needs the gate before the group grows.
+    Kueue requires the check of a Workload as soon as one of its podsets has such a flavor, and the check decides which
+    podsets it covers (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager
+    (`rayjob.worker_podsets`). A group without workers is covered, too: its template needs the gate before scale-up.
     """
     flavors = set(queue.checks.get(check, ()))
     return [group for group in worker_podsets(workload, job) if not flavors or group.flavors & flavors]

@@ -1,6 +1,6 @@
-"""What API servers say in English and nowhere in a code, each phrase read in one place.
+"""Recognises API server messages for which there is no code, each phrase in one function.
 
-A phrase that an API server of a later version words differently is not recognised; each caller then says less, and does nothing worse.
+A phrase that a later version words differently is not recognised. The callers then report less, and do nothing worse.
 """
 
 import re
@@ -11,19 +11,20 @@ _USER = re.compile(r'User "([^"]+)"')
 def lacks_right(message: str) -> bool:
     """Whether RBAC forbids the request; a webhook may answer with the same status.
 
-    (k8s:apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage: `User "x" cannot create resource "pods" ...`.)
+    (k8s:apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage: `User "x" cannot create resource
+    "pods" ...`.)
     """
     return any(f"cannot {verb} resource" in message for verb in ("create", "patch"))
 
 
 def forbidden_user(message: str) -> str:
-    """The user whom RBAC forbids the request, by the same message; empty where it does not say."""
+    """The user in a `lacks_right` message; empty where it names none."""
     user = _USER.search(message)
     return user[1] if user else ""
 
 
 def names_object(message: str, name: str) -> bool:
-    """Whether a 404 is about an object of that name, and not about its kind.
+    """Whether a 404 is about the object of that name, and not about its kind.
 
     (k8s:apimachinery/pkg/api/errors/errors.go, NewNotFound: `pods "x" not found`.)
     """
@@ -39,7 +40,7 @@ def is_uid_conflict(message: str) -> bool:
 
 
 def wrote_nothing(message: str) -> bool:
-    """Whether a 500 comes from a webhook, which is asked before anything is written.
+    """Whether a 500 comes from a webhook, which is called before anything is written.
 
     (k8s:apiserver/pkg/util/webhook/error.go.)
     """
@@ -47,7 +48,7 @@ def wrote_nothing(message: str) -> bool:
 
 
 def takes_no_dry_run(message: str) -> bool:
-    """Whether a webhook there takes no dry runs.
+    """Whether a webhook supports no dry runs.
 
     (k8s:apiserver/pkg/admission/plugin/webhook/errors/statuserror.go.)
     """
@@ -55,7 +56,7 @@ def takes_no_dry_run(message: str) -> bool:
 
 
 def policy_message(message: str) -> str:
-    """What a ValidatingAdmissionPolicy says itself of a request that it denies; the whole message where none does.
+    """The own message of a ValidatingAdmissionPolicy that denies a request; without one, the whole message.
 
     (k8s:apiserver/pkg/admission/plugin/policy/validating/dispatcher.go: `... denied request: MESSAGE`.)
     """

@@ -1,8 +1,8 @@
-"""What was decided for one attempt of a Workload, or for an elastic job, as our own record of it says?
+"""Reads and writes Placements: the record of a gang's plan, for one attempt of a Workload or for an elastic job.
 
-A Placement's spec is what is wanted in the worker clusters, a round with its shares; its status is what came of it. Both ways
-stand here, the reading (`placement`) and the writing (`manifest`), and what is written is read back the same. Nothing here
-decides anything: plans are made in planning/, and the sentences of a status in gang/messages.py.
+The spec of a Placement is the wanted state in the worker clusters, a round with its shares; its status is the observed
+state. `parse_placement` reads what `placement_manifest` writes. planning/ makes the plans, and gang/messages.py the
+messages of a status.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from adapter.names import ReasonCode
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, format_time, key_of, meta, parse_time, truncate, uid_of
 from adapter.objects.workload import Job, Workload, elastic_gang_name
 
-# What the schema of a Placement allows: some fifty kilobytes, which are read at each event and written at each step, and in which
-# an elastic job has one share for almost every worker. A gang in so many pieces goes without the next one, not without any plan.
+# The limit of the Placement's schema: some 50 kB, which are read at each event and written at each step. An elastic job
+# has one share for almost every worker. Above the limit a gang gets no further share, but keeps its plan.
 MAX_SHARES = 500
-MAX_CONSIDERED_CLUSTERS = 100  # of which it says what was found there
+MAX_CONSIDERED_CLUSTERS = 100  # the limit of verdicts
 
 
 class PlacementState(StrEnum):
-    """Where a gang stands; `status.state` of its Placement."""
+    """The state of a gang; `status.state` of its Placement."""
 
     WAITING = "Waiting"  # no capacity; nothing is reserved anywhere
     RESERVING = "Reserving"  # shares are created, and not all of them are admitted
     WITHDRAWING = "Withdrawing"  # a round was not admitted; its shares are being deleted
     PLACED = "Placed"  # every share is admitted
-    UNKNOWN = "Unknown"  # placed, and a cluster of it is unreachable
+    UNKNOWN = "Unknown"  # placed, and one of its clusters is unreachable
     ENDED = "Ended"  # the Workload is finished; the Placement is kept as a record
 
     @property
@@ -53,13 +53,13 @@ class GroupShare:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one cluster is asked to reserve for a gang."""
+    """The workers that one cluster reserves quota for in one round."""
 
     cluster: str
     groups: tuple[GroupShare, ...]
-    preempts: bool = False  # Kueue must preempt others for it, so it is asked for last
-    round: int = 0  # which round of its Placement made it; 0: the one that the Placement is in
-    single_worker: bool = False  # the one worker on it came by itself, and takes the share along when it goes
+    preempts: bool = False  # Kueue must preempt others for it, so it is created last
+    round: int = 0  # the round of its Placement that created it; 0: the current round
+    single_worker: bool = False  # a single-worker share: it is deleted with its worker
 
     @property
     def workers(self) -> int:
@@ -75,7 +75,7 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A cluster that did not admit in time and is not asked again before `until`."""
+    """A cluster that is not planned on before `until`."""
 
     cluster: str
     until: datetime
@@ -84,9 +84,9 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many workers of the gang fit in one cluster, were it asked alone, and how many it gets.
+    """How many workers of the gang fit in one cluster alone, and how many it gets.
 
-    Written for people and never read back: no decision rests on it.
+    It is written for people and never read back: no decision depends on it.
     """
 
     cluster: str
@@ -94,7 +94,7 @@ class Verdict:
     borrow: int  # on top, with borrowed quota
     potential: int  # if nothing else ran there
     chosen: int
-    reason: str  # why it gets none, or no more; empty when it gets all that it was asked for
+    reason: str  # why it gets none, or no more; empty when it gets all that were wanted
     needed: bool = True  # False where the gang went elsewhere, although it has capacity
 
     @property
@@ -104,10 +104,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Our own record of what was decided for one attempt of a Workload.
+    """The record of the plan for one attempt of a Workload.
 
-    An elastic job has one for as long as it is there (`job`): it is pointed to the slice that is active, and its rounds go on, so
-    that its name, which stands in the templates of the job, is the same for all of its pods.
+    An elastic job (`job`) has one Placement during its whole life. It refers to the active slice, and its rounds count
+    on: its name is in the templates of the job, and so must be equal for all of its pods.
     """
 
     namespace: str
@@ -123,38 +123,38 @@ class Placement:
     wanted_workers: int
     exclusions: tuple[Exclusion, ...]
     explanation: str
-    lost_reason: str  # why workers had to be planned anew, empty when all have a place
+    lost_reason: str  # why workers had to be planned again; empty when all have a slot
     withdrawn_round: int
-    placed_round: int  # the last round of which every share was admitted
+    placed_round: int  # the last round with every share admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
     resource_version: str = ""
-    start_timeouts: int = 0  # how often workers of the attempt did not start in time, and were to start elsewhere
-    job: Job | None = None  # the elastic job that it stands for
-    code: ReasonCode | None = None  # why nothing was planned; None: something was
-    first_round_of_plan: int = 0  # the first of the rounds that the last plan made; 0: it made one
+    start_timeouts: int = 0  # the number of start timeouts in the attempt
+    job: Job | None = None  # its elastic job
+    code: ReasonCode | None = None  # why nothing was planned; None where shares were planned
+    first_round_of_plan: int = 0  # the first round of the last plan; 0: the plan has one round
 
     @property
     def gang_name(self) -> str:
-        """What its gang is called (Workload.gang)."""
+        """The name of its gang (`Workload.gang_name`)."""
         return elastic_gang_name(self.job.kind, self.job.uid) if self.job else self.workload
 
     @property
     def withdrawing(self) -> bool:
-        """The shares of this round are given up; they go first, then comes a new round."""
+        """Whether the current round is withdrawn: its shares are deleted before a new round."""
         return self.round > 0 and self.withdrawn_round >= self.round
 
     @property
     def active_shares(self) -> tuple[Share, ...]:
-        """The shares that are wanted: while a round is withdrawn only those that earlier ones left in place."""
+        """The wanted shares: while a round is withdrawn, only those of earlier plans."""
         return tuple(share for share in self.shares if not (self.withdrawing and self.is_from_last_plan(share)))
 
     def is_from_last_plan(self, share: Share) -> bool:
-        """Whether the last plan made a share: each share of a single worker is a round of its own."""
+        """Whether a share is from the last plan, which has a round for each single-worker share."""
         return self.round_of(share) >= (self.first_round_of_plan or self.round)
 
     def round_of(self, share: Share) -> int:
-        """The round that made a share: with its cluster it tells the share from all others of the Placement."""
+        """The round that created a share; with its cluster it identifies the share in the Placement."""
         return share.round or self.round
 
     def share_key(self, share: Share) -> ShareKey:
@@ -162,19 +162,22 @@ class Placement:
         return ShareKey(share.cluster, self.round_of(share))
 
     def belongs_to(self, workload: Workload) -> bool:
-        """Whether it was made for this very attempt of the Workload, which holds quota and is not over; or for its elastic job,
-        of which another slice may have come before we have taken note of it, but not another attempt of the same one."""
-        same = workload.uid == self.workload_uid and workload.attempt == self.attempt
-        follows = self.job is not None and workload.gang_name == self.gang_name and workload.uid != self.workload_uid
-        return (same or follows) and workload.holds_quota and not workload.finished
+        """Whether it is the Placement of this attempt of the Workload, which holds quota and is not finished.
+
+        A new slice of its elastic job counts, too, because it may precede our update; a new attempt of the same slice
+        does not.
+        """
+        same_attempt = workload.uid == self.workload_uid and workload.attempt == self.attempt
+        next_slice = self.job is not None and workload.gang_name == self.gang_name and workload.uid != self.workload_uid
+        return (same_attempt or next_slice) and workload.holds_quota and not workload.finished
 
     def name_of_share(self, share: Share) -> str:
-        """What the group Workload of a share is called, and its anchor."""
+        """The name of a share's group Workload and of its anchor."""
         return share_name(self.name, self.round_of(share))
 
 
 def describe_shares(shares: Iterable[Share]) -> str:
-    """`2 east, 2 west`: how many workers of some shares each cluster has or is asked for."""
+    """`2 east, 2 west`: the workers of the shares, by cluster."""
     workers = Counter[str]()
     for share in shares:
         workers[share.cluster] += share.workers
@@ -182,7 +185,7 @@ def describe_shares(shares: Iterable[Share]) -> str:
 
 
 def share_name(placement: str, round_: int) -> str:
-    """What the share of a Placement is called that a round made: it is never made twice."""
+    """The name of the share of a round; it is never used again."""
     return f"{placement}-{round_}"
 
 
@@ -219,19 +222,19 @@ def parse_placement(raw: Raw) -> Placement:
 
 
 def _parse_code(text: object) -> ReasonCode | None:
-    """The code of a plan; None where none is written, or that of another version."""
+    """The reason code of a plan; None where it is absent or from another version."""
     return next((code for code in ReasonCode if code == text), None)
 
 
 def _parse_job(raw: Raw, namespace: str) -> Job | None:
-    """The elastic job: of any other its uid is not written down."""
+    """The elastic job; the uid of other jobs is not recorded."""
     if not raw.get("uid"):
         return None
     return Job(raw.get("apiVersion") or "", raw.get("kind") or "", namespace, raw.get("name") or "", raw["uid"])
 
 
 def gang_name_of(raw: Raw) -> str:
-    """What the gang of a Placement is called, asked of each at every event."""
+    """The gang name of a Placement; cheap, because each event needs it."""
     spec = raw.get("spec") or {}
     job = spec.get("job") or {}
     return (
@@ -243,8 +246,8 @@ def gang_name_of(raw: Raw) -> str:
 
 def _parse_share(entry: Raw) -> Share:
     groups = (
-        GroupShare(g.get("name") or "", g.get("role") or "", int(g.get("count") or 0))
-        for g in entry.get("groups") or ()
+        GroupShare(group.get("name") or "", group.get("role") or "", int(group.get("count") or 0))
+        for group in entry.get("groups") or ()
     )
     preempts, single = bool(entry.get("preempts")), bool(entry.get("single"))
     return Share(entry.get("cluster") or "", tuple(groups), preempts, int(entry.get("round") or 0), single)
@@ -260,10 +263,10 @@ def _parse_exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
 def placement_manifest(
     placement: Placement, job: Job | None, check: str, verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """Write a Placement as the API server is to take it, all but its status; `placement` reads back the same.
+    """Build the object of a Placement, without its status; `parse_placement` reads the same record back.
 
-    Beside what is read it tells people the job, the AdmissionCheck and what was found about each cluster. Texts are cut to
-    what the schema allows, and so are the lists.
+    For people it also has the job, the AdmissionCheck and the verdicts. Texts and lists are truncated to the schema's
+    limits.
     """
     return {
         "apiVersion": names.API_VERSION,
@@ -295,13 +298,13 @@ def placement_manifest(
 
 
 def placement_name(workload: Workload) -> str:
-    """The attempt's Placement, or the elastic job's: a DNS name and a label value that begins with the job's name.
+    """The name of a Placement, a DNS name and label value that starts with the job's name, then attempt or gang.
 
-    Kueue leaves the label in the templates of an elastic job when it stops one, and would not start it with another value.
+    Kueue keeps the label in the templates of a stopped elastic job, and would not start the job with another value.
     """
     job = (workload.job.name if workload.job else workload.name)[:54].rstrip("-.")
-    of = hashlib.sha256(workload.gang_name.encode()).hexdigest()[:8] if workload.elastic else workload.attempt
-    return f"{job}-{of}".replace(".", "-")
+    suffix = hashlib.sha256(workload.gang_name.encode()).hexdigest()[:8] if workload.elastic else workload.attempt
+    return f"{job}-{suffix}".replace(".", "-")
 
 
 def _elastic_job_identity(placement: Placement) -> dict[str, str]:
@@ -310,9 +313,11 @@ def _elastic_job_identity(placement: Placement) -> dict[str, str]:
 
 def _share_spec(share: Share) -> dict[str, Any]:
     preempts = {"preempts": True} if share.preempts else {}
-    own = {"round": share.round} if share.round else {}
+    round_ = {"round": share.round} if share.round else {}
     single = {"single": True} if share.single_worker else {}
-    return {"cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **own, **single}
+    return {
+        "cluster": share.cluster, "groups": [asdict(group) for group in share.groups], **preempts, **round_, **single,
+    }  # fmt: skip
 
 
 def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
@@ -321,7 +326,7 @@ def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
 
 
 def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
-    """Field by field: `asdict` takes ten times as long, and each plan writes a hundred of them."""
+    """The entry of a verdict. `asdict` would take ten times as long, and each plan writes a hundred verdicts."""
     return {
         "cluster": verdict.cluster,
         "nominal": verdict.nominal,
@@ -333,7 +338,7 @@ def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
 
 
 def _owner_reference(placement: Placement) -> dict[str, Any]:
-    """The Workload; of an elastic job the job itself, since Kueue may delete the slices that it has replaced."""
+    """The Workload, or the elastic job, because Kueue may delete replaced slices."""
     job = placement.job
     api_version, kind = (job.api_version, job.kind) if job else (names.KUEUE_API_VERSION, "Workload")
     return {

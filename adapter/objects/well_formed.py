@@ -1,7 +1,7 @@
-"""Is what came over the wire an object at all: does its frame have the types that every API server gives it?
+"""Checks that a received value is an API object: its metadata, conditions and top-level fields have the right types.
 
-An API server checks all of this; what comes past it, from a broken or a hostile one, must not stand among what is believed.
-Asked where objects come in, so that whoever reads one may rely on it. Of what is within `spec` and `status` nothing is said.
+An API server checks all of this, but a broken or hostile one may not. Objects are checked on receipt, so that all
+readers can rely on it. Values inside `spec` and `status` are not checked, except the list of conditions.
 """
 
 from collections.abc import Callable
@@ -19,20 +19,20 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _is_text_mapping(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _is_mapping_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _is_owner_list(value: Any) -> bool:
     return _is_mapping_list(value) and all(
-        _is_text(one.get(field, "")) for one in value for field in ("kind", "name", "uid")
+        _is_text(owner.get(field, "")) for owner in value for field in ("kind", "name", "uid")
     )
 
 
-# Absent and null are the same: a server written in Go says null for what is empty.
+# Null is allowed like an absent field: a server written in Go writes null for an empty value.
 _METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
     "namespace": (_is_text, "text"),
     "uid": (_is_text, "text"),
@@ -46,7 +46,7 @@ _METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
 
 
 def malformed_reason(raw: object) -> str:
-    """Why this is no object, a part of a sentence that names the field; empty when it is one."""
+    """Why this is not an API object, a fragment that names the field; empty when it is one."""
     if not isinstance(raw, dict):
         return "it is no JSON object"
     metadata = raw.get("metadata")
@@ -56,7 +56,7 @@ def malformed_reason(raw: object) -> str:
     if not (isinstance(name, str) and name):
         return "its metadata.name is no text, or empty"
     for field, (holds, what) in _METADATA_TYPES.items():
-        if (found := metadata.get(field)) is not None and not holds(found):
+        if (value := metadata.get(field)) is not None and not holds(value):
             return f"its metadata.{field} is not {what}"
     return _malformed_spec_or_status(raw)
 

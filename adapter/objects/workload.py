@@ -1,11 +1,10 @@
-"""What do we believe of a manager's Workload, and which attempt is it?
+"""Typed record of a manager's Workload and its attempt.
 
-A small frozen record, read tolerantly: decisions read it and nothing else of the Workload, so what a decision depends on can
-be seen here. Nothing here decides anything, and the group Workloads of the worker clusters are read elsewhere
-(reservation.py).
+Decisions read nothing else of a Workload. Absent fields are empty. reservation.py reads the group Workloads of the
+worker clusters.
 
-An elastic job has a chain of Workloads, its slices: whenever it grows, Kueue puts another one in the place of the last
-(docs/upstream.md, "Elastic jobs"). Such a chain is one gang, known by the job.
+An elastic job has a chain of Workloads, its slices: at each scale-up Kueue replaces the last slice by a new one
+(docs/upstream.md, "Elastic jobs"). Such a chain is one gang, named after the job.
 """
 
 import hashlib
@@ -32,14 +31,14 @@ from adapter.objects.unstructured import (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The RayJob or RayCluster that a Workload stands for: the object its user looks at."""
+    """The RayJob or RayCluster of a Workload: the object that its user looks at."""
 
     api_version: str
     kind: str
     namespace: str
     name: str
     uid: str
-    service: "Job | None" = None  # the RayService that KubeRay made it of, where its user looks, too
+    service: "Job | None" = None  # the RayService of the RayCluster, which its user looks at, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class AdmissionCheckState:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A manager's Workload, as far as our protocol looks at it."""
+    """A manager's Workload, as far as our decisions read it."""
 
     namespace: str
     name: str
@@ -73,13 +72,14 @@ class Workload:
     queue: str
     priority: int | None
     deleting: bool
-    finished: bool  # and nobody comes in its place
-    replaced: bool  # finished, because another slice of its elastic job came in its place
-    elastic: bool  # one of the slices of a job that may change its size
+    finished: bool  # and not replaced
+    replaced: bool  # finished, because another slice of its elastic job replaced it
+    elastic: bool  # a slice of an elastic job
     active: bool
-    deactivated_at: datetime | None  # since when we keep it out of the queue, None when we do not
-    deactivations: int  # how often we did
-    holds_quota: bool  # reserved, active, not evicted: only then may we act for it (docs/upstream.md, "Attempts")
+    deactivated_at: datetime | None  # when we deactivated it; None when it is not deactivated by us
+    deactivations: int  # how often we deactivated it
+    # Reserved, active and not evicted: only then may we act for it (docs/upstream.md, "Attempts").
+    holds_quota: bool
     reserved_at: datetime | None
     attempt: str  # empty without a reservation
     podsets: tuple[PodSet, ...]
@@ -92,7 +92,7 @@ class Workload:
 
     @property
     def gang_name(self) -> str:
-        """What its gang is called wherever it is looked for: as the Workload, or by its job, whichever slice stands for it now."""
+        """The name of its gang: the Workload's, or that of its elastic job, which is equal for all slices."""
         return elastic_gang_name(self.job.kind, self.job.uid) if self.elastic and self.job else self.name
 
     @property
@@ -101,7 +101,7 @@ class Workload:
 
     @property
     def gang_uid(self) -> str:
-        """The uid of whatever a gang stands and falls with."""
+        """The uid of the elastic job, or of the Workload."""
         return self.job.uid if self.elastic and self.job else self.uid
 
 
@@ -135,33 +135,36 @@ def parse_workload(raw: Raw) -> Workload:
 
 
 def is_elastic(raw: Raw) -> bool:
-    """Whether a Workload is a slice of an elastic job of Ray's, asked of each at every event."""
+    """Whether a Workload is a slice of an elastic Ray job; cheap, because each event needs it."""
     return annotation(raw, names.ELASTIC_ANNOTATION) == "true" and bool(_elastic_gang_of(raw))
 
 
 def gang_key(raw: Raw) -> Key:
-    """Under which key the gang of a Workload is looked at."""
+    """The key by which the gang of a Workload is reconciled."""
     return (key_of(raw)[0], _elastic_gang_of(raw)) if is_elastic(raw) else key_of(raw)
 
 
 def elastic_gang_name(kind: str, uid: str) -> str:
-    """What the gang of an elastic job is called; no object has a name with a slash in it."""
+    """The name of an elastic job's gang; no object has a name with a slash."""
     return f"{kind}/{uid}"
 
 
 def is_elastic_gang(gang: str) -> bool:
-    """Whether a gang is that of an elastic job."""
+    """Whether a gang is an elastic job's."""
     return "/" in gang
 
 
 def active_slice(slices: Iterable[Raw]) -> Raw | None:
-    """The Workload that stands for an elastic job now: the newest one that holds quota and is not finished, as Kueue has it
-    (kueue:pkg/workloadslicing, FindLatestActiveWorkload); while there is none, the newest that is not finished; else the newest."""
+    """The current Workload of an elastic job.
+
+    It is the newest one that holds quota and is not finished (kueue:pkg/workloadslicing, FindLatestActiveWorkload);
+    without one, the newest that is not finished; else the newest.
+    """
     return max(slices, key=_slice_order, default=None)
 
 
 def _slice_order(raw: Raw) -> tuple[bool, bool, bool, str, str]:
-    """Of two of one second, which both are finished, one may have been replaced by the other."""
+    """The sort key for `active_slice`. Of two finished slices of the same second one may have replaced the other."""
     unfinished = not is_condition_true(raw, names.FINISHED)
     holds = unfinished and is_condition_true(raw, names.QUOTA_RESERVED) and not is_condition_true(raw, names.EVICTED)
     return unfinished, holds, not _is_replaced(raw), str(meta(raw).get("creationTimestamp") or ""), uid_of(raw)
@@ -179,12 +182,15 @@ def _is_replaced(raw: Raw) -> bool:
 
 
 def _attempt_id(raw: Raw) -> str:
-    """Name this reservation: whoever is evicted and reserved again makes another attempt (docs/upstream.md, "Attempts")."""
+    """Name this reservation: a new reservation after an eviction is another attempt (docs/upstream.md, "Attempts")."""
     since = condition(raw, names.QUOTA_RESERVED).get("lastTransitionTime")
     admission = (raw.get("status") or {}).get("admission") or {}
-    # Kueue may change a topology assignment within a reservation; what it counted, and where, it does not.
-    counted = [(p.get("name"), p.get("flavors"), p.get("count")) for p in admission.get("podSetAssignments") or ()]
-    text = json.dumps([uid_of(raw), since, admission.get("clusterQueue"), counted], sort_keys=True)
+    # Kueue may change a topology assignment within a reservation, but not counts, flavors and ClusterQueue.
+    counts = [
+        (podset.get("name"), podset.get("flavors"), podset.get("count"))
+        for podset in admission.get("podSetAssignments") or ()
+    ]
+    text = json.dumps([uid_of(raw), since, admission.get("clusterQueue"), counts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -205,7 +211,7 @@ def _parse_podsets(spec: Raw, status: Raw) -> tuple[PodSet, ...]:
 
 
 def job_of(raw: Raw) -> Job | None:
-    """The job that a Workload stands for, without all else that is read of it."""
+    """The job of a Workload, without its other fields."""
     for owner in meta(raw).get("ownerReferences") or ():
         if owner.get("controller"):
             api_version, kind, name, uid = (str(owner.get(k) or "") for k in ("apiVersion", "kind", "name", "uid"))

@@ -1,4 +1,4 @@
-"""Kueue's own arithmetic: which flavors would a podset get in a tree of cohorts, and is there room for it?
+"""Kueue's arithmetic: the flavors that a podset gets in a tree of cohorts, and its capacity there.
 
-Predicts what a worker cluster's Kueue will say; that Kueue decides, and nothing here overrules it.
+A forecast of a worker cluster's Kueue, which makes the decision itself.
 """

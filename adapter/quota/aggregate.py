@@ -1,8 +1,8 @@
-"""How large is the manager's quota for remote workers if it is to be the sum of the worker queues behind it?
+"""Computes the manager's quota for remote workers as the sum of the worker queues behind it.
 
-For ClusterQueues whose admin opted in by an annotation. Counted is nominal quota, which is what the worker clusters promise;
-what they may borrow is not. A cluster of which nothing is known makes the sum a lower bound: then the quota grows, but
-never shrinks. Who may write it, and how, is the shell's business.
+For ClusterQueues whose administrator opted in by an annotation. Only nominal quota is counted, which the worker
+clusters promise; borrowing is not. An unreachable cluster makes the sum a lower bound: the quota then grows, but never
+shrinks. The write itself is left to the shell.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ PatchOperation = dict[str, Any]  # of a JSON patch
 
 @dataclass(frozen=True, slots=True)
 class WorkerQueues:
-    """The queues of one worker cluster, as they were seen last."""
+    """The queues of one worker cluster, as last observed."""
 
     local_queues: Collection[Raw]
     cluster_queues: Mapping[str, Raw]
@@ -29,12 +29,12 @@ class WorkerQueues:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """Another nominal quota for a resource: amounts as people write them, `parts` is what each cluster adds."""
+    """A new nominal quota for a resource, with amounts as people write them, and the amount of each cluster."""
 
     flavor: str
     resource: str
-    indexes: tuple[int, int, int]  # index of the resource group, of the flavor in it, and of the resource in that
-    before: object  # as it stands in the object
+    indexes: tuple[int, int, int]  # of the resource group, of the flavor in it, and of the resource in that
+    before: object  # as in the object
     after: str
     amount_by_cluster: Mapping[str, str]
 
@@ -44,29 +44,30 @@ class QuotaChange:
 
 
 def is_opted_in(queue: Raw) -> bool:
-    """Whether the admin of a ClusterQueue opted in; raises specs.Invalid for a value that is neither yes nor no."""
-    said = annotation(queue, names.QUOTA_ANNOTATION)
-    if said not in ("", "true", "false"):
+    """Whether the administrator of a ClusterQueue opted in; raises `specs.InvalidSpec` for another value."""
+    value = annotation(queue, names.QUOTA_ANNOTATION)
+    if value not in ("", "true", "false"):
         raise specs.InvalidSpec(
-            f'ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION} is "{said}"; make it "true" or "false".'
+            f'ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION} is "{value}"; '
+            'make it "true" or "false".'
         )
-    return said == "true"
+    return value == "true"
 
 
 def check_and_flavor(queue: Raw, our_checks: Collection[str]) -> tuple[str, str]:
-    """Find which of our AdmissionChecks the ClusterQueue lists, and the one flavor that it is limited to.
+    """Find the one AdmissionCheck of ours that the ClusterQueue lists, and the one flavor that it is limited to.
 
-    Raises specs.Invalid with a sentence: heads and submitters take quota of a flavor that the check does not have to itself,
-    and a sum of workers leaves no room for them; with several flavors nobody says which part of the sum is whose.
+    Raises `specs.InvalidSpec` for other numbers. In a shared flavor heads and submitters use quota, and a sum of
+    workers has no capacity for them. With several flavors the sum cannot be divided.
     """
-    found = [(check, flavors) for check, flavors in read_cluster_queue(queue).checks.items() if check in our_checks]
+    checks = [(check, flavors) for check, flavors in read_cluster_queue(queue).checks.items() if check in our_checks]
     start = f"ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION}"
-    if len(found) != 1:
+    if len(checks) != 1:
         raise specs.InvalidSpec(
             f"{start} needs one AdmissionCheck of {names.CONTROLLER_NAME} in spec.admissionChecksStrategy, "
-            f"found {len(found)}; list one there, or remove the annotation."
+            f"found {len(checks)}; list one there, or remove the annotation."
         )
-    check, flavors = found[0]
+    check, flavors = checks[0]
     if len(flavors) != 1:
         raise specs.InvalidSpec(
             f"{start} needs a flavor for the workers alone, since heads would find no room in the sum of worker queues; "
@@ -78,49 +79,49 @@ def check_and_flavor(queue: Raw, our_checks: Collection[str]) -> tuple[str, str]
 def quota_changes(
     queue: Raw, flavor: str, served: Iterable[Key], workers: Mapping[str, WorkerQueues | None]
 ) -> list[QuotaChange]:
-    """Compare the ClusterQueue's nominal quota in that flavor with the sum of the worker queues, resource by resource.
+    """Compare the ClusterQueue's nominal quota in that flavor with the sum of the worker queues, by resource.
 
-    `served` are the LocalQueues (namespace and name) that lead to the ClusterQueue; the worker queues are those behind the
-    LocalQueues of the same names. `workers` are the policy's clusters, None for one of which nothing is known. A worker
-    queue counts once, with all its flavors; a resource that it does not have adds nothing. No LocalQueue, no change.
+    `served` are the LocalQueues (namespace and name) of the ClusterQueue; the worker queues are those behind the
+    LocalQueues of the same names. `workers` are the policy's clusters, None for an unreachable one. A worker queue
+    counts once, with all its flavors; a resource that it lacks adds nothing. Without a LocalQueue nothing changes.
     """
     keys = set(served)
     sums = {cluster: _sum_nominal(worker, keys) for cluster, worker in workers.items()}
     known = {cluster: total for cluster, total in sums.items() if total is not None}
-    found = []
-    for at, resource in _quota_rows(queue, flavor) if keys else ():
+    changes = []
+    for indexes, resource in _quota_rows(queue, flavor) if keys else ():
         total = min(sum(part.get(resource["name"], 0) for part in known.values()), UNLIMITED)
-        now = parse_quantity(resource["nominalQuota"], resource["name"])
-        if total > now or (total < now and len(known) == len(sums)):
+        current = parse_quantity(resource["nominalQuota"], resource["name"])
+        if total > current or (total < current and len(known) == len(sums)):
             parts = {
                 cluster: _nominal_text(part.get(resource["name"], 0), resource["name"])
                 for cluster, part in known.items()
             }
             after = _nominal_text(total, resource["name"])
-            found.append(QuotaChange(flavor, resource["name"], at, resource["nominalQuota"], after, parts))
-    return found
+            changes.append(QuotaChange(flavor, resource["name"], indexes, resource["nominalQuota"], after, parts))
+    return changes
 
 
 def patch_operations(queue: Raw, changes: Iterable[QuotaChange]) -> list[PatchOperation]:
-    """Write the changes as a JSON patch that touches these numbers only, and only where all is as it was read.
+    """Build a JSON patch that changes only these numbers, and fails if the queue has changed since the read.
 
-    ClusterQueue.spec.resourceGroups is an atomic list, so an applied part of it would take over, and replace, the whole
-    quota. The tests stand for the rest: the same object, still opted in, the same flavor and resource at that place, and
-    the number that was read. A resourceVersion would be a sharper one, but a busy queue's status moves it all the time.
+    ClusterQueue.spec.resourceGroups is an atomic list, so a partial apply would own and replace the whole quota. The
+    test operations check uid, opt-in, flavor, resource and the old number. A resourceVersion would be stricter, but the
+    status of a busy queue changes it all the time.
     """
-    opted = f"/metadata/annotations/{names.QUOTA_ANNOTATION.replace('~', '~0').replace('/', '~1')}"
-    made = [_test_operation("/metadata/uid", uid_of(queue)), _test_operation(opted, "true")]
+    annotation_path = f"/metadata/annotations/{names.QUOTA_ANNOTATION.replace('~', '~0').replace('/', '~1')}"
+    operations = [_test_operation("/metadata/uid", uid_of(queue)), _test_operation(annotation_path, "true")]
     for change in changes:
         group, flavor, resource = change.indexes
-        there = f"/spec/resourceGroups/{group}/flavors/{flavor}"
-        number = f"{there}/resources/{resource}/nominalQuota"
-        made += [
-            _test_operation(f"{there}/name", change.flavor),
-            _test_operation(f"{there}/resources/{resource}/name", change.resource),
-            _test_operation(number, change.before),
-            {"op": "replace", "path": number, "value": change.after},
+        flavor_path = f"/spec/resourceGroups/{group}/flavors/{flavor}"
+        quota_path = f"{flavor_path}/resources/{resource}/nominalQuota"
+        operations += [
+            _test_operation(f"{flavor_path}/name", change.flavor),
+            _test_operation(f"{flavor_path}/resources/{resource}/name", change.resource),
+            _test_operation(quota_path, change.before),
+            {"op": "replace", "path": quota_path, "value": change.after},
         ]
-    return made
+    return operations
 
 
 def _test_operation(path: str, value: object) -> PatchOperation:
@@ -129,14 +130,14 @@ def _test_operation(path: str, value: object) -> PatchOperation:
 
 def _quota_rows(queue: Raw, flavor: str) -> Iterable[tuple[tuple[int, int, int], Raw]]:
     for i, group in enumerate((queue.get("spec") or {}).get("resourceGroups") or ()):
-        for j, one in enumerate(group.get("flavors") or ()):
-            for k, resource in enumerate(one.get("resources") or ()):
-                if one.get("name") == flavor:
+        for j, entry in enumerate(group.get("flavors") or ()):
+            for k, resource in enumerate(entry.get("resources") or ()):
+                if entry.get("name") == flavor:
                     yield (i, j, k), resource
 
 
 def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str, int] | None:
-    """What the queues behind these LocalQueues have, None if that is not known."""
+    """The nominal quota of the queues behind these LocalQueues, by resource; None if unknown."""
     if worker is None:
         return None
     behind = {local_queue_target(raw)[0] for raw in worker.local_queues if key_of(raw) in keys}
@@ -146,19 +147,19 @@ def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str
             for resource, amount in _nominal_quotas(worker.cluster_queues[name]):
                 total[resource] = total.get(resource, 0) + amount
     except UNREADABLE:
-        return None  # a queue that cannot be read is no queue without quota
+        return None  # an unreadable queue must not count as one without quota
     return total
 
 
 def _nominal_quotas(queue: Raw) -> Iterable[tuple[str, int]]:
     for group in (queue.get("spec") or {}).get("resourceGroups") or ():
-        for one in group["flavors"]:
-            for resource in one["resources"]:
+        for flavor in group["flavors"]:
+            for resource in flavor["resources"]:
                 yield resource["name"], parse_quantity(resource["nominalQuota"], resource["name"])
 
 
 def _nominal_text(amount: int, resource: str) -> str:
-    if amount >= UNLIMITED:  # which as_text has a word for, and the API server has not
+    if amount >= UNLIMITED:  # `format_quantity` writes a word for it, which the API server rejects
         return f"{UNLIMITED}m" if resource == CPU else str(UNLIMITED)
     return format_quantity(amount, resource)
 

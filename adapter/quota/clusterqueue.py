@@ -1,7 +1,7 @@
-"""What do a worker cluster's ClusterQueues, Cohorts and LocalQueues say, and which of them take nothing at all?
+"""Reads a worker cluster's ClusterQueues, Cohorts and LocalQueues (kueue.x-k8s.io/v1beta2), and which are closed.
 
-Tolerant readers from raw objects of kueue.x-k8s.io/v1beta2: an object that cannot be read becomes one that is closed,
-with a reason, because one odd queue must not hide the others. How much fits is `quota.tree`'s question.
+An unreadable object is closed with a reason, because one malformed queue must not hide the others. `quota.tree`
+computes capacity.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,21 +29,19 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueRules:
-    """A ClusterQueue's rules; its numbers are in the Forest. `closed` says why it takes nothing, empty when it does."""
+    """A ClusterQueue's rules; its numbers are in the Forest. `closed_reason` is empty when it admits Workloads."""
 
     name: str
     groups: tuple[ResourceGroup, ...] = ()
     next_before_borrowing: bool = False  # flavorFungibility.whenCanBorrow is TryNextFlavor
     topology_only: bool = False
-    reclaims_within_cohort: bool = (
-        False  # preemption.reclaimWithinCohort is Any: what others borrowed comes back, whatever their priority
-    )
+    reclaims_within_cohort: bool = False  # preemption.reclaimWithinCohort is Any: reclaims from every priority
     namespace_selector: Raw | None = None
     closed_reason: str = ""
 
 
 def parse_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
-    """Read ResourceFlavors by name; one that cannot be read takes no pod."""
+    """Read ResourceFlavors by name; an unreadable one takes no pod."""
     flavors = {}
     for name, raw in _named_objects(objects):
         try:
@@ -53,7 +51,7 @@ def parse_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
     return flavors
 
 
-ParsedQueue = tuple[Raw, ClusterQueueRules, ResourceNode]  # a ClusterQueue as it came, and what it says
+ParsedQueue = tuple[Raw, ClusterQueueRules, ResourceNode]  # a ClusterQueue's object, with what was parsed from it
 
 
 def parse_queues(
@@ -64,8 +62,9 @@ def parse_queues(
 ) -> tuple[dict[str, ClusterQueueRules], Forest, dict[str, ParsedQueue]]:
     """Read every ClusterQueue and sum up the trees that they and the Cohorts form.
 
-    A ClusterQueue that is the very object that was read `before`, with the same flavors, is not read again. A stopped or inactive ClusterQueue still lends its quota, as in Kueue; one that cannot be read counts for nothing.
-    A ClusterQueue is closed too when a Cohort above it cannot be read or the Cohorts above it form a cycle.
+    A ClusterQueue whose object is the one in `previous` is not read again; the flavors must be unchanged. A stopped or
+    inactive ClusterQueue still lends its quota, as in Kueue; an unreadable one has none. A ClusterQueue is also closed
+    when a Cohort above it is unreadable or the Cohorts above it form a cycle.
     """
     members: dict[TreeKey, ResourceNode] = {}
     faults: dict[TreeKey, str] = {}
@@ -75,11 +74,11 @@ def parse_queues(
         except UNREADABLE as error:
             members[COHORT, name] = ResourceNode()
             faults[COHORT, name] = f"Cohort {name} cannot be read ({error})"
-    read = {
+    parsed = {
         name: _reuse_or_parse(name, raw, flavors, previous.get(name)) for name, raw in _named_objects(cluster_queues)
     }
-    forest = cohort.build_forest(members | {(CLUSTER_QUEUE, name): member for name, (_, _, member) in read.items()})
-    return {name: _with_cohort_faults(forest, faults, queue) for name, (_, queue, _) in read.items()}, forest, read
+    forest = cohort.build_forest(members | {(CLUSTER_QUEUE, name): member for name, (_, _, member) in parsed.items()})
+    return {name: _with_cohort_faults(forest, faults, queue) for name, (_, queue, _) in parsed.items()}, forest, parsed
 
 
 def _reuse_or_parse(name: str, raw: Raw, flavors: Mapping[str, Flavor], previous: ParsedQueue | None) -> ParsedQueue:
@@ -96,7 +95,7 @@ def _reuse_or_parse(name: str, raw: Raw, flavors: Mapping[str, Flavor], previous
 
 
 def local_queue_target(local_queue: Raw) -> tuple[str, str]:
-    """Say which ClusterQueue a LocalQueue feeds (empty if none) and, as a sentence fragment, why it takes nothing now."""
+    """The ClusterQueue of a LocalQueue (empty if none), and a fragment that says why it takes nothing now."""
     try:
         name, spec = local_queue["metadata"]["name"], local_queue["spec"]
         target = str(spec["clusterQueue"])
@@ -106,22 +105,25 @@ def local_queue_target(local_queue: Raw) -> tuple[str, str]:
 
 
 def tree_root(cluster_queue: Raw, find_cohort: Callable[[str], Raw | None]) -> TreeKey:
-    """The root of the tree of cohorts in which a ClusterQueue stands, itself where it stands alone: what other trees use is nothing to
-    it. `cohort` gives a Cohort by name. Raises one of UNREADABLE for what cannot be read."""
-    at, above = (
+    """The root of a ClusterQueue's cohort tree, the ClusterQueue itself without a cohort.
+
+    Usage in other trees does not affect it. `find_cohort` returns a Cohort by name. Raises one of UNREADABLE for an
+    unreadable object.
+    """
+    root, parent = (
         (CLUSTER_QUEUE, str(cluster_queue["metadata"]["name"])),
         _cohort_key((cluster_queue.get("spec") or {}).get("cohortName")),
     )
-    passed: set[TreeKey] = set()
-    while above and above not in passed:  # a cycle has no root; Kueue admits nothing in it
-        passed.add(above)
-        at, raw = above, find_cohort(above[1]) or {}
-        above = _cohort_key((raw.get("spec") or {}).get("parentName"))
-    return at
+    visited: set[TreeKey] = set()
+    while parent and parent not in visited:  # a cycle has no root; Kueue admits nothing in it
+        visited.add(parent)
+        root, raw = parent, find_cohort(parent[1]) or {}
+        parent = _cohort_key((raw.get("spec") or {}).get("parentName"))
+    return root
 
 
 def _named_objects(objects: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
-    """Skip what has no name: nobody can refer to it."""
+    """The objects by name; an object without a name cannot be referred to."""
     for raw in objects:
         metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
@@ -135,20 +137,20 @@ def _with_cohort_faults(forest: Forest, faults: Mapping[TreeKey, str], queue: Cl
         return queue
     if key not in forest.subtree_quota:
         return replace(queue, closed_reason=f"the Cohorts above ClusterQueue {queue.name} form a cycle")
-    above = [faults[node] for node in forest.paths[key] if node in faults]
-    return replace(queue, closed_reason=above[0]) if above else queue
+    path_faults = [faults[node] for node in forest.paths[key] if node in faults]
+    return replace(queue, closed_reason=path_faults[0]) if path_faults else queue
 
 
 def _parse_rules(name: str, raw: Raw, flavors: Mapping[str, Flavor]) -> ClusterQueueRules:
     spec = raw.get("spec") or {}
     groups = tuple(_resource_group(group) for group in spec.get("resourceGroups") or ())
-    listed = [one for group in groups for one in group.flavors]
-    missing = [one for one in listed if one not in flavors]
+    listed = [flavor for group in groups for flavor in group.flavors]
+    missing = [flavor for flavor in listed if flavor not in flavors]
     return ClusterQueueRules(
         name=name,
         groups=groups,
         next_before_borrowing=(spec.get("flavorFungibility") or {}).get("whenCanBorrow") == "TryNextFlavor",
-        topology_only=all(flavors[one].has_topology for one in listed if one in flavors),
+        topology_only=all(flavors[flavor].has_topology for flavor in listed if flavor in flavors),
         reclaims_within_cohort=(spec.get("preemption") or {}).get("reclaimWithinCohort") == "Any",
         namespace_selector=spec.get("namespaceSelector"),
         closed_reason=_missing_flavor(name, missing) or _stopped_reason(CLUSTER_QUEUE, name, raw),
@@ -191,20 +193,20 @@ def _resource_group(raw: Raw) -> ResourceGroup:
     if not raw.get("flavors"):
         raise ValueError("a resource group has no flavors")
     return ResourceGroup(
-        frozenset(map(str, raw["coveredResources"])), tuple(_required_name(one) for one in raw["flavors"])
+        frozenset(map(str, raw["coveredResources"])), tuple(_required_name(flavor) for flavor in raw["flavors"])
     )
 
 
 def _parse_quotas(spec: Raw) -> dict[FlavorResource, Quota]:
     return {
-        (_required_name(one), _required_name(row)): Quota(
+        (_required_name(flavor), _required_name(row)): Quota(
             nominal=parse_quantity(row.get("nominalQuota"), row["name"]),
             borrowing_limit=_optional_limit(row, "borrowingLimit"),
             lending_limit=_optional_limit(row, "lendingLimit"),
         )
         for group in spec.get("resourceGroups") or ()
-        for one in group["flavors"]
-        for row in one.get("resources") or ()
+        for flavor in group["flavors"]
+        for row in flavor.get("resources") or ()
     }
 
 
@@ -213,11 +215,11 @@ def _optional_limit(row: Raw, field: str) -> int | None:
 
 
 def _reserved_usage(status: Raw) -> dict[FlavorResource, int]:
-    # flavorsReservation, not flavorsUsage: quota is taken when it is reserved, before the checks admit the Workload
+    # flavorsReservation, not flavorsUsage: quota is used from its reservation on, before the checks admit the Workload.
     return {
-        (_required_name(one), _required_name(row)): parse_quantity(row.get("total") or 0, row["name"])
-        for one in status.get("flavorsReservation") or ()
-        for row in one.get("resources") or ()
+        (_required_name(flavor), _required_name(row)): parse_quantity(row.get("total") or 0, row["name"])
+        for flavor in status.get("flavorsReservation") or ()
+        for row in flavor.get("resources") or ()
     }
 
 

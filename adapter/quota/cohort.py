@@ -1,8 +1,8 @@
-"""How much of one resource in one flavor can a node of Kueue's cohort tree still use, borrowing included?
+"""Computes how much of a resource in a flavor a node of Kueue's cohort tree can still use, borrowing included.
 
-Integer arithmetic only, the same as kueue v0.19.2 pkg/cache/scheduler/resource_node.go, which every function here names
-its counterpart in. It knows nothing of pods, flavors' labels, preemption or fair sharing (whose weights order the
-waiting workloads but never change what fits).
+Integer arithmetic only, that of kueue v0.19.2 pkg/cache/scheduler/resource_node.go; each function names its counterpart
+there. It does not know pods, flavors' labels, preemption or fair sharing (whose weights order the waiting Workloads but
+never change what fits).
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ Amounts = Mapping[FlavorResource, int]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One cell of a ClusterQueue's or Cohort's own quota; None is no limit."""
+    """The own quota of a ClusterQueue or Cohort for one flavor and resource; None is no limit."""
 
     nominal: int
     borrowing_limit: int | None = None
@@ -27,7 +27,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNode:
-    """What one object says of itself: its parent, its own quotas and, for a ClusterQueue, what it has reserved."""
+    """The fields of one object: its parent, its own quotas and, for a ClusterQueue, its reserved usage."""
 
     parent: TreeKey | None = None
     quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
@@ -38,58 +38,55 @@ class ResourceNode:
 class Forest:
     """All cohort trees of a cluster, with quotas and usage summed up per node.
 
-    A node that is in `members` but not in `subtree` hangs in a cycle of cohorts, where Kueue admits nothing.
+    A node that is in `nodes` but not in `subtree_quota` is in a cycle of cohorts, where Kueue admits nothing.
     """
 
     nodes: Mapping[TreeKey, ResourceNode]
     subtree_quota: Mapping[TreeKey, Amounts]  # own quota plus what the children lend
-    observed_usage: Mapping[
-        TreeKey, Amounts
-    ]  # usage as the objects showed it; for a Cohort: what its children use beyond what they keep
+    # Usage in the observed objects; for a Cohort: its children's usage beyond the quota that they do not lend.
+    observed_usage: Mapping[TreeKey, Amounts]
     paths: Mapping[TreeKey, Sequence[TreeKey]]  # from each node to its root, both included
-    charged_usage: Mapping[TreeKey, Amounts] = field(
-        default_factory=dict
-    )  # usage of those nodes that were charged since
+    # Usage of the nodes that were charged since the observation.
+    charged_usage: Mapping[TreeKey, Amounts] = field(default_factory=dict)
 
     def usage(self, key: TreeKey) -> Amounts:
-        """What is in use at a node."""
+        """The usage of a node."""
         return self.charged_usage[key] if key in self.charged_usage else self.observed_usage[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuotaPath:
-    """All that counts for one node: it and those above it. Compared by identity.
+    """One node and its ancestors, the root first. Compared by identity.
 
-    The root is first. Of each: those of its own quotas that limit borrowing or lending, which are few; its quota with
-    its children's; what is in use.
+    Each entry has the node's own quotas that limit borrowing or lending, which are few; its subtree quota; its usage.
     """
 
     nodes: Sequence[tuple[Mapping[FlavorResource, Quota], Amounts, Amounts]] = ()
 
 
 def build_forest(nodes: Mapping[TreeKey, ResourceNode]) -> Forest:
-    """Sum up quotas and usage from the leaves to the roots; a parent that is nobody's object is an empty Cohort.
+    """Sum up quotas and usage from the leaves to the roots; a parent without an object is an empty Cohort.
 
     Source: updateCohortResourceNode and accumulateFromChild; pkg/cache/hierarchy/manager.go for implicit cohorts.
     """
     parents = {member.parent for member in nodes.values() if member.parent is not None}
-    everyone = {**{key: ResourceNode() for key in parents}, **nodes}
-    ordered = _roots_first(everyone)
-    subtree = {key: {cell: quota.nominal for cell, quota in everyone[key].quotas.items()} for key in ordered}
-    usage = {key: dict(everyone[key].usage) for key in ordered}
+    all_nodes = {**{key: ResourceNode() for key in parents}, **nodes}
+    ordered = _roots_first(all_nodes)
+    subtree = {key: {cell: quota.nominal for cell, quota in all_nodes[key].quotas.items()} for key in ordered}
+    usage = {key: dict(all_nodes[key].usage) for key in ordered}
     for key in reversed(ordered):
-        parent = everyone[key].parent
+        parent = all_nodes[key].parent
         if parent is not None:
-            _accumulate_from_child(everyone[key], subtree[key], usage[key], subtree[parent], usage[parent])
+            _accumulate_from_child(all_nodes[key], subtree[key], usage[key], subtree[parent], usage[parent])
     paths: dict[TreeKey, tuple[TreeKey, ...]] = {}
     for key in ordered:
-        parent = everyone[key].parent
+        parent = all_nodes[key].parent
         paths[key] = (key,) if parent is None else (key, *paths[parent])
-    return Forest(everyone, subtree, usage, paths)
+    return Forest(all_nodes, subtree, usage, paths)
 
 
 def quota_path(forest: Forest, key: TreeKey) -> QuotaPath:
-    """What the questions below are put to; nothing for a node that does not exist or hangs in a cycle."""
+    """The path of a node, for the functions below; empty for a node that does not exist or is in a cycle."""
     path = reversed(forest.paths.get(key, ()))
     return QuotaPath(
         [(_limited_quotas(forest.nodes[node].quotas), forest.subtree_quota[node], forest.usage(node)) for node in path]
@@ -105,28 +102,29 @@ def _limited_quotas(quotas: Mapping[FlavorResource, Quota]) -> dict[FlavorResour
 
 
 def available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """Say how much the node may take now without preemption; negative where more was admitted than there is.
+    """The amount that the node may use now without preemption; negative where more was admitted than there is.
 
     Source: available.
     """
     _, subtree, usage = path.nodes[0]
-    left = subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0))
+    free = subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0))
     for limits, subtree, usage in path.nodes[1:]:
         quota, used = limits.get(flavor_resource), usage.get(flavor_resource, 0)
         if quota is None and used >= 0:
-            continue  # as most nodes: it keeps nothing to itself, and may take all that is left above it
-        kept = _local_quota(quota, subtree.get(flavor_resource, 0))
+            continue  # as most nodes: it lends all its quota, and may use all that is free above it
+        local = _local_quota(quota, subtree.get(flavor_resource, 0))
         if quota is not None and quota.borrowing_limit is not None:
-            stored = subtract_amounts(subtree.get(flavor_resource, 0), kept)
-            left = min(
-                left, add_amounts(subtract_amounts(stored, max(0, subtract_amounts(used, kept))), quota.borrowing_limit)
+            stored = subtract_amounts(subtree.get(flavor_resource, 0), local)
+            free = min(
+                free,
+                add_amounts(subtract_amounts(stored, max(0, subtract_amounts(used, local))), quota.borrowing_limit),
             )
-        left = add_amounts(max(0, subtract_amounts(kept, used)), left)
-    return left
+        free = add_amounts(max(0, subtract_amounts(local, used)), free)
+    return free
 
 
 def potential_available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """Say how much the node could take if nothing at all were in use.
+    """The amount that the node could use if nothing were in use.
 
     Source: potentialAvailable.
     """
@@ -142,15 +140,15 @@ def potential_available(path: QuotaPath, flavor_resource: FlavorResource) -> int
 
 
 def unused_nominal(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """Say how much of its own nominal quota the node leaves unused, whether or not others have borrowed it; never negative."""
+    """The unused part of the node's own nominal quota, borrowed by others or not; never negative."""
     _, subtree, usage = path.nodes[-1]
     return max(0, subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0)))
 
 
 def borrowing_level(path: QuotaPath, flavor_resource: FlavorResource, amount: int) -> int:
-    """Say how far up `amount` must be borrowed: 0 is not at all, 1 is from the nearest cohort.
+    """The distance from which `amount` must be borrowed: 0 is no borrowing, 1 is from the nearest cohort.
 
-    Kueue counts the cohort's height instead of its distance; along one path both order the same.
+    Kueue uses the cohort's height instead of its distance; along one path the order is equal.
     Source: pkg/scheduler/preemption/classical/hierarchical_preemption.go FindHeightOfLowestSubtreeThatFits.
     """
     level = 0
@@ -167,35 +165,35 @@ def borrowing_level(path: QuotaPath, flavor_resource: FlavorResource, amount: in
 
 
 def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
-    """Return the line with `amounts` more in use at the node.
+    """The path with `amounts` more in use at the node.
 
     Source: addUsage.
     """
     nodes = list(path.nodes)
-    for at, (limits, subtree, usage) in reversed(list(enumerate(nodes))):
+    for index, (limits, subtree, usage) in reversed(list(enumerate(nodes))):
         used, beyond = dict(usage), {}
         for cell, more in amounts.items():
             quota, before = limits.get(cell), used.get(cell, 0)
             used[cell] = add_amounts(before, more)
             if quota is None and before >= 0:
-                rest = more  # as at most nodes: asking them what they keep is a seventh of a long plan
+                rest = more  # as at most nodes: `_local_available` would take a seventh of a long plan
             else:
                 rest = subtract_amounts(more, _local_available(quota, subtree.get(cell, 0), before))
             if rest > 0:
                 beyond[cell] = rest
-        nodes[at], amounts = (limits, subtree, used), beyond
+        nodes[index], amounts = (limits, subtree, used), beyond
         if not beyond:
             break
     return QuotaPath(nodes)
 
 
 def without_usage(path: QuotaPath) -> QuotaPath:
-    """Return the line as if nothing at all were in use."""
+    """The path as if nothing were in use."""
     return QuotaPath([(limits, subtree, {}) for limits, subtree, _ in path.nodes])
 
 
 def with_path_usage(forest: Forest, key: TreeKey, path: QuotaPath) -> Forest:
-    """Return the forest with what is in use on a node's line; it costs no more where there are more queues."""
+    """The forest with the usage of a node's path; the cost does not grow with the number of queues."""
     used = zip(reversed(forest.paths.get(key, ())), (usage for _, _, usage in path.nodes), strict=True)
     return Forest(
         forest.nodes, forest.subtree_quota, forest.observed_usage, forest.paths, {**forest.charged_usage, **dict(used)}
@@ -203,7 +201,7 @@ def with_path_usage(forest: Forest, key: TreeKey, path: QuotaPath) -> Forest:
 
 
 def add_amounts(amount: int, other: int) -> int:
-    """Add as Kueue's Amount does: unlimited stays unlimited, and nothing leaves 64 bits."""
+    """Add as Kueue's Amount does: unlimited stays unlimited, and results are clamped to 64 bits."""
     return UNLIMITED if amount == UNLIMITED or other == UNLIMITED else _clamp_to_int64(amount + other)
 
 
@@ -215,7 +213,7 @@ def subtract_amounts(amount: int, other: int) -> int:
 
 
 def _clamp_to_int64(amount: int) -> int:
-    if -UNLIMITED <= amount <= UNLIMITED:  # nearly always, and this is the innermost step of every plan
+    if -UNLIMITED <= amount <= UNLIMITED:  # the usual case, in the innermost step of every plan
         return amount
     return max(-UNLIMITED - 1, min(amount, UNLIMITED))
 
@@ -225,7 +223,7 @@ def _roots_first(members: Mapping[TreeKey, ResourceNode]) -> list[TreeKey]:
     for key, member in members.items():
         children[member.parent].append(key)
     ordered = list(children[None])
-    for key in ordered:  # grows while it is read; what hangs in a cycle is never reached
+    for key in ordered:  # grows while it is read; a node in a cycle is never reached
         ordered.extend(children[key])
     return ordered
 
@@ -246,10 +244,10 @@ def _accumulate_from_child(
 
 
 def _local_quota(quota: Quota | None, subtree: int) -> int:
-    """What a node never lends to its parent (localQuota)."""
+    """The quota that a node never lends to its parent (localQuota)."""
     return 0 if quota is None or quota.lending_limit is None else max(0, subtract_amounts(subtree, quota.lending_limit))
 
 
 def _local_available(quota: Quota | None, subtree: int, used: int) -> int:
-    """What of that is unused (LocalAvailable)."""
+    """The unused part of `_local_quota` (LocalAvailable)."""
     return max(0, subtract_amounts(_local_quota(quota, subtree), used))

@@ -1,8 +1,8 @@
-"""How many pods of one shape could a cluster's nodes hold, were they empty?
+"""Computes how many pods of one shape a cluster's nodes could hold if they were empty.
 
-A plausibility check against quota that no node stands behind (a device plugin that is not ready, a machine too small),
-not a scheduler: what runs on the nodes is not looked at, since quota counts that, and neither are topology spread or
-affinity between pods, nor a gang's other worker groups. Nodes that are not ready or cordoned hold nothing.
+A plausibility check for quota without nodes (a device plugin that is not ready, a machine too small), not a scheduler.
+It ignores running pods, which quota counts, and topology spread, affinity between pods and a gang's other worker
+groups. Nodes that are not ready or cordoned hold nothing.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,13 +18,13 @@ from adapter.objects.selectors import Labels, parse_integer, tolerates
 from adapter.objects.unstructured import UNREADABLE, Raw, is_condition_true, meta
 from adapter.quota.resource_flavor import Flavor
 
-_NodeSet = int  # of a cluster's nodes: the bits of those that are meant
+_NodeSet = int  # a bit mask of a cluster's nodes
 _TAINT_FIELDS = ("key", "value", "effect")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that takes pods: what it has, in the units of `objects.pod_requests`."""
+    """A schedulable node: its allocatable resources are in the units of `objects.pod_requests`."""
 
     labels: Labels
     taints: tuple[Raw, ...]
@@ -33,15 +33,17 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class NodeIndex:
-    """A cluster's nodes by what they have, so that a pod's rules are held against each label, taint and machine once, however many
-    nodes share it: what a plan costs does not grow with its terms times the nodes."""
+    """A cluster's nodes, indexed by label, taint and allocatable resources.
+
+    A pod's rules are compared once with each label, taint and machine type, not with each node: the cost of a plan does
+    not grow with its terms times the nodes.
+    """
 
     count: int = 0
     by_label: dict[str, dict[str, _NodeSet]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
-    by_label_key: dict[str, _NodeSet] = field(default_factory=dict)  # by key, filled in when asked for
-    by_numeric_label: dict[str, tuple[list[int], list[_NodeSet]]] = field(
-        default_factory=dict
-    )  # likewise, for Gt and Lt
+    by_label_key: dict[str, _NodeSet] = field(default_factory=dict)  # filled on first use
+    # For Gt and Lt, by key; filled on first use.
+    by_numeric_label: dict[str, tuple[list[int], list[_NodeSet]]] = field(default_factory=dict)
     by_taint: dict[tuple[object, ...], _NodeSet] = field(default_factory=dict)
     by_allocatable: dict[frozenset[tuple[str, int]], tuple[pod_requests.Resources, _NodeSet]] = field(
         default_factory=dict
@@ -52,22 +54,22 @@ class NodeIndex:
         return (1 << self.count) - 1
 
     def add(self, node: Node) -> None:
-        """Take one more in."""
+        """Add a node."""
         bit = 1 << self.count
         self.count += 1
         for key, value in node.labels.items():
             by_value = self.by_label[key]
             by_value[value] = by_value.get(value, 0) | bit
         for taint in node.taints:
-            named = tuple(taint.get(name) or "" for name in _TAINT_FIELDS)
-            self.by_taint[named] = self.by_taint.get(named, 0) | bit
+            values = tuple(taint.get(name) or "" for name in _TAINT_FIELDS)
+            self.by_taint[values] = self.by_taint.get(values, 0) | bit
         machine = frozenset(node.allocatable.items())
-        has, some = self.by_allocatable.get(machine, (node.allocatable, 0))
-        self.by_allocatable[machine] = has, some | bit
+        allocatable, node_set = self.by_allocatable.get(machine, (node.allocatable, 0))
+        self.by_allocatable[machine] = allocatable, node_set | bit
 
 
 def index_nodes(schedulable_nodes: Iterable[Node]) -> NodeIndex:
-    """Take all of them in."""
+    """Index these nodes."""
     nodes = NodeIndex()
     for node in schedulable_nodes:
         nodes.add(node)
@@ -75,7 +77,7 @@ def index_nodes(schedulable_nodes: Iterable[Node]) -> NodeIndex:
 
 
 def parse_nodes(objects: Iterable[Raw]) -> NodeIndex:
-    """Read the Node objects that are ready and not cordoned; one that cannot be read is left out."""
+    """Read the Node objects that are ready and not cordoned; unreadable ones are skipped."""
     return index_nodes(node for raw in objects if (node := _parse_node(raw)))
 
 
@@ -84,8 +86,8 @@ def _parse_node(raw: Raw) -> Node | None:
         spec = raw.get("spec") or {}
         if spec.get("unschedulable") or not is_condition_true(raw, "Ready"):
             return None
-        found = (raw.get("status") or {}).get("allocatable") or {}
-        allocatable = {name: pod_requests.parse_quantity(text, name) for name, text in found.items()}
+        quantities = (raw.get("status") or {}).get("allocatable") or {}
+        allocatable = {name: pod_requests.parse_quantity(text, name) for name, text in quantities.items()}
         taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
         labels = dict(meta(raw).get("labels") or {})
     except UNREADABLE:
@@ -97,53 +99,61 @@ def _parse_node(raw: Raw) -> Node | None:
 def pods_that_fit(
     nodes: NodeIndex, pod_spec: Raw, request: pod_requests.Resources, flavors: Sequence[Flavor], wanted: int
 ) -> tuple[int, str]:
-    """Count the pods that the nodes could hold, and say in a sentence fragment why it is fewer than `wanted`.
+    """Count the pods that the nodes could hold, with a fragment that says why it is fewer than `wanted`.
 
     `flavors` are those that Kueue would assign: it adds their labels to the pod's node selector, and their tolerations.
     """
     fitting = _matching_nodes(nodes, pod_spec, flavors)
     needs = {name: need for name, need in request.items() if need > 0}
-    machines = [(has, some & fitting) for has, some in nodes.by_allocatable.values() if some & fitting]
-    held = 0
-    for has, some in machines:
-        held += some.bit_count() * min((has.get(n, 0) // need for n, need in needs.items()), default=wanted)
-    if held >= wanted:
-        return held, ""
-    return held, f"its nodes can hold {held}" if held else _no_fit_reason(nodes, [has for has, _ in machines], needs)
+    machines = [
+        (allocatable, node_set & fitting)
+        for allocatable, node_set in nodes.by_allocatable.values()
+        if node_set & fitting
+    ]
+    count = 0
+    for allocatable, node_set in machines:
+        count += node_set.bit_count() * min(
+            (allocatable.get(name, 0) // need for name, need in needs.items()), default=wanted
+        )
+    if count >= wanted:
+        return count, ""
+    return count, f"its nodes can hold {count}" if count else _no_fit_reason(
+        nodes, [allocatable for allocatable, _ in machines], needs
+    )
 
 
 def _matching_nodes(nodes: NodeIndex, pod_spec: Raw, flavors: Sequence[Flavor]) -> _NodeSet:
-    """The scheduler's filters on labels and taints, for a pod to which Kueue has added what the flavors say."""
+    """The nodes that pass the scheduler's filters on labels and taints, with the flavors' labels and tolerations."""
     selector = dict(pod_spec.get("nodeSelector") or {})
     tolerations = list(pod_spec.get("tolerations") or ())
-    for one in flavors:
-        selector |= one.labels
-        tolerations += one.tolerations
+    for flavor in flavors:
+        selector |= flavor.labels
+        tolerations += flavor.tolerations
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [term.get("matchExpressions") or () for term in required.get("nodeSelectorTerms") or ()]
 
-    some = nodes.all_nodes
+    matching = nodes.all_nodes
     for key, value in selector.items():
-        some &= _nodes_with_label(nodes, key, [value])
+        matching &= _nodes_with_label(nodes, key, [value])
     if terms:
-        some &= _union_of(_nodes_matching_all(nodes, term) for term in terms)
-    for named, tainted in nodes.by_taint.items():
-        taint = dict(zip(_TAINT_FIELDS, named, strict=True))
-        if some & tainted and not any(tolerates(by, taint) for by in tolerations):
-            some &= ~tainted
-    return some
+        matching &= _union_of(_nodes_matching_all(nodes, term) for term in terms)
+    for values, tainted in nodes.by_taint.items():
+        taint = dict(zip(_TAINT_FIELDS, values, strict=True))
+        if matching & tainted and not any(tolerates(toleration, taint) for toleration in tolerations):
+            matching &= ~tainted
+    return matching
 
 
 def _nodes_matching_all(nodes: NodeIndex, expressions: Iterable[Raw]) -> _NodeSet:
-    some = nodes.all_nodes
+    matching = nodes.all_nodes
     for expression in expressions:
-        some = some and some & _nodes_matching(nodes, expression)
-    return some
+        matching = matching and matching & _nodes_matching(nodes, expression)
+    return matching
 
 
 def _nodes_matching(nodes: NodeIndex, expression: Raw) -> _NodeSet:
-    """The nodes whose labels meet one requirement; the same rules as `selectors.meets_all` has for one set of labels."""
+    """The nodes whose labels match one expression, by the rules of `selectors.matches_expressions`."""
     key = expression["key"]
     values: Sequence[str] = expression.get("values") or ()
     match expression.get("operator"):
@@ -175,11 +185,11 @@ def _nodes_with_key(nodes: NodeIndex, key: str) -> _NodeSet:
 
 
 def _numeric_values(nodes: NodeIndex, key: str) -> tuple[list[int], list[_NodeSet]]:
-    """The numbers that a label has, in order, and for each the nodes that have a lower one; at the end those that have any."""
+    """The sorted numbers of a label, and for each the nodes with a lower one; the last set has all nodes with a number."""
     if key not in nodes.by_numeric_label:
-        found = ((parse_integer(value), some) for value, some in nodes.by_label.get(key, {}).items())
-        ordered = sorted((number, some) for number, some in found if number is not None)
-        below = accumulate((some for _, some in ordered), or_, initial=0)
+        parsed = ((parse_integer(value), node_set) for value, node_set in nodes.by_label.get(key, {}).items())
+        ordered = sorted((number, node_set) for number, node_set in parsed if number is not None)
+        below = accumulate((node_set for _, node_set in ordered), or_, initial=0)
         nodes.by_numeric_label[key] = [number for number, _ in ordered], list(below)
     return nodes.by_numeric_label[key]
 
@@ -189,15 +199,18 @@ def _union_of(node_sets: Iterable[_NodeSet]) -> _NodeSet:
 
 
 def _no_fit_reason(nodes: NodeIndex, fitting: Sequence[pod_requests.Resources], needs: pod_requests.Resources) -> str:
-    """Why not a single pod could be held; `fitting` are the machines that it may use."""
+    """Why no node could hold a pod; `fitting` are the machines that it may use."""
     if not nodes.count:
         return "it has no ready node"
     if not fitting:
         return f"none of its {nodes.count} ready nodes matches the worker's node selector, affinity and tolerations"
     for name, need in needs.items():
-        most = max(has.get(name, 0) for has in fitting)
+        most = max(allocatable.get(name, 0) for allocatable in fitting)
         if not most:
             return f"no node there has allocatable {name}: is its device plugin ready?"
         if most < need:
-            return f"no node there is large enough: {name} {pod_requests.format_quantity(most, name)} at most, one worker needs {pod_requests.format_quantity(need, name)}"
+            return (
+                f"no node there is large enough: {name} {pod_requests.format_quantity(most, name)} at most, "
+                f"one worker needs {pod_requests.format_quantity(need, name)}"
+            )
     return "its nodes can hold 0"

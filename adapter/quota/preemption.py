@@ -1,7 +1,7 @@
-"""How much of a ClusterQueue would Kueue take from gangs of lower priority, to give it to one of higher?
+"""Computes the quota that Kueue could preempt from gangs of lower priority in a ClusterQueue.
 
-Reckoned from our own shares only: of what others run in the queue, neither size nor priority is known here. Whom Kueue
-really preempts, and whether it does, stays its choice; a gang that is not admitted in time is withdrawn as ever.
+Only our own shares count: size and priority of other Workloads in the queue are unknown here. Kueue itself chooses
+whether and what it preempts; a gang that is not admitted in time is withdrawn.
 """
 
 from collections import Counter
@@ -11,31 +11,35 @@ from adapter import names
 from adapter.objects.pod_requests import format_quantity, parse_quantity
 from adapter.objects.unstructured import Raw, is_condition_true, key_of
 
-# Those by which a Workload may preempt one of lower priority in its own ClusterQueue. The second would also preempt newer ones of
-# the same priority: not reckoned with, since a gang must not lose its place to one that merely waits longer.
+# The policies by which a Workload may preempt one of lower priority in its own ClusterQueue. The second also preempts
+# newer ones of equal priority. That is not counted, since a gang must not lose its quota to one that only waits longer.
 _PREEMPTING_POLICIES = ("LowerPriority", "LowerOrNewerEqualPriority")
 _FlavorResource = tuple[str, str]  # flavor, resource
 
 
 def simulate_removal(cluster_queues: Iterable[Raw], shares: Iterable[Raw], priority: int) -> Sequence[Raw] | None:
-    """Return the ClusterQueues without what shares of a lower priority hold in those that preempt; None if that is nothing.
+    """The ClusterQueues without the usage of lower-priority shares in queues that preempt; None if there is none.
 
     `shares` are group Workloads of ours in that worker cluster. Source: kueue:pkg/scheduler/preemption/preemption.go,
     candidates of the same ClusterQueue (preemption.withinClusterQueue).
     """
     queues = list(cluster_queues)
     able = {key_of(raw)[1] for raw in queues if _preemption_spec(raw).get("withinClusterQueue") in _PREEMPTING_POLICIES}
-    held: dict[str, Counter[_FlavorResource]] = {}
+    usage_by_queue: dict[str, Counter[_FlavorResource]] = {}
     for share in shares:
         admission = (share.get("status") or {}).get("admission") or {}
         queue = admission.get("clusterQueue") or ""
         if queue in able and is_condition_true(share, names.QUOTA_RESERVED) and _workload_priority(share) < priority:
-            held.setdefault(queue, Counter()).update(_assigned_usage(admission))
-    return [_subtract_usage(raw, held.get(key_of(raw)[1], Counter())) for raw in queues] if held else None
+            usage_by_queue.setdefault(queue, Counter()).update(_assigned_usage(admission))
+    return (
+        [_subtract_usage(raw, usage_by_queue.get(key_of(raw)[1], Counter())) for raw in queues]
+        if usage_by_queue
+        else None
+    )
 
 
 def _subtract_usage(raw: Raw, usage: Counter[_FlavorResource]) -> Raw:
-    """Lower what the queue's status counts as reserved; what it does not count yet cannot be lowered."""
+    """Lower the reserved usage in the queue's status; usage that it does not count yet cannot be lowered."""
     if not usage:
         return raw
     status = raw.get("status") or {}

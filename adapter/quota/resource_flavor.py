@@ -1,7 +1,7 @@
-"""May a pod use a ResourceFlavor, and does a label selector choose a namespace?
+"""Decides whether a pod may use a ResourceFlavor.
 
-Labels, taints and tolerations only, as kueue v0.19.2 reads them; how much quota the flavor has is `quota.cohort`'s
-question. It sees no nodes: whether one exists is for the worker cluster's scheduler to find out.
+Labels, taints and tolerations only, as kueue v0.19.2 reads them. `quota.cohort` computes the flavor's quota. Nodes are
+not checked: whether one exists is left to the worker cluster's scheduler.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from adapter.objects.unstructured import Raw
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A ResourceFlavor; one with a `fault` (a sentence fragment) could not be read and takes no pod."""
+    """A ResourceFlavor; one with a `fault` (a fragment) is unreadable and takes no pod."""
 
     name: str
     labels: Labels = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Flavor:
 
 
 def parse(name: str, raw: Raw) -> Flavor:
-    """Read a ResourceFlavor object; raises AttributeError, TypeError or ValueError where it is not shaped like one."""
+    """Read a ResourceFlavor; raises AttributeError, TypeError or ValueError for a malformed one."""
     spec = raw.get("spec") or {}
     labels = dict(spec.get("nodeLabels") or {})
     if not all(isinstance(value, str) for value in labels.values()):
@@ -40,11 +40,11 @@ def parse(name: str, raw: Raw) -> Flavor:
 
 
 def mismatch_reason(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
-    """Say in a sentence fragment why a pod may not use the flavor; empty when it may.
+    """Why a pod may not use the flavor, a fragment; empty when it may.
 
     Every NoSchedule and NoExecute taint must be tolerated by the pod or by the flavor itself; nodeSelector and required
-    node affinity count only on the label keys that this flavor has. A flavor with a topology takes pods that ask for
-    none only where every flavor of the ClusterQueue has one (`topology_only`); how they pack there is not modelled.
+    node affinity count only on the label keys that this flavor has. A flavor with a topology takes pods that request
+    none only where every flavor of the ClusterQueue has one (`topology_only`); packing is not modelled.
     Source: pkg/scheduler/flavorassigner/flavorassigner.go checkFlavorForPodSets, tas_flavorassigner.go.
     """
     if flavor.fault:
@@ -67,7 +67,7 @@ def _selector_matches(labels: Labels, pod_spec: Raw) -> bool:
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [_relevant_expressions(term, labels) for term in required.get("nodeSelectorTerms") or ()]
-    # Terms are ORed, so one that asks nothing of this flavor's labels lets every pod in (flavorSelector).
+    # Terms are ORed, so a term without a label key of this flavor lets every pod in (flavorSelector).
     return not terms or any(matches_expressions(term, labels) for term in terms)
 
 

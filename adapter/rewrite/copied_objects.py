@@ -19,8 +19,8 @@ from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.workload import PodSet
 
 # The limits of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds
-# 2 GiB by default: a hundred jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once in
-# every interval while the job runs. Larger data belongs in an image or in object storage.
+# 2 GiB by default: a hundred jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once
+# in every interval while the job runs. Larger data belongs in an image or in object storage.
 MAX_OBJECTS = 32
 MAX_BYTES = 4 * 2**20
 # Tokens issued by the manager. The worker cluster's own controller would fill in or remove such a Secret.

@@ -22,8 +22,8 @@ from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin
 GCS_WAITER = "wait-gcs-ready"
 # KubeRay hard-codes these for the init container that it adds to every worker (kuberay:controllers/ray/common/pod.go).
 GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
-# The container fields that Kueue counts. Environments, commands and mounts are left out: a reservation runs nothing, and
-# private values need no second object.
+# The container fields that Kueue counts. Environments, commands and mounts are left out: a reservation runs nothing,
+# and private values need no second object.
 _COUNTED_FIELDS = ("name", "image", "resources", "restartPolicy")
 # The fields that a worker cluster's admission may change and that its Kueue and its scheduler read.
 _ADMISSION_FIELDS = ("nodeSelector", "tolerations", "affinity", "overhead", "resources", "runtimeClassName")
@@ -95,8 +95,8 @@ def build_workload(
     `dry_run_templates` replaces the templates of groups with a dry run by what `reserved_template` made of its result.
     `priority` is the job's, from its WorkloadPriorityClass in the manager, capped by the WorkerCluster. Only the number
     is copied: Kueue orders and preempts by nothing else (kueue:pkg/util/priority), and never changes that of a Workload
-    without a class. A reference to a class of the same name would require a right to read classes, and each edit of that
-    class would replace the job's number (kueue:workloadpriorityclass_controller.go).
+    without a class. A reference to a class of the same name would require a right to read classes, and each edit of
+    that class would replace the job's number (kueue:workloadpriorityclass_controller.go).
     """
     metadata = _share_metadata(target, namespace)
     metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | pod_group_annotations(pod_group_name(target))
@@ -123,8 +123,8 @@ def excess_requests(pod_spec: Raw, template: Raw, usage: Raw | None = None, pods
     """The requests of a pod beyond the template that holds quota, `nvidia.com/gpu: 2 instead of 1`; empty when none.
 
     KubeRay's init container holds no quota for resources that the user's containers do not request (`_gcs_waiter`).
-    `usage` is what Kueue counts for so many `pods` of the template. It may be more than the template's requests, because
-    Kueue applies LimitRanges and RuntimeClasses (kueue:pkg/workload/resources.go, AdjustResources).
+    `usage` is what Kueue counts for so many `pods` of the template. It may be more than the template's requests,
+    because Kueue applies LimitRanges and RuntimeClasses (kueue:pkg/workload/resources.go, AdjustResources).
     """
     reserved = pod_requests(template.get("spec") or {})
     for name, amount in (usage or {}).items() if pods else ():

@@ -1,8 +1,8 @@
 """Rewrites the head's address in a worker pod for a worker cluster, and finds remote pods with an old address.
 
-Every mention of the head's Service becomes the head pod's IP or another name, by the worker cluster's `spec.head`. Where
-the Service is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six places of a
-worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
+Every mention of the head's Service becomes the head pod's IP or another name, by the worker cluster's `spec.head`.
+Where the Service is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six places of
+a worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
 kuberay:controllers/ray/common/pod.go), and users repeat it in their own commands and sidecars. The names are read from
 the pod itself. Whether the address is reachable is not checked here.
 

@@ -17,7 +17,7 @@ from adapter.rewrite.target import Target, anchor_owner
 
 @dataclass(frozen=True, slots=True)
 class MirrorState:
-    """Our objects of the mirror of one head in a worker cluster."""
+    """Our mirror objects of one head in a worker cluster."""
 
     service: Raw | None
     slices: Sequence[Raw]

@@ -41,7 +41,8 @@ SCHEDULER_DOMAINS = (
     "volcano.sh", "yunikorn.apache.org", "kai.scheduler", "scheduling.x-k8s.io", "scheduling.k8s.io",
 )  # fmt: skip
 DEFAULT_SCHEDULER = "default-scheduler"
-# A kubelet treats a pod with the first one as a static pod of its own. LimitRanger records its changes in the other one.
+# A kubelet treats a pod with the first one as a static pod of its own. LimitRanger records its changes in the other
+# one.
 NODE_ANNOTATIONS = ("kubernetes.io/config.", "kubernetes.io/limit-ranger")
 DROPPED_LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
 TOKEN_VOLUME_PREFIX = "kube-api-access-"  # of the ServiceAccount admission plugin's volume

@@ -21,9 +21,9 @@ MARKET_ENV = "RAY_NODE_MARKET_TYPE"
 LABELS_ENV = "RAY_OVERRIDE_LABELS"
 RESOURCES_ENV = "RAY_OVERRIDE_RESOURCES"
 
-# A task requests a zone by `resources={"zone:a": 1}`, and the zone must never limit a node: no node runs a million tasks
-# at once. It is a whole number, because Ray takes no fraction of a node's resource, and far below its bound of 1e14
-# (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
+# A task requests a zone by `resources={"zone:a": 1}`, and the zone must never limit a node: no node runs a million
+# tasks at once. It is a whole number, because Ray takes no fraction of a node's resource, and far below its bound of
+# 1e14 (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
 ZONE_AMOUNT = 1_000_000
 
 
