@@ -1,6 +1,7 @@
 """`python -m hack.release`: write a release's manifests and chart into a folder, or remake the checkout's chart."""
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,26 +15,34 @@ from hack.release import chart, manifests, overlays, plugin
 CHART = REPO / "charts" / chart.NAME
 
 
-def write(folder: Path, version: str, repository: str, downloads: str = "") -> None:
+def write(folder: Path, version: str, repository: str, downloads: str = "", digest: str = "") -> None:
     """All files of a release: manifests in `folder` itself, and the chart below it.
 
-    With the address that they are published under also the plugin's archives, for which pip asks an index.
+    With the address that they are published under also the plugin's archives, for which pip asks an index. With the
+    digest of the image, manifests and chart name exactly that image, wherever its tag points later.
     """
-    _put(folder, manifests.files(version, f"{repository}:{version}"))
-    _put_chart(folder / chart.NAME, version, repository)
+    tag = f"{version}@{digest}" if digest else ""
+    _put(folder, manifests.files(version, f"{repository}:{tag or version}"))
+    _put_chart(folder / chart.NAME, version, repository, tag)
     if downloads:
         plugin.write(folder, version, downloads)
 
 
-def _put_chart(folder: Path, version: str, repository: str) -> None:
+def _put_chart(folder: Path, version: str, repository: str, tag: str = "") -> None:
     shutil.rmtree(folder, ignore_errors=True)  # a removed template would still be installed
-    _put(folder, chart.files(version, repository))
+    _put(folder, chart.files(version, repository, tag))
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no digest: give sha256: and 64 hexadecimal digits")
+    return text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,10 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="URL",
         help="where the files will be: write the plugin's archives for Krew, too",
     )
+    parser.add_argument("--digest", type=_digest, help="of the pushed image, which the files then name")
     given = parser.parse_args(argv)
     try:
         if given.folder:
-            write(given.folder, given.version, given.repository, given.downloads)
+            write(given.folder, given.version, given.repository, given.downloads, given.digest or "")
         else:
             _put_chart(CHART, given.version, given.repository)
     except LabError as failure:

@@ -65,11 +65,11 @@ then write a DispatchPolicy, and put an AdmissionCheck into a ClusterQueue.
 """
 
 
-def files(version: str, repository: str) -> Mapping[str, str]:
-    """Path in the chart → content."""
+def files(version: str, repository: str, tag: str = "") -> Mapping[str, str]:
+    """Path in the chart → content; `tag` is the default of the image's tag, where that is not the version alone."""
     manager = overlays.objects(overlays.MANAGER, overlays.DEVELOPED)
     (deployment,) = (each for each in manager if each["kind"] == "Deployment")
-    table = values.values(deployment, repository)
+    table = values.values(deployment, repository, tag)
     return {
         "Chart.yaml": _chart(version),
         "values.yaml": values.file(table),

@@ -48,7 +48,7 @@ def switch_of(part: Part) -> str:
     return f"enable{words}"
 
 
-def values(deployment: Raw, repository: str) -> Sequence[Value]:
+def values(deployment: Raw, repository: str, tag: str = "") -> Sequence[Value]:
     """All of them, in the order of values.yaml."""
     spec = deployment["spec"]
     pod = spec["template"]["spec"]
@@ -61,7 +61,7 @@ def values(deployment: Raw, repository: str) -> Sequence[Value]:
             "One leads, the others stand by. The PodDisruptionBudget leaves one, "
             "so with a single replica no node of it can be drained", spec["replicas"], {"minimum": 0}),
         Value(f"{own}.image.repository", "Where the image is", repository),
-        Value(f"{own}.image.tag", "Which one; empty for the chart's appVersion", ""),
+        Value(f"{own}.image.tag", "Which one; empty for the chart's appVersion", tag),
         Value(f"{own}.image.pullPolicy", "When nodes pull it", container["imagePullPolicy"], policies),
         Value(f"{own}.logLevel", "info, or debug: every look at every object", "info", {"enum": ["info", "debug"]}),
         Value(f"{own}.logFormat", "text, or json: one object a line (docs/metrics.md)", LOG_FORMATS[0],

@@ -1,6 +1,6 @@
-"""Does the Dockerfile make the image that the lab's tests run? Docker is not needed: the file is read, and compared by rule.
+"""The Dockerfile makes the image that the lab's tests run. It is read and compared, without Docker.
 
-That the lines work is shown where there is a Docker, by the workflow of a release.
+The release workflow builds it with Docker.
 """
 
 import json
@@ -20,7 +20,7 @@ _STAGE = re.compile(r"^FROM (\S+)(?: AS (\S+))?$")
 
 @dataclass(frozen=True)
 class Stage:
-    """One FROM with its instructions: keyword and the rest of the line."""
+    """One FROM with its instructions, each as keyword and rest of the line."""
 
     base: str
     name: str | None
@@ -46,16 +46,19 @@ BUILD, FINAL = _stages()
 
 
 def _pip() -> list[list[str]]:
-    """The calls of `pip install`, as words."""
+    """The calls of `pip install` as words."""
     calls = [rest.split() for rest in BUILD.all("RUN")]
     return [words for words in calls if words[:2] == ["pip", "install"]]
 
 
-def test_it_stands_on_the_python_that_the_lab_has() -> None:
-    assert {BUILD.base, FINAL.base} == {f"python:{versions.PYTHON}-slim-{versions.DEBIAN}"}
+def test_its_base_is_the_labs_python_pinned_by_digest() -> None:
+    assert BUILD.base == FINAL.base
+    name, _, digest = FINAL.base.partition("@")
+    assert name == f"python:{versions.PYTHON}-slim-{versions.DEBIAN}"
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
 
 
-def test_it_runs_as_the_labs_image_does() -> None:
+def test_it_runs_like_the_labs_image() -> None:
     runs = adapterimage.RUNS
     (environment,) = FINAL.all("ENV")
     paths = [one for one in runs["Env"] if not one.startswith("PATH=")]  # the base image finds its own Python
@@ -75,7 +78,7 @@ def test_the_deployment_runs_it_as_the_same_user() -> None:
     assert FINAL.all("USER") == [f"{wanted['runAsUser']}:{wanted['runAsGroup']}"]
 
 
-def test_the_final_image_has_what_was_installed_and_nothing_else() -> None:
+def test_the_final_image_has_the_installed_packages_alone() -> None:
     assert FINAL.all("COPY") == [f"--from={BUILD.name} /install /usr/local"]
     compiling = "python3 -m compileall -q --invalidation-mode unchecked-hash -x site-packages"
     assert FINAL.all("RUN") == [f"{compiling} /usr/local/lib/python{versions.PYTHON}"], (
@@ -91,14 +94,14 @@ def test_each_package_is_locked_and_checked(lock: str) -> None:
     assert len(named) == len(re.findall(r"^[a-z]", (REPO / lock).read_text(), re.MULTILINE)) > 0
 
 
-def test_no_other_package_is_installed_than_the_locked_ones_and_our_wheel() -> None:
+def test_only_locked_packages_and_our_wheel_are_installed() -> None:
     assert [words[-1] for words in _pip()] == ["requirements.lock", "requirements-build.lock", "/wheel/*.whl"]
     assert [("--prefix=/install" in words) for words in _pip()] == [True, False, True]
     assert all("--no-index" in words for words in _pip() if words[-1] == "/wheel/*.whl")
     assert "pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheel ." in BUILD.all("RUN")
 
 
-def test_the_wheel_is_made_by_what_the_project_asks_for() -> None:
+def test_the_wheel_is_built_by_the_projects_build_requirements() -> None:
     (wanted,) = tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]["requires"]
     least = re.fullmatch(r"setuptools>=(\d+)", wanted)
     locked = re.search(r"^setuptools==(\d+)\.", (REPO / "requirements-build.lock").read_text(), re.MULTILINE)
@@ -106,7 +109,7 @@ def test_the_wheel_is_made_by_what_the_project_asks_for() -> None:
 
 
 def test_the_wheel_holds_the_files_that_the_labs_image_holds() -> None:
-    """By setuptools' rule: the modules of each package, and the data that the project names."""
+    """By setuptools' rule: the modules of each package, and the data files that the project names."""
     tool = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert tool["packages"]["find"]["include"] == ["adapter*"]
     packages = {path.parent for path in (REPO / "adapter").rglob("__init__.py")}
@@ -120,7 +123,7 @@ def test_the_wheel_holds_the_files_that_the_labs_image_holds() -> None:
     assert modules | data == set(adapterimage.files())
 
 
-def test_what_is_copied_is_in_the_checkout_and_let_through() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     copied = {word for rest in BUILD.all("COPY") for word in rest.split()[:-1]}
     ignored = (REPO / ".dockerignore").read_text().splitlines()
     assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == copied
@@ -128,7 +131,7 @@ def test_what_is_copied_is_in_the_checkout_and_let_through() -> None:
     assert [name for name in copied if not (REPO / name).exists()] == []
 
 
-def test_where_links_lead_is_copied_as_well() -> None:
+def test_the_targets_of_links_are_copied() -> None:
     copied = [REPO / word for rest in BUILD.all("COPY") for word in rest.split()[:-1]]
     links = [file.resolve() for file in adapterimage.files() if file.is_symlink()]
     assert links and all(any(link.is_relative_to(place) for place in copied) for link in links)

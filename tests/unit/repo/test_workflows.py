@@ -1,6 +1,6 @@
-"""Do the hosting service's workflows name what exists: targets of make, programs of ours, files, options; and which actions do they trust?
+"""The workflows name existing make targets, programs, files and options, and trust only pinned actions and images.
 
-They run there and nowhere else. Here they are read.
+They run at the hosting service alone. Here they are read.
 """
 
 import re
@@ -19,13 +19,19 @@ from hack.release import __main__ as release
 from hack.release import plugin
 
 _FILES = sorted((REPO / ".github/workflows").iterdir())
-_ON_THE_MACHINE = {"docker", "echo", "gh", "helm", "make"}  # what ubuntu-24.04 has there
+_RELEASE = REPO / ".github/workflows/release.yaml"
+# Programs of ubuntu-24.04, and the Python that the workflow sets up.
+_ON_THE_MACHINE = {"docker", "echo", "gh", "git", "helm", "make", "python3.11", "sha256sum"}
+# The input by which an action takes the image that it runs. Without it the action runs a tag that moves.
+_IMAGE_INPUTS = {"docker/setup-qemu-action": "image", "docker/setup-buildx-action": "driver-opts"}
+_ACTIONS_WITHOUT_IMAGE = {"actions/checkout", "actions/setup-python", "actions/attest-build-provenance"}
+_PINNED_IMAGE = r"docker\.io/[\w/-]+:[\w.-]+@sha256:[0-9a-f]{64}"
 _DOWNLOADS = "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/releases/download/$VERSION"
-_OURS = ".venv/bin/python"  # which `make` puts there
+_OURS = ".venv/bin/python"  # programs that `make` installs
 
 
 def _workflow(path: Path) -> Raw:
-    # YAML 1.1 reads the key `on` as a truth value; the service does not.
+    # YAML 1.1 reads the key `on` as a boolean; the service does not.
     return {"on" if key is True else key: value for key, value in yaml.safe_load(path.read_text()).items()}
 
 
@@ -35,12 +41,17 @@ def _steps(path: Path) -> Iterator[Raw]:
 
 
 def _commands(path: Path) -> list[list[str]]:
-    """Each command as words; of a pipe each part."""
+    """Each command as words, each part of a pipe by itself."""
     lines = [line for step in _steps(path) for line in step.get("run", "").splitlines()]
     return [shlex.split(part) for line in lines for part in line.split(" | ")]
 
 
-def test_there_is_one_for_changes_and_one_for_releases() -> None:
+def _command(path: Path, *beginning: str) -> list[str]:
+    (words,) = (words for words in _commands(path) if tuple(words[: len(beginning)]) == beginning)
+    return words
+
+
+def test_there_is_a_workflow_for_changes_and_one_for_releases() -> None:
     by_name = {path.stem: _workflow(path) for path in _FILES}
     assert by_name.keys() == {"pull-request", "release"}
     assert "pull_request" in by_name["pull-request"]["on"]
@@ -48,14 +59,35 @@ def test_there_is_one_for_changes_and_one_for_releases() -> None:
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
-def test_an_action_is_pinned_by_its_commit_and_says_its_version(path: Path) -> None:
+def test_an_action_is_pinned_by_commit_with_its_version(path: Path) -> None:
     used = re.findall(r"uses: (.*)$", path.read_text(), re.MULTILINE)
     assert len(used) == sum("uses" in step for step in _steps(path)) > 0
     assert [one for one in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+(\.\d+\.\d+)?", one)] == []
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
-def test_every_job_says_what_it_may_and_how_long(path: Path) -> None:
+def test_an_image_that_an_action_runs_is_pinned_by_digest(path: Path) -> None:
+    for step in _steps(path):
+        action = step.get("uses", "").partition("@")[0]
+        if name := _IMAGE_INPUTS.get(action):
+            assert re.fullmatch(f"(image=)?{_PINNED_IMAGE}", step["with"][name]), step
+        assert not action or action in {*_IMAGE_INPUTS, *_ACTIONS_WITHOUT_IMAGE}, f"which image does {action} run?"
+
+
+def test_the_image_that_lists_the_contents_is_pinned_by_digest() -> None:
+    (scanner,) = (step["env"]["SCANNER"] for step in _steps(_RELEASE) if "SCANNER" in step.get("env", {}))
+    assert re.fullmatch(_PINNED_IMAGE, scanner)
+    assert dict(pairwise(_command(_RELEASE, "docker", "buildx")))["--sbom"] == "generator=$SCANNER"
+
+
+def test_the_emulator_comes_from_no_cache() -> None:
+    """A cache is written by other workflows, and nothing compares it with the digest."""
+    (emulator,) = (step["with"] for step in _steps(_RELEASE) if "setup-qemu" in step.get("uses", ""))
+    assert emulator["cache-image"] is False
+
+
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
+def test_every_job_has_permissions_and_a_timeout(path: Path) -> None:
     workflow = _workflow(path)
     assert workflow["permissions"] == {"contents": "read"}
     assert all(job["timeout-minutes"] <= 90 and job["runs-on"] == "ubuntu-24.04" for job in workflow["jobs"].values())
@@ -63,15 +95,31 @@ def test_every_job_says_what_it_may_and_how_long(path: Path) -> None:
     assert writers == ({"publish"} if path.stem == "release" else set())
 
 
-def test_no_program_sees_the_token_but_those_that_publish() -> None:
-    (job,) = _workflow(REPO / ".github/workflows/release.yaml")["jobs"].values()
+def test_the_job_that_may_publish_runs_no_test_and_installs_no_packages_of_tests() -> None:
+    jobs = _workflow(_RELEASE)["jobs"]
+    assert jobs.keys() == {"check", "publish"} and jobs["publish"]["needs"] == "check"
+    assert "permissions" not in jobs["check"], "those of the workflow, which may only read"
+    commands = "\n".join(step.get("run", "") for step in jobs["publish"]["steps"])
+    assert not re.search(r"\bmake\b|pytest|requirements-dev", commands)
+    installs = [line for line in commands.splitlines() if "pip install" in line]
+    assert installs and all("--require-hashes" in line for line in installs)
+
+
+def test_only_a_tag_on_main_is_published() -> None:
+    steps = _workflow(_RELEASE)["jobs"]["check"]["steps"]
+    assert steps[0]["with"]["fetch-depth"] == 0, "otherwise origin/main is not there"
+    assert steps[1]["run"] == 'git merge-base --is-ancestor "$GITHUB_SHA" origin/main'
+
+
+def test_only_publishing_steps_have_the_token() -> None:
+    job = _workflow(_RELEASE)["jobs"]["publish"]
     assert "secrets." not in str(job["env"])
     seeing = [step["run"] for step in job["steps"] if "secrets." in str(step.get("env", ""))]
     assert len(seeing) == 2 and all(" login " in run and ("--push" in run or "helm push" in run) for run in seeing)
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
-def test_it_starts_only_what_is_there(path: Path) -> None:
+def test_a_workflow_starts_existing_programs(path: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*## ", (REPO / "Makefile").read_text(), re.MULTILINE))
     for words in _commands(path):
         assert words[0] in {*_ON_THE_MACHINE, _OURS}, words
@@ -86,36 +134,51 @@ def test_it_starts_only_what_is_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
-def test_what_is_checked_is_what_passes_here_without_a_cluster(path: Path) -> None:
+def test_the_checks_are_those_that_need_no_cluster(path: Path) -> None:
     assert [words[1:] for words in _commands(path) if words[0] == "make"] == [["lint"], ["test-unit"]]
-    (python,) = (step["with"]["python-version"] for step in _steps(path) if "setup-python" in step.get("uses", ""))
-    assert python == versions.PYTHON
+    pythons = {step["with"]["python-version"] for step in _steps(path) if "setup-python" in step.get("uses", "")}
+    assert pythons == {versions.PYTHON}
 
 
-def test_the_release_is_written_by_options_that_the_program_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (words,) = (words for words in _commands(REPO / ".github/workflows/release.yaml") if "hack.release" in words)
-    written: list[tuple[Path, str, str, str]] = []
+def test_the_release_uses_existing_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = f"sha256:{'0' * 64}"
+    words = [digest if word == "$DIGEST" else word for word in _command(_RELEASE, _OURS, "-m", "hack.release")]
+    written: list[tuple[Path, str, str, str, str]] = []
     monkeypatch.setattr(release, "write", lambda *given: written.append(given))
     assert release.main(words[3:]) == 0
-    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY", _DOWNLOADS)]
+    assert written == [(Path("dist"), "$VERSION", "$REPOSITORY", _DOWNLOADS, digest)]
 
 
-def test_what_krew_is_told_to_load_is_published() -> None:
-    (words,) = (words for words in _commands(REPO / ".github/workflows/release.yaml") if words[:2] == ["gh", "release"])
+def test_a_release_names_the_pushed_image_by_its_digest() -> None:
+    assert dict(pairwise(_command(_RELEASE, "docker", "buildx")))["--metadata-file"] == "image.json"
+    (step,) = (step for step in _steps(_RELEASE) if "buildx build" in step.get("run", ""))
+    assert 'json.load(open("image.json"))["containerimage.digest"]' in step["run"]
+    assert '"DIGEST=' in step["run"] and step["run"].rstrip().endswith('>> "$GITHUB_ENV"')
+
+
+def test_everything_that_is_published_has_a_checksum_and_an_attestation() -> None:
+    published = {word for word in _command(_RELEASE, "gh", "release") if word.startswith("dist/")}
+    summed = {f"dist/{word}" for word in _command(_RELEASE, "sha256sum")[1:-2]}
+    assert published == summed | {"dist/SHA256SUMS"}
+    subjects = [step["with"] for step in _steps(_RELEASE) if "attest-build" in step.get("uses", "")]
+    assert subjects == [
+        {"subject-checksums": "dist/SHA256SUMS"},
+        {"subject-name": "${{ env.REPOSITORY }}", "subject-digest": "${{ env.DIGEST }}"},
+    ]
+
+
+def test_the_archives_of_the_krew_manifest_are_published() -> None:
+    words = _command(_RELEASE, "gh", "release")
     published = {word.removeprefix("dist/") for word in words if word.startswith("dist/")}
     for name in (plugin.MANIFEST, *(system.archive for system in plugin.SYSTEMS)):
         assert any(PurePath(name).match(pattern) for pattern in published), name
     assert words[3] == "$VERSION" and _DOWNLOADS.endswith("/$VERSION")
 
 
-def test_the_image_is_for_both_architectures_and_says_where_it_is_from() -> None:
-    (words,) = (
-        words for words in _commands(REPO / ".github/workflows/release.yaml") if words[:2] == ["docker", "buildx"]
-    )
+def test_the_image_is_for_both_architectures_and_names_its_source() -> None:
+    words = _command(_RELEASE, "docker", "buildx")
     options = dict(pairwise(words))
     assert options["--platform"] == "linux/amd64,linux/arm64"
-    assert (options["--provenance"], options["--sbom"]) == ("mode=max", "true")
-    assert options["--tag"] == "$REPOSITORY:$VERSION"  # the name that the manifests and the chart are written with
+    assert options["--provenance"] == "mode=max"
+    assert options["--tag"] == "$REPOSITORY:$VERSION"  # the name in the manifests and in the chart
     assert words[-2:] == ["--push", "."]
