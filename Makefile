@@ -195,9 +195,9 @@ soak: $(VENV)/.ready ## Run N=200 small jobs over MINUTES=30 and see whether the
 
 .PHONY: chaos
 chaos: N ?= 50
-chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs, and beside a job of real Ray, BESIDE=ray or BESIDE=serve: nothing is lost or doubled
+chaos: $(VENV)/.ready ## Let N=50 faults (those of SEED=7 if given) strike running gangs, those of KINDS="cut scaled" alone, and beside a job of real Ray, BESIDE=ray or BESIDE=serve: nothing is lost or doubled
 	@$(LAB) up --fake-nodes 2
-	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(BESIDE),--$(BESIDE))
+	@$(RUN) -m hack.trials.chaos --n $(N) $(DRAW) $(if $(KINDS),--kinds $(KINDS)) $(if $(BESIDE),--$(BESIDE))
 
 .PHONY: mutants
 mutants: $(VENV)/.ready ## Break the product in each of the ways of hack/mutants, or in N=3 that are drawn: a test must go red each time

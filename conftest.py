@@ -1,4 +1,4 @@
-"""Which clusters do the tests run on: the lab of this machine, or any that are named by their kubeconfigs."""
+"""Fixtures and options of all tests: the clusters are the local lab, or any that kubeconfigs name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +14,9 @@ from hack.lab.base.lab import Lab
 from hack.testbed import drawnshare, install, red, seed
 from hack.testbed.clusters import Clusters
 
-# How long an example takes, and how long it is drawn, is for benches: the machine may be busy. In `short` the examples are the same ones
-# each time, so that a red test is one of the change under test; `--hypothesis-profile=drawn` draws others, and prints how to draw the one
-# that failed again. Fewer of those that are always the same: more of them find no more tomorrow than they found today.
+# Benches measure time; the machine of a test may be busy. `short` uses the same examples in each run, so that a failure
+# comes from the change under test. `--hypothesis-profile=drawn` draws others and prints how to repeat a failure.
+# `short` has fewer examples, because repeating more of the same examples finds nothing new.
 _TIMELESS: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("short", max_examples=25, derandomize=True, **_TIMELESS)
 settings.register_profile("drawn", max_examples=100, derandomize=False, print_blob=True, **_TIMELESS)
@@ -24,17 +24,17 @@ settings.load_profile("short")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What is ended from outside tidies up as after Ctrl-C; those that run beside each other are ended by the one that started them."""
+    """Make a signal clean up as Ctrl-C does, except in xdist workers, which their controller ends."""
     red.register(config)
-    given: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if given is None:
+    worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker_input is None:
         sidebyside.interruptible()
-    config.option.long_seed = given["long_seed"] if given else seed.drawn(config.option.long_seed)
+    config.option.long_seed = worker_input["long_seed"] if worker_input else seed.drawn(config.option.long_seed)
 
 
-@pytest.hookimpl(optionalhook=True)  # of xdist, which may be left out
+@pytest.hookimpl(optionalhook=True)  # a hook of xdist, which may be absent
 def pytest_configure_node(node: Any) -> None:
-    """Of several processes that run beside each other each draws what the one that starts them has drawn: they must run the same tests."""
+    """Give each xdist worker the seed of its controller: all must select the same tests."""
     node.workerinput["long_seed"] = node.config.option.long_seed
 
 
@@ -45,16 +45,16 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not of this share of the long tests, and what is brief where long ones ask for more."""
-    asked = config.option
-    if asked.long_share == 1:
+    """Deselect the long tests outside the drawn share, and the brief tests of files whose long tests run."""
+    options = config.option
+    if options.long_share == 1:
         return
     files = {item: item.nodeid.partition("::")[0] for item in items}
     long, brief = ({item for item in items if item.get_closest_marker(mark)} for mark in ("long", "brief"))
-    without = drawnshare.left_out(map(files.__getitem__, long), asked.long_share, asked.long_seed)
-    gone = {item for item in items if item in (long if files[item] in without else brief)}
-    config.hook.pytest_deselected(items=list(gone))
-    items[:] = [item for item in items if item not in gone]
+    skipped_files = drawnshare.left_out(map(files.__getitem__, long), options.long_share, options.long_seed)
+    deselected = {item for item in items if item in (long if files[item] in skipped_files else brief)}
+    config.hook.pytest_deselected(items=list(deselected))
+    items[:] = [item for item in items if item not in deselected]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,9 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--worker", action="append", default=[], metavar="NAME=KUBECONFIG", help="a worker cluster, with Kueue; repeat"
     )
-    group.addoption(
-        "--installed", action="store_true", help="Rayspan is installed there already, as it shall be tested"
-    )
+    group.addoption("--installed", action="store_true", help="test the Rayspan that is installed there already")
     group.addoption(
         "--long-share",
         type=int,
@@ -79,27 +77,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def fleet(request: pytest.FixtureRequest) -> Clusters:
-    """The clusters, with Rayspan installed by its overlays: by this process, or before it by the one that started it."""
+    """The clusters with Rayspan installed by its overlays: by this process, or by the xdist controller before it."""
     manager, workers = request.config.getoption("--manager"), request.config.getoption("--worker")
-    given = getattr(request.config, "workerinput", None)
-    if given is not None and "controller" not in given:  # nobody has installed, or keeps the deployed controller away
+    worker_input = getattr(request.config, "workerinput", None)
+    if worker_input is not None and "controller" not in worker_input:  # the xdist controller did not install
         pytest.fail("with -n pytest runs tests/integration alone: name that folder, or leave out -n")
-    there = given is not None or request.config.getoption("--installed")
-    return install.on(manager, workers, there=there)
+    installed = worker_input is not None or request.config.getoption("--installed")
+    return install.on(manager, workers, there=installed)
 
 
 @pytest.fixture
 def audited(request: pytest.FixtureRequest) -> None:
-    """The test reads audit logs: the lab has them, or it fails there; other clusters keep theirs where we cannot look."""
+    """Skip a test that reads audit logs, unless it runs on the lab: other clusters keep theirs out of reach."""
     if request.config.getoption("--manager"):
-        pytest.skip("it reads audit logs, and only the lab keeps them beside the kubeconfigs: leave out --manager")
+        pytest.skip("this test reads audit logs, which only the lab keeps beside the kubeconfigs: leave out --manager")
 
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, fleet: Clusters) -> Iterator[Lab]:
-    """The lab, whole again afterwards. Faults need its network; other clusters have none that we may cut."""
+    """The lab, healed after the test. Only the networks of the lab may be cut."""
     if request.config.getoption("--manager"):
         pytest.fail("this test cuts networks, so it runs on the lab only: leave out --manager, or deselect it")
-    found = definition.load()
-    yield found
-    faults.heal(found)
+    loaded_lab = definition.load()
+    yield loaded_lab
+    faults.heal(loaded_lab)

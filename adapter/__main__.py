@@ -1,4 +1,4 @@
-"""`rayspan`: one command with one verb for each thing that it can do."""
+"""The command line `rayspan`: one command with many verbs."""
 
 import os
 import sys
@@ -6,10 +6,9 @@ import sys
 from adapter.cli import completion
 from adapter.cli.commands.parser import build_parser
 
-_EXIT_INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
-_EXIT_BROKEN_PIPE = (
-    141  # and one, such as kubectl, that wrote to a pipe which nobody reads any more: `rayspan watch JOB | head -1`
-)
+# The exit codes that a shell reports for Ctrl-C, and for a closed pipe, as in `rayspan watch JOB | head -1`.
+_EXIT_INTERRUPTED = 130
+_EXIT_BROKEN_PIPE = 141
 
 
 def main() -> int:
@@ -18,12 +17,12 @@ def main() -> int:
         try:
             return _run_verb()
         finally:
-            sys.stdout.flush()  # else what is left is written when nobody can catch what comes of it
+            sys.stdout.flush()  # so that an error of the last write is caught below
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Python writes once more at its end, and would tell of that.
+        # Python flushes stdout again at exit, and would print the error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
 
@@ -31,13 +30,13 @@ def main() -> int:
 def _run_verb() -> int:
     if sys.argv[1:2] == [completion.COMPLETE_VERB]:
         return _print_completions(sys.argv[2:])
-    given = build_parser(sys.argv).parse_args()
-    code: int = given.run(given)
+    arguments = build_parser(sys.argv).parse_args()
+    code: int = arguments.run(arguments)
     return code
 
 
 def complete() -> int:
-    """Tell kubectl what may come next: the program kubectl_complete-rayspan, which kubectl runs with the words so far."""
+    """Print completions: the program kubectl_complete-rayspan, which kubectl runs with the words so far."""
     return _print_completions(sys.argv[1:])
 
 

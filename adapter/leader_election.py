@@ -1,14 +1,15 @@
 """Leader election: one candidate's part in a Lease, with the fields and times of client-go.
 
-A candidate takes the Lease only if the Lease has not changed for its duration by the candidate's own clock. A leader
-writes only until its deadline. It counts the deadline by its own clock, from before it sent the last renewal that
-succeeded. The duration is half as long again as the deadline. So one clock may run that much faster than another before
-two processes may write at once. Wall clock times in the Lease are for people and are never read, so machines need not
-agree on the time.
+A candidate takes the Lease only after it has observed an unchanged Lease, by its own clock, for as long as the Lease's
+duration. A leader writes only until its deadline. It counts the deadline by its own clock, from before it sent the last
+renewal that succeeded. The duration is half as long again as the deadline. So two processes could write at once only if
+one's clock ran more than half as fast again as the other's. Wall clock times in the Lease are for people and are never
+read, so machines need not agree on the time.
 
 A request that was on its way when a leader stopped may arrive after another process has begun to lead. The
-preconditions of each write (uid, resourceVersion, names that only one attempt can have) protect against that. They also
-protect during the few seconds after the Lease was deleted, when a new process starts that never observed it.
+preconditions of each write (uid, resourceVersion, names that only one attempt can have) protect against that. The
+preconditions also protect after a deletion of the Lease. A process that starts then never observed the old holder, and
+leads at once, while that holder may still write for a few seconds.
 """
 
 import math
@@ -25,12 +26,13 @@ from adapter.objects.unstructured import MAX_LEASE_TRANSITIONS, Raw, annotation,
 LEASE_DURATION_SECONDS = 15
 RENEW_DEADLINE_SECONDS = 10.0
 RETRY_PERIOD_SECONDS = 2.0
-# Half of the deadline, as in controller-runtime: if one request hangs, there is time for another one.
+# The timeout of a request is half of the deadline, as in controller-runtime: if one request hangs, there is time for
+# another.
 REQUEST_TIMEOUT_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
-# A Lease that was not renewed for this long may soon be free: half of the deadline, three retries. That leaves ten
-# seconds to read what only a leader needs. If the Lease is renewed after all, the candidate has read that in vain.
+# A Lease that was not renewed for half of the deadline, two or three retries, may soon be free. The candidate then has
+# ten seconds to read what only a leader needs. If the Lease is renewed after all, it has read that in vain.
 NEAR_EXPIRY_SECONDS = RENEW_DEADLINE_SECONDS / 2
 
 
@@ -38,9 +40,10 @@ NEAR_EXPIRY_SECONDS = RENEW_DEADLINE_SECONDS / 2
 class LeaseCandidate:
     """One process; all times are seconds of its own monotonic clock."""
 
-    name: str  # no other process has it, nor does this one after a restart
+    name: str  # no other process has this name, and a restarted process has another
     observed_version: str = ""  # resourceVersion of the Lease, empty if there is none
-    # When that version was first observed. A candidate that has never observed the Lease waits for no holder.
+    # When that version was first observed; -inf, so that a candidate that has never observed a Lease does not wait for
+    # its duration.
     observed_at: float = -math.inf
     renew_deadline: float | None = None  # set while it leads: it may write before this time
 
@@ -95,8 +98,8 @@ def request_timeout(candidate: LeaseCandidate, now: float) -> float:
 def with_observation(candidate: LeaseCandidate, lease: Raw | None, now: float) -> LeaseCandidate:
     """The candidate after it read the Lease (None: there is none).
 
-    `now` is when the response arrived. The response may be newer than the request, so the holder's time counts from
-    then.
+    `now` is when the response arrived. The Lease may have been renewed until the API server answered, so its duration
+    is counted from the arrival of the response.
     """
     version = "" if lease is None else str(meta(lease).get("resourceVersion") or "")
     return (
@@ -118,8 +121,11 @@ def may_lead_soon(candidate: LeaseCandidate, lease: Raw | None, now: float) -> b
 
 
 def with_renewal(candidate: LeaseCandidate, sent: float) -> LeaseCandidate:
-    """The candidate after its write succeeded. `sent` is the time before the write was sent: others count from its
-    arrival."""
+    """The candidate after its write succeeded.
+
+    `sent` was read before the write was sent. So this process's deadline starts earlier than the duration that other
+    candidates count from the write's arrival.
+    """
     return replace(candidate, renew_deadline=sent + RENEW_DEADLINE_SECONDS)
 
 
@@ -161,7 +167,7 @@ def release_patch(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) 
     if lease is None or spec.get("holderIdentity") != candidate.name:
         return None
     now = format_micro_time(wall)
-    # One second is the minimum of the API. Candidates that do not know an empty holder wait no longer than that.
+    # One second is the minimum of the API. Candidates that do not know an empty holder wait no longer than this second.
     body = _version_patch(
         lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
     )
@@ -194,7 +200,7 @@ def _lease_write(candidate: LeaseCandidate, lease: Raw | None, wall: datetime) -
 
 
 def _version_patch(lease: Raw, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch that applies to this version only."""
+    """A merge patch that applies to this version of the Lease only."""
     return {"metadata": {key: meta(lease).get(key) for key in ("uid", "resourceVersion")}, "spec": dict(spec)}
 
 

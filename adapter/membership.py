@@ -1,10 +1,10 @@
 """A cluster's membership in a manager's fleet: its objects in both clusters, and the checks against mix-ups.
 
-The worker cluster has the account of manifests/rbac. Its annotations give, for each manager, the name that the manager
-has for the cluster. The manager has a WorkerCluster and a Secret with a kubeconfig, whose annotation gives the identity
-of the worker cluster. So each side detects a login to a wrong cluster, also after a crash between two writes.
+The worker cluster has the account of manifests/rbac, with an annotation for each manager, which has the cluster's name
+in that manager. The manager has a WorkerCluster and a Secret with a kubeconfig, annotated with the identity of the
+worker cluster. So each side detects a login to a wrong cluster, also after a crash between two writes.
 
-No requests are made here. Of the texts built here only a kubeconfig holds a token.
+No requests are made here. Only a kubeconfig contains a token.
 """
 
 import base64
@@ -21,18 +21,18 @@ import yaml
 from adapter import names
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation, format_time, key_of, meta, parse_time
 
-# Three months, as people renew certificates by hand. A kubeconfig that was stolen unnoticed is worthless after that.
+# How long a token is valid: the usual interval of renewals by hand. A stolen kubeconfig is worthless after that time.
 TOKEN_LIFETIME: Final = timedelta(days=90)
-# What an API server accepts (k8s:pkg/apis/authentication/validation/validation.go).
+# The lifetimes that an API server accepts (k8s:pkg/apis/authentication/validation/validation.go).
 MIN_TOKEN_LIFETIME: Final = timedelta(minutes=10)
 MAX_TOKEN_LIFETIME: Final = timedelta(seconds=2**32)
-# `join` again keeps a token that lasts this long, so that there is time for the next steps.
+# A second `join` keeps a token that lasts at least this long, so that there is time for the next steps.
 MIN_REMAINING_LIFETIME: Final = timedelta(hours=1)
-# A worker cluster's administrator may bind these roles to the account (kustomize/overlays/worker-logs and worker-exec).
-# A binding that stays would apply to the next account of that name.
+# The roles that an administrator may also bind to the account (kustomize/overlays/worker-logs and worker-exec). If a
+# binding remained after the account, it would apply to the next account of that name.
 REACH_ROLES: Final = (names.LOGS_ROLE, names.EXEC_ROLE)
-# A token that ends is announced this early: after a week's absence, a working week is left to renew it by hand. It is
-# the last sixth of 90 days. A shorter token is renewed by a job, and its last day is shown all the time.
+# How early the end of a token is announced: after a week's absence, a working week remains to renew it by hand. A token
+# with a shorter lifetime than this is renewed by a job, and its last day is always shown.
 EXPIRY_NOTICE: Final = timedelta(days=14)
 TOKEN_PLACEHOLDER: Final = "TOKEN"  # stands for a token in output for people
 
@@ -46,8 +46,8 @@ class ApiServerAddress:
     """How an API server is reached."""
 
     server: str
-    ca_bundle: str = ""  # trusted certificates, PEM; empty: those that the machine trusts
-    tls_server_name: str = ""  # the name in its certificate, where that is not the server's
+    ca_bundle: str = ""  # PEM; empty: the certificates that the machine trusts
+    tls_server_name: str = ""  # the name in its certificate, if it differs
     proxy_url: str = ""
     verified: bool = True
 
@@ -66,21 +66,21 @@ class Membership:
     """One cluster as a worker of one manager."""
 
     name: str  # of the WorkerCluster, and of its Secret
-    manager_identity: str  # cluster identities
+    manager_identity: str  # the cluster identity of the manager
     worker_identity: str
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipState:
-    """The objects of a membership as observed; None if absent."""
+    """The observed objects of a membership; None if absent."""
 
-    worker_cluster: Raw | None = None  # the WorkerCluster
+    worker_cluster: Raw | None = None
     secret: Raw | None = None
     service_account: Raw | None = None  # in the worker cluster
 
 
 def cluster_identity_of(kube_system: Raw) -> str:
-    """The identity of a cluster, from its namespace kube-system: short, stable, and without configuration."""
+    """A short, stable identity of a cluster, from its namespace kube-system."""
     return hashlib.sha256(kube_system["metadata"]["uid"].encode()).hexdigest()[:10]
 
 
@@ -96,9 +96,8 @@ def worker_cluster_objects(
 ) -> list[Raw]:
     """The objects of a worker cluster, in the order of creation.
 
-    `account_objects` and `namespace_binding` are those of manifests/rbac: the account with its roles, and the
-    RoleBinding that opens a namespace to it. `current_account` is the observed account, which other managers may use
-    as well.
+    `account_objects` (the account with its roles) and `namespace_binding` (the RoleBinding that opens a namespace to
+    it) are from manifests/rbac. `current_account` is the observed account, which other managers may use as well.
     """
     annotations = {
         **_join_annotations(current_account),
@@ -164,7 +163,7 @@ def build_kubeconfig(address: ApiServerAddress, token: str) -> str:
 def with_token(text: str, token: str) -> str:
     """The kubeconfig with another token.
 
-    Raises MembershipError unless its user has a token and nothing else.
+    Raises MembershipError unless the kubeconfig has one user, with a token and nothing else.
     """
     try:
         content = yaml.safe_load(text)
@@ -173,7 +172,7 @@ def with_token(text: str, token: str) -> str:
             raise ValueError
         user["user"] = {"token": token}
     except (yaml.YAMLError, *UNREADABLE):
-        raise MembershipError("it is no kubeconfig of one user with a token") from None
+        raise MembershipError("it is not a kubeconfig with one user that has a token") from None
     return yaml.safe_dump(content, sort_keys=False)
 
 
@@ -213,20 +212,19 @@ def expiry_notice(name: str, expires_at: datetime | None, now: datetime) -> str:
     """
     if expires_at is None or expires_at - now >= EXPIRY_NOTICE:
         return ""
-    return f"Its token ends on {expires_at:%Y-%m-%d}: renew it by {renewal_command(name)}."
+    return f"Its token expires on {expires_at:%Y-%m-%d}: renew it with {renewal_command(name)}."
 
 
 def renewal_command(name: str) -> str:
-    """The command that renews the token of a WorkerCluster."""
     return f"`kubectl rayspan rotate {name} --worker-context CONTEXT`"
 
 
 def reusable_token(
     membership: Membership, state: MembershipState, address: ApiServerAddress, now: datetime
 ) -> AccountToken | None:
-    """The token in the Secret, if nothing about the Secret must change; None otherwise.
+    """The token in the Secret, if it lasts long enough and nothing about the Secret must change; None otherwise.
 
-    A token is not reused if the account was absent. It belongs to a deleted account, and an API server may accept it
+    Without the account, the token belongs to a deleted account and is not reused. An API server may accept such a token
     for some seconds more (k8s:staging/src/k8s.io/apiserver/pkg/authentication/token/cache).
     """
     text, last = read_kubeconfig(state.secret), token_expires_at(state.secret)
@@ -252,11 +250,11 @@ def join_problem(membership: Membership, state: MembershipState) -> str:
         return _SAME_CLUSTER
     if known not in ("", membership.name):
         return (
-            f"This cluster has joined as {known}: it would be counted twice. Let it leave first, by `kubectl rayspan "
-            f"leave {known}`."
+            f"This cluster has joined as {known}: its capacity would be counted twice. Remove it "
+            f"first with `kubectl rayspan leave {known}`."
         )
     if state.secret and _secret_cluster_identity(state.secret) not in ("", membership.worker_identity):
-        return f"{_other_cluster_text(membership)} Choose another name, or let that one leave first."
+        return f"{_other_cluster_text(membership)} Choose another name, or remove that cluster first."
     if source.get("multiKueueClusterRef"):
         return (
             f"WorkerCluster {membership.name} uses the kubeconfig of a MultiKueueCluster "
@@ -276,24 +274,24 @@ def join_problem(membership: Membership, state: MembershipState) -> str:
 
 
 def identity_problem(membership: Membership, state: MembershipState) -> str:
-    """Why the login leads to another cluster than the named one, as a sentence; empty if it does not.
+    """Why the login leads to another cluster than the named one, as a sentence.
 
-    It is also empty if nothing of the membership is left.
+    Empty if it does not, or if no object of the membership exists.
     """
     if membership.manager_identity == membership.worker_identity:
         return _SAME_CLUSTER
     if state.secret and _secret_cluster_identity(state.secret) not in ("", membership.worker_identity):
-        return f"{_other_cluster_text(membership)} Name that one by --worker-context."
+        return f"{_other_cluster_text(membership)} Name that one with --worker-context."
     known = _joined_name(membership, state)
     if known and known != membership.name:
         return (
-            f"The worker cluster that you named has joined as {known}, not as {membership.name}: name the right one by "
-            "--worker-context."
+            f"The worker cluster that you named has joined as {known}, not as {membership.name}: name "
+            "the right one with --worker-context."
         )
     if state.service_account and not known:
         return (
-            f"The account {names.WORKER_ACCOUNT} of the worker cluster that you named was not made by "
-            f"`kubectl rayspan join {membership.name}` of this manager: name the right one by "
+            f"The account {names.WORKER_ACCOUNT} of the worker cluster that you named was not created "
+            f"by `kubectl rayspan join {membership.name}` of this manager: name the right one with "
             "--worker-context, or join again first, which adopts it."
         )
     if (
@@ -302,8 +300,9 @@ def identity_problem(membership: Membership, state: MembershipState) -> str:
         and _secret_cluster_identity(state.secret) != membership.worker_identity
     ):
         return (
-            f"The worker cluster that you named has no account {names.WORKER_ACCOUNT}, and nothing says that it is "
-            f"{membership.name}: name the right one by --worker-context, or join again first, which notes it."
+            f"The worker cluster that you named has no account {names.WORKER_ACCOUNT}, and nothing "
+            f"identifies it as {membership.name}: name the right one with --worker-context, or join "
+            "again first, which records it."
         )
     return ""
 
@@ -335,18 +334,18 @@ def address_problem(address: ApiServerAddress, *, explicit: bool) -> str:
     host = url.hostname or ""
     if url.scheme == "http":
         return (
-            f"{address.server} is not https, so the token would be readable on the way: give another address by "
-            "--server."
+            f"{address.server} is not https, so the token would be readable on the way: give another "
+            "address with --server."
         )
     if not explicit and (host == "localhost" or _is_loopback(host)):
         return (
-            f"{address.server} is this machine's own address, which the manager's pods cannot reach: give theirs by "
-            "--server."
+            f"{address.server} is this machine's own address, which the manager's pods cannot reach: "
+            "give theirs with --server."
         )
     if not address.verified:
         return (
-            "Your kubeconfig does not verify who answers there (insecure-skip-tls-verify): give it the "
-            "certificate-authority-data of the worker cluster."
+            "Your kubeconfig does not verify the API server (insecure-skip-tls-verify): add to it "
+            "the certificate-authority-data of the worker cluster."
         )
     return ""
 
@@ -360,7 +359,7 @@ def policies_naming(policies: Iterable[Raw], name: str) -> Sequence[str]:
 def describe_expiry(expires_at: datetime, now: datetime) -> str:
     """When a token expires, in words."""
     if expires_at < now:
-        return f"{expires_at:%Y-%m-%d %H:%M} UTC, which is over"
+        return f"{expires_at:%Y-%m-%d %H:%M} UTC, which has passed"
     # Half a minute is added so that a lifetime requested a moment ago is still a whole number.
     remaining = expires_at - now + timedelta(seconds=30)
     days, hours, minutes = remaining.days, remaining.seconds // 3600, remaining.seconds // 60
@@ -369,7 +368,8 @@ def describe_expiry(expires_at: datetime, now: datetime) -> str:
 
 
 _SAME_CLUSTER: Final = (
-    "Both logins lead to the same cluster: name the manager by --context and the worker cluster by --worker-context."
+    "Both logins lead to the same cluster: name the manager with --context and the worker "
+    "cluster with --worker-context."
 )
 
 

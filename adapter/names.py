@@ -112,6 +112,8 @@ ZONE_ANNOTATION: Final = f"{DOMAIN}/zone"
 DEACTIVATED_AT_ANNOTATION: Final = f"{DOMAIN}/yielded-at"
 # On a Workload: how often we deactivated it.
 DEACTIVATIONS_ANNOTATION: Final = f"{DOMAIN}/yields"
+# On a Workload that we deactivated after Kueue had queued it again, behind those queued before: since when it queues.
+REQUEUED_AT_ANNOTATION: Final = f"{DOMAIN}/requeued-at"
 
 # --- queues: written by admins -----------------------------------------------------------------------------------
 # Key of the node label of the flavors `local` and `remote`, of the remote flavor's taint, and of a label on
@@ -147,6 +149,8 @@ WORKLOAD_UID_LABEL: Final = f"{DOMAIN}/workload-uid"
 WORKLOAD_ANNOTATION: Final = f"{DOMAIN}/workload"
 # On a remote object: the planning round that made its share.
 ROUND_ANNOTATION: Final = f"{DOMAIN}/round"
+# On a group Workload: the priority that it was created with, before admission in the worker cluster.
+PRIORITY_ANNOTATION: Final = f"{DOMAIN}/priority"
 # On a remote pod: the uid of the manager pod.
 POD_UID_LABEL: Final = f"{DOMAIN}/pod-uid"
 # On a remote pod: the value of `ray.io/cluster`. Under its own name it would make a KubeRay there act on the pod.
@@ -199,12 +203,18 @@ GROUP_TOTAL_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-total-count"
 GROUP_SERVING_ANNOTATION: Final = f"{KUEUE_DOMAIN}/pod-group-serving"
 PREBUILT_ANNOTATION: Final = f"{KUEUE_DOMAIN}/prebuilt-workload-name"
 ROLE_HASH_ANNOTATION: Final = f"{KUEUE_DOMAIN}/role-hash"
+# Kueue's provisioning check writes it on the pods for which an autoscaler provided nodes
+# (kueue:pkg/controller/admissionchecks/provisioning/controller.go).
+PROVISIONING_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 QUOTA_RESERVED: Final = "QuotaReserved"  # conditions of a Workload
 REQUEUED: Final = "Requeued"
+BACKOFF_FINISHED: Final = "BackoffFinished"  # its reason after a check's Retry or PodsReadyTimeout
 STRICT_FIFO: Final = "StrictFIFO"  # of a ClusterQueue's spec.queueingStrategy
 ADMITTED: Final = "Admitted"
 EVICTED: Final = "Evicted"
 FINISHED: Final = "Finished"
+PODS_READY: Final = "PodsReady"
+WAIT_FOR_RECOVERY: Final = "WaitForRecovery"  # its reason once all pods were ready
 ACTIVE: Final = "Active"  # condition of AdmissionCheck, ClusterQueue and LocalQueue
 CHECK_PENDING: Final = "Pending"
 CHECK_READY: Final = "Ready"
@@ -278,15 +288,26 @@ DISPATCHED_CONDITION: Final = f"{DOMAIN}/Dispatched"
 # --- reasons of a manager's worker pod that we fail, so that KubeRay replaces it ---------------------------------
 # A running controller of an earlier version reads them back, so they do not change.
 
-# The remote pod did not start within `workerStartTimeout`; the worker is placed elsewhere.
+# The remote pod did not start in time; the worker is placed elsewhere.
 REMOTE_POD_NOT_STARTED: Final = "RemotePodNotStarted"
+# The remote pod was not ready for so long that Kueue was about to evict its whole share; it is created again.
+REMOTE_POD_NOT_READY: Final = "RemotePodNotReady"
 # The remote pod was deleted or evicted in its worker cluster.
 REMOTE_POD_GONE: Final = "RemotePodGone"
 # The remote pod is being deleted and does not end in time.
 REMOTE_POD_STUCK: Final = "RemotePodStuck"
 # The worker cluster has been unreachable for longer than `workerLostTimeout`, or Ray's head lost the node.
 WORKER_LOST: Final = "WorkerLost"
-LOSS_REASONS: Final = (REMOTE_POD_NOT_STARTED, REMOTE_POD_GONE, REMOTE_POD_STUCK, WORKER_LOST)
+# The job is finished, so the remote pod was deleted. The worker is not lost, and its pod does not fail: KubeRay would
+# replace it.
+JOB_FINISHED: Final = "JobFinished"
+LOSS_REASONS: Final = (
+    REMOTE_POD_NOT_STARTED,
+    REMOTE_POD_NOT_READY,
+    REMOTE_POD_GONE,
+    REMOTE_POD_STUCK,
+    WORKER_LOST,
+)
 
 
 class ConditionReason(StrEnum):
@@ -296,7 +317,7 @@ class ConditionReason(StrEnum):
     READY = "Ready"
     # WorkerCluster Connected: its API server answers and its queues are read.
     CONNECTED = "Connected"
-    # WorkerCluster Connected: its API server does not answer, or refuses us.
+    # WorkerCluster Connected: its API server does not answer, or denies access.
     UNREACHABLE = "Unreachable"
     # The WorkerCluster or the DispatchPolicy, or what it refers to, is invalid.
     BAD_CONFIGURATION = "BadConfiguration"
@@ -362,9 +383,9 @@ class ReasonCode(StrEnum):
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
     # The controller has just started, and reads the worker cluster for the first time.
     CLUSTER_SYNCING = "ClusterSyncing"
-    # The worker cluster rejects the share.
+    # The worker cluster denies the share.
     SHARE_REJECTED = "ShareRejected"
-    # The worker cluster rejects pods of the job.
+    # The worker cluster denies pods of the job.
     PODS_REJECTED = "PodsRejected"
     # The share needs preemption, and is created after all others are admitted.
     PREEMPTION_DEFERRED = "PreemptionDeferred"
@@ -384,6 +405,8 @@ class ReasonCode(StrEnum):
     NOT_NEEDED = "NotNeeded"
     # Withdrawing: the gang cannot be planned now.
     FAILED_DISPATCH = "FailedDispatch"
+    # Withdrawing: KubeRay rejects the job, and creates no pods.
+    REJECTED_BY_KUBERAY = "RejectedByKubeRay"
 
 
 class OrphanReason(StrEnum):
@@ -393,7 +416,7 @@ class OrphanReason(StrEnum):
     POD_GONE = "pod-gone"
     # The manager pod holds a slot in another cluster.
     SLOT_ELSEWHERE = "slot-elsewhere"
-    # An anchor has no share: left by a crash, a second writer or a rejected share.
+    # An anchor has no share: left by a crash, a second writer or a denied share.
     NO_SHARE = "no-share"
 
 
@@ -402,7 +425,7 @@ class EventReason(StrEnum):
 
     # Job: every share is admitted; the message says where the workers go.
     PLACED = "Placed"
-    # Job: lost workers have a place again, or an elastic job does after a new plan.
+    # Job: lost workers have a slot again, or workers of an elastic job do after a new plan.
     REPLACED = "Replaced"
     # Job: there is no capacity for it, or for some of its workers, yet.
     WAITING = "Waiting"
@@ -412,12 +435,20 @@ class EventReason(StrEnum):
     DEACTIVATED = "Deactivated"
     # Job: it can never run in a worker cluster.
     REJECTED = "Rejected"
+    # Job: KubeRay rejects it; the message has KubeRay's words. It holds no quota in worker clusters until it is edited.
+    REJECTED_BY_KUBERAY = "RejectedByKubeRay"
     # Job: it cannot be dispatched before somebody changes an object that the message names.
     FAILED_DISPATCH = "FailedDispatch"
     # Job: shares are lost, and their workers are planned again.
     SHARE_LOST = "ShareLost"
-    # Job: workers did not start in time and are placed elsewhere.
+    # Job: workers did not start in time and are placed elsewhere, or were not created and their quota is given back.
     START_TIMEOUT = "StartTimeout"
+    # Job: workers were not ready for so long that Kueue would stop all workers of their share; they are created again.
+    READINESS_TIMEOUT = "ReadinessTimeout"
+    # Job: not all of its pods are ready, and the manager's Kueue stops the whole job if that lasts.
+    PODS_NOT_READY = "PodsNotReady"
+    # Job: its priority changed, and shares that hold quota keep the earlier one.
+    PRIORITY_OUTDATED = "PriorityOutdated"
     # Job: workers of a deleted share still end, and hold their quota until they have ended.
     WAITING_FOR_TERMINATION = "WaitingForTermination"
     # Job: a worker cluster does not let a share be deleted, which holds quota there for nothing.
@@ -426,7 +457,7 @@ class EventReason(StrEnum):
     DRY_RUN_FAILED = "DryRunFailed"
     # Job: a remote pod requests more than its share holds.
     POD_EXCEEDS_SHARE = "PodExceedsShare"
-    # Job: a worker cluster rejects a remote pod, or the mirror of the head's Service.
+    # Job: a worker cluster denies a remote pod, or the mirror of the head's Service.
     REMOTE_POD_REJECTED = "RemotePodRejected"
     # Job: a remote pod cannot be created, finds no node, or its containers fail.
     WORKER_FAILING = "WorkerFailing"

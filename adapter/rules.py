@@ -14,8 +14,6 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[State]):
-    """A condition on a state, and the actions that follow from it."""
-
     name: str
     summary: str  # what is done, as docs/architecture.md lists it
     applies: Callable[[State], bool]
@@ -23,10 +21,8 @@ class Rule(Generic[State]):
 
 
 def always(_: object) -> bool:
-    """The condition of the last rule of a table."""
     return True
 
 
 def no_actions(_: object) -> list[Action]:
-    """The actions of a rule that does nothing."""
     return []

@@ -1,8 +1,8 @@
-"""The clusters with Rayspan as a user installs it, and jobs that each test may change before it submits them.
+"""Fixtures of the end-to-end tests: the clusters with Rayspan as a user installs it, and jobs to change and submit.
 
-A test takes the sample as it is (`job`) where four workers or stock requests are what it asks about, and half of it (`pair`) elsewhere:
-to start Ray's processes is most of what a test here takes. Those of a pair are asked each second whether they are ready, those of the
-sample as KubeRay does it.
+`job` is the sample with four workers and stock requests. `pair` has two workers and starts faster: starting Ray's
+processes takes most of a test's time. Workers of a pair have a readiness probe every second, those of the sample
+KubeRay's own.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from hack.trials.chaos.ends import Book
 
 @pytest.fixture(scope="session")
 def book(fleet: Clusters) -> Book:
-    """What is known of the deployed controller's processes."""
-    made = Book()
-    made.begin(fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS))
-    return made
+    """The record of the ends of the deployed controller's processes."""
+    record = Book()
+    record.begin(fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS))
+    return record
 
 
 @pytest.fixture(autouse=True)
-def _nobody_ended(fleet: Clusters, book: Book) -> Iterator[None]:
-    """None of its processes ends while a test runs: another one would go on, and the test would see nothing of it."""
+def _no_controller_ended(fleet: Clusters, book: Book) -> Iterator[None]:
+    """Fail a test during which a controller process ended: another replica would take over unnoticed."""
     before = book.ends()
     yield
     pods = fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)
@@ -37,16 +37,16 @@ def _nobody_ended(fleet: Clusters, book: Book) -> Iterator[None]:
 
 @pytest.fixture
 def job(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """The sample RayJob under a name of this test; gone from every cluster when the test is over."""
-    with removed(Job(fleet, _named(request))) as made:
-        yield made
+    """The sample RayJob, named like the test and removed from every cluster afterwards."""
+    with removed(Job(fleet, _named(request))) as rayjob:
+        yield rayjob
 
 
 @pytest.fixture
 def pair(fleet: Clusters, request: pytest.FixtureRequest) -> Iterator[Job]:
-    """The same with two workers, of which each worker cluster takes one."""
-    with removed(Job(fleet, _named(request), 2, apart=True)) as made:
-        yield made
+    """The sample RayJob with two workers, one in each worker cluster."""
+    with removed(Job(fleet, _named(request), 2, apart=True)) as rayjob:
+        yield rayjob
 
 
 def _named(request: pytest.FixtureRequest) -> str:

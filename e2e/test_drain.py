@@ -1,6 +1,6 @@
-"""Does a worker that is stopped from outside finish what it has begun, seen from inside Ray, lose no more than it must, and get a successor?
+"""Tests that a worker stopped from outside finishes its tasks, is drained in Ray, and is replaced.
 
-Whoever deletes a worker's pod in its cluster, a Kueue that preempts or a node that is drained, does what kubectl does here.
+`kubectl delete` of its pod in the worker cluster stands for a preemption by Kueue or a node drain.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ from hack.testbed.clusters import Cluster, Clusters, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
-# In the short tier: tests/integration/test_gang.py of the one that takes its place, and the hook with a play Ray in test_prestop.py.
+# The short tier tests the replacement (tests/integration/test_gang.py) and the hook with a fake Ray (test_prestop.py).
 pytestmark = pytest.mark.long
 
 WORKERS = 2
-TASKS = 12  # one that is held on each worker, and others that press for a CPU all the while
-GRACE = 15  # seconds, of which an actor that never ends gets ten; the usual 30 prove no more
-# What both programs have in common: the nodes, by address, and what Ray says of those that died.
+TASKS = 12  # one is held on each worker; the others wait for a CPU
+GRACE = 15  # seconds, of which an endless actor gets ten; the default of 30 would prove no more
+# Shared by both programs: the nodes by address, and the death reasons that Ray reports.
 NODES = f"""
 import json, os, sys, time
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
-def told(word, **what):
-    print(word, json.dumps(what), flush=True)
+def report(word, **facts):
+    print(word, json.dumps(facts), flush=True)
 
 def is_head(node):
     return "node:__internal_head__" in node["Resources"]
@@ -38,20 +38,20 @@ def workers():
 def deaths():
     return {{n["NodeManagerAddress"]: n["DeathReasonMessage"] for n in ray.nodes() if not n["Alive"]}}
 
-def wait_for(what, seconds=120):
+def wait_for(condition, seconds=120):
     deadline = time.monotonic() + seconds
-    while not (found := what()):
+    while not (value := condition()):
         if time.monotonic() > deadline:
-            sys.exit("It never came to what was waited for.")
+            sys.exit("The awaited condition never became true.")
         time.sleep(0.2)
-    return found
+    return value
 
 ray.init()
 wait_for(lambda: len(workers()) == {WORKERS})
 """
-# A worker has one CPU, so each runs one task at a time; the counter is on the head. The first tasks, one on each worker, end when
-# they are told to in their own pods, so that they are under way whenever a pod is stopped. They look at a file, for a task that
-# waits for an object gives its CPU away meanwhile.
+# A worker has one CPU and runs one task at a time; the counter is on the head. The first task on each worker ends when
+# a file appears in its pod, so that it is running when the pod is stopped. It polls a file, because a task that waits
+# for an object gives its CPU away.
 COUNTED_TASKS = (
     NODES
     + f"""
@@ -65,7 +65,7 @@ class Counter:
     def started(self, task, address):
         self.starts.append([task, address])
 
-    def seen(self):
+    def all_starts(self):
         return self.starts
 
 @ray.remote(num_cpus=1, max_retries=3)
@@ -79,14 +79,14 @@ def work(counter, task):
 counter, first = Counter.remote(), workers()
 pinned = [work.options(scheduling_strategy=On(node, soft=False)) for node in first]
 tasks = [each.remote(counter, task) for task, each in enumerate(pinned)]
-wait_for(lambda: len(ray.get(counter.seen.remote())) == HELD)
+wait_for(lambda: len(ray.get(counter.all_starts.remote())) == HELD)
 tasks += [work.remote(counter, task) for task in range(HELD, TASKS)]
-told("RAYSPAN-BUSY", addresses=sorted(first.values()))
+report("RAYSPAN-BUSY", addresses=sorted(first.values()))
 results = ray.get(tasks)
 fresh = wait_for(lambda: {{n: a for n, a in workers().items() if n not in first}})
 ray.get([work.options(scheduling_strategy=On(node, soft=False)).remote(counter, TASKS) for node in fresh])
-starts = ray.get(counter.seen.remote())
-told("RAYSPAN-RESULT", results=results, starts=starts, deaths=deaths(), fresh=sorted(fresh.values()))
+starts = ray.get(counter.all_starts.remote())
+report("RAYSPAN-RESULT", results=results, starts=starts, deaths=deaths(), fresh=sorted(fresh.values()))
 """
 )
 ENDLESS_ACTOR = (
@@ -99,27 +99,27 @@ class Endless:
 
 actor = Endless.remote()
 before = ray.get(actor.where.remote())
-told("RAYSPAN-BUSY", addresses=[before])
-after = wait_for(lambda: (found := ray.get(actor.where.remote())) != before and found)
-told("RAYSPAN-RESULT", before=before, after=after, deaths=deaths())
+report("RAYSPAN-BUSY", addresses=[before])
+after = wait_for(lambda: (address := ray.get(actor.where.remote())) != before and address)
+report("RAYSPAN-RESULT", before=before, after=after, deaths=deaths())
 """
 )
 Pods = Mapping[str, tuple[Cluster, str]]
-"""By the address of a Ray node its pod: the cluster and the name."""
+"""The cluster and pod name of each Ray node, by its address."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """A job of which one worker was stopped under its task: that worker's address, all that were there first, what the job told."""
+    """A job with one worker stopped during its task: the stopped address, all first addresses, and the job's result."""
 
     stopped: str
     first: frozenset[str]
-    told: Mapping[str, Any]
+    result: Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
 def story(fleet: Clusters) -> Story:
-    """A pod is deleted while a task of its node is held, and the tasks are let go when it is being stopped; the job ends well."""
+    """Delete a pod while its task is held, release the tasks once the pod is terminating, and let the job succeed."""
     with removed(Job(fleet, "stopped", WORKERS, apart=True)) as job:
         job.submit(COUNTED_TASKS)
         pods = _pods(job, job.said("RAYSPAN-BUSY")["addresses"])
@@ -131,29 +131,29 @@ def story(fleet: Clusters) -> Story:
         return Story(stopped, frozenset(pods), job.result())
 
 
-def test_a_worker_that_is_stopped_finishes_its_task(story: Story) -> None:
-    """Every task is started once, also the one that it had begun, and all end right."""
-    assert story.told["results"] == list(range(TASKS))
-    starts = [task for task, _ in story.told["starts"]]
+def test_a_stopped_worker_finishes_its_task(story: Story) -> None:
+    """Every task starts exactly once, the interrupted one included, and returns its result."""
+    assert story.result["results"] == list(range(TASKS))
+    starts = [task for task, _ in story.result["starts"]]
     assert sorted(starts) == list(range(TASKS + 1)), "started more than once, or never"
-    assert story.stopped in [where for task, where in story.told["starts"] if task < WORKERS]
+    assert story.stopped in [where for task, where in story.result["starts"] if task < WORKERS]
 
 
-def test_the_head_hears_from_the_hook_that_it_is_stopped(story: Story) -> None:
-    """Not by Ray's own, later handling of a signal: by the hook, which works without it, too."""
-    assert story.told["deaths"] == {story.stopped: names.DRAIN_MESSAGE}
+def test_the_drain_hook_reports_the_stop_to_the_head(story: Story) -> None:
+    """The death reason is the hook's, not that of Ray's own, later signal handling."""
+    assert story.result["deaths"] == {story.stopped: names.DRAIN_MESSAGE}
 
 
-def test_another_worker_takes_its_place(story: Story) -> None:
-    """One, with an address of its own; and a task that had to run there did."""
-    (fresh,) = story.told["fresh"]
+def test_a_stopped_worker_is_replaced(story: Story) -> None:
+    """One new worker has an address of its own, and runs the task pinned to it."""
+    (fresh,) = story.result["fresh"]
     assert fresh not in story.first
-    assert [TASKS, fresh] in story.told["starts"]
+    assert [TASKS, fresh] in story.result["starts"]
 
 
-def test_what_never_ends_is_stopped_in_time_and_starts_elsewhere(pair: Job) -> None:
-    """An actor holds its node until the grace period is nearly over; then the head knows at once, and restarts it."""
-    pair.submit(ENDLESS_ACTOR, _leave_soon)
+def test_an_endless_actor_restarts_elsewhere(pair: Job) -> None:
+    """An endless actor holds its node for most of the grace period; then the head restarts the actor at once."""
+    pair.submit(ENDLESS_ACTOR, _set_grace_period)
     address = _stop_one(pair, _pods(pair, pair.said("RAYSPAN-BUSY")["addresses"]))
     assert pair.wait_for_end() == "SUCCEEDED", pair.output()
 
@@ -162,12 +162,12 @@ def test_what_never_ends_is_stopped_in_time_and_starts_elsewhere(pair: Job) -> N
     assert result["deaths"] == {address: names.DRAIN_MESSAGE}
 
 
-def _leave_soon(spec: Raw) -> None:
+def _set_grace_period(spec: Raw) -> None:
     spec["workerGroupSpecs"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = GRACE
 
 
 def _pods(job: Job, addresses: list[str]) -> Pods:
-    """The pods of these Ray nodes in the worker clusters."""
+    """The pods of the Ray nodes `addresses` in the worker clusters."""
     return {
         pod["status"]["podIP"]: (cluster, pod["metadata"]["name"])
         for cluster in job.fleet.workers.values()
@@ -177,14 +177,14 @@ def _pods(job: Job, addresses: list[str]) -> Pods:
 
 
 def _stop_one(job: Job, pods: Pods) -> str:
-    """`kubectl delete` one of these pods in its worker cluster; returns the address of its node when it is being stopped."""
+    """`kubectl delete` one of `pods` in its worker cluster; return the address of its node once it is terminating."""
     address = min(pods)
     cluster, name = pods[address]
     cluster.delete("pod", name, NAMESPACE, wait=False)
 
-    def stopping() -> Any:
-        found = cluster.get("pods", name, NAMESPACE)
-        return not found or found["metadata"].get("deletionTimestamp")
+    def is_stopping() -> Any:
+        pod = cluster.get("pods", name, NAMESPACE)
+        return not pod or pod["metadata"].get("deletionTimestamp")
 
-    wait(stopping, 10, f"{name} is being stopped", job.dump)
+    wait(is_stopping, 10, f"{name} is being stopped", job.dump)
     return address

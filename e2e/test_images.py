@@ -1,4 +1,4 @@
-"""Do processes in the lab's images start as they do in published ones?"""
+"""Tests that processes in the lab's images load Debian's bytecode, as they do in published images."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from hack.testbed.clusters import Clusters
 
 
 @pytest.mark.long
-def test_no_process_compiles_what_debian_brings(fleet: Clusters) -> None:
-    """Bytecode that goes by its source's time is stale in a layer; Ray's image and the controller's have the same lowest one."""
+def test_no_process_recompiles_debians_python_modules(fleet: Clusters) -> None:
+    """Bytecode checked by source mtime is stale in a layer; Ray's and the controller's image share the lowest."""
     pod = fleet.manager.items("pods", names.SYSTEM_NAMESPACE, install.PODS)[0]["metadata"]["name"]
     importing = "python3 -v -c 'import asyncio, ssl, unittest.mock' 2>&1"
-    said = fleet.manager.kubectl("exec", "-n", names.SYSTEM_NAMESPACE, pod, "--", "sh", "-c", importing)
-    assert "code object from '/usr/lib/python3" in said, "bytecode is told in quotes"
-    assert [line for line in said.splitlines() if "code object from /usr/lib/python3" in line] == []
+    output = fleet.manager.kubectl("exec", "-n", names.SYSTEM_NAMESPACE, pod, "--", "sh", "-c", importing)
+    assert "code object from '/usr/lib/python3" in output, "Python quotes the path of loaded bytecode"
+    assert [line for line in output.splitlines() if "code object from /usr/lib/python3" in line] == []

@@ -1,7 +1,8 @@
-"""Does the head of one stock RayJob see twenty GPU workers, ten in each of two islands that none of them could hold alone?
+"""Tests that the head of one stock RayJob sees twenty GPU workers, ten in each of two islands of ten GPUs.
 
-With real Ray: twenty-one Ray nodes, which a machine of two cores needs five minutes and six gigabytes for. The GPUs are pretended
-(hack/lab/cluster/node.py), so Ray counts them and nothing computes on them. On fake nodes: tests/integration/test_islands.py.
+With real Ray, twenty-one Ray nodes take five minutes and six gigabytes on two cores. The GPUs are only declared
+(hack/lab/cluster/node.py), so Ray counts them and nothing computes on them. On fake nodes:
+tests/integration/test_islands.py.
 """
 
 import json
@@ -21,7 +22,7 @@ from hack.testbed.reader import Raw
 pytestmark = pytest.mark.byhand
 
 ISLAND = 10  # GPUs of each worker cluster
-_SECONDS = 900  # for twenty-one Ray nodes to start on two cores, each of which takes some ten seconds of them
+_SECONDS = 900  # for twenty-one Ray nodes to start on two cores; each takes about ten seconds of both
 _AMPLE = {"cpu": "100", "memory": "100Gi"}
 PROGRAM = f"""
 import collections, json, subprocess, time
@@ -58,45 +59,48 @@ def test_the_head_sees_twenty_workers_on_two_islands_of_ten(islands: Clusters) -
         assert seen["zones"] == dict.fromkeys(islands.workers, ISLAND), seen
         assert f"/{2 * ISLAND}.0 GPU" in seen["status"], seen["status"]
         print(seen["status"])
-    # `removed` waits until nothing of it is left: for 60 s at most, in every cluster.
+    # `removed` waits at most 60 s until the job is removed from every cluster.
 
 
 def _each_with_a_gpu(cluster: Raw) -> None:
     (group,) = cluster["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
     container["resources"]["limits"][GPU] = "1"
-    container["resources"]["requests"]["cpu"] = "50m"  # a node of the lab has two, and ten workers to hold
+    container["resources"]["requests"]["cpu"] = "50m"  # a node of the lab has two CPUs for ten workers
 
 
 @contextmanager
 def _without_init_containers(manager: Cluster) -> Iterator[None]:
-    """Let KubeRay give workers no init container that waits for the GCS: it asks for 200m each, and a node of two processors holds seven.
-    Source: ray-operator/controllers/ray/common/pod.go, getEnableInitContainerInjection."""
+    """Turn off KubeRay's init container that waits for the GCS.
+
+    It requests 200m in each worker, and a node with two processors holds seven.
+    Source: ray-operator/controllers/ray/common/pod.go, getEnableInitContainerInjection.
+    """
     try:
-        _configured(manager, "ENABLE_INIT_CONTAINER_INJECTION=false")
+        _set_operator_env(manager, "ENABLE_INIT_CONTAINER_INJECTION=false")
         yield
     finally:
-        _configured(manager, "ENABLE_INIT_CONTAINER_INJECTION-")
+        _set_operator_env(manager, "ENABLE_INIT_CONTAINER_INJECTION-")
 
 
-def _configured(manager: Cluster, word: str) -> None:
-    """Set a word of KubeRay's environment, or take it out, and wait until an operator runs by it."""
+def _set_operator_env(manager: Cluster, assignment: str) -> None:
+    """Set or remove (`NAME-`) an environment variable of KubeRay's operator, and wait for the rollout."""
     operator = "-n", addons.KUBERAY.namespace, f"deployment/{addons.KUBERAY.deployment}"
-    manager.kubectl("set", "env", *operator, word)
+    manager.kubectl("set", "env", *operator, assignment)
     manager.kubectl("rollout", "status", *operator, "--timeout=120s")
 
 
 @contextmanager
 def _gpus(worker: Cluster) -> Iterator[None]:
-    """Let its real node pretend that it has as many GPUs."""
+    """Let the real node of a worker cluster declare ten GPUs."""
     try:
-        _pretend(worker, ISLAND)
+        _declare_gpus(worker, ISLAND)
         yield
     finally:
-        _pretend(worker, GPUS)
+        _declare_gpus(worker, GPUS)
 
 
-def _pretend(worker: Cluster, count: int) -> None:
+def _declare_gpus(worker: Cluster, count: int) -> None:
     path = f"/status/capacity/{GPU.replace('/', '~1')}"
     patch = json.dumps([{"op": "add", "path": path, "value": str(count)}])
     worker.kubectl("patch", "node", worker.name, "--subresource=status", "--type=json", "-p", patch)

@@ -1,9 +1,9 @@
-"""Do the kinds of workers that people write span the clusters: with sidecars, with GPUs, with a start command of their own, and of
-two groups with different images, in a RayCluster without a job?
+"""Tests that workers with sidecars, GPUs, a start command of their own and other images span the clusters.
 
-Seen from inside Ray, and each kind in both ways in which a head is found without anybody's help: by its address in one worker
-cluster, by a mirror in the other. The GPUs are pretended (`hack.lab.cluster.node`), so Ray counts them and nothing computes on them. The
-second image is the first one under a name that only the worker clusters' `spec.pods.imageRegistries` lead to what is there.
+One RayCluster without a job has two groups with different images. East finds the head by its address, west by a
+mirror: the two ways that need no DNS of an administrator. The GPUs are only declared (`hack.lab.cluster.node`), so Ray
+counts them and nothing computes on them. The second image is the first one under a name that only
+`spec.pods.imageRegistries` of the worker clusters maps to an existing image.
 """
 
 import json
@@ -23,56 +23,58 @@ from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 from hack.testbed.workerkinds import NAME, OTHER_IMAGES, PROGRAM, raycluster
 
-# What such pods become elsewhere: the golden pods of tests/unit/rewrite. What a cluster gives its pods: tests/integration/test_pods.py.
+# Their remote pods: the golden pods of tests/unit/rewrite. What a cluster adds: tests/integration/test_pods.py.
 pytestmark = pytest.mark.long
 
 PATIENCE = 180  # seconds; five Ray nodes take 40 on two idle cores
-WAYS = {"east": "PodIP", "west": "ServiceMirror"}  # how each finds the head
-EVERYWHERE = [(zone, group) for zone in WAYS for group in ("gpu", "plain")]
+ADDRESSES = {"east": "PodIP", "west": "ServiceMirror"}  # how each cluster finds the head
+EVERYWHERE = [(zone, group) for zone in ADDRESSES for group in ("gpu", "plain")]
 
 
 @pytest.fixture
 def furnished(fleet: Clusters) -> Iterator[Clusters]:
-    """Each worker cluster finds the head in its way, has room for one worker of each group, and images of another name."""
+    """Worker clusters with an address kind, capacity for one worker of each group, and mapped image names."""
     with ExitStack() as stack:
         stack.enter_context(quotas.given(fleet.manager, {GPU: "2"}))
         for name, worker in fleet.workers.items():
             # 500m: one of each group, and not two of `plain`.
             stack.enter_context(quotas.given(worker, {"cpu": "500m", GPU: "1"}))
             stack.enter_context(_image_registries(fleet.manager, name))
-        stack.enter_context(found_by(fleet, {name: {"address": way} for name, way in WAYS.items()}))
+        stack.enter_context(
+            found_by(fleet, {name: {"address": address_kind} for name, address_kind in ADDRESSES.items()})
+        )
         yield fleet
 
 
 @pytest.fixture
 def cluster(furnished: Clusters) -> Iterator[Clusters]:
-    """A RayCluster of two groups with two workers each, and with nothing of it left afterwards."""
+    """A RayCluster of two groups with two workers each, removed afterwards."""
     furnished.manager.apply(yaml.safe_dump(raycluster()))
     try:
         yield furnished
     finally:
         furnished.manager.delete("raycluster", NAME, wait=False)
-        wait(lambda: not _left(furnished), 60, "nothing of it is left", lambda: str(_left(furnished)))
+        wait(lambda: not _leftovers(furnished), 60, "the RayCluster is removed", lambda: str(_leftovers(furnished)))
 
 
 def test_every_kind_of_worker_spans_the_clusters(cluster: Clusters) -> None:
     wait(lambda: len(_ready(cluster, "worker")) == 4 and _ready(cluster, names.HEAD), PATIENCE,
          "all run", lambda: cluster.manager.kubectl("get", "pods,placements", "-o", "wide"))  # fmt: skip
     workers = _ready(cluster, "worker")
-    assert sorted(_place(pod) for pod in workers) == EVERYWHERE
+    assert sorted(_cluster_and_group(pod) for pod in workers) == EVERYWHERE
     (head,) = _ready(cluster, names.HEAD)
     dialled = {"PodIP": head["status"]["podIP"], "ServiceMirror": f"{NAME}-head-svc.{NAMESPACE}.svc.cluster.local"}
-    for name, way in WAYS.items():
-        _ran_as_written(cluster.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL), name, dialled[way])
-    _placed_by_ray(workers, _inside(cluster, head))
-    table = cluster.manager.kubectl("get", "pods", "-L", names.CLUSTER_LABEL, "--no-headers", "-l", _of("worker"))
+    for name, address_kind in ADDRESSES.items():
+        _check_pods(cluster.workers[name].items("pods", NAMESPACE, names.MANAGER_LABEL), name, dialled[address_kind])
+    _check_ray_nodes(workers, _run_program(cluster, head))
+    table = cluster.manager.kubectl("get", "pods", "-L", names.CLUSTER_LABEL, "--no-headers", "-l", _selector("worker"))
     assert sorted(line.split()[-1] for line in table.splitlines()) == ["east", "east", "west", "west"], table
 
 
-def _ran_as_written(copies: list[Raw], name: str, dialled: str) -> None:
-    """In one worker cluster: both sidecars run, each group has its image, and the head is called as its cluster says."""
-    kinds = {pod["metadata"]["labels"][names.REMOTE_RAY_GROUP_LABEL]: pod for pod in copies}
-    assert sorted(kinds) == ["gpu", "plain"] and len(copies) == 2, name
+def _check_pods(remotes: list[Raw], name: str, dialled: str) -> None:
+    """Check one worker cluster: both sidecars run, each group has its image, and workers dial the head at `dialled`."""
+    kinds = {pod["metadata"]["labels"][names.REMOTE_RAY_GROUP_LABEL]: pod for pod in remotes}
+    assert sorted(kinds) == ["gpu", "plain"] and len(remotes) == 2, name
     sidecars = {
         each["name"]: each["ready"]
         for kind in ("initContainerStatuses", "containerStatuses")
@@ -83,40 +85,40 @@ def _ran_as_written(copies: list[Raw], name: str, dialled: str) -> None:
     images = {group: pod["spec"]["containers"][0]["image"] for group, pod in kinds.items()}
     assert images["gpu"] == f"docker.io/{images['plain']}", name
     assert kinds["gpu"]["spec"]["containers"][0]["resources"]["limits"][GPU] == "1", name
-    for pod in copies:
+    for pod in remotes:
         env = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
         assert env["RAY_ADDRESS"] == f"{dialled}:6379", name
 
 
-def _placed_by_ray(workers: list[Raw], seen: dict[str, Any]) -> None:
-    """Ray's nodes are these pods, each in its zone, and what asked for a place ran there."""
-    place = {pod["status"]["podIP"]: _place(pod) for pod in workers}
-    nodes = [node for node in seen["nodes"] if "node:__internal_head__" not in node["Resources"]]
-    assert {node["NodeManagerAddress"] for node in nodes} == set(place)
-    at = {node["NodeID"]: place[node["NodeManagerAddress"]] for node in nodes}
+def _check_ray_nodes(workers: list[Raw], report: dict[str, Any]) -> None:
+    """Check that Ray's nodes are `workers`, each in its zone, and that tasks ran where they were pinned."""
+    zone_and_group_by_address = {pod["status"]["podIP"]: _cluster_and_group(pod) for pod in workers}
+    nodes = [node for node in report["nodes"] if "node:__internal_head__" not in node["Resources"]]
+    assert {node["NodeManagerAddress"] for node in nodes} == set(zone_and_group_by_address)
+    at = {node["NodeID"]: zone_and_group_by_address[node["NodeManagerAddress"]] for node in nodes}
     for node in nodes:
         zone, group = at[node["NodeID"]]
         assert (node["Labels"][names.RAY_ZONE_LABEL], node["Labels"][names.CLUSTER_LABEL]) == (zone, zone)
         assert [key for key in node["Resources"] if key.startswith("zone:")] == [f"zone:{zone}"]
-        found = {key: node["Resources"].get(key) for key in ("GPU", "own-start")}
-        assert found == ({"GPU": 1, "own-start": None} if group == "gpu" else {"GPU": None, "own-start": 1})
-    ran = {what: at[node] for what, node in seen["ran"].items()}
+        resources = {key: node["Resources"].get(key) for key in ("GPU", "own-start")}
+        assert resources == ({"GPU": 1, "own-start": None} if group == "gpu" else {"GPU": None, "own-start": 1})
+    ran = {task: at[node] for task, node in report["ran"].items()}
     for zone in ("east", "west"):
         assert ran[f"label {zone}"][0] == ran[f"resource {zone}"][0] == zone, ran
         assert ran[f"bundle {zone}"] == (zone, "gpu"), ran
     assert (ran["gpu"][1], ran["own start"][1]) == ("gpu", "plain"), ran
 
 
-def _inside(fleet: Clusters, head: Raw) -> dict[str, Any]:
+def _run_program(fleet: Clusters, head: Raw) -> dict[str, Any]:
     words = ("exec", head["metadata"]["name"], "-c", "ray-head", "--", "python", "-c", PROGRAM)
-    said = fleet.manager.kubectl(*words).splitlines()  # Ray's own lines come between, and after
-    found: dict[str, Any] = json.loads([line for line in said if line.startswith("{")][-1])
-    return found
+    lines = fleet.manager.kubectl(*words).splitlines()  # Ray prints lines of its own between and after
+    report: dict[str, Any] = json.loads([line for line in lines if line.startswith("{")][-1])
+    return report
 
 
 @contextmanager
 def _image_registries(manager: Cluster, name: str) -> Iterator[None]:
-    """Let the images of the registry that nobody has be those of the sample's, in one worker cluster."""
+    """Map the nonexistent registry to that of the sample's images in one worker cluster."""
     before = manager.get("workerclusters", name)["spec"].get("pods", {})
     try:
         mapped = {**before, "imageRegistries": {OTHER_IMAGES: "docker.io/rayproject"}}
@@ -131,31 +133,31 @@ def _replace(cluster: Cluster, kind: str, name: str, path: str, value: object) -
     cluster.kubectl("patch", kind, name, "--type=json", "-p", patch)
 
 
-def _place(pod: Raw) -> tuple[str, str]:
+def _cluster_and_group(pod: Raw) -> tuple[str, str]:
     """The cluster and the group of a worker pod in the manager."""
     labels = pod["metadata"]["labels"]
     return labels[names.CLUSTER_LABEL], labels[names.RAY_GCS_GROUP_LABEL]
 
 
-def _of(kind: str) -> str:
+def _selector(kind: str) -> str:
     return f"{names.RAY_NODE_TYPE_LABEL}={kind},{names.RAY_GCS_CLUSTER_LABEL}={NAME}"
 
 
 def _ready(fleet: Clusters, kind: str) -> list[Raw]:
-    pods = fleet.manager.items("pods", NAMESPACE, _of(kind))
+    pods = fleet.manager.items("pods", NAMESPACE, _selector(kind))
     return [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
 
 
-def _left(fleet: Clusters) -> list[str]:
-    found = [
+def _leftovers(fleet: Clusters) -> list[str]:
+    leftovers = [
         pod["metadata"]["name"]
         for kind in ("worker", names.HEAD)
-        for pod in fleet.manager.items("pods", NAMESPACE, _of(kind))
+        for pod in fleet.manager.items("pods", NAMESPACE, _selector(kind))
     ]
     for name, worker in fleet.workers.items():
         for kind in ("pods", "workloads", "configmaps", "services", "endpointslices"):
-            found += [
-                f"{name}: {kind} {one['metadata']['name']}"
-                for one in worker.items(kind, NAMESPACE, names.MANAGER_LABEL)
+            leftovers += [
+                f"{name}: {kind} {item['metadata']['name']}"
+                for item in worker.items(kind, NAMESPACE, names.MANAGER_LABEL)
             ]
-    return found
+    return leftovers

@@ -1,6 +1,7 @@
-"""Do Ray's own libraries run over two clusters as docs/workloads.md says: Data, Tune and Train, and two of them through a cluster's loss?
+"""Tests that Ray Data, Tune and Train run over two clusters as docs/workloads.md says.
 
-Each runs a sample as it is. What is measured there is in that document.
+Data and Tune must survive the loss of a cluster. Each test runs a sample unchanged. docs/workloads.md has the
+measured figures.
 """
 
 from collections import Counter
@@ -17,14 +18,16 @@ from hack.testbed import rayspec
 from hack.testbed.clusters import Clusters
 from hack.testbed.rayjob import SAMPLE, Job, removed
 
-# Ray's libraries do not know of us: that tasks with labels run where they must is asked by e2e/test_rayjob.py, what becomes of a
-# cluster that is cut off by e2e/faults/test_cuts.py.
+# Ray's libraries do not depend on Rayspan. e2e/test_rayjob.py tests where labelled tasks run, and
+# e2e/faults/test_cuts.py tests the loss of a cluster.
 pytestmark = pytest.mark.long
 
 WORKERS = 4
-WITHIN = 0.95  # of all rows are used in the zone in which they were made
+WITHIN = 0.95  # share of the rows that must be used in the zone where they were produced
 TRIALS = 8
-SLOW = "--seconds 0.6"  # that scoring a block takes, so that a fast machine is not ready before the cut: some 10 s are left then
+# Ray Data waits for the tasks of a lost node: with a cluster cut off the job takes 165 s on two idle processors.
+LOSS_SECONDS = 480
+SLOW = "--seconds 0.6"  # to score a block, so that about 10 s of the job remain after the cut on a fast machine
 
 
 def _sample(name: str) -> Path:
@@ -40,56 +43,56 @@ def _running(fleet: Clusters, name: str, words: str = "") -> Iterator[Job]:
 
 @pytest.fixture
 def whole(lab: Lab) -> Iterator[Lab]:
-    """The lab, whose links are whole again when the test is over."""
+    """The lab, healed after the test."""
     yield lab
     faults.heal(lab)
 
 
 def _cut_in_the_middle(job: Job, lab: Lab) -> dict[str, Any]:
-    """Cut east off when the job is busy; returns what it says in the end, before the link is whole again."""
+    """Cut east off once the job is busy; return the job's result, with the link still cut."""
     job.said("RAYSPAN-BUSY")
     faults.cut(lab, lab.cluster("east"), way="drop")
-    assert job.wait_for_end() == "SUCCEEDED", job.output()
+    assert job.wait_for_end(LOSS_SECONDS) == "SUCCEEDED", job.output()
     return job.result()
 
 
 def test_data_stays_in_its_zone(fleet: Clusters) -> None:
     with _running(fleet, "data") as job:
         assert job.wait_for_end() == "SUCCEEDED", job.output()
-        told = job.result()
-        print(f"Data: {told}")
-        assert told["once"] and told["within"] >= WITHIN
-        assert set(told["used"]) == {"east", "west"} and len(set(told["used"].values())) == 1
+        result = job.result()
+        print(f"Data: {result}")
+        assert result["once"] and result["within"] >= WITHIN
+        assert set(result["used"]) == {"east", "west"} and len(set(result["used"].values())) == 1
 
 
 def test_data_loses_no_row_with_a_cluster(fleet: Clusters, whole: Lab) -> None:
     with _running(fleet, "data", SLOW) as job:
-        told = _cut_in_the_middle(job, whole)
-        print(f"Data, with a cluster lost: {told}")
+        result = _cut_in_the_middle(job, whole)
+        print(f"Data, with a cluster lost: {result}")
         faults.heal(whole)
-        assert told["once"], "every row came exactly once"
-        assert told["used"]["west"] > told["rows"] / 2, "west has done what east had left"
+        assert result["once"], "every row came exactly once"
+        assert result["used"]["west"] > result["rows"] / 2, "west took over the rows of east"
 
 
 def test_a_lost_cluster_restarts_only_its_own_trials(fleet: Clusters, whole: Lab) -> None:
     with _running(fleet, "tune") as job:
-        told = _cut_in_the_middle(job, whole)
-        print(f"Tune, with a cluster lost: {told}")
+        result = _cut_in_the_middle(job, whole)
+        print(f"Tune, with a cluster lost: {result}")
         faults.heal(whole)
-        assert told["ended"] == TRIALS and told["split"] == []
-        starts = Counter(trial for trial, _, _ in told["starts"])
-        hit = {trial for trial, cluster, _ in told["starts"] if cluster == "east"}
+        assert result["ended"] == TRIALS and result["split"] == []
+        starts = Counter(trial for trial, _, _ in result["starts"])
+        hit = {trial for trial, cluster, _ in result["starts"] if cluster == "east"}
         assert len(starts) == TRIALS and hit
         assert {trial for trial, count in starts.items() if count > 1} <= hit
-        assert {cluster for trial, cluster, _ in told["starts"] if cluster == "west" and trial in hit}, (
-            "they went on in west"
+        assert {cluster for trial, cluster, _ in result["starts"] if cluster == "west" and trial in hit}, (
+            "the lost trials did not continue in west"
         )
 
 
 def test_ranks_train_in_one_zone_or_not_at_all(fleet: Clusters) -> None:
     with _running(fleet, "train") as job:
         assert job.wait_for_end() == "SUCCEEDED", job.output()
-        told = job.result()
-        print(f"Train: {told}")
-        assert len(told["ranks"]) == 4 and len(set(told["ranks"].values())) == 1
-        assert told["none"], "a group that the zone has no room for took something"
+        result = job.result()
+        print(f"Train: {result}")
+        assert len(result["ranks"]) == 4 and len(set(result["ranks"].values())) == 1
+        assert result["none"], "a group too large for its zone reserved resources"

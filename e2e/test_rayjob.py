@@ -1,4 +1,4 @@
-"""Does a stock RayJob span the clusters, seen from inside Ray, and is it gone when its owner deletes it?"""
+"""Tests that a stock RayJob spans the clusters as Ray sees it, and that its deletion removes everything."""
 
 import os
 import re
@@ -18,8 +18,8 @@ from hack.testbed.clusters import Cluster, Clusters, program, wait
 from hack.testbed.rayjob import JOB_SECONDS, NAMESPACE, QUEUE, SAMPLE, Job
 from hack.testbed.stage import added
 
-ENDLESS = "import ray, signal\nray.init()\nsignal.pause()\n"  # it goes on until its job is deleted
-WORDS = "raylet.out tail"  # of what `ray start` ends with, after the raylet's own last lines
+ENDLESS = "import ray, signal\nray.init()\nsignal.pause()\n"  # runs until its job is deleted
+WORDS = "raylet.out tail"  # `ray start` prints this at its end, after the last lines of the raylet
 CRASHES = """
 import os, signal
 import ray
@@ -35,19 +35,18 @@ signal.pause()
 
 
 def test_rayjob_spans_both_clusters(job: Job) -> None:
-    """Four workers, two in each cluster by quota: one RayCluster, work done in every zone, addresses of both networks."""
+    """Quota splits four workers evenly: one RayCluster, tasks in every zone, addresses of both networks."""
     job.submit()
     watching = _watching(job)
     job.wait_for_workers()
     addresses = {pod["status"]["podIP"]: pod["metadata"]["labels"][names.CLUSTER_LABEL] for pod in job.pods()}
     assert sorted(addresses.values()) == ["east", "east", "west", "west"]
     assert job.wait_for_end() == "SUCCEEDED", job.output()
-    said, _ = watching.communicate(timeout=30)
-    assert watching.returncode == 0 and "Placed: 4 of 4 workers, 2 east, 2 west." in said, said
-    assert "Runs: Its head runs, and all of its 4 workers have joined." in said, said
-    assert any(line.endswith("Done: It has succeeded.") for line in said.splitlines()[-3:]), (
-        said
-    )  # what was placed may be told after it
+    output, _ = watching.communicate(timeout=30)
+    assert watching.returncode == 0 and "Placed: 4 of 4 workers, 2 east, 2 west." in output, output
+    assert "Runs: Its head runs, and all of its 4 workers have joined." in output, output
+    # The event of the placement may be printed after it.
+    assert any(line.endswith("Done: It has succeeded.") for line in output.splitlines()[-3:]), output
 
     result = job.result()
     assert result["ok"] and 3.1 < result["pi"] < 3.2
@@ -58,8 +57,8 @@ def test_rayjob_spans_both_clusters(job: Job) -> None:
     assert job.events()["Placed"] == "2 of 4 workers to east, 2 to west."
 
 
-def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
-    """`rayspan plan` for the sample, through the API server and the Service to the Deployment; nothing is submitted."""
+def test_rayspan_plan_names_the_clusters_of_a_job(job: Job) -> None:
+    """`rayspan plan` reaches the Deployment through the API server and the Service, and submits nothing."""
     done = progress.without(
         subprocess.run(
             [sys.executable, "-m", "adapter", "plan", "-f", str(SAMPLE), "--kubeconfig", str(job.manager.kubeconfig)],
@@ -76,44 +75,51 @@ def test_a_plan_says_beforehand_where_it_will_run(job: Job) -> None:
 
 
 @pytest.mark.long
-def test_last_words_of_a_crashed_worker(pair: Job) -> None:
-    """Ray's node is killed under a task; its container ends with what it had printed, which is in the manager's pod, too."""
+def test_the_termination_message_of_a_crashed_worker_is_mirrored(pair: Job) -> None:
+    """A raylet is killed during a task. The manager pod shows the last output of its container."""
     pair.submit(CRASHES)
-    wait(lambda: _last_words(pair), JOB_SECONDS, "a worker's last words", pair.dump)
+    wait(lambda: _has_termination_message(pair), JOB_SECONDS, "a worker's termination message", pair.dump)
 
 
-def _last_words(job: Job) -> bool:
-    statuses = (one for pod in job.pods() for one in pod["status"].get("containerStatuses") or ())
-    ends = ((one.get(state) or {}).get("terminated") or {} for one in statuses for state in ("state", "lastState"))
+def _has_termination_message(job: Job) -> bool:
+    containers = (status for pod in job.pods() for status in pod["status"].get("containerStatuses") or ())
+    states = (status.get(state) or {} for status in containers for state in ("state", "lastState"))
+    ends = (state.get("terminated") or {} for state in states)
     return any(WORDS in str(end.get("message")) and end["exitCode"] for end in ends)
 
 
-@pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py; of logs test_access.py there asks for more
-def test_deleted_in_the_middle(pair: Job, reachable: None) -> None:
-    """A job that is deleted while its workers run leaves no pod, Workload or copy in any cluster within 60 s. Whoever follows
-    its logs in the manager has read what both workers printed, and what one that replaced another did, and is at the end of them, too."""
+@pytest.mark.long  # with pods that end at once: tests/integration/test_gang.py; more of logs: test_access.py there
+def test_a_deleted_running_job_is_removed_from_every_cluster(pair: Job, reachable: None) -> None:
+    """A job deleted while it runs leaves no pod, Workload or copied object in any cluster after 60 s.
+
+    `rayspan logs -f` prints the output of both workers and of a replacement, and ends with the job.
+    """
     pair.submit(ENDLESS)
     pair.wait_for_workers()
     assert pair.leftovers()
-    names_of = [pod["metadata"]["name"] for pod in pair.pods()]
+    pod_names = [pod["metadata"]["name"] for pod in pair.pods()]
     with _following(pair) as followed:
-        wait(lambda: all(f"[pod/{name}/" in followed.read_text() for name in names_of), 60, "both logs are followed")
+        wait(lambda: all(f"[pod/{name}/" in followed.read_text() for name in pod_names), 60, "both logs are followed")
         assert "Local node IP" in followed.read_text()
-        pair.manager.delete("pod", names_of[0], NAMESPACE, wait=False)
-        wait(lambda: _others(followed, names_of), 120, "the log of the one that replaces it is followed", pair.dump)
+        pair.manager.delete("pod", pod_names[0], NAMESPACE, wait=False)
+        wait(lambda: _further_pods(followed, pod_names), 120, "the log of the replacement is followed", pair.dump)
         pair.delete()
     pair.wait_until_gone()
-    wait(lambda: not any(_reserving(cluster) for cluster in pair.fleet.workers.values()), 30, "the quota is free")
+    wait(
+        lambda: not any(_reserving_workloads(cluster) for cluster in pair.fleet.workers.values()),
+        30,
+        "the quota is free",
+    )
 
 
-def _others(followed: Path, names_of: list[str]) -> set[str]:
-    """The pods that printed, and that were not there at first."""
-    return {*re.findall(r"\[pod/([^/]+)/", followed.read_text())} - {*names_of}
+def _further_pods(followed: Path, pod_names: list[str]) -> set[str]:
+    """The pods with output in `followed`, without `pod_names`."""
+    return {*re.findall(r"\[pod/([^/]+)/", followed.read_text())} - {*pod_names}
 
 
 @pytest.fixture
 def reachable(fleet: Clusters) -> Iterator[None]:
-    """Logs of workers are reached in the manager: the component there, and what each worker cluster's administrator adds."""
+    """Workers' logs are reachable from the manager: its component and each worker cluster's overlay are applied."""
     overlay = REPO / "kustomize/overlays/worker-logs"
     with ExitStack() as stack:
         for cluster in fleet.workers.values():
@@ -127,7 +133,7 @@ def reachable(fleet: Clusters) -> Iterator[None]:
 
 @contextmanager
 def _following(job: Job) -> Iterator[Path]:
-    """`rayspan logs -f` of a job for as long as it goes on, which the job's end is to end; gives the file that has what it printed."""
+    """Run `rayspan logs -f` for a job and yield the file with its output; it must end with the job."""
     words = ["logs", "-f", f"rayjob/{job.name}", "--kubeconfig", str(job.manager.kubeconfig)]
     path = f"{Path(program()).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.NamedTemporaryFile("w") as file:
@@ -141,11 +147,11 @@ def _following(job: Job) -> Iterator[Path]:
 
 
 def _watching(job: Job) -> "subprocess.Popen[str]":
-    """`rayspan watch`, which ends with the job."""
+    """Start `rayspan watch`, which ends with the job."""
     words = [sys.executable, "-m", "adapter", "watch", f"rayjob/{job.name}", "-n", NAMESPACE]
     login = ["--kubeconfig", str(job.manager.kubeconfig)]
     return subprocess.Popen([*words, *login], cwd=REPO, stdout=subprocess.PIPE, text=True)
 
 
-def _reserving(cluster: Cluster) -> int:
+def _reserving_workloads(cluster: Cluster) -> int:
     return int(cluster.get("clusterqueues", QUEUE)["status"]["reservingWorkloads"])

@@ -1,7 +1,7 @@
-"""Does a RayCluster span the clusters whose nodes must show their user's token, and encrypt with their user's certificates?
+"""Tests that a RayCluster with its user's token and TLS certificates spans the clusters.
 
-Its worker in east has the head's address, and its worker in west has its name, for which the certificate must stand. KubeRay's own
-token is shown in test_networks.py.
+The worker in east has the head's address, and the worker in west its name, which the certificate must cover.
+test_networks.py tests KubeRay's own token.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 
-# That a Secret is there before its worker, where no Ray needs it: tests/integration/test_copies.py.
+# Secrets are copied before their workers start, without Ray: tests/integration/test_copies.py.
 pytestmark = pytest.mark.long
 
 SECRET = "e2e-token"
@@ -26,8 +26,8 @@ BY_NAME = {"west": {"address": "ServiceMirror"}}
 
 
 @dataclass(frozen=True)
-class There:
-    """What is of a job in a worker cluster: its one worker, and what was copied for it, by what that is the copy of."""
+class WorkerSide:
+    """A job's only worker in a worker cluster, and the names of its copied objects by their source."""
 
     worker: Raw
     copies: Mapping[str | None, str]
@@ -39,16 +39,16 @@ class There:
 
 @dataclass(frozen=True)
 class Story:
-    """What a job had in each worker cluster while it ran, what its head said to a client with a certificate, and what it found."""
+    """A job's objects in each worker cluster while it ran, its head's answer to a TLS client, and its result."""
 
-    there: Mapping[str, There]
+    sides: Mapping[str, WorkerSide]
     answer: str
     result: Mapping[str, Any]
 
 
 @pytest.fixture(scope="module")
 def story(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """A job with the user's token and certificates, for each takes half a minute."""
+    """A job with the user's token and certificates, shared by the tests as it takes half a minute."""
     with (
         _secret(fleet),
         tls.authority(fleet.manager, tmp_path_factory.mktemp("authority")),
@@ -57,36 +57,36 @@ def story(fleet: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Story:
     ):
         job.submit(change=_with_the_users_own)
         job.wait_for_workers()
-        there = _there(job)
+        sides = _worker_sides(job)
         certificate = ("-cert", tls.FILES["RAY_TLS_SERVER_CERT"], "-key", tls.FILES["RAY_TLS_SERVER_KEY"])
-        answer = _asked_by(job, *certificate)
+        answer = _gcs_answer(job, *certificate)
         assert job.wait_for_end() == "SUCCEEDED", job.output()
-        return Story(there, answer, job.result())
+        return Story(sides, answer, job.result())
 
 
-def test_workers_elsewhere_speak_tls_with_the_users_certificates(story: Story) -> None:
-    """The head takes nobody who has no certificate of that CA, and every worker is taken."""
-    for name, there in story.there.items():
+def test_workers_in_other_clusters_use_tls_with_the_users_certificates(story: Story) -> None:
+    """The head accepts only certificates of the user's CA, and accepts every worker."""
+    for name, side in story.sides.items():
         users = {f"Secret {tls.NAME}", f"ConfigMap {tls.NAME}", f"Secret {SECRET}"}
-        assert there.copies.keys() == {*users, None}, name  # and the anchor
-        assert there.env["RAY_USE_TLS"]["value"] == "1", name
+        assert side.copies.keys() == {*users, None}, name  # None is the anchor
+        assert side.env["RAY_USE_TLS"]["value"] == "1", name
     assert "Verification: OK" in story.answer
     assert {node["cluster"] for node in story.result["nodes"]} == {"manager", "east", "west"}
 
 
-def test_by_name_over_tls_they_show_the_users_own_token(story: Story) -> None:
-    """authOptions.secretName: in west by the head's name, and in east by its address."""
-    for name, there in story.there.items():
-        _shows(there, SECRET, name)
-    called = {name: there.env["FQ_RAY_IP"]["value"] for name, there in story.there.items()}
-    assert called["west"].endswith(f"-head-svc.{NAMESPACE}.svc.cluster.local")
+def test_workers_present_the_users_own_token_over_tls(story: Story) -> None:
+    """authOptions.secretName: west dials the head by name, east by address."""
+    for name, side in story.sides.items():
+        _check_token(side, SECRET, name)
+    dialled = {name: side.env["FQ_RAY_IP"]["value"] for name, side in story.sides.items()}
+    assert dialled["west"].endswith(f"-head-svc.{NAMESPACE}.svc.cluster.local")
     (head,) = (node for node in story.result["nodes"] if node["head"])
-    assert called["east"] == head["address"]
+    assert dialled["east"] == head["address"]
 
 
 @contextmanager
 def _secret(fleet: Clusters) -> Iterator[None]:
-    """A token of the user's own. It goes after the job: without it KubeRay finishes no RayJob that is deleted while it runs."""
+    """Keep the user's token until after the job: without it KubeRay never finishes a RayJob deleted while running."""
     fleet.manager.delete("secret", SECRET)
     fleet.manager.kubectl("create", "secret", "generic", SECRET, f"--from-literal=auth_token={'t' * 40}")
     try:
@@ -100,35 +100,36 @@ def _with_the_users_own(spec: Raw) -> None:
     spec.update(authOptions={"mode": "token", "secretName": SECRET})
 
 
-def _there(job: Job) -> dict[str, There]:
-    return {name: There(_worker(cluster), _copies(cluster)) for name, cluster in job.fleet.workers.items()}
+def _worker_sides(job: Job) -> dict[str, WorkerSide]:
+    return {name: WorkerSide(_worker(cluster), _copies(cluster)) for name, cluster in job.fleet.workers.items()}
 
 
 def _worker(cluster: Cluster) -> Raw:
-    (found,) = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
-    return found
+    (pod,) = cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
+    return pod
 
 
 def _copies(cluster: Cluster) -> dict[str | None, str]:
-    """Their names, by what each is the copy of; None for what is the copy of nothing."""
-    found = [one for kind in ("secrets", "configmaps") for one in cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)]
-    return {
-        one["metadata"].get("annotations", {}).get(names.COPIED_FROM_ANNOTATION): one["metadata"]["name"]
-        for one in found
-    }
+    """Names of the copied objects by source; None for an object without a source."""
+    kinds = ("secrets", "configmaps")
+    metas = [item["metadata"] for kind in kinds for item in cluster.items(kind, NAMESPACE, names.MANAGER_LABEL)]
+    return {meta.get("annotations", {}).get(names.COPIED_FROM_ANNOTATION): meta["name"] for meta in metas}
 
 
-def _shows(there: There, source: str, name: str) -> None:
-    """The worker reads the copy, under a name that the source does not have, and shows it to Ray."""
-    copy = there.copies[f"Secret {source}"]
-    assert there.env["RAY_AUTH_MODE"]["value"] == "token", name
-    assert there.env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == copy != source, name
+def _check_token(side: WorkerSide, source: str, name: str) -> None:
+    """Check that the worker reads its token from the copied Secret, whose name differs from the source's."""
+    copy = side.copies[f"Secret {source}"]
+    assert side.env["RAY_AUTH_MODE"]["value"] == "token", name
+    assert side.env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["name"] == copy != source, name
 
 
-def _asked_by(job: Job, *certificate: str) -> str:
-    """What the head's GCS answers to a client in the head's own pod."""
-    which = f"{names.RAY_GCS_CLUSTER_LABEL}={job.status()['rayClusterName']},{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"
-    (head,) = job.manager.items("pods", NAMESPACE, which)
-    ask = ("openssl", "s_client", "-brief", "-connect", "127.0.0.1:6379", "-CAfile", tls.CA, *certificate)
-    shell = f"{' '.join(ask)} </dev/null 2>&1 || true"  # a gRPC server ends such a talk in a way that s_client calls an error
+def _gcs_answer(job: Job, *certificate: str) -> str:
+    """The answer of the head's GCS to a TLS client in the head pod."""
+    selector = (
+        f"{names.RAY_GCS_CLUSTER_LABEL}={job.status()['rayClusterName']},{names.RAY_NODE_TYPE_LABEL}={names.HEAD}"
+    )
+    (head,) = job.manager.items("pods", NAMESPACE, selector)
+    command = ("openssl", "s_client", "-brief", "-connect", "127.0.0.1:6379", "-CAfile", tls.CA, *certificate)
+    # A gRPC server closes the connection in a way that s_client reports as an error.
+    shell = f"{' '.join(command)} </dev/null 2>&1 || true"
     return job.manager.kubectl("exec", head["metadata"]["name"], "-c", "ray-head", "--", "sh", "-c", shell)

@@ -1,7 +1,7 @@
 """Parses the path of a request to the access server: `/NAMESPACE/GRANT/KEY/` and then an API server's path for kubectl.
 
-kubectl discovers `pods` and reads the pod before its actual request. It gets only these answers: a path outside of this
-list causes no further request.
+kubectl discovers `pods` and reads the pod before its actual request. Any other path is not served, and causes no
+further request.
 """
 
 import re
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter.access.grant import SUBRESOURCES
+from adapter.objects.unstructured import NAME_PATTERN
 
 VERSIONS, GROUPS, RESOURCES, POD = "api", "apis", "api/v1", "pod"
 _DISCOVERY: Final = (VERSIONS, GROUPS, RESOURCES)
-NAME_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # The command line makes keys of 256 random bits, which are 43 characters of the URL alphabet.
 KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 

@@ -1,4 +1,4 @@
-"""Answers kubectl's requests before its actual one: the API discovery, and a reduced pod.
+"""Answers the requests that kubectl sends before its actual request: the API discovery, and a reduced pod.
 
 The answers have only the fields that kubectl needs: the containers of the manager pod and their ports. Nothing comes
 from a worker cluster.

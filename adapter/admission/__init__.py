@@ -1,4 +1,1 @@
-"""May this job, this policy, this check, this layout of queues work at all?
-
-Each answer is a sentence, or empty; nothing is planned here and no quota is counted.
-"""
+"""Validates jobs, policies, admission checks and queue layouts. Each result is a sentence, or empty."""

@@ -1,13 +1,16 @@
-"""Whose is a worker cluster: which leader of which manager may write there? A Lease in the worker cluster says so.
+"""Decides which leader of which manager may write to a worker cluster, by a claim: a Lease in that cluster.
 
-A manager is known there by the uid of its kube-system, and a clone of it, from a backup of its etcd, has the same one: to the clone
-all that was made since the backup stands for nothing, and would be deleted. What the two do not share is the future. So whoever leads
-holds a claim under its own process's name, and notes with each renewal how far the manager's Lease had come. A claim whose holder led
-this manager just before, and which was renewed no later than this manager's own Lease tells of that holder, is inherited at once: who
-held it has stopped writing before anybody else could lead. A holder that lived on in another manager's history notes versions that
-are not in this one; its claim is respected until it was not renewed for long, or until the admin says from whom it is taken.
+A manager is known in the worker cluster by the uid of its kube-system namespace. A clone of the manager, from a backup
+of its etcd, has the same uid. If the clone could write, it would delete what was created since the backup. So a leader
+holds the claim under its process's name, and notes in it, at each renewal, the version that the manager's Lease has
+reached.
 
-Times are of one's own monotonic clock; the wall clock is for people, as in leader_election.py. This decides nothing of who leads.
+A leader inherits the claim at once on two conditions. The claim's holder is its predecessor, and the noted version is
+no newer than the last one that names this predecessor. Such a holder has stopped writing. If the manager was cloned, a
+holder that leads the other manager has noted versions that this manager lacks. The claim of such a holder stands until
+it has not been renewed for ABANDONED_SECONDS, or until the admin takes it from that holder.
+
+leader_election.py decides who leads.
 """
 
 import math
@@ -29,50 +32,58 @@ from adapter.objects.unstructured import (
 )
 
 RENEW_SECONDS = 10.0
-# Three renewals may fail, as while a control plane is upgraded, before nothing more is written.
+# Writes stop this long after the last renewal that succeeded. So three renewals may fail, as in a control plane's
+# upgrade.
 DEADLINE_SECONDS = 40.0
-# Half as long again, as between the deadline and the duration of a Lease: one clock may run that much faster than another.
+# A claim that was not renewed for this long may be taken. It is half as long again as the deadline, because one clock
+# may run that much faster than another.
 ABANDONED_SECONDS = 60
-# A holder learns at its next renewal that it holds the claim no more. But its renewals may fail, for a busy API server say, while its
-# writes do not: then it writes until its deadline, and what it sent last is over after the client's ten seconds.
+# The most that one pause between two denials counts; it is longer than a retry and a slow answer take. So a minute
+# takes several denials, even if the process was stopped meanwhile.
+_LONGEST_DENIAL_PAUSE = 15.0
+# How long a process writes nothing after it took the claim from a holder that may still be writing. That holder learns
+# at its next renewal that it lost the claim. If its renewals fail and its other writes do not, it writes until its
+# deadline. The client's timeout ends its last request ten seconds later.
 HANDED_OVER_SECONDS = DEADLINE_SECONDS + 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """This process among those who lead its manager, by the manager's Lease."""
+    """This process among the leaders of its manager."""
 
-    name: str  # no other process has it
-    predecessor: str = ""  # who led last before it, as far as it knows
-    predecessor_version: int = 0  # the newest version of the Lease that tells of that one
-    version: int = 0  # that of now
+    name: str  # unique to this process
+    predecessor: str = ""  # the last leader before it, if known
+    predecessor_version: int = 0  # newest version of the manager's Lease that records it
+    version: int = 0  # the Lease's current one
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """One leader's view of one claim; all times are seconds of its own monotonic clock."""
+    """One leader's view of one claim, in seconds of its own monotonic clock; wall-clock times are for people."""
 
-    observed_version: str = ""  # version of the claim
-    unchanged_since: float = -math.inf  # since when that has not changed
-    may_write_from: float = -math.inf  # it may not write before this
-    may_write_until: float = -math.inf  # nor from this on
+    observed_version: str = ""
+    unchanged_since: float = -math.inf
+    may_write_from: float = -math.inf
+    may_write_until: float = -math.inf  # exclusive
+    denied_at: float | None = None  # the last denial, if nothing else happened since
+    denied_seconds: float = 0.0  # how long denials followed one another
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimWrite:
-    """Create the claim, or patch it: a patch is refused if it is another version by now. `after`: seconds until it counts."""
+    """Create the claim, or patch it if its version is unchanged."""
 
     body: dict[str, Any]
     create: bool
-    effective_after: float = 0.0
+    effective_after: float = 0.0  # seconds until the claim counts
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimConflict:
-    """Another one holds it: nothing may be written."""
+    """Another process holds the claim: nothing may be written."""
 
     holder: str
-    message: str  # a part of a sentence
+    message: str  # a fragment
 
 
 def may_write(claimant: Claimant, now: float) -> bool:
@@ -81,7 +92,7 @@ def may_write(claimant: Claimant, now: float) -> bool:
 
 
 def with_observation(claimant: Claimant, claim: Raw | None, now: float) -> Claimant:
-    """The claimant after a look at the claim (None: there is none); `now` is when the answer was there."""
+    """Record the claim as read at `now`; `claim` is None if it does not exist."""
     version = "" if claim is None else str(meta(claim).get("resourceVersion") or "")
     return (
         claimant
@@ -91,36 +102,73 @@ def with_observation(claimant: Claimant, claim: Raw | None, now: float) -> Claim
 
 
 def with_request(claimant: Claimant, write: ClaimWrite, sent: float) -> Claimant:
-    """The claimant whose Put leaves at `sent`: it may be granted and its answer be lost, and then its own name stands there."""
+    """After a takeover is sent, allow no writes until it counts.
+
+    The delay runs from `sent`, because the takeover may succeed although its response is lost.
+    """
     return replace(claimant, may_write_from=sent + write.effective_after) if write.effective_after else claimant
 
 
 def with_grant(claimant: Claimant, sent: float) -> Claimant:
-    """The claimant after its Put was granted; `sent` is before it left."""
-    return replace(claimant, may_write_until=sent + DEADLINE_SECONDS)
+    """Record that a write of the claim succeeded; `sent` was read before that write was sent."""
+    return replace(claimant, may_write_until=sent + DEADLINE_SECONDS, denied_at=None, denied_seconds=0.0)
+
+
+def with_denial(claimant: Claimant, now: float) -> Claimant:
+    """Record that the account was denied the claim at `now`. The time since the denial before it counts."""
+    pause = 0.0 if claimant.denied_at is None else min(now - claimant.denied_at, _LONGEST_DENIAL_PAUSE)
+    return replace(claimant, denied_at=now, denied_seconds=claimant.denied_seconds + pause)
+
+
+def with_silence(claimant: Claimant) -> Claimant:
+    """Record that a request got no answer: the time until the next denial does not count, and no denial is forgotten.
+
+    If silence counted, two denials by an API server that starts twice would be enough. If it ended the denials, an
+    account without the right would never be known behind a connection that comes and goes.
+    """
+    return replace(claimant, denied_at=None)
+
+
+def without_denial(claimant: Claimant) -> Claimant:
+    """Forget the denials, because the API server gave another answer."""
+    return replace(claimant, denied_at=None, denied_seconds=0.0)
+
+
+def is_denied_for_good(claimant: Claimant) -> bool:
+    """Whether the denials last so long that the account has no right to the claim.
+
+    An API server that has just started denies permitted requests for a moment, and so does one whose Role is being
+    replaced. Another manager may hold the claim meanwhile, so the wait is as long as for an abandoned claim.
+    """
+    return claimant.denied_seconds >= ABANDONED_SECONDS
 
 
 def without_claim(claimant: Claimant) -> Claimant:
-    """The claimant that holds the claim no more."""
+    """Record that the claim is lost."""
     return replace(claimant, may_write_from=-math.inf, may_write_until=-math.inf)
 
 
 def requeue_delay(claimant: Claimant, now: float) -> float:
-    """In how many seconds who was granted it looks again: to renew it, or when it begins to count."""
+    """Seconds until the holder must renew the claim, or until the claim begins to count."""
     return min(RENEW_SECONDS, claimant.may_write_from - now) if claimant.may_write_from > now else RENEW_SECONDS
 
 
 def release_patch(claim: Raw, wall_time: datetime) -> dict[str, Any]:
-    """The patch by which a process that has stopped writing lets the next one begin at once; `claim` is as it put it last, and nobody
-    may have put it anew since. Whom it was taken from has its time all the same: that note stays."""
+    """The patch that releases the claim, so that the next process may write at once.
+
+    This process must have stopped writing.
+
+    `claim` must be unchanged since this process wrote it. The note of a takeover stays: the earlier holder may still be
+    writing.
+    """
     now = format_micro_time(wall_time)
-    # A second is the least that an API server takes.
-    fresh = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
-    return {"metadata": dict(_version_precondition(claim)), "spec": fresh}
+    # The API server accepts no shorter duration.
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+    return {"metadata": dict(_version_precondition(claim)), "spec": spec}
 
 
 def lease_name(manager_id: str, cluster: str) -> str:
-    """What the claim of a manager to a worker cluster is called there."""
+    """The name of a manager's claim in a worker cluster."""
     return f"rayspan-{manager_id}-{cluster}"
 
 
@@ -133,22 +181,26 @@ def decide(
     now: float,
     wall_time: datetime,
 ) -> ClaimWrite | ClaimConflict:
-    """What to do about a claim as it was just seen.
+    """The write for a claim as just read, or why nothing may be written.
 
-    `which`: the manager's id and the WorkerCluster's name; `taken_from`: the holder from whom the admin takes it.
+    `claim_key` is the manager's id and the WorkerCluster's name. `taken_from` is the holder from whom the admin takes
+    the claim.
     """
-    holder, where = _holder_identity(claim), f"Lease {lease_name(*claim_key)} in its namespace {names.SYSTEM_NAMESPACE}"
+    holder, where = holder_identity(claim), f"Lease {lease_name(*claim_key)} in its namespace {names.SYSTEM_NAMESPACE}"
     if claim is None and not may_write(claimant, now) and now - claimant.unchanged_since < ABANDONED_SECONDS:
         return ClaimConflict(
-            "who held it when it was deleted",
-            f"its claim ({where}) was deleted, which whoever held it may not know yet; nothing is written there until "
-            f"nobody has made it anew for {ABANDONED_SECONDS} s",
+            "the holder before its deletion",
+            f"its claim ({where}) was deleted, and its holder may not know that yet; nothing is written there until no "
+            f"manager has created it again for {ABANDONED_SECONDS} s",
         )
     if holder == leadership.name:
         return _claim_write(leadership, claim_key, claim, wall_time, taken=now < claimant.may_write_from)
-    if now - claimant.unchanged_since >= ABANDONED_SECONDS:  # whoever it was taken from has stopped, too
+    # After this time, a holder from whom the claim was taken has stopped writing, too.
+    if now - claimant.unchanged_since >= ABANDONED_SECONDS:
         return _claim_write(leadership, claim_key, claim, wall_time)
-    taken = bool(annotation(claim or {}, names.TAKEN_OVER_ANNOTATION))  # and who did so may have ended since
+    # The process that took the claim may have ended since, so the claim itself notes that an earlier holder may still
+    # be writing.
+    taken = bool(annotation(claim or {}, names.TAKEN_OVER_ANNOTATION))
     if holder == "" or _is_inherited(leadership, claim):
         return _claim_write(
             leadership, claim_key, claim, wall_time, taken=taken, effective_after=HANDED_OVER_SECONDS if taken else 0.0
@@ -161,18 +213,22 @@ def decide(
     )
     return ClaimConflict(
         shown,
-        f"it is held by {shown} since {since}, which may be of a clone of this manager, or of the manager that this one is a clone of "
-        f"({where}); nothing is written there. It is taken over when it was not "
-        f"renewed for {ABANDONED_SECONDS} s; or, if that one is to stop, say so: kubectl annotate workercluster {claim_key[1]} --overwrite "
+        f"it has been held by {shown} since {since}, which may belong to a clone of this manager, or to the manager "
+        f"that this one was cloned from ({where}); nothing is written there. It is taken over if it is not renewed for "
+        f"{ABANDONED_SECONDS} s; to take it over now, run: kubectl annotate workercluster {claim_key[1]} --overwrite "
         f"{names.TAKE_OVER_ANNOTATION}={shlex.quote(shown)}",
     )
 
 
 def _is_inherited(leadership: Leadership, claim: Raw | None) -> bool:
-    """Whether its holder led this manager just before, and did nothing since that this manager does not know of."""
-    noted = annotation(claim or {}, names.LEASE_VERSION_ANNOTATION)
-    known = noted.isascii() and noted.isdecimal() and len(noted) < 20
-    return known and _holder_identity(claim) == leadership.predecessor and int(noted) <= leadership.predecessor_version
+    """Whether the claim's holder is this leader's predecessor, and noted no version that this manager does not know."""
+    version = annotation(claim or {}, names.LEASE_VERSION_ANNOTATION)
+    is_number = version.isascii() and version.isdecimal() and len(version) < 20
+    return (
+        is_number
+        and holder_identity(claim) == leadership.predecessor
+        and int(version) <= leadership.predecessor_version
+    )
 
 
 def _claim_write(
@@ -184,28 +240,31 @@ def _claim_write(
     taken: bool = False,
     effective_after: float = 0.0,
 ) -> ClaimWrite:
-    """`taken`: whom it was taken from may write yet, which the claim says to whoever inherits it."""
+    """The write that creates, takes or renews the claim for this leader.
+
+    `taken`: the earlier holder may still be writing, which the claim notes for its next holder.
+    """
     spec, now = _lease_spec(claim), format_micro_time(wall_time)
-    mine = _holder_identity(claim) == leadership.name
-    before = spec.get("leaseTransitions")
-    changes = (before if isinstance(before, int) else 0) + (not mine and claim is not None)
-    fresh = {
+    is_holder = holder_identity(claim) == leadership.name
+    transitions = spec.get("leaseTransitions")
+    new_transitions = (transitions if isinstance(transitions, int) else 0) + (not is_holder and claim is not None)
+    new_spec = {
         "holderIdentity": leadership.name,
         "leaseDurationSeconds": ABANDONED_SECONDS,
-        "acquireTime": spec.get("acquireTime") or now if mine else now,
+        "acquireTime": spec.get("acquireTime") or now if is_holder else now,
         "renewTime": now,
-        "leaseTransitions": changes if changes <= MAX_LEASE_TRANSITIONS else 0,
+        "leaseTransitions": new_transitions if new_transitions <= MAX_LEASE_TRANSITIONS else 0,
     }
-    noted: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(leadership.version)}}
+    notes: dict[str, dict[str, str | None]] = {"annotations": {names.LEASE_VERSION_ANNOTATION: str(leadership.version)}}
     if taken or annotation(claim or {}, names.TAKEN_OVER_ANNOTATION):
-        noted["annotations"][names.TAKEN_OVER_ANNOTATION] = "true" if taken else None
+        notes["annotations"][names.TAKEN_OVER_ANNOTATION] = "true" if taken else None
     if claim is not None:
         return ClaimWrite(
-            {"metadata": {**noted, **_version_precondition(claim)}, "spec": fresh}, False, effective_after
+            {"metadata": {**notes, **_version_precondition(claim)}, "spec": new_spec}, False, effective_after
         )
-    metadata = {"name": lease_name(*claim_key), "namespace": names.SYSTEM_NAMESPACE, **noted}
+    metadata = {"name": lease_name(*claim_key), "namespace": names.SYSTEM_NAMESPACE, **notes}
     return ClaimWrite(
-        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": fresh}, True
+        {"apiVersion": names.LEASE_API_VERSION, "kind": "Lease", "metadata": metadata, "spec": new_spec}, True
     )
 
 
@@ -214,9 +273,9 @@ def _version_precondition(claim: Raw) -> Mapping[str, object]:
 
 
 def _lease_spec(claim: Raw | None) -> Raw:
-    found = (claim or {}).get("spec")
-    return found if isinstance(found, dict) else {}
+    spec = (claim or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
-def _holder_identity(claim: Raw | None) -> str:
+def holder_identity(claim: Raw | None) -> str:
     return str(_lease_spec(claim).get("holderIdentity") or "")

@@ -1,8 +1,7 @@
-"""Are the objects that admins write in order: the conditions of AdmissionCheck, WorkerCluster and DispatchPolicy, as patches.
+"""Builds the patches of the conditions of AdmissionChecks, WorkerClusters and DispatchPolicies.
 
-A check is Active as long as its configuration makes sense. A worker cluster that cannot be reached does not change
-that: an inactive check stops the whole ClusterQueue, local jobs included
-(docs/upstream.md, "An inactive check stops its queue").
+A check stays Active while a worker cluster is unreachable: an inactive check stops the whole ClusterQueue, local jobs
+included (docs/upstream.md, "An inactive check stops its queue"). A function returns None when nothing changes.
 """
 
 from collections.abc import Sequence
@@ -21,12 +20,13 @@ from adapter.objects.unstructured import (
     condition_true_since,
     format_time,
     meta,
+    parse_time,
     truncate,
     updated_condition,
 )
 
 StatusPatch = dict[str, Any]
-# A link that comes and goes is lost for as long as it does so: the first loss counts until the cluster was seen for this long.
+# A flapping connection counts as lost until the cluster was reachable for this long.
 STEADY_AFTER = timedelta(seconds=30)
 REASONS = (
     names.ConditionReason.CONNECTED,
@@ -44,20 +44,22 @@ REASONS = (
 def check_condition(
     check: Raw, policy_objects: PolicyObjects, gate: str, layout: Sequence[str], now: datetime
 ) -> StatusPatch | None:
-    """The status patch that tells whether an AdmissionCheck can be served, None when it is told already.
+    """The status patch of an AdmissionCheck.
 
-    `gate` says why worker pods would not be held, `layout` what cannot work in the queues that list the check.
+    `gate` says why worker pods would not be gated, `layout` what cannot work in the check's queues.
     """
     record = read_check(check)
     try:
-        chosen = policy_of_check(record, policy_objects)
+        resolved_policy = policy_of_check(record, policy_objects)
     except specs.InvalidSpec as error:
         return _condition_patch(check, names.ACTIVE, "False", names.ConditionReason.BAD_PARAMETERS, str(error), now)
     if gate:
-        # Still Active: jobs that stay local pass this queue too. No gang turns Ready meanwhile.
+        # The check stays Active, because local jobs use its queues too. Meanwhile it does not become Ready on any
+        # Workload.
         return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.GATE_MISSING, gate, now)
-    if not chosen.clusters:
-        # Active, too: a cluster that is labelled later must not have to bring a stopped queue back to life.
+    if not resolved_policy.clusters:
+        # Here, too, the check stays Active: if the queue stopped, it would have to be restarted after a cluster is
+        # labelled.
         return _condition_patch(
             check, names.ACTIVE, "True", names.ConditionReason.NO_CLUSTER, no_cluster_message(record.policy), now
         )
@@ -65,7 +67,7 @@ def check_condition(
         return _condition_patch(
             check, names.ACTIVE, "True", names.ConditionReason.INVALID_QUEUE_LAYOUT, " ".join(layout), now
         )
-    text = f"Dispatches Ray workers to {', '.join(chosen.clusters)}."
+    text = f"Dispatches Ray workers to {', '.join(resolved_policy.clusters)}."
     return _condition_patch(check, names.ACTIVE, "True", names.ConditionReason.READY, text, now)
 
 
@@ -84,13 +86,17 @@ def cluster_status(
     unguarded: bool = False,
     cut_off: str = "",
 ) -> StatusPatch | None:
-    """The status patch of a WorkerCluster: `cluster_condition`, whether it is ready, for how many workers quota is held there, and who
-    it is, as far as that is known now (`uid`). Who it is, is written over nothing that was not read. `unguarded`: work goes on there
-    although it is `unclaimed`."""
-    told = cluster_condition(cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed, expiring=expiring)
-    after = {**cluster, "status": {**(cluster.get("status") or {}), **_status_fields(told)}}
+    """The status patch of a WorkerCluster: Connected, Ready, workers with quota there, and its `uid` if known.
+
+    The uid is written only over the version that was read. `unguarded`: workers are sent there although the cluster is
+    `unclaimed`.
+    """
+    connected = cluster_condition(
+        cluster, problem, reason, steady, now, lack=lack, unclaimed=unclaimed, expiring=expiring
+    )
+    after = {**cluster, "status": {**(cluster.get("status") or {}), **_status_fields(connected)}}
     ready = _readiness_patch(after, cluster_readiness(after, cut_off, unguarded=unguarded, expiring=expiring), now)
-    both = {**ready, "status": {**_status_fields(told), **_status_fields(ready)}} if ready else told
+    both = {**ready, "status": {**_status_fields(connected), **_status_fields(ready)}} if ready else connected
     patch = _with_status_field(cluster, both, "workers", workers)
     if uid in ("", recorded_uid(cluster)):
         return patch
@@ -99,7 +105,7 @@ def cluster_status(
 
 
 def policy_status(policy: Raw, policy_objects: PolicyObjects, now: datetime) -> StatusPatch | None:
-    """The status patch that tells whether jobs can be planned by a DispatchPolicy, None when it is told already."""
+    """The status patch of a DispatchPolicy."""
     return _readiness_patch(policy, policy_readiness(policy, policy_objects), now)
 
 
@@ -114,35 +120,43 @@ def cluster_condition(
     unclaimed: str = "",
     expiring: str = "",
 ) -> StatusPatch | None:
-    """The status patch that tells whether a WorkerCluster is connected, and since when it was lost; None when it is told.
+    """The status patch with a WorkerCluster's Connected and `lostSince`.
 
-    The first loss stays while the cluster comes and goes: it is over when the cluster was seen for long enough (`steady`), also where
-    that was said and nobody was there to take note: between two leaders, or while there was none.
-    `lack` is what keeps new workers from one that is seen, a sentence; `unclaimed` why no claim to it is held, a part of one;
-    `expiring` that its token ends soon, a sentence.
+    `lostSince` is the time of the first loss while the connection flaps. That loss is over once the cluster has been
+    reachable for long enough (`steady`), also if no leader recorded its end. `lack` is a sentence why a reachable
+    cluster gets no new workers, `unclaimed` a fragment why no claim is held, `expiring` a sentence that its token ends
+    soon.
     """
     if not problem:
-        well = "Its API server answers and its queues are read."
-        seen = lack or (f"{well} But {unclaimed}." if unclaimed else well)
-        text = f"{seen} {expiring}".rstrip()
-        claim = names.ConditionReason.NOT_CLAIMED if unclaimed else names.ConditionReason.CONNECTED
-        because = names.ConditionReason.HEADS_NOT_MIRRORED if lack else claim
-        patch = _condition_patch(cluster, names.CONNECTED, "True", because, text, now)
+        healthy = "Its API server answers and its queues are read."
+        text_without_expiry = lack or (f"{healthy} But {unclaimed}." if unclaimed else healthy)
+        text = f"{text_without_expiry} {expiring}".rstrip()
+        claim_reason = names.ConditionReason.NOT_CLAIMED if unclaimed else names.ConditionReason.CONNECTED
+        connected_reason = names.ConditionReason.HEADS_NOT_MIRRORED if lack else claim_reason
+        patch = _condition_patch(cluster, names.CONNECTED, "True", connected_reason, text, now)
         return _with_status_field(cluster, patch, "lostSince", None) if steady else patch
-    silent = reason == names.ConditionReason.UNREACHABLE
-    patch = _condition_patch(cluster, names.CONNECTED, "Unknown" if silent else "False", reason, problem, now)
-    first = None if _was_connected(cluster, now) else (cluster.get("status") or {}).get("lostSince")
-    return _with_status_field(cluster, patch, "lostSince", first or format_time(now))
+    unreachable = reason == names.ConditionReason.UNREACHABLE
+    patch = _condition_patch(cluster, names.CONNECTED, "Unknown" if unreachable else "False", reason, problem, now)
+    return _with_status_field(cluster, patch, "lostSince", _lost_since(cluster, now))
+
+
+def _lost_since(cluster: Raw, now: datetime) -> str:
+    """Since when the cluster is lost. A recorded time in the future counts as now: a clock was put back.
+
+    Otherwise workers would count as lost too late.
+    """
+    recorded = (cluster.get("status") or {}).get("lostSince")
+    since = None if _was_connected(cluster, now) else parse_time(recorded)
+    return format_time(now) if since is None or since > now else str(recorded)
 
 
 def _was_connected(cluster: Raw, now: datetime) -> bool:
-    """Whether it has counted as connected for so long that an earlier loss is over."""
+    """Whether the cluster has been connected for so long that an earlier loss is over."""
     since = condition_true_since(cluster, names.CONNECTED)
     return since is not None and now - since >= STEADY_AFTER
 
 
 def _with_status_field(raw: Raw, patch: StatusPatch | None, field: str, value: object) -> StatusPatch | None:
-    """The patch with one more field of the status, if that is to change."""
     if (raw.get("status") or {}).get(field) == value:
         return patch
     patch = patch or {"metadata": {"uid": meta(raw).get("uid")}, "status": {}}
@@ -150,15 +164,14 @@ def _with_status_field(raw: Raw, patch: StatusPatch | None, field: str, value: o
 
 
 def _status_fields(patch: StatusPatch | None) -> Raw:
-    """What of the status a patch changes."""
     return patch["status"] if patch else {}
 
 
 def _readiness_patch(raw: Raw, readiness: Readiness | None, now: datetime) -> StatusPatch | None:
-    """The patch with the condition Ready, and beside it which generation it is about.
+    """The patch of Ready and `observedGeneration`.
 
-    The latter goes with the condition, which has it too, and is not compared by itself: an API server with an older CRD drops it, and
-    would be told of it at every look.
+    `observedGeneration` itself is not compared: an API server with an older CRD drops it, so each reconcile would write
+    it again.
     """
     if readiness is None:
         return None
@@ -169,13 +182,14 @@ def _readiness_patch(raw: Raw, readiness: Readiness | None, now: datetime) -> St
 
 
 def _condition_patch(raw: Raw, kind: str, status: str, reason: str, message: str, now: datetime) -> StatusPatch | None:
-    before, message = condition(raw, kind), truncate(message)  # else a hundred queues' problems would never be told
+    # A message is truncated, because a long one, as for the problems of a hundred queues, could not be written.
+    before, message = condition(raw, kind), truncate(message)
     generation = meta(raw).get("generation")
     wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
-    if all(before.get(key) == found for key, found in wanted.items()):
+    if all(before.get(key) == value for key, value in wanted.items()):
         return None
     entry = updated_condition(before, {"type": kind, **wanted}, format_time(now))
     others = [c for c in (raw.get("status") or {}).get("conditions") or () if c.get("type") != kind]
-    # The list is written whole, so not over a condition of somebody else's that came since it was read.
+    # The patch replaces the whole list: the precondition protects conditions that other clients have added since.
     precondition = {key: meta(raw).get(key) for key in ("uid", "resourceVersion")}
     return {"metadata": precondition, "status": {"conditions": [*others, entry]}}

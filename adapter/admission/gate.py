@@ -1,9 +1,9 @@
-"""Are worker pods held in the manager cluster, by a policy or by a webhook, and what does the webhook write onto a pod?
+"""Checks that worker pods are gated in the manager cluster, and computes the gates that the webhook adds to a pod.
 
-One of the two is enough: the MutatingAdmissionPolicy of manifests/gate-policy.yaml, or, where an API server does not serve that kind,
-the webhook of kustomize/components/admission-gate, which does the same. A webhook counts only while no worker can pass it by: the API
-server has to refuse the pod when nobody answers. Whether somebody answers now is not asked: a pod that is refused is harmless, and
-KubeRay tries again. But one that nobody can answer for refuses all workers, beside the policy as well.
+One of two objects is enough: the MutatingAdmissionPolicy of manifests/gate-policy.yaml or, where an API server does not
+serve that kind, the equivalent webhook of kustomize/components/admission-gate. The policy and its binding count only
+with the shipped specs. A webhook counts only if the API server denies pods while it does not answer. A denied pod is
+harmless: KubeRay retries. But a webhook that can never answer denies all workers, even where the policy gates them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,130 +11,136 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, meta, parse_time
+from adapter.objects.shipped_policy import EFFECTIVE_AFTER, ShippedPolicy, change_times, find_difference
+from adapter.objects.unstructured import Raw
 
 _OBJECT_SELECTOR = {"matchExpressions": [{"key": names.PLACEMENT_LABEL, "operator": "Exists"}]}
-_POD_CREATION = {
-    "apiGroups": "",
-    "apiVersions": "v1",
-    "operations": "CREATE",
-    "resources": "pods",
-}  # what one rule must reach
-_NO_CA_BUNDLE = "has no clientConfig.caBundle, so the API server calls nobody"
-# An API server reads policies and webhooks by watches of its own, and compiles policies every second (apiserver pkg/admission/plugin/policy/
-# generic policy_source.go). On a busy machine one was not asked 1.1 s after it was applied; and nothing takes a worker back that was not held.
-EFFECTIVE_AFTER = timedelta(seconds=5)
-_KNOWN_CONDITIONS = {"is-no-copy"}  # the names of those that may stand there
+_POD_CREATION = {"apiGroups": "", "apiVersions": "v1", "operations": "CREATE", "resources": "pods"}
+_NO_CA_BUNDLE = "has no clientConfig.caBundle, so the API server cannot call it"
 
 
 def problem(
-    policies: Mapping[str, Raw], bindings: Mapping[str, Raw], webhooks: Mapping[str, Raw], now: datetime
+    policies: Mapping[str, Raw],
+    bindings: Mapping[str, Raw],
+    webhooks: Mapping[str, Raw],
+    shipped: ShippedPolicy,
+    now: datetime,
 ) -> str:
-    """Say in a sentence why worker pods would not be held, empty when they would.
-
-    Each is what there is of its kind, by name: MutatingAdmissionPolicies, their bindings, MutatingWebhookConfigurations.
-    """
+    """A sentence why worker pods might not be gated, or would all be denied; else empty. Each mapping is by name."""
     webhook = webhooks.get(names.GATE_POLICY) or {}
-    if not (missing := _missing_policy(policies, bindings)):
+    if not (fault := _policy_fault(policies, bindings, shipped)):
         return _denies_all_reason(webhook) or _too_new_reason(
             "MutatingAdmissionPolicy", (policies[names.GATE_POLICY], bindings[names.GATE_POLICY]), now
         )
     if names.GATE_POLICY not in webhooks:
         return (
-            f"{missing} is missing in the manager cluster, so worker pods would start there; apply manifests/gate-policy.yaml, or, "
-            "before Kubernetes 1.36, kustomize/overlays/manager-webhook."
+            f"{fault}, so worker pods might start in the manager cluster; apply "
+            "manifests/gate-policy.yaml, or, before Kubernetes 1.36, kustomize/overlays/manager-webhook."
         )
-    if fault := _webhook_fault(webhook):
+    if fault := _webhook_fault(webhook, shipped):
         return (
-            f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods would not be held in the "
-            f"manager cluster; apply kustomize/components/admission-gate and kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}."
+            f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {fault}, so worker pods "
+            "would not be gated in the manager cluster; apply kustomize/components/admission-gate and "
+            f"kustomize/components/admission again, and see Job {names.ADMISSION_CERTIFICATE} in "
+            f"{names.SYSTEM_NAMESPACE}."
         )
     return _too_new_reason("MutatingWebhookConfiguration", (webhook,), now)
 
 
 def _too_new_reason(kind: str, gate_objects: Iterable[Raw], now: datetime) -> str:
-    """A sentence where one of these may not be asked yet; empty where all are, or clocks differ too much to tell."""
-    ages = [now - created for one in gate_objects if (created := parse_time(meta(one).get("creationTimestamp")))]
+    """A sentence if a policy or webhook is too new to count; empty also if the clocks differ too much.
+
+    An API server may still enforce what the object said before its last change.
+    """
+    ages = [now - max(times) for gate_object in gate_objects if (times := [*change_times(gate_object)])]
     if not any(timedelta(0) <= age < EFFECTIVE_AFTER for age in ages):
         return ""
     return (
-        f"{kind} {names.GATE_POLICY} was applied just now, and API servers take some seconds to ask it; "
+        f"{kind} {names.GATE_POLICY} was applied or changed just now, and API servers take some seconds to enforce it; "
         f"jobs wait for {EFFECTIVE_AFTER.total_seconds():.0f} s, so that no worker pod starts in the manager cluster."
     )
 
 
 def _denies_all_reason(configuration: Raw) -> str:
-    """A sentence where the webhook, beside the policy, refuses each worker; empty where it does not."""
-    found = _find_webhook(configuration)
+    webhook = _find_webhook(configuration)
     if (
-        found is None
-        or found.get("failurePolicy") != "Fail"
-        or _has_ca_bundle(found)
-        or not _covers_pod_creation(found)
+        webhook is None
+        or webhook.get("failurePolicy") != "Fail"
+        or _has_ca_bundle(webhook)
+        or not _covers_pod_creation(webhook)
     ):
         return ""
     return (
-        f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {_NO_CA_BUNDLE}, and refuses each worker pod, though "
-        f"MutatingAdmissionPolicy {names.GATE_POLICY} holds them, too; apply kustomize/components/admission again, after admission-gate, and see Job "
-        f"{names.ADMISSION_CERTIFICATE} in {names.SYSTEM_NAMESPACE}; or delete that configuration."
+        f"MutatingWebhookConfiguration {names.GATE_POLICY}: webhook {names.GATE_WEBHOOK} {_NO_CA_BUNDLE}, and denies "
+        f"every worker pod, although MutatingAdmissionPolicy {names.GATE_POLICY} gates them already; apply "
+        f"kustomize/components/admission again, after admission-gate, and see Job {names.ADMISSION_CERTIFICATE} in "
+        f"{names.SYSTEM_NAMESPACE}; or delete that configuration."
     )
 
 
 def required_gates(pod: Raw) -> list[Any] | None:
-    """The scheduling gates that a pod which is being created must have, None when it is to stay as it is.
+    """The scheduling gates that a new pod must have; None if the pod stays as it is.
 
-    It is the rule of manifests/gate-policy.yaml: whoever has the label of a Placement, and is no copy that is to run.
+    As in manifests/gate-policy.yaml, our gate is added to a pod that has the label of a Placement and is not a remote
+    pod.
     """
     spec = pod.get("spec")
     labels = (pod.get("metadata") or {}).get("labels") or {}
     if not isinstance(spec, dict) or names.PLACEMENT_LABEL not in labels or _is_remote_pod(labels, spec):
         return None
-    found = spec.get("schedulingGates")
-    there = found if isinstance(found, list) else []
-    if any(isinstance(one, dict) and one.get("name") == names.GATE for one in there):
+    listed = spec.get("schedulingGates")
+    gates = listed if isinstance(listed, list) else []
+    if any(isinstance(gate, dict) and gate.get("name") == names.GATE for gate in gates):
         return None
-    return [*there, {"name": names.GATE}]
+    return [*gates, {"name": names.GATE}]
 
 
 def _is_remote_pod(labels: Raw, spec: Raw) -> bool:
-    """A copy has no lock; a pod of ours has, whatever its labels say."""
+    """Whether it is a remote pod. A manager pod has the lock in its node selector, whatever its labels say."""
     selector = spec.get("nodeSelector")
     return names.MANAGER_LABEL in labels and not (isinstance(selector, dict) and names.LOCK_NODE_SELECTOR in selector)
 
 
-def _missing_policy(policies: Mapping[str, Raw], bindings: Mapping[str, Raw]) -> str:
-    if names.GATE_POLICY not in policies:
-        return f"MutatingAdmissionPolicy {names.GATE_POLICY}"
-    if (bindings.get(names.GATE_POLICY, {}).get("spec") or {}).get("policyName") != names.GATE_POLICY:
-        return f"MutatingAdmissionPolicyBinding {names.GATE_POLICY}"
+def _policy_fault(policies: Mapping[str, Raw], bindings: Mapping[str, Raw], shipped: ShippedPolicy) -> str:
+    """Why the policy does not gate worker pods, as the beginning of a sentence, or empty."""
+    for kind, objects, spec in (
+        ("MutatingAdmissionPolicy", policies, shipped.policy),
+        ("MutatingAdmissionPolicyBinding", bindings, shipped.binding),
+    ):
+        live = objects.get(names.GATE_POLICY)
+        fault = "is missing" if live is None else find_difference(live, spec)
+        if fault:
+            return f"{kind} {names.GATE_POLICY} {fault}"
     return ""
 
 
-def _webhook_fault(configuration: Raw) -> str:
-    """What keeps the webhook from holding every worker, a fragment; empty when nothing does. The API server has filled in defaults."""
-    found = _find_webhook(configuration)
-    if found is None:
+def _webhook_fault(configuration: Raw, shipped: ShippedPolicy) -> str:
+    """A fragment on what lets workers bypass the gate, or empty.
+
+    An absent field needs no case here, because the API server fills in its default.
+    """
+    webhook = _find_webhook(configuration)
+    if webhook is None:
         return "is not there"
-    if found.get("failurePolicy") != "Fail":
-        return f"has failurePolicy {found.get('failurePolicy')}, not Fail"
-    if not _covers_pod_creation(found):
+    if webhook.get("failurePolicy") != "Fail":
+        return f"has failurePolicy {webhook.get('failurePolicy')}, not Fail"
+    if not _covers_pod_creation(webhook):
         return "has no rule for the creation of pods"
-    if _without_empty(found.get("objectSelector")) not in ({}, _OBJECT_SELECTOR):
+    if _without_empty(webhook.get("objectSelector")) not in ({}, _OBJECT_SELECTOR):
         return f"has an objectSelector that is not {names.PLACEMENT_LABEL} alone"
-    if _without_empty(found.get("namespaceSelector")):
-        return "has a namespaceSelector, which leaves namespaces out"
-    if {one.get("name") for one in found.get("matchConditions") or ()} - _KNOWN_CONDITIONS:
-        return "has matchConditions of others, which may leave pods out"
-    return "" if _has_ca_bundle(found) else _NO_CA_BUNDLE
+    if _without_empty(webhook.get("namespaceSelector")):
+        return "has a namespaceSelector, which excludes namespaces"
+    if webhook.get("matchConditions") not in (None, [], shipped.policy["matchConditions"]):
+        return "has matchConditions that are not the shipped ones, and may exclude pods"
+    return "" if _has_ca_bundle(webhook) else _NO_CA_BUNDLE
 
 
 def _find_webhook(configuration: Raw) -> Raw | None:
     listed = configuration.get("webhooks") or ()
-    return next((one for one in listed if one.get("name") == names.GATE_WEBHOOK), None)
+    return next((webhook for webhook in listed if webhook.get("name") == names.GATE_WEBHOOK), None)
 
 
 def _covers_pod_creation(webhook: Raw) -> bool:
-    """Whether it is asked of pods that are being created."""
     return any(_rule_covers_pods(rule) for rule in webhook.get("rules") or ())
 
 

@@ -1,7 +1,7 @@
-"""Where does an existing MultiKueueCluster keep its login, so that nothing is registered twice: in which Secret, or by which ClusterProfile?
+"""Reads where an existing MultiKueueCluster keeps its login, so that a cluster is not registered twice.
 
-Reads the object only. Whether Kueue itself reaches the cluster (its condition Active) is not asked: Kueue needs other
-rights there than we do, and each of us tells of its own trouble.
+The MultiKueueCluster's condition Active is not checked: Kueue needs other rights in the cluster, and reports its own
+problems.
 """
 
 from adapter import names
@@ -14,10 +14,11 @@ _INSTEAD = "put a kubeconfig into a Secret, and name that in spec.source.kubeCon
 
 
 def login_source(name: str, raw: Raw | None) -> str | ProfileReference:
-    """Name the Secret in Kueue's namespace that holds the kubeconfig of MultiKueueCluster `name`, or the ClusterProfile there that leads to it.
+    """The Secret with the kubeconfig of MultiKueueCluster `name`, or its ClusterProfile; both in Kueue's namespace.
 
-    `found` is the object, None if there is none. Raises specs.Invalid with a sentence where there is neither.
-    Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec; a profile is in Kueue's own namespace:
+    `raw` is None if the object does not exist. Raises specs.InvalidSpec with a sentence.
+
+    Source: kueue apis/kueue/v1beta2/multikueue_types.go, MultiKueueClusterSpec;
     kueue:pkg/controller/admissionchecks/multikueue/multikueuecluster.go, getRestConfigFromClusterProfile.
     """
     if raw is None:
@@ -31,28 +32,28 @@ def login_source(name: str, raw: Raw | None) -> str | ProfileReference:
             return ProfileReference(
                 profile, names.KUEUE_NAMESPACE, field=f"{FIELD}: clusterProfileRef of MultiKueueCluster {name}"
             )
-        secret, why = _kubeconfig_secret(source)
+        secret, reason = _kubeconfig_secret(source)
     except UNREADABLE as error:
         raise specs.InvalidSpec(f"{FIELD}: MultiKueueCluster {name} cannot be read ({type(error).__name__}).") from None
-    if why:
-        raise specs.InvalidSpec(f"{FIELD}: MultiKueueCluster {name} has {why}; {_INSTEAD}.")
+    if reason:
+        raise specs.InvalidSpec(f"{FIELD}: MultiKueueCluster {name} has {reason}; {_INSTEAD}.")
     return secret
 
 
 def unreadable_error(reason: str) -> specs.InvalidSpec:
-    """The sentence for a manager cluster whose MultiKueueClusters cannot be read at all."""
+    """The error if no MultiKueueCluster can be read."""
     return specs.InvalidSpec(
-        f"{FIELD} cannot be followed: the manager cluster does not show its MultiKueueClusters ({reason}); "
-        f"install Kueue's CRDs, and apply kustomize/overlays/manager, or {_INSTEAD}."
+        f"{FIELD} cannot be resolved: the controller cannot read the MultiKueueClusters of the manager cluster "
+        f"({reason}); install Kueue's CRDs, and apply kustomize/overlays/manager, or {_INSTEAD}."
     )
 
 
 def _kubeconfig_secret(source: Raw) -> tuple[str, str]:
-    """The Secret's name, or why there is none."""
+    """The name of the Secret with the kubeconfig, and a fragment why there is none; one of the two is empty."""
     config = source["kubeConfig"]
     kind = config.get("locationType", "Secret")
     if kind != "Secret":
-        return "", f"locationType {kind}, and a file of Kueue's pod is not ours to read"
+        return "", f"locationType {kind}, which is a file in Kueue's pod that Rayspan cannot read"
     if not config.get("location"):
         return "", "no location, and so no Secret"
     return str(config["location"]), ""

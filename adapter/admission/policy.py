@@ -1,7 +1,6 @@
-"""Which worker clusters does a policy consider, and in which order?
+"""Decides which worker clusters a DispatchPolicy considers, and in which order.
 
-Names stand as they are, known or not: a cluster that does not exist is passed over by the plan, with that reason. Whether
-a cluster can take anything is not asked here.
+Names need not exist: the plan skips unknown clusters and reports them. Capacity is not considered here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +18,14 @@ from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 def resolve_clusters(
     clusters: api.ClusterSelection, worker_clusters: Iterable[Raw], configs: Mapping[str, Raw] | None
 ) -> tuple[str, ...]:
-    """Name the policy's WorkerClusters, first choice first; a selector may match none, now.
+    """The names of the policy's WorkerClusters, first choice first; a selector may match none.
 
-    `known` are all WorkerCluster objects, `configs` the MultiKueueConfigs by name, None where they cannot be read. Raises
-    specs.Invalid with a sentence fragment when the MultiKueueConfig does not exist or lists nothing.
+    `configs` are the MultiKueueConfigs by name, None where they cannot be read. Raises specs.InvalidSpec with a
+    fragment when the MultiKueueConfig does not exist or lists nothing.
     """
     if clusters.names:
-        return tuple(dict.fromkeys(clusters.names))  # an API server with an older schema lets a name stand twice
+        # An API server with an older schema accepts a name twice.
+        return tuple(dict.fromkeys(clusters.names))
     specs = _parse_specs(worker_clusters)
     if clusters.selector is not None:
         return _clusters_by_selector(clusters.selector, specs)
@@ -34,7 +34,10 @@ def resolve_clusters(
 
 
 def cluster_labels(name: str, spec: api.WorkerCluster) -> dict[str, str]:
-    """What selectors match: the labels that a Ray node there carries, so that jobs and policies say the same words."""
+    """The labels that selectors match.
+
+    The cluster's Ray nodes have the same labels, so that jobs and policies use the same words.
+    """
     region = {names.RAY_REGION_LABEL: spec.region} if spec.region else {}
     return {**spec.labels, **region, names.RAY_ZONE_LABEL: spec.zone or name, names.CLUSTER_LABEL: name}
 
@@ -45,7 +48,8 @@ def _parse_specs(worker_clusters: Iterable[Raw]) -> dict[str, api.WorkerCluster]
         try:
             specs[key_of(raw)[1]] = api.parse_worker_cluster(raw)
         except api.InvalidSpec:
-            continue  # its own condition says so; nothing can be said of its labels
+            # The WorkerCluster's own condition reports the fault.
+            continue
     return specs
 
 
@@ -59,12 +63,17 @@ def _clusters_by_selector(selector: Raw, specs: Mapping[str, api.WorkerCluster])
 def _clusters_by_config(
     config: str, specs: Mapping[str, api.WorkerCluster], configs: Mapping[str, Raw] | None
 ) -> tuple[str, ...]:
-    """Each MultiKueueCluster stands for the WorkerCluster that refers to it, else for the one of its own name."""
+    """The WorkerClusters of a MultiKueueConfig, in its order.
+
+    A MultiKueueCluster in it stands for the WorkerCluster that refers to it, or else for the WorkerCluster of the same
+    name.
+    """
     field = "spec.clusters.multiKueueConfigRef"
     if configs is None:
         raise api.InvalidSpec(
-            f"{field} cannot be followed, because the manager cluster does not show its MultiKueueConfigs; install Kueue's "
-            "CRDs, and apply kustomize/overlays/manager, or list the clusters in spec.clusters.names"
+            f"{field} cannot be resolved, because the controller cannot read the MultiKueueConfigs of the manager "
+            "cluster; install Kueue's CRDs, and apply kustomize/overlays/manager, or list the clusters in "
+            "spec.clusters.names"
         )
     if config not in configs:
         raise api.InvalidSpec(f"{field} names MultiKueueConfig {config}, which does not exist; create it")
@@ -81,39 +90,40 @@ def _clusters_by_config(
 
 @dataclass(frozen=True, slots=True)
 class PolicyObjects:
-    """What admins have written that a check may refer to, each by its name."""
+    """The objects of admins that a check may refer to."""
 
     policies: Mapping[str, Raw] = field(default_factory=dict)
     clusters: Sequence[Raw] = ()
-    configs: Mapping[str, Raw] | None = None  # MultiKueueConfigs; None where they cannot be read
+    configs: Mapping[str, Raw] | None = None  # None where they cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy that can be used, with the names of its clusters, first choice first."""
+    """A usable policy, and its clusters, first choice first."""
 
     policy: api.DispatchPolicy
     clusters: tuple[str, ...]
 
 
-# What holds for a gang whose policy cannot be read: nothing is planned for it, and what runs must not be given up for that.
+# The timeouts of a gang whose policy cannot be read, equal to the defaults of a policy. Nothing is planned for such a
+# gang, and its workers must go on running.
 _RESERVATION_TIMEOUT = timedelta(seconds=30)
-_WORKER_LOST_TIMEOUT = timedelta(minutes=5)  # the policy's own default
-_WORKER_START_TIMEOUT = timedelta(minutes=15)  # the same
+_WORKER_LOST_TIMEOUT = timedelta(minutes=5)
+_WORKER_START_TIMEOUT = timedelta(minutes=15)
 
 
 def reservation_timeout(resolved_policy: ResolvedPolicy | None) -> timedelta:
-    """For how long a cluster may take to admit a share."""
+    """How long a cluster may take to admit a share."""
     return resolved_policy.policy.reservation_timeout if resolved_policy else _RESERVATION_TIMEOUT
 
 
 def worker_lost_timeout(resolved_policy: ResolvedPolicy | None) -> timedelta:
-    """For how long a cluster may be out of sight before its workers count as lost."""
+    """How long a cluster may be unreachable before its workers count as lost."""
     return resolved_policy.policy.worker_lost_timeout if resolved_policy else _WORKER_LOST_TIMEOUT
 
 
 def worker_start_timeout(resolved_policy: ResolvedPolicy | None) -> timedelta:
-    """For how long a worker may take to start before it is to start elsewhere."""
+    """How long a worker may take to start before it is placed elsewhere."""
     return resolved_policy.policy.worker_start_timeout if resolved_policy else _WORKER_START_TIMEOUT
 
 
@@ -123,12 +133,12 @@ def needs_same_cluster(resolved_policy: ResolvedPolicy | None) -> bool:
 
 
 def share_lost_action(resolved_policy: ResolvedPolicy | None) -> Literal["Replace", "Restart"]:
-    """Whether only the lost workers of a gang are planned anew, or all of it starts again."""
+    """Whether only lost workers are placed again, or the whole job restarts."""
     return resolved_policy.policy.share_lost_action if resolved_policy else "Replace"
 
 
 def policy_of_check(check: AdmissionCheck, policy_objects: PolicyObjects) -> ResolvedPolicy:
-    """The policy behind an AdmissionCheck; raises specs.Invalid with a sentence when there is none that can be used."""
+    """The policy of an AdmissionCheck; raises specs.InvalidSpec with a sentence if there is no usable one."""
     if not check.policy:
         raise api.InvalidSpec(
             f"AdmissionCheck {check.name}: spec.parameters must name a {names.DISPATCH_POLICY_KIND} of {names.DOMAIN}; "
@@ -143,9 +153,11 @@ def policy_of_check(check: AdmissionCheck, policy_objects: PolicyObjects) -> Res
 
 
 def resolve_policy(raw: Raw, policy_objects: PolicyObjects) -> ResolvedPolicy:
-    """A DispatchPolicy with its clusters; raises specs.Invalid with a sentence when it cannot be used."""
-    found = api.parse_dispatch_policy(raw)
+    """A DispatchPolicy with its clusters; raises specs.InvalidSpec with a sentence if it is not usable."""
+    policy = api.parse_dispatch_policy(raw)
     try:
-        return ResolvedPolicy(found, resolve_clusters(found.clusters, policy_objects.clusters, policy_objects.configs))
+        return ResolvedPolicy(
+            policy, resolve_clusters(policy.clusters, policy_objects.clusters, policy_objects.configs)
+        )
     except api.InvalidSpec as error:
         raise api.InvalidSpec(f"{names.DISPATCH_POLICY_KIND} {key_of(raw)[1]}: {error}.") from None

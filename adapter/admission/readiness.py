@@ -1,8 +1,8 @@
-"""Can a WorkerCluster take workers, can a DispatchPolicy be used: one answer each, which names the one thing that is wrong.
+"""Computes the condition Ready of a WorkerCluster or a DispatchPolicy.
 
-Tools that know nothing of us wait for the condition Ready, and call an object without one healthy. So it sums up what is known
-already, and finds out nothing itself. A cordon is what its admin wants, and no fault. Whether the clusters of a policy can be seen is
-said on each of them: a link that comes and goes would else be told on every policy, too.
+Tools that do not know our kinds take an object without Ready for healthy. Ready sums up what is known; a cordon is no
+fault. A policy is Ready also while its clusters are unreachable: a flapping connection would otherwise change every
+policy.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from adapter.objects.unstructured import Raw, condition, key_of
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the condition Ready is to say."""
+    """The content of the condition Ready."""
 
     status: str  # True, False or Unknown
     reason: str
@@ -24,28 +24,29 @@ class Readiness:
 
 
 def cluster_readiness(cluster: Raw, cut_off: str, *, unguarded: bool = False, expiring: str = "") -> Readiness | None:
-    """Say whether workers may go to a WorkerCluster and work there, None while nobody has said whether it is connected.
+    """Whether workers may go to a WorkerCluster and work there; None while it has no condition Connected.
 
-    The conditions are taken in this order: what cannot be seen cannot be judged further. `cut_off` is why workers there would not reach
-    the others, a sentence. `unguarded`: no claim to it can be held, and work goes on without. `expiring` is that its token ends soon, a sentence.
+    `cut_off` is a sentence why workers there would not reach other workers or the head. `unguarded`: the cluster allows
+    no claim, and workers are sent there without one. `expiring` is a sentence that the token ends soon.
     """
     connected = condition(cluster, names.CONNECTED)
     if not connected:
         return None
-    told = str(connected.get("reason") or ""), str(connected.get("message") or "")
+    connection = str(connected.get("reason") or ""), str(connected.get("message") or "")
     if connected.get("status") != "True":
-        return Readiness(str(connected.get("status")), *told)
-    unclaimed = unguarded and told[0] == names.ConditionReason.NOT_CLAIMED
-    if told[0] != names.ConditionReason.CONNECTED and not unclaimed:  # it is seen, and nothing new goes there
-        return Readiness("False", *told)
-    found = _connected_readiness(cluster, cut_off)
-    if unclaimed and found.reason == names.ConditionReason.READY:
-        return Readiness("True", *told)
-    return replace(found, message=f"{found.message} {expiring}".rstrip())  # what Connected says has it already
+        return Readiness(str(connected.get("status")), *connection)
+    unclaimed = unguarded and connection[0] == names.ConditionReason.NOT_CLAIMED
+    # The cluster is reachable, but gets no new workers.
+    if connection[0] != names.ConditionReason.CONNECTED and not unclaimed:
+        return Readiness("False", *connection)
+    readiness = _connected_readiness(cluster, cut_off)
+    if unclaimed and readiness.reason == names.ConditionReason.READY:
+        return Readiness("True", *connection)
+    # The messages of Connected, which are returned above, contain `expiring` already.
+    return replace(readiness, message=f"{readiness.message} {expiring}".rstrip())
 
 
 def _connected_readiness(cluster: Raw, cut_off: str) -> Readiness:
-    """The same of one that is seen, and to which new workers would be sent."""
     if cut_off:
         return Readiness("False", str(condition(cluster, names.REACHABLE).get("reason") or ""), cut_off)
     spec = cluster.get("spec") or {}
@@ -61,27 +62,29 @@ def _connected_readiness(cluster: Raw, cut_off: str) -> Readiness:
 
 
 def policy_readiness(policy: Raw, policy_objects: PolicyObjects) -> Readiness:
-    """Say whether jobs can be planned by a DispatchPolicy. That no AdmissionCheck names it is no fault of it."""
+    """Whether jobs can be planned by a DispatchPolicy, with or without an AdmissionCheck."""
     name = f"{names.DISPATCH_POLICY_KIND} {key_of(policy)[1]}"
     try:
-        found = resolve_policy(policy, policy_objects)
+        resolved_policy = resolve_policy(policy, policy_objects)
     except specs.InvalidSpec as error:
         return Readiness("False", names.ConditionReason.BAD_CONFIGURATION, str(error))
-    if not found.clusters:
+    if not resolved_policy.clusters:
         return Readiness("False", names.ConditionReason.NO_CLUSTER, no_cluster_message(key_of(policy)[1]))
     known = {key_of(raw)[1] for raw in policy_objects.clusters}
-    missing = [cluster for cluster in found.clusters if cluster not in known]
-    there = [cluster for cluster in found.clusters if cluster in known]
-    if missing and (found.policy.clusters.names or not there):
+    missing = [cluster for cluster in resolved_policy.clusters if cluster not in known]
+    existing = [cluster for cluster in resolved_policy.clusters if cluster in known]
+    if missing and (resolved_policy.policy.clusters.names or not existing):
         return Readiness(
-            "False", names.ConditionReason.UNKNOWN_CLUSTER, f"{name}: {_unknown_clusters_message(found, missing)}"
+            "False",
+            names.ConditionReason.UNKNOWN_CLUSTER,
+            f"{name}: {_unknown_clusters_message(resolved_policy, missing)}",
         )
-    return Readiness("True", names.ConditionReason.READY, " ".join(_ready_messages(there, missing)))
+    return Readiness("True", names.ConditionReason.READY, " ".join(_ready_messages(existing, missing)))
 
 
 def no_cluster_message(name: str) -> str:
-    """The sentence on a DispatchPolicy of that name that leaves no WorkerCluster to choose from."""
-    return f"{names.DISPATCH_POLICY_KIND} {name} chooses no WorkerCluster; label or name one."
+    """The sentence on a DispatchPolicy that chooses no WorkerCluster."""
+    return f"{names.DISPATCH_POLICY_KIND} {name} selects no WorkerCluster; label or name one."
 
 
 def _unknown_clusters_message(resolved_policy: ResolvedPolicy, missing: list[str]) -> str:
@@ -89,17 +92,18 @@ def _unknown_clusters_message(resolved_policy: ResolvedPolicy, missing: list[str
     those = f"WorkerCluster{'s' if several else ''} {', '.join(missing)}"
     if config := resolved_policy.policy.clusters.multi_kueue_config_ref:
         return (
-            f"MultiKueueConfig {config.name} of spec.clusters.multiKueueConfigRef lists no cluster that is a WorkerCluster; make "
-            f"{those}, with the MultiKueueCluster in spec.source.multiKueueClusterRef."
+            f"MultiKueueConfig {config.name} of spec.clusters.multiKueueConfigRef lists no cluster that is a "
+            f"WorkerCluster; create {those}, with the MultiKueueCluster in spec.source.multiKueueClusterRef."
         )
     them = ("which do not exist", "them") if several else ("which does not exist", "it")
-    return (
-        f"spec.clusters.names has {those}, {them[0]}; join {them[1]} (`kubectl rayspan join`), or take {them[1]} out."
-    )
+    return f"spec.clusters.names has {those}, {them[0]}; join {them[1]} (`kubectl rayspan join`), or remove {them[1]}."
 
 
 def _ready_messages(known: list[str], missing: list[str]) -> Iterator[str]:
-    """A MultiKueueConfig is not written for us: what else it lists is passed over, and is no fault of the policy."""
+    """The sentences of a policy that is Ready.
+
+    A MultiKueueConfig is not written for us, so unknown clusters in it are no fault of the policy.
+    """
     yield f"Considers {', '.join(known)}."
     if missing:
         yield f"Its MultiKueueConfig also lists {', '.join(missing)}, for which there is no WorkerCluster."

@@ -1,9 +1,7 @@
-"""Is a job's shape small enough to be planned and copied at a bounded cost?
+"""Limits the size of pod templates, so that planning and copying a job has a bounded cost.
 
-A plan holds each worker group against every flavor and all nodes of every cluster, and each worker's copy is made from its
-whole template: one job that is out of all proportion would cost all others their turn. Only lengths are looked at, so what is
-far too large is turned away as quickly as anything else. What the parts of a template mean is asked elsewhere (`refusal`), and
-how many worker groups there are is Kueue's limit (`rayjob.MOST_PODSETS`).
+Only lengths are read, so rejecting an oversized template is cheap. `pod_validation` reads what a template means;
+`rayjob.MAX_PODSETS` limits worker groups.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +11,9 @@ from adapter.objects.unstructured import Raw
 
 
 class SizeLimit(NamedTuple):
-    """How many entries a list or mapping of a pod template may have; those of all containers, terms and so on together."""
+    """The most entries of a list or mapping, summed over all containers, terms and so on of a pod template."""
 
-    field: str  # where it stands: `[]` goes into each entry of a list, which has a limit of its own further up
+    field: str  # `[]` descends into each entry of a list, which has its own limit further up
     max_entries: int
     remedy: str
 
@@ -23,8 +21,8 @@ class SizeLimit(NamedTuple):
 _REQUIRED_NODES = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 _PREFERRED_NODES = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
-# What a pod asks for is added up for every gang in the queue, at each plan. A Ray container, and a handful of sidecars and init
-# containers beside it, ask for some four resources each.
+# Requests are summed for every queued gang at each plan. A Ray container, its sidecars and init containers request some
+# four resources each.
 _REQUEST_LIMITS = (
     SizeLimit("spec.containers", 16, "use fewer sidecars"),
     SizeLimit("spec.initContainers", 16, "let one do the work of several"),
@@ -37,21 +35,27 @@ _REQUEST_LIMITS = (
     SizeLimit("spec.overhead", 32, "ask for fewer resources"),
 )
 
-# Each of these is compared with every flavor and every kind of node, in every cluster. Charts and autoscalers write one to three
-# terms, of up to ten expressions, and lists of up to a hundred machine types. Where 17 groups have all that is allowed here, a
-# cluster of 300 nodes takes some 10 ms of a plan, and one of 5 000 some 150.
+# Each entry of these fields is compared with every flavor and kind of node in every cluster. Charts and autoscalers
+# write one to three terms of up to ten expressions, and up to a hundred machine types. With 17 groups at these limits,
+# a cluster of 300 nodes takes some 10 ms of a plan, and one of 5 000 some 150 ms.
 _PLANNING_LIMITS = (
     SizeLimit("spec.nodeSelector", 32, "choose nodes by fewer labels"),
     SizeLimit("spec.tolerations", 64, 'tolerate several taints at once with operator "Exists"'),
     SizeLimit(_REQUIRED_NODES, 32, 'join terms that differ in one label into one with operator "In"'),
     SizeLimit(f"{_REQUIRED_NODES}[].matchExpressions", 64, "choose nodes by fewer labels"),
     SizeLimit(f"{_REQUIRED_NODES}[].matchExpressions[].values", 512, "choose nodes by a label that they share"),
-    SizeLimit(f"{_REQUIRED_NODES}[].matchFields", 32, "leave it out, the manager's nodes are not there"),
-    SizeLimit(f"{_REQUIRED_NODES}[].matchFields[].values", 32, "leave it out, the manager's nodes are not there"),
+    SizeLimit(
+        f"{_REQUIRED_NODES}[].matchFields", 32, "remove it, the manager's nodes do not exist in the worker cluster"
+    ),
+    SizeLimit(
+        f"{_REQUIRED_NODES}[].matchFields[].values",
+        32,
+        "remove it, the manager's nodes do not exist in the worker cluster",
+    ),
 )
 
-# And these are gone through for every worker, each time that its copy is made or looked at. They are several times what the
-# longest of KubeRay's samples have; whoever has more has made it by a program, and may put it into a ConfigMap or the image.
+# These fields are read for every worker, each time that its remote pod is created or reconciled. The limits are several
+# times the longest of KubeRay's samples.
 _COPYING_LIMITS = (
     SizeLimit("metadata.labels", 64, "leave out what no worker needs"),
     SizeLimit("metadata.annotations", 64, "leave out what no worker needs"),
@@ -94,32 +98,32 @@ LIMITS = (*_REQUEST_LIMITS, *_PLANNING_LIMITS, *_COPYING_LIMITS)
 
 
 def first_excess(template: Raw) -> str:
-    """Say in a fragment what in a pod template is too long, empty when nothing is: field, how many, the most, what to do."""
+    """A fragment on the first oversized field of a pod template, with count, limit and remedy; or empty."""
     return next(template_excesses(template), "")
 
 
 def template_excesses(template: Raw) -> Iterator[str]:
-    """The same for all that is too long."""
+    """A fragment for each oversized field."""
     return _find_excesses(template, LIMITS)
 
 
 def has_bounded_requests(template: Raw) -> bool:
-    """Whether a pod template, of a head as well, has no more containers and resources than a worker may have."""
+    """Whether a pod template, also a head's, has no more containers and resources than a worker may have."""
     return not any(_find_excesses(template, _REQUEST_LIMITS))
 
 
 def _find_excesses(template: Raw, limits: Iterable[SizeLimit]) -> Iterator[str]:
     for limit in limits:
-        found = sum(_entry_counts(template, limit.field.split(".")))
-        if found > limit.max_entries:
-            yield f"{limit.field} has {found} entries, and at most {limit.max_entries} are taken: {limit.remedy}"
+        count = sum(_entry_counts(template, limit.field.split(".")))
+        if count > limit.max_entries:
+            yield f"{limit.field} has {count} entries, and at most {limit.max_entries} are allowed: {limit.remedy}"
 
 
 def _entry_counts(template: Raw, path: Iterable[str]) -> Iterable[int]:
-    """How long a field is, once for each object that has it; what is no list or mapping has no length."""
-    found: list[object] = [template]
+    """The length of a field in each object that has it."""
+    values: list[object] = [template]
     for step in path:
-        found = [one.get(step.removesuffix("[]")) for one in found if isinstance(one, Mapping)]
+        values = [value.get(step.removesuffix("[]")) for value in values if isinstance(value, Mapping)]
         if step.endswith("[]"):
-            found = [entry for one in found if isinstance(one, list) for entry in one]
-    return [len(one) for one in found if isinstance(one, list | Mapping)]
+            values = [entry for value in values if isinstance(value, list) for entry in value]
+    return [len(value) for value in values if isinstance(value, list | Mapping)]

@@ -1,4 +1,4 @@
-"""What do people and the Deployment start: the verbs of `kubectl rayspan`, and the controller?
+"""The subcommands (verbs) of `kubectl rayspan`, and the processes that Deployments run.
 
-A verb reads, asks and prints; what is decided in it is decided by the pure rooms.
+A verb reads, requests and prints. The pure packages decide.
 """

@@ -1,7 +1,7 @@
-"""`rayspan access`: the process of the component worker-access, which its Deployment runs until SIGTERM.
+"""`rayspan access`: the access server of the component worker-access, until SIGTERM.
 
-It runs on the loop of the standard library. That of uvloop, on which the controller runs, loses what a TLS connection has said last, when
-the other side closes it while nobody reads for a moment: the end of a file that is copied, and the exit code of a command.
+It runs on asyncio's own loop. If the peer closes a TLS connection while nothing reads, uvloop loses the last bytes.
+These are the end of a copied file, or the exit code of a command.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 def main(port: int, health_port: int, *, log_format: str = "text") -> int:
-    """Run the access server; returns the exit code."""
+    """Run the access server; return the exit code."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(log_formatters.FORMATTERS[log_format])
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # it would quote requests, and keys are in them
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # its records quote requests, which hold keys
     return asyncio.run(_serve_until_stopped(port, health_port))
 
 
@@ -33,18 +33,18 @@ async def _serve_until_stopped(port: int, health_port: int) -> int:
     loop.set_exception_handler(supervise.handle_loop_exception)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     manager = await Client.in_cluster()
-    serving = []
+    servers = []
     try:
-        serving.append(await access_server.serve(manager, await self_signed.self_signed_context(), port))
-        serving.append(await http_servers.serve_health(lambda: "", health_port))
+        servers.append(await access_server.serve(manager, await self_signed.self_signed_context(), port))
+        servers.append(await http_servers.serve_health(lambda: "", health_port))
         await supervise.run_with_restarts("sweep", lambda: grant_sweep.run(manager))
     except self_signed.OpensslFailed as error:
         log.error("there is no certificate to serve with: %s", error)
         return 1
     except asyncio.CancelledError:
-        log.info("asked to stop; what is open ends")
+        log.info("received SIGTERM; open streams end")
     finally:
-        for one in reversed(serving):
-            await one.cleanup()
+        for server in reversed(servers):
+            await server.cleanup()
         await manager.close()
     return 0

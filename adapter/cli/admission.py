@@ -1,4 +1,4 @@
-"""`rayspan admission`: the webhooks, until SIGTERM; and `rayspan admission-certificate`: what the API server trusts them by, once."""
+"""`rayspan admission`: the webhooks, until SIGTERM. `rayspan admission-certificate`: their certificate, once."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def main(port: int, health_port: int, folder: Path, *, log_format: str = "text") -> int:
-    """Serve the webhooks with the certificate in that folder; returns the exit code."""
+    """Serve the webhooks with the certificate in `folder`; return the exit code."""
     _configure_logging(log_format)
     try:
         server = WebhookServer(port, Certificate(folder))
@@ -40,17 +40,19 @@ async def _serve_webhooks(server: WebhookServer, health_port: int) -> int:
             lambda: "" if server.listening else "the webhooks are not served yet", health_port
         )
         cleanup.push_async_callback(health.cleanup)
-        known = WarningCache(client)
-        following = asyncio.create_task(
-            supervise.run_with_restarts("queues and clusters", known.run, on_failure=known.on_run_failed)
+        warning_cache = WarningCache(client)
+        cache_task = asyncio.create_task(
+            supervise.run_with_restarts(
+                "queues and clusters", warning_cache.run, on_failure=warning_cache.on_run_failed
+            )
         )
-        cleanup.callback(following.cancel)
-        await webhooks.serve(server, ObjectWarnings(known, client))  # it hears SIGTERM itself
+        cleanup.callback(cache_task.cancel)
+        await webhooks.serve(server, ObjectWarnings(warning_cache, client))  # handles SIGTERM itself
     return 0
 
 
 def make_certificate(*, log_format: str = "text") -> int:
-    """Have the webhooks' certificate made and trusted; returns the exit code."""
+    """Issue the webhooks' certificate and have the API server trust it; return the exit code."""
     _configure_logging(log_format)
     return asyncio.run(_make_certificate())
 
@@ -60,7 +62,7 @@ async def _make_certificate() -> int:
     try:
         await webhook_certificate.ensure_certificate(client)
     except (ApiError, Unreachable) as error:
-        log.error("the certificate cannot be put in its place: %s", error)
+        log.error("the certificate cannot be installed: %s", error)
         return 1
     finally:
         await client.close()

@@ -1,7 +1,6 @@
-"""`rayspan check`: can jobs be dispatched now, and what is in the way? For a script, a probe or a pipeline that waits for that.
+"""`rayspan check`: report whether jobs can be dispatched now, and what prevents it, for scripts and probes.
 
-Exit code 0: they can; 3: nothing can be dispatched; 2: the command line is wrong; 1: the manager cannot be asked, or does not show
-enough of itself to this user.
+The exit code is 1 also when this user may not read enough to decide. `diagnosis.dispatch_check` decides.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, LEASES, WORKER_CLUSTERS
 
 EXIT_NOT_DISPATCHING = 3
-# A leader renews its Lease every two seconds; one that is late by as much again is seen.
+# A leader renews its Lease every two seconds; five reads also catch a renewal that is two seconds late.
 LEASE_READS, PAUSE_SECONDS = 5, 1.0
 _EXIT_CODES = {True: EXIT_OK, False: EXIT_NOT_DISPATCHING, None: EXIT_ERROR}
 _ANSWERS = {
@@ -30,34 +29,34 @@ _ANSWERS = {
 
 
 def main(args: argparse.Namespace) -> int:
-    """Read, print, and return the exit code; trouble is one sentence on the standard error."""
-    return common.print_document(args, _read_document, render, lambda found: _EXIT_CODES[found["dispatches"]])
+    """Print the document; return the exit code."""
+    return common.print_document(args, _read_document, render, lambda document: _EXIT_CODES[document["dispatches"]])
 
 
 async def _read_document(client: Client) -> Document:
-    look = ManagerReader(client)
-    clusters = await look.list_objects(WORKER_CLUSTERS)
-    queues, checks = await look.list_objects(CLUSTER_QUEUES), await look.list_objects(ADMISSION_CHECKS)
-    found = await policy_objects.read_policies(look, clusters)
+    reader = ManagerReader(client)
+    clusters = await reader.list_objects(WORKER_CLUSTERS)
+    queues, checks = await reader.list_objects(CLUSTER_QUEUES), await reader.list_objects(ADMISSION_CHECKS)
+    policies = await policy_objects.read_policies(reader, clusters)
     return dispatch_check.describe_dispatch(
-        queues, checks, found, await _missing_leader(look), look.unread_reasons, look.missing_kinds
+        queues, checks, policies, await _missing_leader(reader), reader.unread_reasons, reader.missing_kinds
     )
 
 
 async def _missing_leader(reader: ManagerReader) -> str:
-    """That no controller leads, a sentence; empty where one does, or where this user may not see it.
+    """A sentence when no controller leads; empty when one does, or when this user may not read the Lease.
 
-    A Lease that seems old is looked at for a while: it is renewed by a clock that need not agree with this machine's.
+    A Lease that seems old is read several times, because its holder's clock may differ from this machine's.
     """
-    first = await _read_lease(reader)
-    said = dispatch_check.no_leader_reason(first, datetime.now(UTC))
-    if LEASES.plural in reader.unread_reasons or not said:
+    lease = await _read_lease(reader)
+    reason = dispatch_check.no_leader_reason(lease, datetime.now(UTC))
+    if LEASES.plural in reader.unread_reasons or not reason:
         return ""
-    for _ in range(LEASE_READS if dispatch_check.is_lease_held(first) else 0):
+    for _ in range(LEASE_READS if dispatch_check.is_lease_held(lease) else 0):
         await asyncio.sleep(PAUSE_SECONDS)
-        if dispatch_check.is_lease_renewed(first, await _read_lease(reader)):
+        if dispatch_check.is_lease_renewed(lease, await _read_lease(reader)):
             return ""
-    return said
+    return reason
 
 
 async def _read_lease(reader: ManagerReader) -> Raw:
@@ -65,5 +64,5 @@ async def _read_lease(reader: ManagerReader) -> Raw:
 
 
 def render(document: Document) -> str:
-    """The answer, then a sentence for each thing that is in the way or is not known; each line ended."""
+    """The answer, then one line for each obstacle and each unknown."""
     return join_lines([_ANSWERS[document["dispatches"]], *document["obstacles"], *document["notes"]])

@@ -1,6 +1,6 @@
-"""What do the verbs have in common that ask a cluster: files that hold objects, waits that are told, columns, exit codes?
+"""Helpers of the verbs that read a cluster: object files, wait hints, tables, exit codes.
 
-The rights are the user's own, by the kubeconfig that kubectl would take. What cannot be read is an Unusable with a sentence.
+They use the kubeconfig that kubectl would use. An unreadable file raises `InvalidJob`.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.diagnosis.job_document import Document
 from adapter.objects import api_messages
 from adapter.objects.rayjob import InvalidJob
@@ -23,14 +24,14 @@ from adapter.shell.kube.credentials import BadLogin
 T = TypeVar("T")
 TableRow = Sequence[str]
 
-EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2  # exit codes
-HINT_AFTER_SECONDS = 2.0  # before a person wonders whether anything happens
-UNKNOWN_USER = "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."
+EXIT_OK, EXIT_ERROR, EXIT_USAGE = 0, 1, 2
+HINT_AFTER_SECONDS = 2.0
+UNKNOWN_USER = "The manager cluster does not accept your credentials: log in again, or check your kubeconfig."
 
 
 async def await_with_hint(awaited: Coroutine[Any, Any, T], message: str) -> T:
-    """Wait for an answer, and say so once it takes long."""
-    hint = asyncio.get_running_loop().call_later(HINT_AFTER_SECONDS, lambda: print(message, file=sys.stderr))
+    """Await the result; print the message to stderr after `HINT_AFTER_SECONDS`."""
+    hint = asyncio.get_running_loop().call_later(HINT_AFTER_SECONDS, print_note, message)
     try:
         return await awaited
     finally:
@@ -43,17 +44,16 @@ def print_document(
     render: Callable[[Document], str],
     code: Callable[[Document], int],
 ) -> int:
-    """Read a document of the manager, print it as it was asked for, and return its exit code; trouble is one sentence on the standard
-    error."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    """Read a document from the manager, print it as `args.output` says, and return its exit code."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
-        found = asyncio.run(_read_document(args, read))
+        document = asyncio.run(_read_document(args, read))
     except (BadLogin, Unreachable) as error:
-        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
+        return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(api_error_message(error), EXIT_ERROR)
-    print(render(found) if args.output == "table" else format_document(found, args.output), end="")
-    return code(found)
+    print_text(render(document) if args.output == "table" else format_document(document, args.output))
+    return code(document)
 
 
 async def _read_document(args: argparse.Namespace, read: Callable[[Client], Coroutine[Any, Any, Document]]) -> Document:
@@ -65,24 +65,25 @@ async def _read_document(args: argparse.Namespace, read: Callable[[Client], Coro
 
 
 def api_error_message(error: ApiError) -> str:
-    """What the manager said no with, as a sentence."""
+    """A sentence for an error response of the manager's API server."""
     return UNKNOWN_USER if error.status == 401 else error.message or str(error)
 
 
 def rolebinding_subject(error: ApiError) -> str:
-    """The option of `kubectl create rolebinding` for who was refused, as far as the API server told."""
+    """The subject option of `kubectl create rolebinding` for a forbidden user, where the error names one."""
     user = api_messages.forbidden_user(error.message)
     return f"--user='{user}'" if user else "--group=GROUP"
 
 
 def print_error(sentence: str, code: int) -> int:
-    """Say on the standard error what is wrong; returns the exit code."""
-    print(sentence, file=sys.stderr)
+    """Print the sentence to stderr; return `code`."""
+    print_note(sentence)
     return code
 
 
 def format_table(rows: Sequence[TableRow]) -> str:
-    """The rows as lines, each ended, with their cells below each other; the first row is the header."""
+    """The rows as lines with aligned columns; the first row is the header."""
+    rows = [[clean_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return join_lines(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -90,27 +91,32 @@ def format_table(rows: Sequence[TableRow]) -> str:
 
 
 def join_lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{clean_line(line)}\n" for line in lines)
 
 
 def format_document(document: Mapping[str, Any], output: str) -> str:
-    """A document for programs, as indented `json` or as `yaml`; its last line ended."""
+    """A document as indented `json` or as `yaml`, with a final newline."""
     if output == "json":
-        return json.dumps(document, indent=2) + "\n"
+        return format_json(document, indent=2) + "\n"
     return yaml.safe_dump(dict(document), sort_keys=False, width=160)
 
 
+def format_json(document: Mapping[str, Any], indent: int | None = None) -> str:
+    """A document as JSON, in printable ASCII characters only; `json` leaves DEL as it is."""
+    return json.dumps(document, indent=indent).replace("\x7f", "\\u007f")
+
+
 def read_text(filename: str) -> str:
-    """The text of a file; "-" is the standard input."""
+    """The text of a file; "-" is stdin."""
     try:
         return sys.stdin.read() if filename == "-" else Path(filename).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InvalidJob(f"{filename} cannot be read: {why}.") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidJob(f"{filename} cannot be read: {reason}.") from None
 
 
 def read_objects(text: str) -> list[dict[str, Any]]:
-    """The objects in a text, in their order; documents that are no objects are left out."""
+    """The YAML mappings in a text, in order; other documents are skipped."""
     try:
         return [document for document in yaml.safe_load_all(text) if isinstance(document, dict)]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -119,9 +125,9 @@ def read_objects(text: str) -> list[dict[str, Any]]:
 
 
 def expand_lists(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The same with the items of lists, such as `kubectl get -o yaml` prints, in place of the lists."""
-    for one in objects:
-        if str(one.get("kind") or "").endswith("List") and isinstance(one.get("items"), list):
-            yield from (item for item in one["items"] if isinstance(item, dict))
+    """Replace each List, such as `kubectl get -o yaml` prints, by its items."""
+    for raw in objects:
+        if str(raw.get("kind") or "").endswith("List") and isinstance(raw.get("items"), list):
+            yield from (item for item in raw["items"] if isinstance(item, dict))
         else:
-            yield one
+            yield raw

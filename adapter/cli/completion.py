@@ -1,7 +1,6 @@
-"""What may come next on a command line, and how does a shell ask? The program itself answers, so the answer is never of another version.
+"""Shell completion, in the protocol of kubectl's own: one line per word, then a directive for file names.
 
-Verbs, options and the words that an option takes are known; names in a cluster are not looked up. It speaks as kubectl's own
-completion does: a line for each word, then one that says whether the shell may offer files.
+It completes verbs, options and option values, and no names of objects in a cluster.
 """
 
 import argparse
@@ -10,11 +9,9 @@ from typing import Final
 
 from adapter.cli.commands.options import FILE
 
-COMPLETE_VERB: Final = "__complete"  # the word after the program's name by which a shell asks
-_DIRECTIVE_DEFAULT, _DIRECTIVE_NO_FILES = (
-    ":0",
-    ":4",
-)  # as cobra numbers them, by which kubectl reads what its plugins answer
+COMPLETE_VERB: Final = "__complete"  # the verb that a shell calls
+# The directives have cobra's numbers, by which kubectl reads its plugins' completions.
+_DIRECTIVE_DEFAULT, _DIRECTIVE_NO_FILES = ":0", ":4"
 
 _BASH_SCRIPT = """\
 _rayspan() {
@@ -64,12 +61,12 @@ SCRIPTS: Final = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT, "fish": _FISH_SCRIPT
 
 
 def render_completions(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """What a shell is told, as lines, of the words after the program's name; the last one is begun, or empty."""
-    *before, begun = words or [""]
-    found, files = _find_candidates(parser, before, begun)
+    """The completions of the words after the program's name, as lines; the last word is incomplete, or empty."""
+    *complete_words, prefix = words or [""]
+    candidates, takes_file = _find_candidates(parser, complete_words, prefix)
     lines = [
-        *sorted(word for word in found if word.startswith(begun)),
-        _DIRECTIVE_DEFAULT if files else _DIRECTIVE_NO_FILES,
+        *sorted(word for word in candidates if word.startswith(prefix)),
+        _DIRECTIVE_DEFAULT if takes_file else _DIRECTIVE_NO_FILES,
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -77,25 +74,25 @@ def render_completions(parser: argparse.ArgumentParser, words: Sequence[str]) ->
 def _find_candidates(
     parser: argparse.ArgumentParser, complete_words: Sequence[str], prefix: str
 ) -> tuple[Iterable[str], bool]:
-    """What fits there, and whether a path does."""
+    """The words that fit, and whether a path fits."""
     verbs = _verb_parsers(parser)
     if not complete_words:
         return _option_strings(parser) if prefix.startswith("-") else verbs, False
     if complete_words[0] not in verbs:
         return (), False
     verb = verbs[complete_words[0]]
-    asks = _pending_option(verb, complete_words[-1])
-    if asks:
-        return _choice_words(asks), asks.metavar == FILE
+    option = _pending_option(verb, complete_words[-1])
+    if option:
+        return _choice_words(option), option.metavar == FILE
     if prefix.startswith("-"):
         return _option_strings(verb), False
     return [word for action in verb._actions if not action.option_strings for word in _choice_words(action)], False
 
 
 def _verb_parsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Each verb with its own command line. argparse has no public way to ask for it, nor for the options of one."""
-    (found,) = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(found)
+    """The parser of each verb. argparse has no public access to them, nor to the options of a parser."""
+    (choices,) = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(choices)
 
 
 def _option_strings(parser: argparse.ArgumentParser) -> list[str]:
@@ -103,9 +100,9 @@ def _option_strings(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _pending_option(verb: argparse.ArgumentParser, word: str) -> argparse.Action | None:
-    """The option that a word is and that waits for its value, if it is one."""
-    return next((one for one in verb._actions if word in one.option_strings and one.nargs != 0), None)
+    """The option that `word` names, if it takes a value."""
+    return next((action for action in verb._actions if word in action.option_strings and action.nargs != 0), None)
 
 
 def _choice_words(action: argparse.Action) -> list[str]:
-    return [str(one) for one in action.choices or ()]
+    return [str(choice) for choice in action.choices or ()]

@@ -1,4 +1,4 @@
-"""`rayspan controller`: the process that the Deployment runs, until SIGTERM or until another replica may lead."""
+"""`rayspan controller`: run the controller until SIGTERM or until another replica may lead."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ def main(
     log_format: str = "text",
     metrics: tuple[Path, int] | None = None,
 ) -> int:
-    """Run the controller; returns the exit code. `metrics`: over TLS, with the certificate in that folder, on that port."""
+    """Run the controller; return the exit code. `metrics`: certificate folder and port of /metrics over TLS."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(log_formatters.FORMATTERS[log_format])
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
@@ -49,37 +49,38 @@ async def _run_engine(port: int, plan_port: int, leader_elect: bool, secured: tu
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(supervise.handle_loop_exception)
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    election = await Client.in_cluster()
-    lease = LeaderElector(election, _holder_identity()) if leader_elect else None
+    lease_client = await Client.in_cluster()
+    lease = LeaderElector(lease_client, _holder_identity()) if leader_elect else None
     client = await Client.in_cluster(lease.may_write) if lease else await Client.in_cluster()
     gc_tuning.collect_rarely()
     engine = Engine(client, lease, gc_tuning.freeze_objects)
     REGISTRY.register(StateCollector(engine.manager))
-    serving = [
-        # A replica that stands by is ready, for it is able to take over; and it plans as well as the one that leads.
-        await http_servers.serve_health(lambda: engine.manager.not_ready_reason, port, metrics=not secured),
-        await http_servers.serve_plans(lambda: engine.preview, plan_port),
+    pace = http_servers.new_pace()
+    servers = [
+        # A standby replica is ready, because it can take over; it also serves plans.
+        await http_servers.serve_health(lambda: engine.manager.not_ready_reason, port, metrics=not secured, pace=pace),
+        await http_servers.serve_plans(lambda: engine.preview, plan_port, pace=pace),
     ]
     if secured:
-        serving.append(await http_servers.serve_metrics(*secured))
+        servers.append(await http_servers.serve_metrics(*secured, pace=pace))
     code = 0
     try:
         await engine.run()
     except* asyncio.CancelledError:
-        log.info("asked to stop; everything that was decided is in the API servers")
+        log.info("received SIGTERM; all decisions are stored in the API servers")
         if lease:
             await lease.give_back()
-    except* LeadershipLost as lost:
-        log.error("stopped writing, and ending for a fresh start: %s", lost.exceptions[0])
+    except* LeadershipLost as error:
+        log.error("stopped writing, and exiting to be restarted: %s", error.exceptions[0])
         code = 1
     finally:
-        for server in serving:
+        for server in servers:
             await server.cleanup()
         await client.close()
-        await election.close()
+        await lease_client.close()
     return code
 
 
 def _holder_identity() -> str:
-    """Whose Lease it is: the pod's name for people, and what tells this process from the one before it in the same pod."""
+    """The Lease's holder: the pod's name, and a suffix that distinguishes processes of one pod."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -1,7 +1,6 @@
-"""`rayspan cordon` and `rayspan uncordon`: may new workers go to a worker cluster?
+"""`rayspan cordon` and `rayspan uncordon`: set the spec of a WorkerCluster. The controller acts on it.
 
-They set fields of the WorkerCluster, and the controller does the rest. Doing it again changes nothing and says so. Exit code 0:
-it is as asked; 2: the command line is wrong; 1: anything else.
+Both verbs are idempotent, and report when nothing changed.
 """
 
 import argparse
@@ -13,6 +12,7 @@ from typing import Any
 from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, print_error
+from adapter.cli.terminal import print_line
 from adapter.objects import api_messages
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.credentials import BadLogin
@@ -25,17 +25,20 @@ SPEC_FIELDS: Mapping[str, Mapping[str, bool]] = {
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    """Patch the WorkerCluster; return the exit code."""
     return run_reporting_errors(args.cluster, _patch_cluster(args))
 
 
 def run_reporting_errors(name: str, command: Coroutine[Any, Any, int]) -> int:
-    """Run what asks about the WorkerCluster `name`; returns its exit code, or that of the trouble that it met."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    """Run a command on the WorkerCluster `name` and return its exit code.
+
+    If it raises, print the error to stderr and return the error's exit code.
+    """
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
         return asyncio.run(command)
     except (BadLogin, Unreachable) as error:
-        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
+        return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(_error_message(error, name), EXIT_ERROR)
     except ValueError as error:
@@ -43,7 +46,7 @@ def run_reporting_errors(name: str, command: Coroutine[Any, Any, int]) -> int:
 
 
 async def patch_spec(client: Client, name: str, fields: Mapping[str, bool]) -> bool:
-    """Set fields of a WorkerCluster's spec; returns False when they were so already."""
+    """Set fields of a WorkerCluster's spec; return False when they already had these values."""
     path = WORKER_CLUSTERS.path(name=name)
     spec = (await client.get(path)).get("spec") or {}
     if all(bool(spec.get(field)) is value for field, value in fields.items()):
@@ -55,11 +58,11 @@ async def patch_spec(client: Client, name: str, fields: Mapping[str, bool]) -> b
 async def _patch_cluster(args: argparse.Namespace) -> int:
     client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        doing = patch_spec(client, args.cluster, SPEC_FIELDS[args.verb])
-        new = await common.await_with_hint(doing, "Waiting for the manager cluster ...")
+        patch = patch_spec(client, args.cluster, SPEC_FIELDS[args.verb])
+        changed = await common.await_with_hint(patch, "Waiting for the manager cluster ...")
     finally:
         await client.close()
-    print(f"workercluster/{args.cluster} {'' if new else 'already '}{args.verb}ed")
+    print_line(f"workercluster/{args.cluster} {'' if changed else 'already '}{args.verb}ed")
     return EXIT_OK
 
 
@@ -67,10 +70,13 @@ def _error_message(error: ApiError, name: str) -> str:
     if error.status == 401:
         return common.UNKNOWN_USER
     if error.status == 403:
-        command = f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} {common.rolebinding_subject(error)}"
-        return f"You may not do this here; an administrator of the manager cluster allows it by `{command}`."
+        command = (
+            f"kubectl create clusterrolebinding {names.DRAIN_ROLE} --clusterrole={names.DRAIN_ROLE} "
+            f"{common.rolebinding_subject(error)}"
+        )
+        return f"You may not do this here; an administrator of the manager cluster can allow it with `{command}`."
     if error.not_found and api_messages.names_object(error.message, name):
-        return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those there are."
+        return f"There is no WorkerCluster {name}; `kubectl get workerclusters` lists those that exist."
     if error.not_found:
         return "There are no WorkerClusters: Rayspan is not installed in this cluster."
     return error.message or str(error)

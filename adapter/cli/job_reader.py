@@ -1,7 +1,7 @@
-"""What do `where`, `why` and `watch` read of a job, with nothing but the rights that whoever sees its namespace has?
+"""Reads a job and its objects for `where`, `why` and `watch`, with the rights of a viewer of its namespace.
 
-Each kind is read once, by name, label or namespace: never the pods of a whole cluster. A RayService is no job, and its RayClusters are: that
-which serves and that of an upgrade, each of which is read so.
+Each kind is read once, by name, label or namespace; the pods of a whole cluster are never read. The jobs of a
+RayService are its RayClusters: the one that serves, and the one of an upgrade.
 """
 
 import argparse
@@ -39,17 +39,17 @@ _JOB_KINDS = {
     "raycluster": ("RayCluster", RAY_CLUSTERS),
     "rayservice": (names.RAY_SERVICE, RAY_SERVICES),
 }
-# What of a RayService's status names a RayCluster, in the order in which they are told.
+# Fields of a RayService's status that name a RayCluster, in the order of the output.
 _RELEASE_FIELDS = {"active": "activeServiceStatus", "pending": "pendingServiceStatus"}
 
 
 class UnreadableJob(InvalidJob):
-    """A job that was not found, where not all that it may be could be read: it may be there."""
+    """The job was not found, but may exist: a kind that it may have was not readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedJobs:
-    """What somebody asked about: a job, or a RayService with its RayClusters by what they are to it."""
+    """A job, or a RayService with its RayClusters and their releases."""
 
     jobs: Sequence[JobFacts]
     service: Raw | None = None
@@ -57,14 +57,14 @@ class SelectedJobs:
 
 
 def run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs], Awaitable[int]]) -> int:
-    """Read the job and tell of it; returns the exit code. Trouble is one sentence on the standard error."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    """Read the job and report on it; return the exit code. An error is one sentence on stderr."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own message reports what it warns of
     try:
         return asyncio.run(_run_on_job(args, report))
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:
-        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
+        return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(common.api_error_message(error), EXIT_ERROR)
     except ValueError as error:
@@ -72,12 +72,12 @@ def run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs]
 
 
 def job_namespace(args: argparse.Namespace) -> str:
-    """Where the job is."""
+    """The namespace of the job: from the option, else from the kubeconfig's context."""
     return args.namespace or default_namespace(args.kubeconfig, args.context)
 
 
 def job_identity(selection: SelectedJobs) -> tuple[str, str]:
-    """Which one was found: as `rayjob/NAME`, by which it is found again, and its uid."""
+    """`rayjob/NAME`, by which the job can be read again, and its uid."""
     if selection.service is not None:
         return f"rayservice/{key_of(selection.service)[1]}", uid_of(selection.service)
     (facts,) = selection.jobs
@@ -87,64 +87,75 @@ def job_identity(selection: SelectedJobs) -> tuple[str, str]:
 async def _run_on_job(args: argparse.Namespace, report: Callable[[Client, SelectedJobs], Awaitable[int]]) -> int:
     client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        found = await common.await_with_hint(
+        selection = await common.await_with_hint(
             read(ManagerReader(client), job_namespace(args), args.job), "Waiting for the manager cluster ..."
         )
-        return await report(client, found)
+        return await report(client, selection)
     finally:
         await client.close()
 
 
 async def read(reader: ManagerReader, namespace: str, word: str) -> SelectedJobs:
-    """Everything of one job, or of the RayClusters of a RayService; raises Unusable where there is no such job, as
-    Unread where it may be there."""
+    """Read a job, or the RayClusters of a RayService.
+
+    Raises `InvalidJob` if the job does not exist, or `UnreadableJob` if it may exist.
+    """
     kind, job = await _find_job(reader, namespace, word)
     if kind != names.RAY_SERVICE:
         return SelectedJobs((await _read_facts(reader, namespace, kind, job),))
     status = job.get("status") or {}
-    named = {
+    ray_cluster_names = {
         release: str((status.get(field) or {}).get("rayClusterName") or "")
         for release, field in _RELEASE_FIELDS.items()
     }
-    found = {one: await reader.get_object(RAY_CLUSTERS, name, namespace) for one, name in named.items() if name}
-    there = {release: ray_cluster for release, ray_cluster in found.items() if ray_cluster}
+    objects = {
+        release: await reader.get_object(RAY_CLUSTERS, name, namespace)
+        for release, name in ray_cluster_names.items()
+        if name
+    }
+    ray_clusters = {release: ray_cluster for release, ray_cluster in objects.items() if ray_cluster}
     return SelectedJobs(
-        [await _read_facts(reader, namespace, "RayCluster", one) for one in there.values()], job, tuple(there)
+        [await _read_facts(reader, namespace, "RayCluster", ray_cluster) for ray_cluster in ray_clusters.values()],
+        job,
+        tuple(ray_clusters),
     )
 
 
 async def _read_facts(reader: ManagerReader, namespace: str, kind: str, job: Raw) -> JobFacts:
     selector = {"labelSelector": f"{names.JOB_UID_LABEL}={uid_of(job)}"}
     workload = workload_of(job, await reader.list_objects(WORKLOADS, namespace, **selector))
-    bare = JobFacts(kind, job)
-    queue = await reader.get_object(LOCAL_QUEUES, bare.queue, namespace) if bare.queue else {}
+    facts = JobFacts(kind, job)
+    queue = await reader.get_object(LOCAL_QUEUES, facts.queue, namespace) if facts.queue else {}
     placement = placement_of(workload, job, kind, await reader.list_objects(PLACEMENTS, namespace))
     ray_cluster, pods = await _read_pods(reader, namespace, kind, job)
-    clusters = {key_of(one)[1]: one for one in await reader.list_objects(WORKER_CLUSTERS)}
+    clusters = {key_of(cluster)[1]: cluster for cluster in await reader.list_objects(WORKER_CLUSTERS)}
     checks = our_checks(map(read_check, await reader.list_objects(ADMISSION_CHECKS)))
     return JobFacts(kind, job, workload, placement, ray_cluster, pods, queue, clusters, checks, reader.unread_reasons)
 
 
 async def _find_job(reader: ManagerReader, namespace: str, word: str) -> tuple[str, Raw]:
-    said, slash, name = word.partition("/")
-    kinds = [said.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(_JOB_KINDS)
+    prefix, slash, name = word.partition("/")
+    kinds = [prefix.lower().removesuffix("s").removesuffix(".ray.io")] if slash else list(_JOB_KINDS)
     if not set(kinds) <= set(_JOB_KINDS) or (slash and not name):
-        raise InvalidJob(f"{word} names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.")
-    for kind, resource in (_JOB_KINDS[one] for one in kinds):
+        raise InvalidJob(f"{word} is not a job: name it as NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.")
+    for kind, resource in (_JOB_KINDS[key] for key in kinds):
         if job := await reader.get_object(resource, name or word, namespace):
             return kind, job
-    refused = [
-        reader.unread_reasons[r.plural]
-        for _, r in (_JOB_KINDS[one] for one in kinds)
-        if r.plural in reader.unread_reasons
+    unread_reasons = [
+        reader.unread_reasons[resource.plural]
+        for _, resource in (_JOB_KINDS[key] for key in kinds)
+        if resource.plural in reader.unread_reasons
     ]
-    what = " or ".join(filter(None, (", ".join(_JOB_KINDS[one][0] for one in kinds[:-1]), _JOB_KINDS[kinds[-1]][0])))
-    trouble = UnreadableJob if refused else InvalidJob
-    raise trouble(" ".join([f"Namespace {namespace} has no {what} {name or word} that you may see.", *refused]))
+    kind_names = " or ".join(
+        filter(None, (", ".join(_JOB_KINDS[key][0] for key in kinds[:-1]), _JOB_KINDS[kinds[-1]][0]))
+    )
+    error_type = UnreadableJob if unread_reasons else InvalidJob
+    raise error_type(
+        " ".join([f"Namespace {namespace} has no {kind_names} {name or word} that you may see.", *unread_reasons])
+    )
 
 
 async def _read_pods(reader: ManagerReader, namespace: str, kind: str, job: Raw) -> tuple[Raw, tuple[Raw, ...]]:
-    """The RayCluster of the job, and its pods."""
     name = ray_cluster_name(job, kind)
     if not name:
         return {}, ()

@@ -1,4 +1,4 @@
-"""How is the manager cluster looked at by a user who may not read everything? Each kind once; what may not be read is told, and the rest is shown."""
+"""Reads the manager cluster for a user who may not read all kinds, and records the kinds that were not readable."""
 
 from typing import Any, Final
 
@@ -9,11 +9,11 @@ from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import Resource
 
-# What is not shown where a kind may not be read.
+# By plural: what the output lacks when the kind is not readable.
 _UNREAD_NOTES: Final = {
-    "workloads": "what Kueue says of the job is not shown",
-    "localqueues": "whether its LocalQueue is there is not shown",
-    "placements": "what was decided for its workers is not shown",
+    "workloads": "Kueue's state of the job is not shown",
+    "localqueues": "whether its LocalQueue exists is not shown",
+    "placements": "the placement of its workers is not shown",
     "rayclusters": "its RayCluster is not shown",
     "pods": "its pods are not shown",
     "workerclusters": "zones, and whether worker clusters are connected, are not shown",
@@ -26,7 +26,7 @@ _UNREAD_NOTES: Final = {
 
 
 class ManagerReader:
-    """One look at the manager cluster, with the kinds that could not be read and why, and which of these it does not have."""
+    """Reads for one command: objects, the reasons of unread kinds, and the kinds that the API server does not have."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -34,30 +34,30 @@ class ManagerReader:
         self.missing_kinds: set[str] = set()
 
     async def get_object(self, resource: Resource, name: str, namespace: str = "") -> Raw:
-        """An object, empty when it is not there or may not be read."""
+        """An object; empty when it does not exist or is not readable."""
         try:
-            found: dict[str, Any] = await self._client.get(resource.path(namespace, name))
-        except ApiError as refusal:
-            self._record_unread(resource, refusal, named=True)
+            raw: dict[str, Any] = await self._client.get(resource.path(namespace, name))
+        except ApiError as error:
+            self._record_unread(resource, error, named=True)
             return {}
-        return {} if malformed_reason(found) else trim.without_managed_fields(found)
+        return {} if malformed_reason(raw) else trim.without_managed_fields(raw)
 
     async def list_objects(self, resource: Resource, namespace: str = "", **selectors: str) -> list[Raw]:
-        """The objects of a kind, none when they may not be read."""
+        """The objects of a kind; none when they are not readable."""
         try:
-            found, _ = await list_all(self._client, resource.path(namespace), **selectors)
-        except ApiError as refusal:
-            self._record_unread(resource, refusal, named=False)
+            objects, _ = await list_all(self._client, resource.path(namespace), **selectors)
+        except ApiError as error:
+            self._record_unread(resource, error, named=False)
             return []
-        return [trim.without_managed_fields(one) for one in found if not malformed_reason(one)]
+        return [trim.without_managed_fields(raw) for raw in objects if not malformed_reason(raw)]
 
-    def _record_unread(self, resource: Resource, refusal: ApiError, *, named: bool) -> None:
-        """Remember why a kind was not read; anything but a missing right or kind is trouble of the whole look."""
-        if refusal.not_found and named:
+    def _record_unread(self, resource: Resource, error: ApiError, *, named: bool) -> None:
+        """Record why a kind was not read; raise an error other than a missing right or kind."""
+        if error.not_found and named:
             return
-        if refusal.status not in (403, 404):
-            raise refusal
-        what = resource.plural
-        self.missing_kinds |= {what} if refusal.not_found else set()
-        why = f"This cluster knows no {what}" if refusal.not_found else f"You may not read {what} here"
-        self.unread_reasons[what] = f"{why}: {_UNREAD_NOTES.get(what, 'they are not shown')}."
+        if error.status not in (403, 404):
+            raise error
+        plural = resource.plural
+        self.missing_kinds |= {plural} if error.not_found else set()
+        reason = f"This cluster does not serve {plural}" if error.not_found else f"You may not read {plural} here"
+        self.unread_reasons[plural] = f"{reason}: {_UNREAD_NOTES.get(plural, 'they are not shown')}."

@@ -1,7 +1,7 @@
-"""What differs between a manager's worker pod and its copy, and why?
+"""Lists the differences between a manager pod and its remote pod, with a reason for each.
 
-A comparison of the two as they are, so that nothing is left out: a difference for which no reason is known is listed all
-the same. It does not know how the copy was made (`rewrite.rewriter`), and does not judge it.
+It compares the two pods and asks nothing of `rewrite.rewriter`. So it also finds differences that nobody intended, and
+lists them without a reason.
 """
 
 import re
@@ -12,15 +12,13 @@ from typing import Any
 UNKNOWN_REASON = "no reason is known; please report it"
 _ABSENT = object()
 _MAX_VALUE_LENGTH = 60  # characters of a value
-_COMPARED_BY_KEY = (
-    "metadata.labels",
-    "metadata.annotations",
-)  # each entry has a reason of its own, though all come or go
+# Maps that are compared entry by entry, even if one pod lacks the map, because each entry has its own reason.
+_COMPARED_BY_KEY = ("metadata.labels", "metadata.annotations")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One difference; `before` or `after` is empty where the field is not there."""
+    """One difference; `before` or `after` is empty where the field is absent."""
 
     path: str  # spec.containers[ray-worker].env[RAY_ADDRESS].value
     before: str
@@ -34,9 +32,9 @@ class FieldChange:
 
 
 def diff_pods(pod: Mapping[str, Any], remote_pod: Mapping[str, Any]) -> list[FieldChange]:
-    """List every field of a pod that differs in its copy, in the order of the pod's fields, then the copy's own ones.
+    """Every differing field, in the order of the manager pod, then those that only the remote pod has.
 
-    Entries of a list that have names are compared by name; other lists as a whole.
+    List entries with names are compared by name; other lists as a whole.
     """
     return [_explain_change(path, before, after) for path, before, after in _walk_differences("", pod, remote_pod)]
 
@@ -44,8 +42,8 @@ def diff_pods(pod: Mapping[str, Any], remote_pod: Mapping[str, Any]) -> list[Fie
 def _walk_differences(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     if before == after and type(before) is type(after):
         return
-    bare: Any = {} if path in _COMPARED_BY_KEY else None
-    old, new = (_path_entries(bare if one is _ABSENT else one) for one in (before, after))
+    absent_entries: Any = {} if path in _COMPARED_BY_KEY else None
+    old, new = (_path_entries(absent_entries if value is _ABSENT else value) for value in (before, after))
     if old is None or new is None or not (old or new):
         yield path, before, after
         return
@@ -54,25 +52,25 @@ def _walk_differences(path: str, before: Any, after: Any) -> Iterator[tuple[str,
 
 
 def _path_entries(value: Any) -> dict[str, Any] | None:
-    """A value's parts by what their paths add to its own, None where it has none."""
+    """A value's entries by path suffix; None when it is compared as a whole."""
     if isinstance(value, Mapping):
         return {f".{key}": item for key, item in value.items()}
     if isinstance(value, list) and value and all(isinstance(item, Mapping) and item.get("name") for item in value):
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for item in value:
             name = str(item["name"])
-            again = sum(key.partition("]")[0] == f"[{name}" for key in found)
-            found[f"[{name}]" + (f"[{again}]" if again else "")] = item
-        return found
+            repeats = sum(key.partition("]")[0] == f"[{name}" for key in entries)
+            entries[f"[{name}]" + (f"[{repeats}]" if repeats else "")] = item
+        return entries
     return None
 
 
 def _explain_change(path: str, before: Any, after: Any) -> FieldChange:
     kind = "removed" if after is _ABSENT else "added" if before is _ABSENT else "changed"
-    why = next(
-        (why for pattern, kinds, why in _COMPILED_RULES if kind in kinds and pattern.search(path)), UNKNOWN_REASON
+    reason = next(
+        (reason for pattern, kinds, reason in _COMPILED_RULES if kind in kinds and pattern.search(path)), UNKNOWN_REASON
     )
-    return FieldChange(path, _display_value(before), _display_value(after), why)
+    return FieldChange(path, _display_value(before), _display_value(after), reason)
 
 
 def _display_value(value: Any) -> str:
@@ -84,25 +82,29 @@ def _display_value(value: Any) -> str:
 
 _ANY_CHANGE = ("added", "removed", "changed")
 _CONTAINER_PATH = r"^spec\.(initContainers|containers)\[[^]]+\]"
-_HEAD_ADDRESS_REASON = "the head's address in place of its Service's name"
-_LOCATION_REASON = "what Ray is told of the place where the pod runs"
-_COPIED_OBJECT_REASON = "the Secret's or ConfigMap's copy, which has a name of its own there"
-_POD_MAPPING_REASON = "the WorkerCluster's spec.pods says so"
-_REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first that fits
-    (r"^status", _ANY_CHANGE, "a copy has a status of its own"),
-    (r"^(apiVersion|kind)$", _ANY_CHANGE, "as every object says"),
-    (r"^metadata\.ownerReferences", _ANY_CHANGE, "the share's anchor owns it there: deleting that deletes it"),
+_HEAD_ADDRESS_REASON = "the head's address replaces its Service's name"
+_LOCATION_REASON = "the pod's location, for Ray"
+_COPIED_OBJECT_REASON = "the copied Secret or ConfigMap has another name there"
+_POD_MAPPING_REASON = "as the WorkerCluster's spec.pods specifies"
+_REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first match applies
+    (r"^status", _ANY_CHANGE, "a remote pod has its own status"),
+    (r"^(apiVersion|kind)$", _ANY_CHANGE, "every object has it"),
+    (r"^metadata\.ownerReferences", _ANY_CHANGE, "the share's anchor owns the remote pod, which is deleted with it"),
     (
         r"^metadata\.(labels|annotations)\.([^/]*\.)?rayspan\.dev/ray-",
         _ANY_CHANGE,
-        "the label of ray.io, under a name that no KubeRay there acts on",
+        "the ray.io label, under a name that a KubeRay there ignores",
     ),
-    (r"^metadata\.labels\.([^/]*\.)?ray\.io/", ("removed",), "a KubeRay there would take the pod for one of its own"),
-    (r"^metadata\.(labels|annotations)\.([^/]*\.)?rayspan\.dev/", _ANY_CHANGE, "where the copy belongs"),
+    (r"^metadata\.labels\.([^/]*\.)?ray\.io/", ("removed",), "a KubeRay there would treat the pod as its own"),
+    (
+        r"^metadata\.(labels|annotations)\.([^/]*\.)?rayspan\.dev/",
+        _ANY_CHANGE,
+        "records what the remote pod belongs to",
+    ),
     (
         r"^metadata\.(labels|annotations)\.([^/]*\.)?kueue\.x-k8s\.io/",
         _ANY_CHANGE,
-        "a member of the share that Kueue admitted there",
+        "makes the pod a member of the share that Kueue admitted there",
     ),
     (
         r"^metadata\.annotations\.scheduling\.k8s\.io/group-name$",
@@ -112,14 +114,14 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first tha
     (
         r"^metadata\.(labels|annotations)\.([^/]*\.)?(volcano\.sh|yunikorn\.apache\.org|kai\.scheduler|scheduling\.(x-)?k8s\.io)/",
         ("removed",),
-        "it speaks to the manager's scheduler",
+        "it is for the manager's scheduler",
     ),
-    (r"^metadata\.labels\.app\.kubernetes\.io/", ("removed",), "KubeRay did not make the copy"),
+    (r"^metadata\.labels\.app\.kubernetes\.io/", ("removed",), "KubeRay did not create the remote pod"),
     (r"^metadata\.annotations\.kubernetes\.io/", ("removed",), "the manager's API server or kubelet wrote it"),
     (
         r"^metadata\.annotations\.(karpenter\.sh/do-not-disrupt|cluster-autoscaler\.kubernetes\.io/safe-to-evict)$",
         ("added",),
-        f"no node autoscaler there empties its node, or {_POD_MAPPING_REASON}",
+        f"keeps node autoscalers there from emptying its node, or {_POD_MAPPING_REASON}",
     ),
     (r"^metadata\.annotations\..*", ("changed",), f"{_HEAD_ADDRESS_REASON}, or {_POD_MAPPING_REASON}"),
     (r"^metadata\.(labels|annotations)\.", ("added", "changed"), _POD_MAPPING_REASON),
@@ -133,21 +135,25 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first tha
     (
         r"^spec\.(serviceAccountName|serviceAccount|imagePullSecrets)",
         ("removed",),
-        "its name means something in the manager only",
+        "its name is valid only in the manager",
     ),
     (
         r"^spec\.(priority|priorityClassName|preemptionPolicy)",
         ("removed",),
         "the share's Workload has the priority there",
     ),
-    (r"^spec\.(hostname|subdomain|hostnameOverride)", ("removed",), "the name is known to the manager's DNS only"),
-    (r"^spec\.(schedulingGroup|workloadRef|schedulerName)", ("removed",), "that scheduler's gang is the manager's"),
-    (r"^spec\.(nodeSelector|tolerations|affinity)", ("removed",), "it speaks of the manager's nodes"),
-    (r"^spec\.tolerations", ("changed",), f"less what speaks of the manager's nodes, and {_POD_MAPPING_REASON}"),
+    (r"^spec\.(hostname|subdomain|hostnameOverride)", ("removed",), "only the manager's DNS resolves the name"),
+    (
+        r"^spec\.(schedulingGroup|workloadRef|schedulerName)",
+        ("removed",),
+        "the gang of that scheduler exists only in the manager",
+    ),
+    (r"^spec\.(nodeSelector|tolerations|affinity)", ("removed",), "it refers to the manager's nodes"),
+    (r"^spec\.tolerations", ("changed",), f"without those for the manager's nodes, and {_POD_MAPPING_REASON}"),
     (
         r"^spec\.(affinity|topologySpreadConstraints)",
         _ANY_CHANGE,
-        "less the manager's node labels, and with labels by their names there",
+        "without the manager's node labels, and with the label names used there",
     ),
     (
         r"^spec\.(nodeSelector|tolerations|serviceAccountName|schedulerName|runtimeClassName)",
@@ -156,11 +162,11 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first tha
     ),
     (r"^spec\.volumes\[kube-api-access-|^spec\.volumes$", ("removed",), "the manager's API token"),
     (r"(KeyRef|secretRef|configMapRef|\.configMap|\.secret)\.(name|secretName)$", ("changed",), _COPIED_OBJECT_REASON),
-    (r"^spec\.volumes\[[^]]+\]\.downwardAPI", ("changed",), "labels by their names there"),
+    (r"^spec\.volumes\[[^]]+\]\.downwardAPI", ("changed",), "labels have other names there"),
     (
         r"^spec\.volumes\[[^]]+\]\.projected\.sources",
         ("changed",),
-        f"{_COPIED_OBJECT_REASON}, and labels by their names there",
+        f"{_COPIED_OBJECT_REASON}, and labels have other names there",
     ),
     (rf"{_CONTAINER_PATH}\.envFrom", ("changed",), _COPIED_OBJECT_REASON),
     (rf"{_CONTAINER_PATH}\.volumeMounts", _ANY_CHANGE, "the mount of the manager's API token"),
@@ -178,15 +184,15 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first tha
     (
         rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.valueFrom",
         ("removed",),
-        "its value in the manager stands there now",
+        "replaced by its value in the manager",
     ),
-    (rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.value", ("added",), "what it was in the manager"),
+    (rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.value", ("added",), "its value in the manager"),
     (
         rf"{_CONTAINER_PATH}\.terminationMessagePolicy$",
         ("added", "changed"),
         "the last lines of a container that fails are shown in the manager",
     ),
-    (rf"{_CONTAINER_PATH}\.lifecycle(\.preStop)?$", ("added",), "a Ray node that is stopped is drained first"),
+    (rf"{_CONTAINER_PATH}\.lifecycle(\.preStop)?$", ("added",), "drains the Ray node before it stops"),
     (rf"{_CONTAINER_PATH}\.(env|args|command|lifecycle|\w+Probe)", ("changed",), _HEAD_ADDRESS_REASON),
 )
-_COMPILED_RULES = [(re.compile(pattern), kinds, why) for pattern, kinds, why in _REASON_RULES]
+_COMPILED_RULES = [(re.compile(pattern), kinds, reason) for pattern, kinds, reason in _REASON_RULES]

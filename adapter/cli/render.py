@@ -1,11 +1,9 @@
-"""`rayspan render`: what would a worker pod look like in a worker cluster, and what was changed and why?
+"""`rayspan render`: print the remote pods of the workers in a file, and the reason of each change.
 
-The code of real copies, applied to a file; no cluster is asked. Exit code 0: all of it can go; 3: some cannot, and the
-standard error says why; 2: there is nothing to show.
+It runs the controller's own rewriting code and connects to no cluster.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -18,6 +16,7 @@ from adapter.admission import job_validation, pod_validation
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.pod_diff import diff_pods
+from adapter.cli.terminal import clean_line, print_note, print_text
 from adapter.objects import rayjob, rayservice, specs
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import InvalidJob
@@ -28,14 +27,14 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 
 EXIT_REJECTED = 3
-_PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"  # the uid of what does not exist yet
+_PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"  # of objects that do not exist yet
 _PLACEHOLDER_CLUSTER = {"kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": "worker"}}
-_PLACEHOLDER_SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # nobody connects
+_PLACEHOLDER_SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # never used to connect
 
 
 @dataclass(frozen=True, slots=True)
 class RenderInput:
-    """A worker pod, or a worker template as a pod; `why` says all that keeps it from going."""
+    """A worker pod, or a worker template as a pod; `rejections` are the reasons why it cannot have a remote pod."""
 
     origin: str
     pod: Raw
@@ -44,31 +43,32 @@ class RenderInput:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print what can go, say what cannot, and return the exit code."""
+    """Print the remote pods, report the rejected workers, and return the exit code."""
     try:
         cluster, spec = _read_worker_cluster(args.worker_cluster)
-        found = [
-            one
+        workers = [
+            worker
             for raw in common.expand_lists(common.read_objects(common.read_text(args.filename)))
-            for one in _find_workers(raw, bool(spec.pods.service_account))
+            for worker in _find_workers(raw, bool(spec.pods.service_account))
         ]
-        if not found:
+        if not workers:
             raise InvalidJob(
                 f"The file holds no Ray worker: a Pod with the label {names.RAY_NODE_TYPE_LABEL}: {names.WORKER}, or a "
                 f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}."
             )
-        shown = [_render_worker(one, args.head, cluster, spec) for one in found if not one.rejections]
+        manifests = [_render_worker(worker, args.head, cluster, spec) for worker in workers if not worker.rejections]
     except (InvalidJob, specs.InvalidSpec) as error:
         return print_error(" ".join(error.messages), EXIT_USAGE)
-    print("".join(shown), end="")
-    refused = [one for one in found if one.rejections]
-    for one in refused:
-        print(*(f"{one.origin}: {why}." for why in one.rejections), sep="\n", file=sys.stderr)
-    return EXIT_REJECTED if refused else EXIT_OK
+    print_text("".join(manifests))
+    rejected = [worker for worker in workers if worker.rejections]
+    for worker in rejected:
+        for reason in worker.rejections:
+            print_note(f"{worker.origin}: {reason}.")
+    return EXIT_REJECTED if rejected else EXIT_OK
 
 
 def _read_worker_cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
-    """The WorkerCluster's name and spec; without a file one that has nothing but its name."""
+    """The name and spec of the file's WorkerCluster, or of a placeholder if there is no file."""
     if not filename:
         return "worker", specs.parse_worker_cluster({**_PLACEHOLDER_CLUSTER, "spec": {"source": _PLACEHOLDER_SOURCE}})
     clusters = [
@@ -80,25 +80,27 @@ def _read_worker_cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
 
 
 def _find_workers(raw: Raw, account_given: bool) -> Iterator[RenderInput]:
-    """The workers of one object; other objects have none."""
+    """The workers of one object; none for other kinds."""
     kind = raw.get("kind")
-    written = _mapping_field(raw, "metadata")
-    where = f"{kind} {written.get('name') or written.get('generateName') or 'without a name'}"
+    metadata = _mapping_field(raw, "metadata")
+    origin = f"{kind} {metadata.get('name') or metadata.get('generateName') or 'without a name'}"
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
-            bare = {**raw, "spec": _unscheduled_spec(raw)}
-            why = chain(
-                pod_validation.template_problems(bare, account_given=account_given),
+            template = {**raw, "spec": _unscheduled_spec(raw)}
+            problems = chain(
+                pod_validation.template_problems(template, account_given=account_given),
                 _as_reasons(pod_validation.pod_problem(raw)),
             )
-            yield RenderInput(where, raw, _limit_reasons(why))
+            yield RenderInput(origin, raw, _limit_reasons(problems))
         elif kind in names.RAY_KINDS:
-            yield from _template_workers(raw, where, account_given)
+            yield from _template_workers(raw, origin, account_given)
         elif kind == names.RAY_SERVICE:
-            found = rayservice.ray_cluster(raw)
-            yield from _template_workers(found, where, account_given, _as_reasons(job_validation.service_problem(raw)))
+            ray_cluster = rayservice.ray_cluster(raw)
+            yield from _template_workers(
+                ray_cluster, origin, account_given, tuple(job_validation.service_problems(raw))
+            )
     except (*UNREADABLE, RecursionError):
-        raise _unreadable_error(where) from None
+        raise _unreadable_error(origin) from None
 
 
 def _as_reasons(reason: str) -> tuple[str, ...]:
@@ -110,7 +112,7 @@ def _limit_reasons(reasons: Iterator[str]) -> tuple[str, ...]:
 
 
 def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
-    """A pod's spec as its template was: what admission and a scheduler added may be there."""
+    """A pod's spec without the additions of admission and the scheduler."""
     spec = stripping.without_token(pod.get("spec") or {})
     return {key: value for key, value in spec.items() if key != "nodeName"}
 
@@ -118,15 +120,15 @@ def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
 def _template_workers(
     raw: Raw, origin: str, account_given: bool, service_reasons: tuple[str, ...] = ()
 ) -> Iterator[RenderInput]:
-    """The workers of a job; `above` is what is wrong with what makes it."""
+    """The workers of a job; `service_reasons` are the problems of its RayService."""
     spec = raw.get("spec") or {}
     cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    beside = _limit_reasons(chain(service_reasons, job_validation.job_problems(rayjob.read_job(raw["kind"], raw))))
+    job_reasons = _limit_reasons(chain(service_reasons, job_validation.job_problems(rayjob.read_job(raw["kind"], raw))))
     for group in cluster.get("workerGroupSpecs") or ():
         template = group.get("template") or {}
-        why = _limit_reasons(
+        reasons = _limit_reasons(
             chain(
-                beside,
+                job_reasons,
                 pod_validation.template_problems(template, account_given=account_given),
                 pod_validation.reserved_key_problems(template),
             )
@@ -134,26 +136,26 @@ def _template_workers(
         yield RenderInput(
             f"{origin}: worker group {group.get('groupName')}",
             _pod_of_template(raw, group, template),
-            why,
+            reasons,
             from_template=True,
         )
 
 
 def _pod_of_template(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
-    """A template as the first pod of its group, as far as it is known before KubeRay makes it."""
+    """A template as the first pod of its group, as far as the pod is known before KubeRay creates it."""
     name, metadata = group.get("groupName"), template.get("metadata") or {}
-    ray_cluster = meta(raw).get("name")  # a RayJob's RayCluster has a name that nobody knows before
+    ray_cluster = meta(raw).get("name")  # not known yet for a RayJob
     labels = {
         **(metadata.get("labels") or {}),
         names.RAY_GCS_CLUSTER_LABEL: ray_cluster,
         names.RAY_GCS_GROUP_LABEL: name,
         names.RAY_NODE_TYPE_LABEL: names.WORKER,
     }
-    place = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": meta(raw).get("namespace") or "default"}
+    identity = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": meta(raw).get("namespace") or "default"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**metadata, **place, "labels": labels},
+        "metadata": {**metadata, **identity, "labels": labels},
         "spec": template.get("spec") or {},
     }
 
@@ -164,12 +166,11 @@ def _render_worker(worker: RenderInput, head: str, cluster: str, spec: specs.Wor
         role = group_workload.role_of_group(group)
         target = _placeholder_target(worker.pod, cluster, spec)
         slot = str(Slot(ShareKey(cluster, target.round), role, 0))
-        copy = rewriter.remote_pod(
+        remote_pod = rewriter.remote_pod(
             worker.pod,
             head=HeadAddress.from_pod(worker.pod, head),
             target=target,
             role=role,
-            total=1,
             slot=slot,
             anchor_uid=_PLACEHOLDER_UID,
             pod_group=group_workload.pod_group_name(target),
@@ -181,21 +182,16 @@ def _render_worker(worker: RenderInput, head: str, cluster: str, spec: specs.Wor
             if worker.from_template
             else []
         )
-        comments += [f"  {change}" for change in diff_pods(worker.pod, copy)]
+        comments += [f"  {change}" for change in diff_pods(worker.pod, remote_pod)]
         return "".join(
             [
                 "---\n",
-                *(f"# {_single_line(line)}\n" for line in comments),
-                yaml.safe_dump(copy, sort_keys=False, width=160),
+                *(f"# {clean_line(line)}\n" for line in comments),  # a key of the file must not end a comment
+                yaml.safe_dump(remote_pod, sort_keys=False, width=160),
             ]
         )
     except (*UNREADABLE, RecursionError, yaml.YAMLError):
         raise _unreadable_error(worker.origin) from None
-
-
-def _single_line(text: str) -> str:
-    """A comment must not end before its line does, whatever the file's keys hold."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _placeholder_target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Target:
@@ -213,9 +209,9 @@ def _placeholder_target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Ta
 
 
 def _mapping_field(holder: Raw, field: str) -> Raw:
-    found = holder.get(field)
-    return found if isinstance(found, dict) else {}
+    value = holder.get(field)
+    return value if isinstance(value, dict) else {}
 
 
 def _unreadable_error(origin: str) -> InvalidJob:
-    return InvalidJob(f"{origin} cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.")
+    return InvalidJob(f"{origin} cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it.")

@@ -1,7 +1,6 @@
-"""`rayspan top`: what does the fleet hold? Each worker cluster with its workers by phase and its quota, as the manager sees them.
+"""`rayspan top`: print the worker clusters with their workers by phase and their quota.
 
-Quota is asked of the controller, as `plan` does. Exit code 0: it is shown; 3: it is, and nothing can be dispatched now; 2: the command line
-is wrong; 1: the manager cannot be asked.
+Quota comes from the controller's plans, as for `plan`; the rest from the manager's API server.
 """
 
 import argparse
@@ -26,82 +25,87 @@ from adapter.shell.kube.resources import (
     WORKER_CLUSTERS,
 )
 
-# Each LocalQueue costs the controller a plan, and most lead to the same few ClusterQueues in the worker clusters.
+# How many LocalQueues are planned at most. Each costs the controller a plan, and most lead to the same few
+# ClusterQueues in the worker clusters.
 MAX_PLANNED_QUEUES = 16
-EXIT_NOT_DISPATCHING = 3  # exit code: nothing can be dispatched now
+EXIT_NOT_DISPATCHING = 3
 _EMPTY_CELL = "-"
 _CLUSTER_HEADER = ("CLUSTER", "ZONE", "CONNECTED", "REACHABLE", "OPEN", "RESERVED", "WORKERS")
 _QUOTA_HEADER = ("CLUSTER", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "FREE")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Read, ask, print, and return the exit code; trouble is one sentence on the standard error."""
+    """Print the fleet; return the exit code."""
     return common.print_document(
-        args, _read_fleet, render, lambda found: EXIT_NOT_DISPATCHING if found["stopped"] else EXIT_OK
+        args, _read_fleet, render, lambda document: EXIT_NOT_DISPATCHING if document["stopped"] else EXIT_OK
     )
 
 
 async def _read_fleet(client: Client) -> Document:
-    look = ManagerReader(client)
-    clusters = await look.list_objects(WORKER_CLUSTERS)
-    pods = await look.list_objects(PODS, labelSelector=names.PLACEMENT_LABEL)
-    queues, checks = await look.list_objects(CLUSTER_QUEUES), await look.list_objects(ADMISSION_CHECKS)
-    written = await policy_objects.read_policies(look, clusters)
-    stopped = (
-        "" if look.unread_reasons else dispatch_check.stopped_reason(queues, checks, written)
-    )  # else what may not be read would be taken for missing
-    # Most have it written in them where they are, and then no plan is read.
-    placements = await look.list_objects(PLACEMENTS) if any(map(has_template_slot, pods)) else []
-    plans, notes = await _request_plans(client, look, fleet_summary.dispatching_queues(queues, checks))
-    found = fleet_summary.describe_fleet(
-        clusters, pods, placements, plans, [*look.unread_reasons.values(), *notes], stopped
+    reader = ManagerReader(client)
+    clusters = await reader.list_objects(WORKER_CLUSTERS)
+    pods = await reader.list_objects(PODS, labelSelector=names.PLACEMENT_LABEL)
+    queues, checks = await reader.list_objects(CLUSTER_QUEUES), await reader.list_objects(ADMISSION_CHECKS)
+    policies = await policy_objects.read_policies(reader, clusters)
+    # `stopped_reason` takes unread objects for missing ones, so it is not called while a kind is unread.
+    stopped = "" if reader.unread_reasons else dispatch_check.stopped_reason(queues, checks, policies)
+    # Only a pod without a written slot needs its Placement.
+    placements = await reader.list_objects(PLACEMENTS) if any(map(has_template_slot, pods)) else []
+    plans, notes = await _request_plans(client, reader, fleet_summary.dispatching_queues(queues, checks))
+    summary = fleet_summary.describe_fleet(
+        clusters, pods, placements, plans, [*reader.unread_reasons.values(), *notes], stopped
     )
-    return {**found, "unread": sorted(look.unread_reasons.keys() - look.missing_kinds)}
+    return {**summary, "unread": sorted(reader.unread_reasons.keys() - reader.missing_kinds)}
 
 
 async def _request_plans(
     client: Client, reader: ManagerReader, queues: Mapping[str, list[str]]
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The controller's answers for a small gang in each LocalQueue, and what is to be said of those that there are not."""
+    """The controller's plans of a small gang in each LocalQueue, and notes on the queues without one."""
     local = [
         (*queue.key, queue.cluster_queue) for queue in map(read_local_queue, await reader.list_objects(LOCAL_QUEUES))
     ]
-    asked = sorted(one for one in local if queues.get(one[2]))
+    dispatching = sorted(queue for queue in local if queues.get(queue[2]))
     plans: list[Mapping[str, Any]] = []
     notes: list[str] = []
-    for namespace, name, queue in asked[:MAX_PLANNED_QUEUES]:
-        answer, why = await _request_plan(client, namespace, fleet_summary.sample_job(namespace, name, queues[queue]))
-        if why:
-            notes.append(f"Quota is not shown: {why}")
-        if answer is None:  # it would be the same for all others
+    for namespace, name, queue in dispatching[:MAX_PLANNED_QUEUES]:
+        answer, problem = await _request_plan(
+            client, namespace, fleet_summary.sample_job(namespace, name, queues[queue])
+        )
+        if problem:
+            notes.append(f"Quota is not shown: {problem}")
+        if answer is None:  # the other requests would fail too
             return plans, notes
         plans.append(answer)
-    left = len(asked) - MAX_PLANNED_QUEUES
-    return plans, [*notes, *([f"The quota of {left} more LocalQueues is not shown."] if left > 0 else [])]
+    omitted = len(dispatching) - MAX_PLANNED_QUEUES
+    return plans, [*notes, *([f"The quota of {omitted} more LocalQueues is not shown."] if omitted > 0 else [])]
 
 
 async def _request_plan(client: Client, namespace: str, job: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
-    """A plan, None where nobody makes one, and why it says nothing of quota."""
+    """The controller's plan and the reason why it shows no quota, or empty.
+
+    The plan is None if other requests would fail too.
+    """
     try:
         answer = await plan.request_plan(client, {"namespace": namespace, "object": job})
     except Unreachable as error:
-        return None, f"the controller cannot be asked: {error}."
+        return None, f"the controller cannot be reached: {error}."
     except ApiError as error:
         return {} if error.reason == names.INVALID_JOB_REASON else None, plan.error_message(error)
-    where = f"LocalQueue {namespace}/{job['metadata']['labels'][names.QUEUE_LABEL]}"
-    return answer, "" if answer.get("clusters") else f"{where}: {answer.get('sentence')}"
+    queue_name = f"LocalQueue {namespace}/{job['metadata']['labels'][names.QUEUE_LABEL]}"
+    return answer, "" if answer.get("clusters") else f"{queue_name}: {answer.get('sentence')}"
 
 
 def render(document: Document) -> str:
-    """The tables, and what else is to be said; each line ended."""
+    """The tables, then the notes."""
     clusters = document["clusters"]
-    quota = [_quota_row(one["name"], row) for one in clusters for row in one["quota"] or ()]
-    known = WORKER_CLUSTERS.plural not in document["unread"]
-    none = "There are no WorkerClusters.\n" if known else "The WorkerClusters may not be read.\n"
-    parts = [format_table([_CLUSTER_HEADER, *map(_cluster_row, clusters)]) if clusters else none]
+    quota = [_quota_row(cluster["name"], row) for cluster in clusters for row in cluster["quota"] or ()]
+    is_readable = WORKER_CLUSTERS.plural not in document["unread"]
+    empty_text = "There are no WorkerClusters.\n" if is_readable else "The WorkerClusters may not be read.\n"
+    parts = [format_table([_CLUSTER_HEADER, *map(_cluster_row, clusters)]) if clusters else empty_text]
     parts += [format_table([_QUOTA_HEADER, *quota])] if quota else []
-    said = [*([document["stopped"]] if document["stopped"] else []), *document["notes"]]
-    parts += [join_lines(said)] if said else []
+    remarks = [*([document["stopped"]] if document["stopped"] else []), *document["notes"]]
+    parts += [join_lines(remarks)] if remarks else []
     return "\n".join(parts)
 
 
@@ -109,8 +113,8 @@ def _cluster_row(cluster: Document) -> TableRow:
     open_ = _EMPTY_CELL if cluster["cordoned"] is None else "no" if cluster["cordoned"] else "yes"
     workers = ", ".join(f"{count} {phase}" for phase, count in cluster["workers"].items())
     reserved = _EMPTY_CELL if cluster["reserved"] is None else str(cluster["reserved"])
-    told = [cluster[field] or _EMPTY_CELL for field in ("zone", "connected", "reachable")]
-    return [cluster["name"], *told, open_, reserved, workers or _EMPTY_CELL]
+    states = [cluster[field] or _EMPTY_CELL for field in ("zone", "connected", "reachable")]
+    return [cluster["name"], *states, open_, reserved, workers or _EMPTY_CELL]
 
 
 def _quota_row(cluster: str, row: Document) -> TableRow:

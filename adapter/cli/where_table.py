@@ -1,4 +1,4 @@
-"""How does a job look on a terminal: as a tree of its Ray nodes, grouped by the clusters that they are in?"""
+"""Renders a job as a tree of its Ray nodes, grouped by cluster, for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ _AGE_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def render(document: Document, now: datetime) -> str:
-    """The tree, what was decided, what holds it up, and what else is to be said; each line ended."""
+    """The tree, the placement, the outcome, and the notes."""
     parts = [
         format_table([_HEADER, *_tree_rows(document, now)]),
         join_lines([*placement_lines(document), outcome_line(document)]),
@@ -26,23 +26,25 @@ def render(document: Document, now: datetime) -> str:
 
 
 def placement_lines(document: Document) -> Iterator[str]:
-    """What the Placement says in short."""
-    place = document["placement"]
-    if place and place["state"]:
-        # Of one that has ended is known where they were.
-        counted = "" if place["state"] == PlacementState.ENDED and place["where"] else place["workers"] or "0"
-        parts = f"{counted} workers" if counted else "", place["where"]
-        yield f"{place['state']}: {', '.join(filter(None, parts))}."
+    """A summary of the Placement."""
+    placement = document["placement"]
+    if placement and placement["state"]:
+        # Of an ended Placement only the clusters are shown.
+        worker_count = (
+            "" if placement["state"] == PlacementState.ENDED and placement["where"] else placement["workers"] or "0"
+        )
+        parts = f"{worker_count} workers" if worker_count else "", placement["where"]
+        yield f"{placement['state']}: {', '.join(filter(None, parts))}."
 
 
 def outcome_line(document: Document) -> str:
-    """The link in a line."""
+    """The outcome, and the step that holds the job up, in one line."""
     link = document["link"]
     return " ".join(filter(None, (f"{document['outcome']}: {link['sentence']}", link["todo"])))
 
 
 def format_age(timestamp: str | None, now: datetime) -> str:
-    """For how long, as kubectl says it."""
+    """The time since `timestamp`, in kubectl's format."""
     since = parse_time(timestamp) if timestamp else None
     if since is None:
         return _EMPTY_CELL
@@ -61,19 +63,19 @@ def _tree_rows(document: Document, now: datetime) -> Iterator[TableRow]:
 
 
 def _node_rows(nodes: Sequence[Document], indent: str, now: datetime) -> Iterator[TableRow]:
-    here = [one for one in nodes if one["role"] == "head"]
+    heads = [node for node in nodes if node["role"] == "head"]
     clusters = sorted(
-        {one["cluster"] or "" for one in nodes if one["role"] != "head"}, key=lambda name: (not name, name)
+        {node["cluster"] or "" for node in nodes if node["role"] != "head"}, key=lambda name: (not name, name)
     )
-    last = len(here) + len(clusters) - 1
-    for index, one in enumerate(here):
-        yield _node_row(one, f"{indent}{_branch_prefix(index == last)}", now)
-    for index, cluster in enumerate(clusters, len(here)):
+    last = len(heads) + len(clusters) - 1
+    for index, node in enumerate(heads):
+        yield _node_row(node, f"{indent}{_branch_prefix(index == last)}", now)
+    for index, cluster in enumerate(clusters, len(heads)):
         yield _title_row(f"{indent}{_branch_prefix(index == last)}{cluster or _UNPLACED_TITLE}")
         inner = f"{indent}{'   ' if index == last else '│  '}"
-        workers = [one for one in nodes if one["role"] != "head" and (one["cluster"] or "") == cluster]
-        for place, one in enumerate(workers):
-            yield _node_row(one, f"{inner}{_branch_prefix(place == len(workers) - 1)}", now)
+        workers = [node for node in nodes if node["role"] != "head" and (node["cluster"] or "") == cluster]
+        for position, node in enumerate(workers):
+            yield _node_row(node, f"{inner}{_branch_prefix(position == len(workers) - 1)}", now)
 
 
 def _branch_prefix(is_last: bool) -> str:
@@ -86,5 +88,5 @@ def _title_row(name: str) -> TableRow:
 
 def _node_row(node: Document, prefix: str, now: datetime) -> TableRow:
     phase = node["reason"] or node["phase"]
-    where = [node[field] or _EMPTY_CELL for field in ("cluster", "zone", "node")]
-    return [f"{prefix}{node['name']}", *where, phase, str(node["restarts"]), format_age(node["since"], now)]
+    location = [node[field] or _EMPTY_CELL for field in ("cluster", "zone", "node")]
+    return [f"{prefix}{node['name']}", *location, phase, str(node["restarts"]), format_age(node["since"], now)]

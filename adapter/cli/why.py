@@ -1,7 +1,7 @@
-"""`rayspan why`: which one link keeps a job from running? Walks along its objects in the manager cluster, and asks for a plan where it waits for room.
+"""`rayspan why`: print the one step that keeps a job from running, and a plan when the job waits for capacity.
 
-Exit code 0: it runs, or has succeeded; 3: it waits; 4: it is refused, or failed, and needs somebody; 2: there is no such job; 1: the
-manager cannot be asked. Of a RayService it is that of its RayCluster which is worse off, and 3 while it has none.
+`diagnosis.explain` finds the step in the objects of the manager cluster. A RayService has the exit code of its worse
+RayCluster, and 3 while it has no RayCluster.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from adapter.cli import common, job_reader, plan, plan_table, rayservice_report
 from adapter.cli.common import format_table, join_lines
 from adapter.cli.job_reader import SelectedJobs
 from adapter.cli.plan_table import PlanDocument
+from adapter.cli.terminal import print_text
 from adapter.cli.where_table import outcome_line
 from adapter.diagnosis.blocker import EXIT_CODES, Diagnosis
 from adapter.diagnosis.explain import diagnose
@@ -20,18 +21,18 @@ from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 
 def main(args: argparse.Namespace) -> int:
-    """Read, ask, print, and return the exit code."""
+    """Print the diagnosis; return the exit code."""
 
-    async def tell(client: Client, asked: SelectedJobs) -> int:
-        links = [diagnose(facts) for facts in asked.jobs]
-        found = [await _explain_job(client, facts, link) for facts, link in zip(asked.jobs, links, strict=True)]
+    async def report(client: Client, selection: SelectedJobs) -> int:
+        links = [diagnose(facts) for facts in selection.jobs]
+        documents = [await _explain_job(client, facts, link) for facts, link in zip(selection.jobs, links, strict=True)]
         if args.output == "table":
-            print(rayservice_report.combine_texts(asked, list(map(render, found))), end="")
+            print_text(rayservice_report.combine_texts(selection, list(map(render, documents))))
         else:
-            print(common.format_document(rayservice_report.combine_documents(asked, found), args.output), end="")
+            print_text(common.format_document(rayservice_report.combine_documents(selection, documents), args.output))
         return max((link.exit_code for link in links), default=EXIT_CODES["Waits"])
 
-    return job_reader.run_on_job(args, tell)
+    return job_reader.run_on_job(args, report)
 
 
 async def _explain_job(client: Client, facts: JobFacts, link: Diagnosis) -> Document:
@@ -39,7 +40,7 @@ async def _explain_job(client: Client, facts: JobFacts, link: Diagnosis) -> Docu
 
 
 async def _request_plan(client: Client, facts: JobFacts) -> dict[str, Any]:
-    """The controller's plan for the job, or why there is none."""
+    """The controller's plan for the job, or the reason why there is none."""
     question = {"namespace": facts.namespace, "object": _job_without_status(facts)}
     try:
         answer = await common.await_with_hint(
@@ -49,17 +50,16 @@ async def _request_plan(client: Client, facts: JobFacts) -> dict[str, Any]:
     except ApiError as error:
         return {"plan": None, "planProblem": plan.error_message(error)}
     except Unreachable as error:
-        return {"plan": None, "planProblem": f"The controller cannot be asked for a plan: {error}."}
+        return {"plan": None, "planProblem": f"The controller cannot be reached: {error}."}
 
 
 def _job_without_status(facts: JobFacts) -> dict[str, Any]:
-    """The job as its user wrote it."""
     return {key: value for key, value in facts.job.items() if key != "status"}
 
 
 def render(explanation: Document) -> str:
-    """Lines, each ended: the way, the link, and the plan where there is one."""
-    steps = [("STEP", "STATE"), *((one["stage"], one["state"]) for one in explanation["steps"])]
+    """The steps, the outcome, the plan if there is one, and the notes."""
+    steps = [("STEP", "STATE"), *((step["stage"], step["state"]) for step in explanation["steps"])]
     lines = [outcome_line(explanation), f"See {explanation['link']['object']}."]
     parts = [
         join_lines([f"{explanation['kind']} {explanation['namespace']}/{explanation['name']}"]),
@@ -68,12 +68,12 @@ def render(explanation: Document) -> str:
     ]
     parts += [_render_plan(explanation["plan"])] if explanation.get("plan") else []
     problem = explanation.get("planProblem")
-    told = [*explanation["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
-    return "\n".join([*parts, *([join_lines(told)] if told else [])])
+    remarks = [*explanation["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
+    return "\n".join([*parts, *([join_lines(remarks)] if remarks else [])])
 
 
 def _render_plan(plan_document: PlanDocument) -> str:
     try:
         return plan_table.render(plan_document)
-    except (KeyError, TypeError):  # an answer of another version's
-        return join_lines(["The controller's plan cannot be shown: it is of another version; try -o json."])
+    except (KeyError, TypeError):  # the controller has another version
+        return join_lines(["The controller's plan cannot be shown: the controller has another version; try -o json."])

@@ -1,4 +1,4 @@
-"""Where is a job, and which one link of its way keeps it from running? And what does the whole fleet hold?
+"""Reports for people: where a job is, which stage holds it up, and what the fleet holds, from the manager's objects.
 
-It reads the manager's objects alone, and says of them what people ask. What happens next to a job is decided elsewhere.
+`gang` and `worker` decide what happens to a job.
 """

@@ -1,6 +1,6 @@
-"""What holds up a job that Kueue has admitted: KubeRay, its head, a worker that does not start, or one that does not join?
+"""Diagnoses a job that Kueue has admitted: KubeRay, the head, workers that do not start or do not join Ray.
 
-Of several workers the one that is worst is told, with how many are like it.
+Reports only the worst worker, with the number of workers in the same step.
 """
 
 from collections.abc import Sequence
@@ -13,139 +13,147 @@ from adapter.diagnosis.pod_state import GCS_WAITER, MANAGER, POD_STEPS, WAITS_FO
 from adapter.objects.rayjob import read_ray_cluster, read_status
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, key_of, printable
 
-_UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before Ray knows of the job
+_UNSUBMITTED = ("Initializing", "Waiting")  # status.jobDeploymentStatus before the job is submitted to Ray
 
 
 def diagnose_kuberay(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis | None:
-    """KubeRay has yet to make a RayCluster, or its pods."""
+    """The diagnosis if KubeRay has not created the RayCluster or all of its pods."""
     name = ray_cluster_name(facts.job, facts.kind)
     if not facts.ray_cluster:
         if "rayclusters" in facts.unread_reasons:
             return None
-        said = f"RayCluster {name} is not there." if name else "KubeRay has made no RayCluster of it yet."
+        message = f"RayCluster {name} does not exist." if name else "KubeRay has not created its RayCluster yet."
         return Diagnosis(
             "Pods",
             "Waits",
             "NoRayCluster",
             facts.title,
-            f"{said}{_kuberay_message(facts.job)}",
+            f"{message}{_kuberay_message(facts.job)}",
             _describe_advice(facts),
         )
     if "pods" in facts.unread_reasons:
         return None
-    wanted, workers = wanted_workers(facts.ray_cluster), [one for one in pods if one.role != names.HEAD]
-    where = f"RayCluster {facts.namespace}/{name}"
+    wanted, workers = wanted_workers(facts.ray_cluster), [pod for pod in pods if pod.role != names.HEAD]
+    cluster_title = f"RayCluster {facts.namespace}/{name}"
     if len(workers) == len(pods):
         return Diagnosis(
             "Pods",
             "Waits",
             "NoHead",
-            where,
-            f"KubeRay has made no head yet.{_kuberay_message(facts.ray_cluster)}",
+            cluster_title,
+            f"KubeRay has not created the head yet.{_kuberay_message(facts.ray_cluster)}",
             _describe_advice(facts),
         )
     if len(workers) < wanted:
-        said = f"KubeRay has made {len(workers)} of {wanted} workers.{_kuberay_message(facts.ray_cluster)}"
-        return Diagnosis("Pods", "Waits", "WorkersMissing", where, said, _describe_advice(facts))
+        message = f"KubeRay has created {len(workers)} of {wanted} workers.{_kuberay_message(facts.ray_cluster)}"
+        return Diagnosis("Pods", "Waits", "WorkersMissing", cluster_title, message, _describe_advice(facts))
     return None
 
 
 def diagnose_pods(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis | None:
-    """A pod that does not run, or has not joined: the head first, for no worker joins without it."""
-    heads = [one for one in pods if one.role == names.HEAD]
-    if heads and not any(one.ready for one in heads):
+    """The diagnosis of a pod that has not joined Ray; the head first, because no worker joins without it."""
+    heads = [pod for pod in pods if pod.role == names.HEAD]
+    if heads and not any(head.ready for head in heads):
         return _diagnose_head(facts, heads[0])
-    workers = [one for one in pods if one.role != names.HEAD]
-    late = [one for one in workers if one.step != "Joined"]
-    # One that failed may still be there beside the one that stands for it.
-    whole = bool(facts.ray_cluster) and len(workers) - len(late) >= wanted_workers(facts.ray_cluster)
-    if whole or not late:
+    workers = [pod for pod in pods if pod.role != names.HEAD]
+    unjoined = [worker for worker in workers if worker.step != "Joined"]
+    # A failed worker may still exist beside its replacement.
+    all_joined = bool(facts.ray_cluster) and len(workers) - len(unjoined) >= wanted_workers(facts.ray_cluster)
+    if all_joined or not unjoined:
         return None
-    worst = min(late, key=lambda one: (POD_STEPS.index(one.step), one.name))
-    return _diagnose_worker(facts, worst, sum(one.step == worst.step for one in late) - 1)
+    worst = min(unjoined, key=lambda worker: (POD_STEPS.index(worker.step), worker.name))
+    return _diagnose_worker(facts, worst, sum(worker.step == worst.step for worker in unjoined) - 1)
 
 
 def diagnose_running(facts: JobFacts, pods: Sequence[PodState]) -> Diagnosis:
-    """Nothing is in the way."""
+    """The diagnosis of a job that nothing holds up."""
     if not pods and {"pods", "rayclusters"} & facts.unread_reasons.keys():
         return _diagnose_by_status(facts)
-    workers = [one for one in pods if one.role != names.HEAD and one.step == "Joined"]
-    said = f"Its head runs, and {_joined_text(len(workers))}."
+    workers = [pod for pod in pods if pod.role != names.HEAD and pod.step == "Joined"]
+    message = f"Its head runs, and {_joined_text(len(workers))}."
     if facts.status.deployment_status in _UNSUBMITTED and not facts.status.job_status:
-        todo = f"If that stays so, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
-        return Diagnosis("Ray", "Waits", "NotSubmitted", facts.title, f"{said} It is not submitted to Ray yet.", todo)
+        advice = f"If this persists, see `kubectl -n {facts.namespace} describe job {facts.name}`, which submits it."
+        return Diagnosis(
+            "Ray", "Waits", "NotSubmitted", facts.title, f"{message} It is not submitted to Ray yet.", advice
+        )
     status = printable(facts.status.job_status or facts.status.deployment_status)
-    return Diagnosis("Ray", "Runs", "Runs", facts.title, f"{said}{f' The job is {status}.' if status else ''}")
+    return Diagnosis("Ray", "Runs", "Runs", facts.title, f"{message}{f' The job is {status}.' if status else ''}")
 
 
 def _diagnose_by_status(facts: JobFacts) -> Diagnosis:
-    """Its pods may not be read: what KubeRay says of them all is all that is known."""
+    """Fall back on KubeRay's status, because the pods are not readable."""
     if read_status(facts.ray_cluster).state == "ready" or facts.status.job_status == "RUNNING":
-        return Diagnosis("Ray", "Runs", "Runs", facts.title, "KubeRay says that it runs.")
+        return Diagnosis("Ray", "Runs", "Runs", facts.title, "KubeRay reports that it runs.")
     return Diagnosis(
-        "Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not say that it runs."
+        "Pods", "Waits", "PodsUnread", facts.title, "It is admitted, and KubeRay does not report that it runs."
     )
 
 
 def wanted_workers(ray_cluster: Raw) -> int:
-    """How many workers KubeRay is to make."""
+    """The number of workers in the RayCluster's spec."""
     return sum(group.desired_workers for group in read_ray_cluster(ray_cluster).cluster.groups)
 
 
 def _joined_text(count: int) -> str:
     if count == 0:
         return "it has no workers"
-    return "its one worker has joined" if count == 1 else f"all of its {count} workers have joined"
+    return "its only worker has joined" if count == 1 else f"all of its {count} workers have joined"
 
 
 def _kuberay_message(raw: Raw) -> str:
-    """What KubeRay says itself."""
     status = read_status(raw)
-    said = as_sentence(status.message or status.reason)
-    return f" It says: {said}" if said else ""
+    message = as_sentence(status.message or status.reason)
+    return f" It reports: {message}" if message else ""
 
 
 def _describe_advice(facts: JobFacts) -> str:
-    return f"If that stays so, see `kubectl -n {facts.namespace} describe {facts.kind.lower()} {facts.name}`, and whether KubeRay runs."
+    return (
+        f"If this persists, see `kubectl -n {facts.namespace} describe {facts.kind.lower()} "
+        f"{facts.name}`, and whether KubeRay runs."
+    )
 
 
 def _diagnose_head(facts: JobFacts, head: PodState) -> Diagnosis:
-    said = f"The head is not ready: {_pod_problem(head, facts)}"
-    todo = f"See `kubectl -n {facts.namespace} describe pod {head.name}`."
-    return Diagnosis("Pods", "Waits", f"Head{head.step}", f"Pod {facts.namespace}/{head.name}", said, todo)
+    message = f"The head is not ready: {_pod_problem(head, facts)}"
+    advice = f"See `kubectl -n {facts.namespace} describe pod {head.name}`."
+    return Diagnosis("Pods", "Waits", f"Head{head.step}", f"Pod {facts.namespace}/{head.name}", message, advice)
 
 
 def _diagnose_worker(facts: JobFacts, worst: PodState, similar: int) -> Diagnosis:
-    stage, todo = _STAGE_AND_ADVICE[worst.step]
-    like = f" {similar} more {'is' if similar == 1 else 'are'} like it." if similar else ""
-    said = f"A worker is not there yet: {_pod_problem(worst, facts)}{like}"
-    words = {"namespace": facts.namespace, "pod": worst.name, "cluster": worst.cluster or "its worker cluster"}
-    context = "" if worst.cluster in ("", MANAGER) else f" in {worst.cluster}"
+    stage, advice = _STAGE_AND_ADVICE[worst.step]
+    similar_text = f" {similar} more {'is' if similar == 1 else 'are'} like it." if similar else ""
+    message = f"A worker is not ready yet: {_pod_problem(worst, facts)}{similar_text}"
+    advice_fields = {"namespace": facts.namespace, "pod": worst.name, "cluster": worst.cluster or "its worker cluster"}
+    in_cluster = "" if worst.cluster in ("", MANAGER) else f" in {worst.cluster}"
     return Diagnosis(
-        stage, "Waits", worst.step, f"Pod {facts.namespace}/{worst.name}", said, todo.format(**words, there=context)
+        stage,
+        "Waits",
+        worst.step,
+        f"Pod {facts.namespace}/{worst.name}",
+        message,
+        advice.format(**advice_fields, there=in_cluster),
     )
 
 
 def _pod_problem(pod: PodState, facts: JobFacts) -> str:
-    """What is wrong with a pod, and where it is, as one sentence or two."""
-    place = f" in {pod.cluster}" if pod.cluster else ""
+    """What is wrong with a pod, and where it is, in one sentence or two."""
+    location = f" in {pod.cluster}" if pod.cluster else ""
     node = f" on {pod.node}" if pod.node else ""
-    said = {
-        "Failed": f"it failed ({pod.reason}){place}{node}",
-        "Crashes": f"{pod.reason}{place}{node}",
-        "Unschedulable": f"it finds no node{place}",
-        "ClusterUnreachable": f"its copy{place} cannot be seen",
-        "NoRemotePod": f"its copy is not made{place} yet (slot {pod.slot})",
-        "NoSlot": f"it is held back, and has no slot on {_placement_title(facts)} yet",
-        "Starts": f"it starts{place}{node}",
-        "NotJoined": _not_joined_text(pod, place, node),
+    problem = {
+        "Failed": f"it failed ({pod.reason}){location}{node}",
+        "Crashes": f"{pod.reason}{location}{node}",
+        "Unschedulable": f"it cannot be scheduled{location}",
+        "ClusterUnreachable": f"its remote pod{location} is unreachable",
+        "NoRemotePod": f"its remote pod is not created{location} yet (slot {pod.slot})",
+        "NoSlot": f"it is gated, and has no slot on {_placement_title(facts)} yet",
+        "Starts": f"it starts{location}{node}",
+        "NotJoined": _not_joined_text(pod, location, node),
     }[pod.step]
     message = pod.message
     if pod.step == "NoSlot" and not message and ((facts.placement.get("spec") or {}).get("job") or {}).get("uid"):
-        message = printable(
-            (facts.placement.get("status") or {}).get("reason") or "", MAX_TEXT_LENGTH
-        )  # what an elastic job waits for
-    return as_sentence(f"{said}{f': {message}' if message else ''}")
+        # An elastic job's Placement says what it waits for.
+        message = printable((facts.placement.get("status") or {}).get("reason") or "", MAX_TEXT_LENGTH)
+    return as_sentence(f"{problem}{f': {message}' if message else ''}")
 
 
 def _not_joined_text(pod: PodState, location: str, node: str) -> str:
@@ -161,15 +169,18 @@ def _placement_title(facts: JobFacts) -> str:
 
 _DESCRIBE_POD = "See `kubectl -n {namespace} describe pod {pod}`{there}."
 _STAGE_AND_ADVICE: Final[dict[PodStep, tuple[Stage, str]]] = {
-    "Failed": ("Pods", "KubeRay makes another one."),
+    "Failed": ("Pods", "KubeRay creates another one."),
     "Crashes": ("Pods", f"{_DESCRIBE_POD[:-1]}, and its log there."),
     "Unschedulable": (
         "Pods",
-        "It starts as soon as there is a node; one that takes too long is moved where there is room.",
+        (
+            "It starts as soon as a node is available; if that takes too long, it is moved to a "
+            "cluster that has capacity."
+        ),
     ),
     "ClusterUnreachable": ("Pods", "It is left running; see `kubectl get workerclusters`."),
-    "NoRemotePod": ("Pods", "If that stays so, see the events of the job."),
-    "NoSlot": ("Pods", "If that stays so, see the events of the job."),
+    "NoRemotePod": ("Pods", "If this persists, see the events of the job."),
+    "NoSlot": ("Pods", "If this persists, see the events of the job."),
     "Starts": ("Pods", ""),
-    "NotJoined": ("Ray", "If that stays so, see its log{there}, and `kubectl rayspan preflight`."),
+    "NotJoined": ("Ray", "If this persists, see its log{there}, and `kubectl rayspan preflight`."),
 }

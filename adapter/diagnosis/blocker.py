@@ -1,4 +1,4 @@
-"""What is a link of a job's way: the one that holds it up, or the end of the way, in one sentence with what to do?"""
+"""The diagnosis of a job: the stage that it has reached, its outcome, and a message with advice."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -6,10 +6,10 @@ from typing import Final, Literal
 from adapter.objects.placement import PlacementState
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, printable
 
-# The way of a job, in its order.
+# The stages, in the order in which a job passes them.
 Stage = Literal["Job", "Workload", "AdmissionCheck", "Placement", "Pods", "Ray"]
 STAGES: Final[tuple[Stage, ...]] = ("Job", "Workload", "AdmissionCheck", "Placement", "Pods", "Ray")
-# Waits: it may go on by itself. Refused: it does not, unless somebody changes something. Done and Failed: it is over.
+# Waits: the job may proceed by itself. Refused: it needs a change by a person. Done and Failed: it has ended.
 JobOutcome = Literal["Runs", "Done", "Waits", "Refused", "Failed"]
 EXIT_CODES: Final[dict[JobOutcome, int]] = {"Runs": 0, "Done": 0, "Waits": 3, "Refused": 4, "Failed": 4}
 
@@ -25,18 +25,18 @@ _CAPACITY_REASONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Where the walk along a job's objects ended."""
+    """The stage that holds a job up, or its last stage."""
 
     stage: Stage
     outcome: JobOutcome
-    reason: str  # in a word
-    object: str  # what to look at, such as `Workload demo/rayjob-train`
+    reason: str  # one word
+    object: str  # kind and name, such as `Workload demo/rayjob-train`
     message: str
-    advice: str = ""  # a sentence; empty when there is nothing to do
+    advice: str = ""  # a sentence, or empty
 
     @property
     def waits_for_capacity(self) -> bool:
-        """Whether it waits for room: a plan says what is missing."""
+        """Whether the job waits for capacity, so that a plan explains what is missing."""
         return self.outcome == "Waits" and self.reason in _CAPACITY_REASONS
 
     @property
@@ -45,6 +45,6 @@ class Diagnosis:
 
 
 def as_sentence(text: str) -> str:
-    """A text of somebody else's as a sentence of one line, which a terminal only shows."""
-    said = printable(" ".join(text.split()), MAX_TEXT_LENGTH)
-    return said if not said or said.endswith((".", "!", "?")) else f"{said}."
+    """Make untrusted text one printable line that ends like a sentence."""
+    sentence = printable(" ".join(text.split()), MAX_TEXT_LENGTH)
+    return sentence if not sentence or sentence.endswith((".", "!", "?")) else f"{sentence}."

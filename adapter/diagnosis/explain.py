@@ -1,7 +1,6 @@
-"""Which one link keeps a job from running? It walks from the job over its Workload, its checks and its Placement to its pods and Ray.
+"""Diagnoses a job at the first stage that holds it up: job, Workload, admission checks, Placement, pods, Ray.
 
-The first link that does not hold is the answer: what comes after it cannot be otherwise. What a job that runs lacks all the same,
-and what could not be read, are notes.
+Later stages cannot proceed before that stage. Notes name what a running job lacks, and what was not readable.
 """
 
 from adapter import names
@@ -15,18 +14,18 @@ from adapter.objects.worker_pod import without_unplanned_slot
 
 def pod_states(facts: JobFacts) -> list[PodState]:
     """The Ray nodes of a job, the head first."""
-    place = parse_placement(facts.placement) if facts.placement else None
-    return [read_pod_state(without_unplanned_slot(pod, place), facts) for pod in facts.pods]
+    placement = parse_placement(facts.placement) if facts.placement else None
+    return [read_pod_state(without_unplanned_slot(pod, placement), facts) for pod in facts.pods]
 
 
 def diagnose(facts: JobFacts) -> Diagnosis:
-    """The link that holds the job up, or the end of its way."""
+    """The stage that holds the job up, or its last stage."""
     states = pod_states(facts)
-    if over := before_admission.diagnose_job(facts):
-        return over
-    held = before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts)
-    if held and not (held.reason in _HARMLESS and _all_joined(facts, states)):
-        return held
+    if ended := before_admission.diagnose_job(facts):
+        return ended
+    obstacle = before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts)
+    if obstacle and not (obstacle.reason in _HARMLESS and _all_joined(facts, states)):
+        return obstacle
     return (
         after_admission.diagnose_kuberay(facts, states)
         or after_admission.diagnose_pods(facts, states)
@@ -35,37 +34,37 @@ def diagnose(facts: JobFacts) -> Diagnosis:
 
 
 def notes(facts: JobFacts, diagnosis: Diagnosis) -> list[str]:
-    """What is to be said beside it."""
-    lacks = (
+    """Notes on a diagnosis: what a running job lacks, unreachable clusters, and objects that were not readable."""
+    obstacle = (
         (before_admission.diagnose_queue_label(facts) or before_admission.diagnose_workload(facts))
         if diagnosis.outcome == "Runs"
         else None
     )
-    unseen = dict.fromkeys(
-        as_sentence(one.message)
-        for one in pod_states(facts)
-        if one.reason == UNREACHABLE_REASON and one.step == "Joined"
+    unreachable = dict.fromkeys(
+        as_sentence(state.message)
+        for state in pod_states(facts)
+        if state.reason == UNREACHABLE_REASON and state.step == "Joined"
     )
-    return [*([lacks.message] if lacks else []), *unseen, *facts.unread_reasons.values()]
+    return [*([obstacle.message] if obstacle else []), *unreachable, *facts.unread_reasons.values()]
 
 
 def stage_states(diagnosis: Diagnosis) -> list[tuple[Stage, str]]:
-    """Each stage of the way with what became of it: ok before the link, `-` after it."""
-    reached = STAGES.index(diagnosis.stage)
-    over = "ok" if diagnosis.outcome in ("Runs", "Done") else diagnosis.outcome
-    return [(stage, "ok" if i < reached else over if i == reached else "-") for i, stage in enumerate(STAGES)]
+    """Each stage with its state: `ok` before the diagnosed one, `-` after it."""
+    current = STAGES.index(diagnosis.stage)
+    outcome = "ok" if diagnosis.outcome in ("Runs", "Done") else diagnosis.outcome
+    return [(stage, "ok" if i < current else outcome if i == current else "-") for i, stage in enumerate(STAGES)]
 
 
-# A job runs in the manager without these, and its user wonders why it does so there.
+# Reasons that do not hold up a job whose workers have all joined: it runs in the manager cluster, and a note says why.
 _HARMLESS = ("NoQueue", "NoCheck")
 
 
 def _all_joined(facts: JobFacts, states: list[PodState]) -> bool:
     wanted = after_admission.wanted_workers(facts.ray_cluster)
-    workers = [one for one in states if one.role != names.HEAD]
+    workers = [state for state in states if state.role != names.HEAD]
     return (
         bool(facts.ray_cluster)
         and len(workers) >= wanted
         and len(states) > len(workers)
-        and all(s.ready for s in states)
+        and all(state.ready for state in states)
     )

@@ -1,7 +1,7 @@
-"""What does the whole fleet hold: of each worker cluster its connection, its workers by phase, and its quota?
+"""Summarises the fleet: connection, workers by phase, and quota of each worker cluster.
 
-Counted from the manager's WorkerClusters and pods. Quota in a worker cluster is known to the controller alone: it is what its plans
-for one small gang in each LocalQueue say, and a cluster to which no gang may go now shows none.
+Counts the manager's WorkerClusters and pods. Quota comes from the controller's plans for a small gang in each
+LocalQueue. A cluster that accepts no gang now shows no quota.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from adapter.objects.queues import ClusterQueue, read_cluster_queue
 from adapter.objects.unstructured import Key, Raw, condition, key_of
 from adapter.objects.worker_pod import placement_key, worker_cluster_of
 
-_IMPLICIT_RESOURCES = ("pods",)  # nobody requests these: they are what a pod is
+_IMPLICIT_RESOURCES = ("pods",)  # not requested: every pod counts as one
 
 
 def describe_fleet(
@@ -27,13 +27,15 @@ def describe_fleet(
     notes: Iterable[str],
     stopped: str = "",
 ) -> Document:
-    """The fleet; names are camelCase and stay, and what is not known is null. Of Placements those are asked for that pods which
-    `is_preassigned` are of."""
+    """The document of the fleet, null for what is unknown. Programs read its field names.
+
+    `placements` must include those of pods with a template slot.
+    """
     phases = _pods_by_phase(pods, {key_of(raw): parse_placement(raw) for raw in placements})
     quota = _quota_by_cluster(plans)
-    found = {key_of(one)[1]: _cluster_row(one, phases) for one in sorted(clusters, key=key_of)}
-    unknown = {name: _unknown_cluster_row(name, phases) for name in sorted(phases.keys() - found.keys())}
-    rows = {**found, **unknown}
+    known = {key_of(cluster)[1]: _cluster_row(cluster, phases) for cluster in sorted(clusters, key=key_of)}
+    unknown = {name: _unknown_cluster_row(name, phases) for name in sorted(phases.keys() - known.keys())}
+    rows = {**known, **unknown}
     return {
         "clusters": [{**row, "quota": quota.get(name)} for name, row in rows.items()],
         "stopped": stopped or None,
@@ -42,15 +44,17 @@ def describe_fleet(
 
 
 def dispatching_queues(queues: Iterable[Raw], checks: Iterable[Raw]) -> dict[str, list[str]]:
-    """The ClusterQueues of the manager whose jobs we dispatch, each with the resources that it has quota for."""
-    ours = our_checks(map(read_check, checks))
+    """The manager's ClusterQueues with a check of ours, each with the resources that it has quota for."""
+    check_names = our_checks(map(read_check, checks))
     return {
-        queue.name: _queue_resources(queue) for queue in map(read_cluster_queue, queues) if ours & queue.checks.keys()
+        queue.name: _queue_resources(queue)
+        for queue in map(read_cluster_queue, queues)
+        if check_names & queue.checks.keys()
     }
 
 
 def sample_job(namespace: str, queue: str, resources: Iterable[str]) -> dict[str, Any]:
-    """A RayCluster with one worker that asks for a little of everything: what a plan for it says of quota is what is wanted."""
+    """A RayCluster whose one worker requests a little of each resource, so that its plan reports the quota."""
     head = {"name": "ray-head", "image": "none"}
     worker = {**head, "name": "ray-worker", "resources": {"requests": {name: "1" for name in resources}}}
     group = {"groupName": "top", "replicas": 1, "minReplicas": 1, "maxReplicas": 1, "rayStartParams": {}}
@@ -71,13 +75,13 @@ def _queue_resources(queue: ClusterQueue) -> list[str]:
 
 
 def _pods_by_phase(pods: Iterable[Raw], placements: Mapping[Key, Placement]) -> dict[str, Counter[str]]:
-    """How many of the manager's worker pods of each cluster are in which phase."""
-    found: dict[str, Counter[str]] = {}
+    """Worker cluster -> phase -> number of manager pods."""
+    counts: dict[str, Counter[str]] = {}
     for pod in pods:
         if cluster := worker_cluster_of(pod, placements.get(placement_key(pod))):
             phase = str((pod.get("status") or {}).get("phase") or "Pending")
-            found.setdefault(cluster, Counter())[phase] += 1
-    return found
+            counts.setdefault(cluster, Counter())[phase] += 1
+    return counts
 
 
 def _cluster_row(raw: Raw, phases: Mapping[str, Counter[str]]) -> Document:
@@ -96,20 +100,20 @@ def _cluster_row(raw: Raw, phases: Mapping[str, Counter[str]]) -> Document:
 
 
 def _unknown_cluster_row(name: str, phases: Mapping[str, Counter[str]]) -> Document:
-    """What the pods alone tell of a cluster."""
-    unknown = ("zone", "connected", "connectedReason", "reachable", "cordoned", "draining", "reserved")
-    return {"name": name, **dict.fromkeys(unknown), "workers": dict(sorted(phases.get(name, Counter()).items()))}
+    """The row of a cluster that is known only from its pods."""
+    unknown_fields = ("zone", "connected", "connectedReason", "reachable", "cordoned", "draining", "reserved")
+    return {"name": name, **dict.fromkeys(unknown_fields), "workers": dict(sorted(phases.get(name, Counter()).items()))}
 
 
 def _quota_by_cluster(plans: Iterable[Mapping[str, Any]]) -> dict[str, list[Document]]:
-    """The quota of each cluster, one row for each resource in each flavor of each of its ClusterQueues."""
-    found: dict[str, dict[tuple[str, str, str], Document]] = {}
+    """The quota of each cluster, one row for each ClusterQueue, flavor and resource."""
+    rows_by_cluster: dict[str, dict[tuple[str, str, str], Document]] = {}
     for plan in plans:
-        for one in plan.get("clusters") or ():
-            for row in one.get("quota") or ():
-                key = (one.get("clusterQueue") or "", row.get("flavor") or "", row.get("resource") or "")
+        for cluster in plan.get("clusters") or ():
+            for row in cluster.get("quota") or ():
+                key = (cluster.get("clusterQueue") or "", row.get("flavor") or "", row.get("resource") or "")
                 amounts = {field: row.get(field) for field in ("nominal", "used", "free")}
                 queue, flavor, resource = key
                 row = {"clusterQueue": queue, "flavor": flavor, "resource": resource, **amounts}
-                found.setdefault(str(one.get("cluster")), {})[key] = row
-    return {name: list(rows.values()) for name, rows in found.items()}
+                rows_by_cluster.setdefault(str(cluster.get("cluster")), {})[key] = row
+    return {name: list(rows.values()) for name, rows in rows_by_cluster.items()}

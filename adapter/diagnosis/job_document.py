@@ -1,6 +1,6 @@
-"""What do `where` and `why` say of a job: one document, of which the tables are views?
+"""The document about a job that `where` and `why` print; their tables are views of it.
 
-Names are camelCase and stay, for programs read them; what is not known is null.
+Programs read its field names, which must not change. An unknown value is null.
 """
 
 from dataclasses import asdict
@@ -15,27 +15,27 @@ Document = dict[str, Any]
 
 
 def describe_job(facts: JobFacts) -> Document:
-    """All that is known of the job."""
-    link = explain.diagnose(facts)
+    """Build the document of a job."""
+    diagnosis = explain.diagnose(facts)
     return {
         "kind": facts.kind,
         "namespace": facts.namespace,
         "name": facts.name,
         "queue": facts.queue or None,
-        "outcome": link.outcome,
+        "outcome": diagnosis.outcome,
         "link": {
-            "stage": link.stage,
-            "reason": link.reason,
-            "object": link.object,
-            "sentence": link.message,
-            "todo": link.advice or None,
+            "stage": diagnosis.stage,
+            "reason": diagnosis.reason,
+            "object": diagnosis.object,
+            "sentence": diagnosis.message,
+            "todo": diagnosis.advice or None,
         },
-        "steps": [{"stage": stage, "state": state} for stage, state in explain.stage_states(link)],
+        "steps": [{"stage": stage, "state": state} for stage, state in explain.stage_states(diagnosis)],
         "workload": key_of(facts.workload)[1] or None,
         "placement": _describe_placement(facts),
         "rayCluster": ray_cluster_name(facts.job, facts.kind) or None,
-        "nodes": [_describe_node(one) for one in explain.pod_states(facts)],
-        "notes": explain.notes(facts, link),
+        "nodes": [_describe_node(state) for state in explain.pod_states(facts)],
+        "notes": explain.notes(facts, diagnosis),
     }
 
 
@@ -43,15 +43,14 @@ def _describe_placement(facts: JobFacts) -> Document | None:
     if not facts.placement:
         return None
     status = facts.placement.get("status") or {}
-    said = {field: status.get(field) or None for field in ("state", "workers", "where", "reason")}
-    return {"name": key_of(facts.placement)[1], **said}
+    fields = {field: status.get(field) or None for field in ("state", "workers", "where", "reason")}
+    return {"name": key_of(facts.placement)[1], **fields}
 
 
 def _describe_node(pod_state: PodState) -> Document:
-    """A Ray node, by its pod."""
-    found = asdict(pod_state)
-    known = {
-        field: found[field] or None
+    fields = asdict(pod_state)
+    nullable_fields = {
+        field: fields[field] or None
         for field in ("group", "cluster", "zone", "node", "reason", "since", "slot", "message")
     }
-    return {**found, **known}
+    return {**fields, **nullable_fields}

@@ -1,6 +1,6 @@
-"""What is known of one job: its objects in the manager cluster, as one look found them, and what could not be read?
+"""The facts about one job: its objects in the manager cluster, and what was not readable.
 
-What belongs to a job is told by uids, for names come again. Nothing is judged here.
+Matches objects by uid, because names are reused. `explain` judges the facts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from adapter.objects.workload import active_slice, is_elastic
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """One job with what hangs on it; an object that is not there is empty."""
+    """A job and its objects; a missing object is empty."""
 
     kind: str  # RayJob or RayCluster
     job: Raw
@@ -24,10 +24,9 @@ class JobFacts:
     pods: tuple[Raw, ...] = ()  # of the RayCluster
     local_queue: Raw = field(default_factory=dict)
     worker_clusters: Mapping[str, Raw] = field(default_factory=dict)
-    checks: frozenset[str] = frozenset()  # the AdmissionChecks that are ours
-    unread_reasons: Mapping[str, str] = field(
-        default_factory=dict
-    )  # plural of a kind -> a sentence that says why it was not read
+    checks: frozenset[str] = frozenset()  # our AdmissionChecks
+    # Plural of a kind -> a sentence why it was not readable.
+    unread_reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -39,7 +38,7 @@ class JobFacts:
 
     @property
     def queue(self) -> str:
-        """The LocalQueue that the job names, empty when it names none."""
+        """The name of the job's LocalQueue, or empty."""
         return label(self.job, names.QUEUE_LABEL)
 
     @property
@@ -56,35 +55,34 @@ class JobFacts:
 
     @property
     def our_checks(self) -> frozenset[str]:
-        """The checks that are ours, as far as that can be told: the Placement names its own."""
-        named = str((self.placement.get("spec") or {}).get("check") or "")
-        return self.checks | ({named} if named else frozenset())
+        """Our known AdmissionChecks, with the one that the Placement names."""
+        placement_check = str((self.placement.get("spec") or {}).get("check") or "")
+        return self.checks | ({placement_check} if placement_check else frozenset())
 
 
 def workload_of(job: Raw, workloads: Iterable[Raw]) -> Raw:
-    """The Workload of a job; the youngest, where Kueue made another one; of an elastic job the one that stands for it now. Empty when
-    there is none."""
-    own = [one for one in workloads if controller_uid(one) == uid_of(job) and uid_of(job)]
-    if any(is_elastic(one) for one in own):
+    """The newest Workload of a job, or the current slice of an elastic job; empty if there is none."""
+    own = [workload for workload in workloads if controller_uid(workload) == uid_of(job) and uid_of(job)]
+    if any(is_elastic(workload) for workload in own):
         return active_slice(own) or {}
     return max(own, key=_creation_time, default={})
 
 
 def placement_of(workload: Raw, job: Raw, kind: str, placements: Iterable[Raw]) -> Raw:
-    """The youngest Placement of a Workload; by the job's name while the Workload is not known. Empty when there is none."""
-    own = (one for one in placements if _belongs_to(one, workload, job, kind))
+    """The newest Placement of a Workload, or empty; without a Workload, the newest with the job's name."""
+    own = (placement for placement in placements if _belongs_to(placement, workload, job, kind))
     return max(own, key=_creation_time, default={})
 
 
 def ray_cluster_name(job: Raw, kind: str) -> str:
-    """What the RayCluster of a job is called, empty while it has none."""
+    """The name of the job's RayCluster, or empty."""
     if kind == "RayCluster":
         return str(meta(job).get("name") or "")
     return read_status(job).ray_cluster
 
 
 def pods_of(ray_cluster: Raw, pods: Iterable[Raw]) -> tuple[Raw, ...]:
-    """Those of the pods that the RayCluster owns, the head first."""
+    """The pods that the RayCluster owns, the head first."""
     own = (pod for pod in pods if controller_uid(pod) == uid_of(ray_cluster) and uid_of(ray_cluster))
     return tuple(sorted(own, key=lambda pod: (not is_head(pod), str(meta(pod).get("name")))))
 
@@ -96,12 +94,13 @@ def is_head(pod: Raw) -> bool:
 
 def _belongs_to(placement: Raw, workload: Raw, job: Raw, kind: str) -> bool:
     spec = placement.get("spec") or {}
-    if of_elastic := (spec.get("job") or {}).get("uid"):
-        return bool(of_elastic == uid_of(job))
+    # Only the Placement of an elastic job has the job's uid.
+    if elastic_job_uid := (spec.get("job") or {}).get("uid"):
+        return bool(elastic_job_uid == uid_of(job))
     if workload:
         return bool((spec.get("workload") or {}).get("uid") == uid_of(workload))
-    of = spec.get("job") or {}
-    return (of.get("kind"), of.get("name")) == (kind, meta(job).get("name"))
+    job_reference = spec.get("job") or {}
+    return (job_reference.get("kind"), job_reference.get("name")) == (kind, meta(job).get("name"))
 
 
 def _creation_time(raw: Raw) -> str:

@@ -1,7 +1,6 @@
-"""How is one pod of a RayCluster: where, since when, and what is wrong with it, as the manager's pod says it?
+"""Reads where a pod of a RayCluster runs, since when, and what is wrong with it, from the manager's pod.
 
-A worker's pod in the manager shows what its copy in a worker cluster says (`worker.status_mirror`), so one reader is enough for pods that run
-here and for those that do not. The node of a copy has no place there: the address of its host has.
+A manager pod mirrors its remote pod (`worker.manager_pod_status`), but shows the host's address instead of the node.
 """
 
 from collections.abc import Iterator
@@ -13,44 +12,45 @@ from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, condition, label, meta, printable
 from adapter.objects.worker_pod import has_working_ray_node, slot_cluster, slot_of, waits_for_quota
 
-MANAGER = "manager"  # where a pod is that has no copy elsewhere
-UNREACHABLE_REASON = names.ConditionReason.CLUSTER_UNREACHABLE  # the reason of a pod whose copy cannot be seen
+MANAGER = "manager"  # the cluster of a pod that runs in the manager cluster
+UNREACHABLE_REASON = names.ConditionReason.CLUSTER_UNREACHABLE
 GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
 WAITS_FOR_GCS = f"Init:{GCS_WAITER}"  # the reason of a pod that waits in it
-# How far a pod has come: the first that is not Joined, in this order, is what holds a job up most.
+# The steps of a pod, from worst to best: the pod with the first step in this order holds up the job most.
 PodStep = Literal[
     "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined", "Joined"
 ]
 POD_STEPS: tuple[PodStep, ...] = (
-    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined", "Joined",
+    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined",
+    "Joined",
 )  # fmt: skip
-# Characters of what a container said last: two lines of a terminal, so that the sentence around them is read, too.
+# Characters of a container's last output: two terminal lines, so that the sentence around it stays readable.
 _MAX_OUTPUT_LENGTH = 160
-_STARTING = ("", "ContainerCreating", "PodInitializing")  # a container waits so without anything being wrong
+_STARTING = ("", "ContainerCreating", "PodInitializing")  # reasons of a waiting container that are no problem
 
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """One Ray node, as its pod in the manager shows it."""
+    """The state of a Ray node."""
 
     name: str
     role: str
     group: str
-    cluster: str  # a WorkerCluster, or `manager`; empty for a worker that has no place yet
-    zone: str  # empty: not known
-    node: str  # the node's name, where it is here; else its address
+    cluster: str  # a WorkerCluster, or `manager`; empty for a worker without a slot
+    zone: str  # empty if unknown
+    node: str  # the node's name in the manager cluster, its address in a worker cluster
     phase: str
-    reason: str  # in a word, why it is not well; empty when it is
+    reason: str  # one word, empty if nothing is wrong
     ready: bool
     restarts: int
-    since: str  # when it became ready, and before that when it was made
+    since: str  # when it became ready, or else its creation time
     slot: str
     step: PodStep
-    message: str  # what is wrong, in the words of its cluster; empty when nothing is
+    message: str  # the problem, as its cluster reports it, or empty
 
 
 def read_pod_state(pod: Raw, facts: JobFacts) -> PodState:
-    """Read one pod of the job."""
+    """Read the manager's pod."""
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     cluster = label(pod, names.CLUSTER_LABEL) or slot_cluster(pod) or ("" if is_gated(pod) else MANAGER)
     ready = condition(pod, "Ready")
@@ -66,7 +66,7 @@ def read_pod_state(pod: Raw, facts: JobFacts) -> PodState:
         phase=printable(status.get("phase") or "Pending"),
         reason=printable(reason),
         ready=joined,
-        restarts=sum(int(one.get("restartCount") or 0) for _, one in _container_statuses(pod)),
+        restarts=sum(int(container.get("restartCount") or 0) for _, container in _container_statuses(pod)),
         since=str((joined and ready.get("lastTransitionTime")) or meta(pod).get("creationTimestamp") or ""),
         slot=str(slot_of(pod) or ""),
         step=step,
@@ -75,35 +75,34 @@ def read_pod_state(pod: Raw, facts: JobFacts) -> PodState:
 
 
 def is_gated(pod: Raw) -> bool:
-    """Whether our gate holds a pod, so that it never runs in the manager."""
+    """Whether a pod has our scheduling gate, so that it never runs in the manager cluster."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or ()
     return names.GATE in {gate.get("name") for gate in gates}
 
 
 def _zone_of_cluster(cluster: str, facts: JobFacts) -> str:
-    known = facts.worker_clusters.get(cluster)
-    return "" if known is None else str((known.get("spec") or {}).get("zone") or cluster)
+    worker_cluster = facts.worker_clusters.get(cluster)
+    return "" if worker_cluster is None else str((worker_cluster.get("spec") or {}).get("zone") or cluster)
 
 
 def _current_step(pod: Raw) -> tuple[PodStep, str, str]:
-    """How far it is, why in a word, and what it says."""
+    """Step, reason and message."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         return "Failed", str(status.get("reason") or "Failed"), str(status.get("message") or _exit_summary(pod))
     if crash := next(_crash_reasons(pod), None):
         return "Crashes", *crash
-    sent = condition(pod, names.DISPATCHED_CONDITION)
+    dispatched = condition(pod, names.DISPATCHED_CONDITION)
     joined = has_working_ray_node(pod)
-    if sent.get("status") == "Unknown":  # it counts as running for as long as nobody knows better
-        return "Joined" if joined else "ClusterUnreachable", UNREACHABLE_REASON, str(sent.get("message") or "")
+    if dispatched.get("status") == "Unknown":  # an unreachable pod keeps its last state
+        return "Joined" if joined else "ClusterUnreachable", UNREACHABLE_REASON, str(dispatched.get("message") or "")
     if joined:
         return "Joined", "", ""
-    return _starting_step(pod, sent)
+    return _starting_step(pod, dispatched)
 
 
 def _starting_step(pod: Raw, sent: Raw) -> tuple[PodStep, str, str]:
-    """The same for one that is on its way."""
-    phase, said = (pod.get("status") or {}).get("phase"), str(sent.get("message") or "")
+    phase, message = (pod.get("status") or {}).get("phase"), str(sent.get("message") or "")
     if is_gated(pod) and not sent:
         if waits_for_quota(pod):
             return "NoSlot", "SchedulingGated", "the manager's Kueue has no quota for it yet"
@@ -117,56 +116,55 @@ def _starting_step(pod: Raw, sent: Raw) -> tuple[PodStep, str, str]:
         return "Unschedulable", "Unschedulable", str(scheduled.get("message") or "")
     unschedulable = sent.get("reason") == names.ConditionReason.UNSCHEDULABLE
     if unschedulable and scheduled.get("status") != "True":
-        return "Unschedulable", "Unschedulable", said
+        return "Unschedulable", "Unschedulable", message
     return "Starts", "", ""
 
 
 def _container_statuses(pod: Raw) -> Iterator[tuple[str, Raw]]:
     status = pod.get("status") or {}
     for field in ("initContainerStatuses", "containerStatuses"):
-        yield from ((field, one) for one in status.get(field) or ())
+        yield from ((field, container) for container in status.get(field) or ())
 
 
 def _crash_reasons(pod: Raw) -> Iterator[tuple[str, str]]:
-    for field, one in _container_statuses(pod):
-        state = one.get("state") or {}
+    for field, container in _container_statuses(pod):
+        state = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
-        last = (one.get("lastState") or {}).get("terminated") or {}
+        last = (container.get("lastState") or {}).get("terminated") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _STARTING:
-            yield reason, _container_report(one, last, str(waiting.get("message") or ""))
+            yield reason, _container_report(container, last, str(waiting.get("message") or ""))
         elif ended and (field == "containerStatuses" or ended.get("exitCode")):
-            yield str(ended.get("reason") or "Terminated"), _container_report(one, ended, "")
+            yield str(ended.get("reason") or "Terminated"), _container_report(container, ended, "")
 
 
 def _container_report(container: Raw, last: Raw, message: str) -> str:
     restarts = int(container.get("restartCount") or 0)
     parts = [
         f"{restarts} {'restart' if restarts == 1 else 'restarts'}" if restarts else "",
-        f"the last time it ended with exit code {last.get('exitCode')}, {last.get('reason') or 'no reason'}"
-        if last
-        else "",
+        f"it last ended with exit code {last.get('exitCode')}, {last.get('reason') or 'no reason'}" if last else "",
         message,
         _last_output(last),
     ]
-    said = "; ".join(part for part in parts if part)
-    return f"container {container.get('name')}{f': {said}' if said else ''}"
+    report = "; ".join(part for part in parts if part)
+    return f"container {container.get('name')}{f': {report}' if report else ''}"
 
 
 def _last_output(ended: Raw) -> str:
-    """The end of what a container left behind, or printed, before it ended: an error is in the last line or two."""
-    words = " ".join(str(ended.get("message") or "").split())
-    shown = words if len(words) <= _MAX_OUTPUT_LENGTH else f"…{words[-_MAX_OUTPUT_LENGTH:].lstrip()}"
-    return f"it said last: {shown}" if shown else ""
+    """The end of a terminated container's message, because an error is in the last line or two."""
+    output = " ".join(str(ended.get("message") or "").split())
+    shown = output if len(output) <= _MAX_OUTPUT_LENGTH else f"…{output[-_MAX_OUTPUT_LENGTH:].lstrip()}"
+    return f"last output: {shown}" if shown else ""
 
 
 def _exit_summary(pod: Raw) -> str:
-    """What the containers of a pod that is over ended with."""
-    ends = (((one.get("state") or {}).get("terminated") or {}, one) for _, one in _container_statuses(pod))
-    return next((_container_report(one, end, "") for end, one in ends if end.get("exitCode")), "")
+    ends = (
+        ((container.get("state") or {}).get("terminated") or {}, container) for _, container in _container_statuses(pod)
+    )
+    return next((_container_report(container, end, "") for end, container in ends if end.get("exitCode")), "")
 
 
 def _waits_for_gcs(pod: Raw) -> bool:
-    found = ((pod.get("status") or {}).get("initContainerStatuses")) or ()
-    runs = (one for one in found if (one.get("state") or {}).get("running"))
-    return any(one.get("name") == GCS_WAITER for one in runs)
+    containers = ((pod.get("status") or {}).get("initContainerStatuses")) or ()
+    running = (container for container in containers if (container.get("state") or {}).get("running"))
+    return any(container.get("name") == GCS_WAITER for container in running)

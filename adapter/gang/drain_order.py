@@ -1,7 +1,7 @@
 """The order in which workers leave a cluster that is being drained, and the jobs that still have workers there.
 
-The remaining jobs are read from the manager cluster alone, so an observer needs no right in the worker cluster. The
-planner decides where the workers go.
+Remaining jobs are read from the manager cluster, so observers need no right in the worker cluster. The planner decides
+where workers go.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from adapter.objects.placement import Placement, PlacementState, ShareKey, parse
 from adapter.objects.unstructured import Key, Raw, key_of
 from adapter.objects.worker_pod import (
     Slot,
+    has_ended,
     has_working_ray_node,
     is_deleting,
     placement_key,
@@ -27,12 +28,12 @@ from adapter.objects.worker_pod import (
 
 @dataclass(frozen=True, slots=True)
 class RemainingJob:
-    """What one job still has in the cluster: worker pods, or quota that waits for worker pods."""
+    """A job with worker pods in the cluster, or with quota there that waits for its workers."""
 
     job: str  # such as "RayJob default/train"
     workers: int
     reserved: int
-    reason: str  # of the Placement; empty if it has none
+    reason: str  # of the Placement
 
     def __str__(self) -> str:
         rest = _workers_text(self.workers) if self.workers else f"the quota of {_workers_text(self.reserved)}"
@@ -40,22 +41,21 @@ class RemainingJob:
 
 
 def remaining_jobs(cluster: str, pods: Iterable[Raw], placements: Iterable[Raw]) -> dict[Key, RemainingJob]:
-    """The jobs that remain in the cluster, by namespace and name of the Placement; empty when it is drained.
+    """The jobs that remain in the cluster, by Placement key.
 
-    `pods` are worker pods of the manager: at least those of that cluster, and those without a cluster. A pod that has
-    ended does not count. A pod that is being deleted counts, since its remote pod has its grace period.
+    `pods`: the manager's worker pods, at least those of that cluster and those without a cluster. Pods being deleted
+    count, since their remote pods have a grace period; ended pods do not.
     """
     objects = {key_of(raw): raw for raw in placements}
     parsed = {key: parse_placement(raw) for key, raw in objects.items()}
     cluster_pods = (pod for pod in pods if worker_cluster_of(pod, parsed.get(placement_key(pod))) == cluster)
-    running = Counter(placement_key(pod) for pod in cluster_pods if not _has_ended(pod))
+    running = Counter(placement_key(pod) for pod in cluster_pods if not has_ended(pod))
     reserved = {key: _reserved_workers(placement, cluster) for key, placement in parsed.items()}
     keys = running.keys() | {key for key, count in reserved.items() if count}
     return {key: _remaining_job(key, objects.get(key, {}), running[key], reserved.get(key, 0)) for key in sorted(keys)}
 
 
 def change_lines(before: Mapping[Key, RemainingJob], now: Mapping[Key, RemainingJob]) -> Iterator[str]:
-    """One line for each job whose entry has changed."""
     for key, job in now.items():
         if before.get(key) != job:
             yield str(job)
@@ -65,7 +65,7 @@ def change_lines(before: Mapping[Key, RemainingJob], now: Mapping[Key, Remaining
 
 
 def drain_document(cluster: str, remaining: Mapping[Key, RemainingJob]) -> dict[str, Any]:
-    """All remaining jobs, as a document for programs. Its field names are API."""
+    """The remaining jobs, for programs. The field names are API."""
     jobs = [
         {"job": job.job, "workers": job.workers, "reserved": job.reserved, "reason": job.reason or None}
         for job in remaining.values()
@@ -78,7 +78,6 @@ def drain_document(cluster: str, remaining: Mapping[Key, RemainingJob]) -> dict[
 
 
 def remaining_workers_text(remaining: Mapping[Key, RemainingJob]) -> str:
-    """The number of remaining workers; those that quota waits for count."""
     return _workers_text(sum(job.workers or job.reserved for job in remaining.values()))
 
 
@@ -94,10 +93,6 @@ def _reserved_workers(placement: Placement, cluster: str) -> int:
     return sum(share.workers for share in placement.shares if share.cluster == cluster)
 
 
-def _has_ended(pod: Raw) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
 def _workers_text(count: int) -> str:
     return f"{count} worker{'' if count == 1 else 's'}"
 
@@ -107,20 +102,33 @@ class GangWorkers:
     """A gang's workers, while some of its clusters are drained or not all workers are ready."""
 
     placement: Placement
-    pods: Sequence[Raw]  # manager pods
-    remote_pods: Mapping[Key, Raw]  # manager pod's key -> its remote pod in the cluster of its slot
-    taken_slots: Collection[Slot]  # slots that a manager pod or a remote pod is on
-    admitted_shares: Collection[ShareKey]  # shares that hold quota now
+    pods: Sequence[Raw]
+    remote_pods: Mapping[Key, Raw]  # manager pod's key -> remote pod in the slot's cluster
+    taken_slots: Collection[Slot]  # by a manager pod or a remote pod
+    admitted_shares: Collection[ShareKey]  # those that hold quota now
     desired_workers: int  # of the RayCluster
-    head_ready_since: datetime | None = None  # None while the head is not ready
+    head_ready_since: datetime | None = None  # None: not ready
+    head: Raw | None = None  # the head pod
+    was_complete: bool = False  # all workers ran at one time since KubeRay started the RayCluster
+    creation_failure: str = ""  # why KubeRay could not create pods, in its words
+
+    @property
+    def living_pods(self) -> list[Raw]:
+        """The manager pods that have not ended and are not being deleted."""
+        return [pod for pod in self.pods if not (is_deleting(pod) or has_ended(pod))]
+
+    @property
+    def pods_with_slot(self) -> list[Raw]:
+        """The living pods that have a slot."""
+        return [pod for pod in self.living_pods if slot_of(pod)]
 
 
 def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tuple[str, Raw], ...]:
-    """The remote pods that must leave drained clusters now, as cluster and remote pod.
+    """The remote pods that must leave drained clusters now, each with its cluster.
 
-    `draining` maps each drained cluster to the number of workers that may be unavailable at once; pods that KubeRay has
-    yet to create count. A pod moves only if a worker of its group has a free slot elsewhere. A pod that is not ready is
-    unavailable already, so it moves first and does not use up that number.
+    `draining`: cluster -> how many workers may be unavailable at once, counting pods that KubeRay has yet to create. A
+    pod moves only if its group has a free slot elsewhere. Pods that are not ready move first and do not add to the
+    unavailable workers.
     """
     serving = {key_of(pod): _is_serving(pod, workers.remote_pods.get(key_of(pod))) for pod in workers.pods}
     free, moving = free_slots(workers, draining), []
@@ -143,7 +151,7 @@ def pods_to_move(workers: GangWorkers, draining: Mapping[str, int]) -> tuple[tup
 
 
 def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
-    """How many workers of an elastic job never had a slot and wait for one: they do not count as unavailable."""
+    """Count the workers of an elastic job that wait for their first slot and find none free."""
     waiting = (
         Counter(worker_group_of(pod) for pod in workers.pods if not slot_of(pod))
         if workers.placement.job
@@ -153,15 +161,12 @@ def _never_placed(workers: GangWorkers, free: Mapping[str, int]) -> int:
 
 
 def _is_serving(pod: Raw, remote_pod: Raw | None) -> bool:
-    """Whether a worker takes part in the job, and is not about to end.
-
-    The manager pod's status is older than the state of its remote pod.
-    """
+    """Whether a worker takes part in the job and is not ending. The manager pod's status lags behind its remote pod."""
     return remote_pod is not None and has_working_ray_node(pod) and not (is_deleting(pod) or is_deleting(remote_pod))
 
 
 def free_slots(workers: GangWorkers, closed_clusters: Collection[str]) -> Counter[str]:
-    """How many free slots each worker group has outside of these clusters."""
+    """Count each worker group's free slots on admitted shares outside of these clusters."""
     free = Counter[str]()
     for share in workers.placement.active_shares:
         if workers.placement.share_key(share) in workers.admitted_shares and share.cluster not in closed_clusters:

@@ -1,9 +1,9 @@
 """The dry runs that must precede a plan or the creation of a share.
 
-A plan is made with the known results. If it takes a cluster without a result for the pod, that cluster is asked by a
-dry run (rewrite/dry_run_pod.py), and the gang is planned again. So only clusters that would be taken are asked, and
-none for a gang that waits for capacity. A share is not created without a result either; after a restart it is asked for
-again. A result is valid for minutes and for all jobs of the same shape (shell/observe/dry_run_answers.py).
+A gang is planned with the known results. Each cluster that the plan takes without a result gets a dry run
+(rewrite/dry_run_pod.py), and the gang is planned again. So a gang without capacity costs no dry run. The creation of a
+share needs a result too, also after a restart of the controller. A result is valid for minutes, for all jobs of the
+same shape (shell/observe/dry_run_answers.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Share
 from adapter.rewrite import dry_run_pod
 
-REQUEUE_NOW = RequeueAfter(timedelta(0))  # a result enqueues no key
+REQUEUE_NOW = RequeueAfter(timedelta(0))  # because a dry run's result enqueues no key
 
 
 def defer_until_answered(gang: Gang, actions: Sequence[Action]) -> list[Action]:
-    """Replace the plan, and the creation of shares, by the dry runs that must precede them."""
+    """Replace plans and share creations by the dry runs that they lack."""
     for_plan, for_shares = (
         _dry_run_actions(gang, gang.dry_runs.missing_for_plan),
         _dry_run_actions(gang, gang.dry_runs.missing_for_shares),
@@ -34,15 +34,14 @@ def defer_until_answered(gang: Gang, actions: Sequence[Action]) -> list[Action]:
 
 
 def denied_reason(gang: Gang, share: Share) -> str:
-    """Why the cluster of a share denies its pods; empty if it does not, or if there is no result."""
+    """Why the share's cluster denies the share's pods; empty if it accepts them, or without a result."""
     results = (gang.dry_runs.results.get((share.cluster, group.name)) for group in share.groups)
     return next(
-        (f"it refuses its pods: {result.denied_reason}" for result in results if result and result.denied_reason), ""
+        (f"it denies its pods: {result.denied_reason}" for result in results if result and result.denied_reason), ""
     )
 
 
 def _dry_runs_for(action: Action, dry_runs: Mapping[tuple[str, str], DryRunPod]) -> dict[tuple[str, str], DryRunPod]:
-    """The dry runs that must precede an action; none unless it creates a share."""
     cluster = action.share.cluster if isinstance(action, Reserve) else ""
     return {pair: dry_run for pair, dry_run in dry_runs.items() if pair[0] == cluster}
 
@@ -63,7 +62,7 @@ def _dry_run_actions(gang: Gang, pairs: Iterable[tuple[str, str]]) -> dict[tuple
 
 
 def _report_unknown(gang: Gang, actions: Iterable[Action]) -> list[Action]:
-    """Report the created shares that hold what the template requests, because their dry run failed."""
+    """Report shares that are created although their dry run failed: they hold only what the template requests."""
     shares = [action.share for action in actions if isinstance(action, Reserve)]
     pairs = [(share.cluster, group.name) for share in shares for group in share.groups]
     failures = {
@@ -73,7 +72,7 @@ def _report_unknown(gang: Gang, actions: Iterable[Action]) -> list[Action]:
     }
     parts = [f"{cluster}: {reason}" for cluster, reason in failures.items() if reason]
     text = (
-        f"What a worker will be could not be tried there before its quota was asked for, {'; '.join(parts)}. "
-        "The share holds what the template asks for; what is added to the pods there must stand in it."
+        f"The dry run of a worker failed before its quota was requested, {'; '.join(parts)}. The share holds only what "
+        "the template requests: put everything that the cluster adds to pods into the template."
     )
     return emit_event(gang.workload.job, names.EventReason.DRY_RUN_FAILED, text) if parts and gang.workload else []

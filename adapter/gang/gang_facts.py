@@ -1,6 +1,6 @@
 """The facts that a gang's next actions depend on: its Workload, its Placements, its shares and its pods.
 
-shell/observe/gang_observer.py reads them from the stores; lifecycle.py and the modules that it calls decide on them.
+shell/observe/gang_observer.py reads them from the stores.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +10,7 @@ from typing import Literal
 
 from adapter import names
 from adapter.gang.drain_order import GangWorkers
+from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Raw
@@ -20,27 +21,26 @@ from adapter.rewrite.target import Target
 
 @dataclass(frozen=True, slots=True)
 class GangJobFacts:
-    """Whether the job may run, and with which worker groups. Read by lifecycle.py, elastic.py and reserve.py."""
-
-    deleted: bool  # the RayJob or RayCluster is deleted, or about to be; its Workload follows
-    unsuspended: bool  # an elastic job that Kueue has let run, whatever its present Workload lacks
-    remote_podsets: tuple[str, ...]  # worker groups that are to be placed
-    idle_podsets: tuple[str, ...]  # worker groups that have no workers now; their templates are locked all the same
-    rejection: str  # why this job can never run remotely
-    planning_problem: str  # why no plan can be made: parameters, missing admission policy
-    missing_object: str  # which Secret or ConfigMap the workers need and the manager cluster lacks
-    start_warning: str  # a sentence for the user when the job starts
-    waiting_warning: str  # a sentence on what becomes of workers that wait for long
+    deleted: bool  # or about to be; its Workload is deleted next
+    unsuspended: bool  # an elastic job that Kueue lets run, whatever its Workload lacks
+    remote_podsets: tuple[str, ...]  # worker groups to place
+    idle_podsets: tuple[str, ...]  # worker groups without workers now; their pods are locked, too
+    rejection: str  # why the job can never run remotely
+    planning_problem: str  # why it cannot be planned now, such as its parameters or a missing admission policy
+    missing_object: str  # a Secret or ConfigMap that the manager cluster lacks
+    kuberay_rejection: str  # KubeRay's own reason why it creates no pods for the job as it is
+    start_warning: str
+    waiting_warning: str  # what becomes of workers that wait for long
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """What the DispatchPolicy says. Read by timeouts.py, running.py and start_timeout.py."""
-
     reservation_timeout: timedelta
-    start_timeout: timedelta  # a worker that has not started after this long is to start elsewhere
+    start_timeout: timedelta  # after which a late worker moves
     on_share_lost: Literal["Replace", "Restart"]
-    same_cluster: bool  # all workers must be in one cluster
+    same_cluster: bool
+    all_or_nothing: bool  # all workers must start; also of a gang in one cluster
+    clusters: tuple[str, ...]  # empty: the policy cannot be read
 
     @property
     def restarts_on_share_loss(self) -> bool:
@@ -49,64 +49,63 @@ class PolicyFacts:
 
 @dataclass(frozen=True, slots=True)
 class GangClusterFacts:
-    """The state of the worker clusters. Read by running.py, reserve.py, start_timeout.py and dry_run.py."""
-
-    unreachable: Mapping[str, str]  # cluster -> why it cannot be observed now
-    lost: Mapping[str, str]  # clusters whose workers count as lost -> why
-    draining: frozenset[str]  # clusters that workers are to leave
-    targets: Mapping[str, Target]  # of this attempt's shares in reachable clusters; share and round are not filled in
+    unreachable: Mapping[str, str]  # cluster -> reason
+    lost: Mapping[str, str]  # cluster -> why its workers count as lost
+    draining: frozenset[str]
+    growing: frozenset[str]  # an autoscaler adds nodes there
+    targets: Mapping[str, Target]  # reachable cluster -> target of the attempt, share and round not set
+    clocks: ClockOffsets  # of the clusters with a share
 
 
 @dataclass(frozen=True, slots=True)
 class ShareFacts:
-    """The shares as the worker clusters have them. Read by reserve.py, cleanup.py and scale_up.py."""
-
     reservations: tuple[Reservation, ...]  # in reachable clusters
-    creation_denials: Mapping[str, str]  # clusters that denied to create a share of this round -> why
-    deletion_denials: Mapping[str, str]  # uids of shares whose deletion was denied -> why
-    ending_pods: Mapping[str, tuple[Raw, ...]]  # uids of shares to be deleted -> remote pods that have not ended
-    round_first_seen: datetime | None  # when this process first observed the present round
-    first_seen_by_round: Mapping[int, datetime]  # the same for each round with a share not recorded as admitted
+    creation_denials: Mapping[str, str]  # for shares of this round, cluster -> reason
+    deletion_denials: Mapping[str, str]  # uid of a share -> reason
+    ending_pods: Mapping[str, tuple[Raw, ...]]  # uid of a share to delete -> remote pods
+    round_started_at: datetime | None  # when the wait for the current round began; never in the future
+    started_at_by_round: Mapping[int, datetime]  # the same for each round with a share not recorded as admitted
+    last_round: int  # of the shares and pods that a deleted Placement has left; 0 while there is a Placement
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The pods by share. Read by running.py, start_timeout.py and scale_up.py."""
-
-    shares_with_pods: frozenset[ShareKey]  # a pod is on them, in the manager or in a worker cluster
-    shares_with_manager_pods: frozenset[ShareKey]  # a manager pod is on them, also one that has failed
-    shares_with_live_manager_pods: frozenset[ShareKey]  # a manager pod is on them that has not failed
-    shares_with_remote_pods: frozenset[ShareKey]  # a remote pod is on them, or was when last observed
-    has_unplaced_workers: bool  # a manager pod waits for a slot
-    pod_denials: Mapping[ShareKey, str]  # shares whose pods were denied -> why
-    pods_to_drain: tuple[tuple[str, Raw], ...]  # cluster and remote pod: those that leave a drained cluster next
-    workers: GangWorkers | None  # all workers, as long as not all of them are ready
+    shares_with_pods: frozenset[ShareKey]  # in any cluster
+    shares_with_manager_pods: frozenset[ShareKey]  # failed pods count
+    shares_with_live_manager_pods: frozenset[ShareKey]  # failed pods do not count
+    shares_with_remote_pods: frozenset[ShareKey]  # now, or when last observed
+    has_unplaced_workers: bool
+    pod_denials: Mapping[ShareKey, str]  # share -> reason
+    pods_to_drain: tuple[tuple[str, Raw], ...]  # cluster and remote pod
+    workers: GangWorkers | None  # None while all are ready
+    # Uid of a manager pod -> when this process first observed that its remote pod is unstartable.
+    unstartable_since: Mapping[str, datetime]
+    # The same for a worker whose slot holds quota, but whose remote pod is not created (uncreated_workers.py).
+    uncreated_since: Mapping[str, datetime]
+    quota_unused_since: datetime | None  # when this process first observed that the gang has unused quota
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityFacts:
-    """Whether waiting for capacity is of use. Read by timeouts.py, requeue.py and running.py."""
-
     changed_since_plan: bool
-    deductions_expire_at: datetime | None  # when capacity is free that the last plan deducted twice or left to others
-    quota_contended_from: datetime | None  # when Workloads that queue behind this one start to count
+    deductions_expire_at: datetime | None  # when what the last plan deducted twice or left to other gangs may be free
+    quota_contended_from: datetime | None  # when Workloads queued behind the gang start to count
+    earlier_jobs_wait: bool  # the gang took its quota back before Kueue tried Workloads that were queued before
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunFacts:
-    """Dry runs of remote pods, by cluster and worker group. Read by dry_run.py and reserve.py."""
+    """Dry runs by cluster and worker group."""
 
     results: Mapping[tuple[str, str], DryRunResult]
-    missing_for_shares: tuple[tuple[str, str], ...]  # for shares that do not exist yet, in reachable clusters
-    missing_for_plan: tuple[tuple[str, str], ...]  # for shares that the last plan would take, in reachable clusters
+    missing_for_shares: tuple[tuple[str, str], ...]  # for shares to create
+    missing_for_plan: tuple[tuple[str, str], ...]  # for shares that the last plan would take
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """All facts about the gang of one manager's Workload."""
-
     workload: Workload | None
-    check: str  # name of our AdmissionCheck on the Workload; empty when it has none
+    check: str  # our check; empty: not on the Workload
     placements: tuple[Placement, ...]
     job: GangJobFacts
     policy: PolicyFacts
@@ -118,33 +117,30 @@ class Gang:
 
     @property
     def current_placement(self) -> Placement | None:
-        """The Placement of the present attempt; a running elastic job keeps its Placement through all of its slices."""
+        """The attempt's Placement; a running elastic job keeps its Placement through all slices."""
         return current_placement(self.workload, self.placements, self.job.unsuspended)
 
     @property
     def elastic_placement(self) -> Placement | None:
-        """The Placement of an elastic job, whatever attempt it was last made for."""
+        """The Placement of an elastic job, whatever its attempt."""
         return next((placement for placement in self.placements if placement.job), None)
 
     @property
     def is_running(self) -> bool:
-        """Whether the job runs, or is about to."""
         ready = self.workload and self.check and self.workload.checks[self.check].state == names.CHECK_READY
         return bool(ready) or self.job.unsuspended
 
     @property
     def wanted_workers(self) -> Mapping[str, int]:
-        """Number of workers that each group to be placed wants."""
+        """Wanted workers of each group to place."""
         podsets = self.workload.podsets if self.workload else ()
         return {podset.name: podset.count for podset in podsets if podset.name in self.job.remote_podsets}
 
     def reservations_of(self, placement: Placement, shares: Iterable[Share]) -> dict[Share, Reservation | None]:
-        """Map each share of a Placement to its reservation, None where it has none."""
         observed = {(r.cluster, r.round): r for r in self.shares.reservations if r.placement == placement.name}
         return {share: observed.get(placement.share_key(share)) for share in shares}
 
     def without_reservations(self, leftovers: Iterable[Reservation]) -> "Gang":
-        """Leave out reservations that are to be deleted."""
         dropped = tuple(leftovers)
         if not dropped:
             return self
@@ -155,7 +151,6 @@ class Gang:
 def current_placement(
     workload: Workload | None, placements: Iterable[Placement], unsuspended: bool
 ) -> Placement | None:
-    """The Placement of a Workload's attempt, None when there is none."""
     if workload is None or not workload.attempt:
         return None
     return next((p for p in placements if p.attempt == workload.attempt or (p.job and unsuspended)), None)

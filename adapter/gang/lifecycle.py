@@ -1,30 +1,38 @@
 """The next actions for one gang, decided on its facts and the time.
 
-Theory of operation. A gang is one manager's Workload. While that Workload holds quota, one Placement represents the
-attempt. Its spec says in one write what is wanted in the worker clusters: a round with its shares. A share in a worker
-cluster that is not of that round is a leftover, and is deleted before anything new is created. So the worker clusters
-converge to what the manager's objects say. A crash between two writes loses nothing: the next reconcile reads the same
-state and takes the same step.
+Theory of operation. A gang is one Workload of the manager; while the Workload holds quota, one Placement represents the
+attempt. The Placement's spec says in one write what is wanted in the worker clusters: a round with its shares. Any
+other share is a leftover, and is deleted before anything new is created. So the worker clusters converge to the
+manager's objects. After a crash between two writes, the next reconcile reads the same state and takes the same step.
 
     no placement -> plan -> reserving -> placed -> ended
                       ^        |  not admitted in time
                       |   withdrawing (leftovers are deleted)     placed -> a share is lost -> plan for its workers
                       +--------+----> waiting (nothing reserved; plans again when capacity changes)
 
-RULES has the rules in order, most terminal first. The first that applies gives the actions. Actions that delete
-leftovers precede them. docs/architecture.md lists the rules.
+RULES has the rules in order, most terminal first. The first that applies gives the actions, after deletions of
+leftovers. docs/architecture.md lists the rules.
 
-Before a plan, and before a share is created, dry_run.py has the clusters asked what a remote pod would become there.
-This file neither plans (planning/planner.py) nor words what people read (messages.py), and timeouts.py has all times.
+dry_run.py requires dry runs before a plan and before a share is created. planning/planner.py plans, messages.py has the
+texts for people, and timeouts.py all times.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from adapter import names
-from adapter.actions import Action, DeletePlacement, Plan, RequeueAfter, SetCheck, UpdatePlacementStatus, emit_event
+from adapter.actions import (
+    Action,
+    DeletePlacement,
+    Plan,
+    RequeueAfter,
+    Reserve,
+    SetCheck,
+    UpdatePlacementStatus,
+    emit_event,
+)
 from adapter.gang import cleanup, dry_run, elastic, messages, requeue, reserve, running
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import MISSING_OBJECTS_RETRY, RESYNC, current_exclusions
@@ -37,50 +45,55 @@ from adapter.rules import Rule, always, no_actions
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """What the rules are evaluated on."""
+    """The facts, prepared for the rules. Earlier rules ensure what the properties assert."""
 
-    gang: Gang  # without the leftovers: a running gang places lost workers again before those are deleted
-    leftovers: tuple[Reservation, ...]  # reservations that are to be deleted
-    current: Placement | None  # the Placement of the present attempt
+    gang: Gang  # without leftovers: a running gang replaces lost workers before the leftovers are deleted
+    leftovers: tuple[Reservation, ...]  # to delete
+    current: Placement | None  # of the present attempt
     now: datetime
 
     @property
     def workload(self) -> Workload:
-        """The gang's Workload; the first rule leaves only gangs that have one."""
         assert self.gang.workload is not None
         return self.gang.workload
 
     @property
     def placement(self) -> Placement:
-        """The current Placement, for rules that apply only where there is one."""
         assert self.current is not None
         return self.current
 
     @property
     def check_state(self) -> str:
-        """The state of our admission check on the Workload."""
         return self.workload.checks[self.gang.check].state
 
     @property
     def ready(self) -> bool:
-        """Whether our admission check is Ready, so that Kueue lets the job run."""
+        """Whether our check lets the job run."""
         return self.check_state == names.CHECK_READY
 
 
 def decide(gang: Gang, now: datetime) -> list[Action]:
-    """Decide the next actions for a gang: in order in one cluster, concurrently in different ones."""
+    """Decide the next actions; the shell executes those of one cluster in order, and clusters concurrently."""
     state = gang_state(gang, now)
     rule = first_rule(state)
-    return dry_run.defer_until_answered(state.gang, [*rule.cleanup(state), *rule.actions(state)])
+    actions = [action for action in rule.actions(state) if not _is_premature(state, action)]
+    return dry_run.defer_until_answered(state.gang, [*rule.cleanup(state), *actions])
 
 
 def gang_state(gang: Gang, now: datetime) -> GangState:
-    """Separate the leftovers from the other facts."""
     leftovers = cleanup.unwanted_shares(gang)
     return GangState(gang.without_reservations(leftovers), leftovers, gang.current_placement, now)
 
 
-# --- deletion of leftovers, before the actions of a rule -------------------------------------------------------------
+def _is_premature(state: GangState, action: Action) -> bool:
+    """Whether a leftover still has the name of a share to create; the leftover's deletion enqueues the gang."""
+    return isinstance(action, Reserve) and any(
+        (leftover.placement, leftover.key) == (action.placement.name, action.placement.share_key(action.share))
+        for leftover in state.leftovers
+    )
+
+
+# --- deletion of leftovers -------------------------------------------------------------------------------------------
 
 
 def _delete_leftovers(state: GangState) -> list[Action]:
@@ -100,11 +113,10 @@ def _clean_up(state: GangState) -> list[Action]:
 
 
 def _deletion_denied_events(state: GangState) -> list[Action]:
-    """Report leftovers that a cluster does not let be deleted: they hold quota there for nothing."""
     denials = state.gang.shares.deletion_denials
     texts = [
-        f"Worker cluster {leftover.cluster} refuses to have Workload {leftover.name} of this job deleted, "
-        f"which holds quota there for nothing: {denials[leftover.uid]}"
+        f"Worker cluster {leftover.cluster} denies the deletion of Workload {leftover.name} of this job, which still "
+        f"holds quota there: {denials[leftover.uid]}"
         for leftover in state.leftovers
         if leftover.uid in denials
     ]
@@ -112,11 +124,11 @@ def _deletion_denied_events(state: GangState) -> list[Action]:
     return [event for text in texts for event in emit_event(state.workload.job, reason, text, warning=True)]
 
 
-# --- conditions and actions of the rules, in their order -------------------------------------------------------------
+# --- the rules, in their order ---------------------------------------------------------------------------------------
 
 
 def _is_deleted(state: GangState) -> bool:
-    """The job's own deletion counts: the garbage collector may take seconds until it deletes the Workload."""
+    """Whether Workload or job is deleted; the garbage collector may delete the Workload seconds after the job."""
     workload = state.gang.workload
     return workload is None or workload.deleting or state.gang.job.deleted
 
@@ -144,7 +156,6 @@ def _resync(_: GangState) -> list[Action]:
 
 
 def _runs_without_check(state: GangState) -> bool:
-    """Kueue does not stop what it admitted when its queue loses an admission check; neither do we."""
     is_placed = state.current is not None and bool(state.current.placed_round)
     return state.workload.holds_quota and not state.gang.check and is_placed
 
@@ -154,7 +165,6 @@ def _holds_no_quota(state: GangState) -> bool:
 
 
 def _drop_placements(state: GangState) -> list[Action]:
-    """Delete the Placements; that of an elastic job keeps its name and its rounds."""
     actions: list[Action] = []
     for placement in state.gang.placements:
         actions += (
@@ -163,8 +173,19 @@ def _drop_placements(state: GangState) -> list[Action]:
     return [*actions, *requeue.reactivate(state.workload, state.now)]
 
 
+def _precedes_earlier_jobs(state: GangState) -> bool:
+    """Whether a gang took its quota back before others were tried; one with shares keeps it, as it may start soon."""
+    waits = not state.gang.is_running and state.check_state == names.CHECK_PENDING
+    has_shares = state.current is not None and bool(state.current.shares)
+    return waits and not has_shares and state.gang.capacity.earlier_jobs_wait
+
+
+def _let_earlier_jobs_first(state: GangState) -> list[Action]:
+    return requeue.let_earlier_jobs_first(state.workload)
+
+
 def _leftovers_hold_up(state: GangState) -> bool:
-    """A leftover that cannot be observed, or that its cluster does not let be deleted, holds up nothing."""
+    """Whether leftovers delay a plan; those that are unreachable, or whose deletion is denied, do not."""
     return not state.gang.is_running and bool(
         cleanup.leftover_wait(state.gang, state.workload, state.leftovers, state.now)
     )
@@ -172,13 +193,13 @@ def _leftovers_hold_up(state: GangState) -> bool:
 
 def _wait_for_leftovers(state: GangState) -> list[Action]:
     text = cleanup.ending_workers_message(state.gang, state.leftovers)
-    writes_check = text and state.check_state == names.CHECK_PENDING  # any other state is for Kueue to act on first
+    writes_check = text and state.check_state == names.CHECK_PENDING  # Kueue has to act on other states
     pending = messages.set_pending(state.gang, state.workload, text) if writes_check else []
     return [*pending, RequeueAfter(cleanup.leftover_wait(state.gang, state.workload, state.leftovers, state.now))]
 
 
 def _kueue_must_act(state: GangState) -> bool:
-    """Another state of the check now would take back the one that Kueue is to act on."""
+    """Whether the check has a state that Kueue has yet to act on; a write now would take it back."""
     return state.check_state in (names.CHECK_RETRY, names.CHECK_REJECTED)
 
 
@@ -195,7 +216,6 @@ def _is_invalid(state: GangState) -> bool:
 
 
 def _reject(state: GangState) -> list[Action]:
-    """Reject before any quota is held in a worker cluster."""
     gang, workload, text = state.gang, state.workload, state.gang.job.rejection
     check = messages.set_check(gang, workload, names.CHECK_REJECTED, text)
     event = emit_event(workload.job, names.EventReason.REJECTED, text, warning=True, names_job=True)
@@ -208,23 +228,27 @@ def _has_nothing_remote(state: GangState) -> bool:
 
 def _let_run(state: GangState) -> list[Action]:
     updates = reserve.podset_locks(state.gang, placement_name(state.workload))
-    text = "No worker of this job is to run elsewhere."
+    text = "No worker of this job needs to be placed."
     return [SetCheck(state.workload, state.gang.check, names.CHECK_READY, text, updates)]
 
 
-def _obstacle(state: GangState) -> str:
-    return state.gang.job.planning_problem or state.gang.job.missing_object
+def _obstacle(state: GangState) -> Reason | None:
+    """Why the gang cannot be planned now."""
+    job = state.gang.job
+    if text := job.planning_problem or job.missing_object:
+        return Reason(names.ReasonCode.FAILED_DISPATCH, text)
+    return Reason(names.ReasonCode.REJECTED_BY_KUBERAY, job.kuberay_rejection) if job.kuberay_rejection else None
 
 
 def _must_release_shares(state: GangState) -> bool:
-    """A gang that cannot be planned must hold nothing in the worker clusters."""
     current = state.current
     holds_shares = current is not None and bool(current.shares) and not current.withdrawing
-    return not state.ready and bool(_obstacle(state)) and holds_shares
+    return not state.ready and _obstacle(state) is not None and holds_shares
 
 
 def _release_shares(state: GangState) -> list[Action]:
-    reason = Reason(names.ReasonCode.FAILED_DISPATCH, _obstacle(state))
+    reason = _obstacle(state)
+    assert reason is not None
     status = messages.withdrawing_status(state.placement, {}, reason, state.now, state.now)
     return [UpdatePlacementStatus(state.placement, status)]
 
@@ -237,10 +261,22 @@ def _report_problem(state: GangState) -> list[Action]:
     return [*_cannot_dispatch(state, state.gang.job.planning_problem), RequeueAfter(RESYNC)]
 
 
-def _cannot_dispatch(state: GangState, text: str, *, names_job: bool = False) -> list[Action]:
-    reason = names.EventReason.FAILED_DISPATCH
+def _cannot_dispatch(
+    state: GangState,
+    text: str,
+    *,
+    names_job: bool = False,
+    reason: names.EventReason = names.EventReason.FAILED_DISPATCH,
+) -> list[Action]:
     events = emit_event(state.workload.job, reason, text, warning=True, names_job=names_job)
     return [*events, *messages.set_pending(state.gang, state.workload, text)]
+
+
+def _wait_for_user(state: GangState, text: str, reason: names.EventReason, retry: timedelta) -> list[Action]:
+    """Wait for what the job's user must do; deactivate when other gangs queue, because they do not wait for it."""
+    if deactivated := requeue.deactivate(state.gang, state.workload, text, state.now):
+        return deactivated
+    return [*_cannot_dispatch(state, text, names_job=True, reason=reason), RequeueAfter(retry)]
 
 
 def _lacks_object(state: GangState) -> bool:
@@ -248,11 +284,35 @@ def _lacks_object(state: GangState) -> bool:
 
 
 def _wait_for_object(state: GangState) -> list[Action]:
-    """Deactivate when others queue: unlike a problem of the queue, a missing object concerns this gang alone."""
-    text = state.gang.job.missing_object
-    if deactivated := requeue.deactivate(state.gang, state.workload, text, state.now):
-        return deactivated
-    return [*_cannot_dispatch(state, text, names_job=True), RequeueAfter(MISSING_OBJECTS_RETRY)]
+    reason = names.EventReason.FAILED_DISPATCH
+    return _wait_for_user(state, state.gang.job.missing_object, reason, MISSING_OBJECTS_RETRY)
+
+
+def _is_rejected_by_kuberay(state: GangState) -> bool:
+    return not state.ready and bool(state.gang.job.kuberay_rejection)
+
+
+def _wait_for_edit(state: GangState) -> list[Action]:
+    """Wait until the job is edited; deactivate when other gangs queue. A watched event or the edit enqueues the gang.
+
+    The check is not Rejected, because a Workload stays rejected, and an edited job may be valid.
+    """
+    reason = names.EventReason.REJECTED_BY_KUBERAY
+    return _wait_for_user(state, state.gang.job.kuberay_rejection, reason, RESYNC)
+
+
+def _was_placed_without_pods(state: GangState) -> bool:
+    """Whether a placed job has no pods, because KubeRay rejects it; the pods of a running one stay after an edit."""
+    pods = state.gang.pods
+    has_pods = pods.shares_with_manager_pods or pods.shares_with_remote_pods or pods.has_unplaced_workers
+    is_placed = state.current is not None and bool(state.current.shares)
+    return state.ready and is_placed and bool(state.gang.job.kuberay_rejection) and not has_pods
+
+
+def _evict_rejected(state: GangState) -> list[Action]:
+    """Return the job to its queue: Kueue evicts it, and all shares are deleted once it holds no quota."""
+    text, reason = state.gang.job.kuberay_rejection, names.EventReason.REJECTED_BY_KUBERAY
+    return messages.queue_again(state.gang, state.workload, reason, text, names_job=True)
 
 
 def _runs_locally(state: GangState) -> bool:
@@ -269,13 +329,13 @@ def _needs_round(state: GangState) -> bool:
 
 
 def _plan(state: GangState) -> list[Action]:
-    kept_shares = () if state.ready and state.workload.elastic else None  # a running job takes whatever fits
+    kept_shares = () if state.ready else None  # a running job takes whatever fits
     exclusions = current_exclusions(state.current, state.now, state.gang.policy.start_timeout)
-    return [Plan(state.workload, state.current or state.gang.elastic_placement, exclusions, kept_shares)]
+    placement, last_round = state.current or state.gang.elastic_placement, state.gang.shares.last_round
+    return [Plan(state.workload, placement, exclusions, kept_shares, last_round=last_round)]
 
 
 def _is_resized(state: GangState) -> bool:
-    """Whether an elastic job was scaled in while it was queued."""
     placement = state.placement
     return (
         not state.ready
@@ -314,7 +374,7 @@ def _plan_or_reserve(state: GangState) -> list[Action]:
 
 @dataclass(frozen=True, slots=True)
 class GangRule(Rule[GangState]):
-    """A rule, with the deletions that precede its actions."""
+    """A rule, with deletions before its actions."""
 
     cleanup: Callable[[GangState], list[Action]] = _clean_up
 
@@ -343,7 +403,7 @@ RULES: Final = (
     ),
     GangRule(
         "runs, and its check was removed",
-        "It runs on, as Kueue lets it.",
+        "It keeps running, as Kueue lets it.",
         _runs_without_check,
         no_actions,
         no_actions,
@@ -356,7 +416,13 @@ RULES: Final = (
         _delete_leftovers,
     ),
     GangRule(
-        "leftovers hold it up",
+        "queued again, and has its quota back first",
+        "It is deactivated for a moment when jobs that were queued before it wait for the quota.",
+        _precedes_earlier_jobs,
+        _let_earlier_jobs_first,
+    ),
+    GangRule(
+        "leftover shares exist",
         "It waits until shares of earlier attempts and rounds are deleted.",
         _leftovers_hold_up,
         _wait_for_leftovers,
@@ -405,6 +471,18 @@ RULES: Final = (
         _wait_for_object,
     ),
     GangRule(
+        "KubeRay rejects the job",
+        "It waits, with KubeRay's words on its check, and is deactivated for a moment when others queue behind it.",
+        _is_rejected_by_kuberay,
+        _wait_for_edit,
+    ),
+    GangRule(
+        "was placed, and KubeRay rejects it",
+        "It has no pods, so the check is Retry: Kueue evicts it, and its shares are deleted.",
+        _was_placed_without_pods,
+        _evict_rejected,
+    ),
+    GangRule(
         "runs, and nothing to place",
         "Nothing is done.",
         _runs_locally,
@@ -450,5 +528,4 @@ RULES: Final = (
 
 
 def first_rule(state: GangState) -> GangRule:
-    """Return the first rule that applies."""
     return next(rule for rule in RULES if rule.applies(state))

@@ -1,14 +1,14 @@
 """The messages about a gang: on its check, on its Placement, and in events on its job.
 
-A function for a Placement returns the status to write; fields of a later state are not in it. A message or status that
-exists already is not written again, so a waiting gang costs no writes. Other modules decide when which message is due.
+A status function leaves out fields that only later states have. An existing message or status is not written again, so
+a waiting gang costs no writes. Other modules decide when a message is due.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, SetCheck, UpdatePlacementStatus
+from adapter.actions import Action, SetCheck, UpdatePlacementStatus, emit_event
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Placement, PlacementState, Share, describe_shares
 from adapter.objects.reason import Reason, clause, sentence
@@ -22,20 +22,19 @@ _MAX_WHERE_LENGTH = 2_048
 
 
 def waiting_status(placement: Placement, now: datetime) -> PlacementStatus:
-    """Nothing is reserved; the plan's explanation lists the shortages."""
+    """The status while nothing is reserved; its text is the plan's explanation, which lists the shortages."""
     return _build_status(
         placement, PlacementState.WAITING, placement.explanation, now, admitted_shares=(), code=placement.code
     )
 
 
 def no_quota_status(placement: Placement, now: datetime) -> PlacementStatus:
-    """An elastic job holds no quota in the manager cluster; its Placement waits for the next attempt."""
+    """The status of an elastic job without manager quota; its Placement waits for the next attempt."""
     text, code = "The job holds no quota in the manager cluster now.", names.ReasonCode.NO_MANAGER_QUOTA
     return _build_status(placement, PlacementState.WAITING, text, now, admitted_shares=(), code=code)
 
 
 def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
-    """Why shares are not admitted, by cluster: the first reason of each cluster."""
     texts = dict[str, str]()
     for share, reason in blocked.items():
         texts[share.cluster] = texts.get(share.cluster) or reason.text
@@ -43,7 +42,6 @@ def reason_by_cluster(blocked: Mapping[Share, Reason]) -> dict[str, str]:
 
 
 def reserving_status(placement: Placement, blocked: Mapping[Share, Reason], now: datetime) -> PlacementStatus:
-    """Shares are requested, and some are not admitted yet."""
     admitted = [share for share in placement.shares if share not in blocked]
     parts = [f"{cluster}: {text}" for cluster, text in reason_by_cluster(blocked).items() if text]
     reason = "; ".join(
@@ -59,36 +57,40 @@ def reserving_status(placement: Placement, blocked: Mapping[Share, Reason], now:
     )
 
 
-def placed_status(placement: Placement, now: datetime, message: str = "") -> PlacementStatus:
-    """Every share is admitted; `message` is by default the plan's explanation."""
-    status = _build_status(
-        placement, PlacementState.PLACED, message or placement.explanation, now, admitted_shares=placement.shares
-    )
+def placed_status(placement: Placement, now: datetime, message: str = "", *, unplaced: int = 0) -> PlacementStatus:
+    """The status once every share is admitted; `message` defaults to the plan's explanation."""
+    text, shares = message or placement.explanation, placement.shares
+    status = _build_status(placement, PlacementState.PLACED, text, now, admitted_shares=shares, unplaced=unplaced)
     return {**status, "placedRound": placement.round}
 
 
 def degraded_status(
-    placement: Placement, blocked: Mapping[str, Reason], unreachable: Mapping[str, str], now: datetime
+    placement: Placement,
+    blocked: Mapping[str, Reason],
+    unreachable: Mapping[str, str],
+    now: datetime,
+    *,
+    unplaced: int = 0,
 ) -> PlacementStatus:
-    """The job runs, but a share of it is unreachable or not admitted any more."""
+    """The status of a job that runs although a share is unreachable or not admitted."""
     admitted = [s for s in placement.shares if s.cluster not in blocked]
     state = PlacementState.UNKNOWN if any(cluster in unreachable for cluster in blocked) else PlacementState.PLACED
     parts = [
-        f"what runs in {cluster} is left running: {clause(reason.text)}"
+        f"workers in {cluster} are left running: the cluster {clause(reason.text)}"
         if cluster in unreachable
         else f"the share in {cluster} is not admitted now{reason.text and f': {reason.text}'}"
         for cluster, reason in blocked.items()
     ]
     text, code = sentence("; ".join([describe_placement(placement), *parts])), first_code(blocked.values())
-    return _build_status(placement, state, text, now, admitted_shares=admitted, code=code)
+    return _build_status(placement, state, text, now, admitted_shares=admitted, code=code, unplaced=unplaced)
 
 
 def withdrawing_status(
     placement: Placement, blocked: Mapping[str, str], cause: Reason, until: datetime, now: datetime
 ) -> PlacementStatus:
-    """The round is withdrawn, and the clusters that blocked it are excluded from plans before `until`."""
+    """The status of a withdrawn round; plans before `until` exclude the clusters that blocked it."""
     parts = [f"{cluster}: {text or 'its Kueue did not answer'}" for cluster, text in blocked.items()]
-    reason = "; ".join([f"{clause(cause.text)}, so every share is given back", *parts])
+    reason = "; ".join([f"{clause(cause.text)}, so every share is deleted", *parts])
     admitted = [share for share in placement.shares if not placement.is_from_last_plan(share)]
     text, code = sentence(reason), cause.code
     status = _build_status(placement, PlacementState.WITHDRAWING, text, now, admitted_shares=admitted, code=code)
@@ -105,8 +107,7 @@ def withdrawing_status(
 
 
 def ended_status(placement: Placement, now: datetime, ending: str = "") -> PlacementStatus:
-    """The Workload is finished; the Placement is the record of where its workers were. `ending`: where workers still
-    end."""
+    """The status of a Placement that stays as a record; `ending` says where workers still end."""
     reason = " ".join(part for part in (placement.explanation, ending) if part)
     status = _build_status(placement, PlacementState.ENDED, reason, now, admitted_shares=())
     status["workers"] = "0"
@@ -114,12 +115,11 @@ def ended_status(placement: Placement, now: datetime, ending: str = "") -> Place
 
 
 def describe_placement(placement: Placement) -> str:
-    """`2 east, 2 west`: how many workers each cluster has, or is to have."""
+    """Describe the shares, as in `2 east, 2 west`."""
     return describe_shares(placement.shares)
 
 
 def first_code(reasons: Iterable[Reason]) -> Code | None:
-    """The code of the first reason, for a condition; None without a reason."""
     return next((reason.code for reason in reasons), None)
 
 
@@ -131,11 +131,13 @@ def _build_status(
     *,
     admitted_shares: Iterable[Share],
     code: Code | None = None,
+    unplaced: int = 0,
 ) -> PlacementStatus:
-    """The status of a Placement; the reason of its condition is the code, or the state if there is no code."""
-    slots = sum(share.workers for share in admitted_shares)
-    if placement.job:  # an elastic job that has shrunk may have more slots than workers
-        slots = min(slots, placement.wanted_workers)
+    """Build a Placement's status; its condition's reason is the code, or the state if there is no code.
+
+    `unplaced` is the number of workers without a slot; other groups may have more slots than workers.
+    """
+    slots = min(sum(share.workers for share in admitted_shares), max(placement.wanted_workers - unplaced, 0))
     return {
         "state": state.value,
         "workers": f"{slots} of {placement.wanted_workers}",
@@ -154,20 +156,31 @@ def _placed_condition(
 
 
 def set_pending(gang: Gang, workload: Workload, message: str) -> list[Action]:
-    """Set our check to Pending with the message, unless it is so already."""
+    """Set our check to Pending with this message, unless it is so already."""
     entry, message = workload.checks[gang.check], truncate(message)
     if entry.state == names.CHECK_PENDING and entry.message == message:
         return []
     return [set_check(gang, workload, names.CHECK_PENDING, message)]
 
 
+def timeout_text(timeout: timedelta) -> str:
+    return f"within {timeout.total_seconds():.0f}s"
+
+
+def queue_again(
+    gang: Gang, workload: Workload, reason: names.EventReason, text: str, *, names_job: bool = False
+) -> list[Action]:
+    """Let Kueue queue the job again, which frees the quota in all worker clusters."""
+    event = emit_event(workload.job, reason, text, warning=True, names_job=names_job)
+    return [*event, set_check(gang, workload, names.CHECK_RETRY, text)]
+
+
 def set_check(gang: Gang, workload: Workload, state: str, message: str) -> SetCheck:
-    """The action that writes our entry of the Workload's checks."""
     return SetCheck(workload, gang.check, state, truncate(message))
 
 
 def update_status(placement: Placement, status: Mapping[str, object]) -> list[Action]:
-    """The action that writes the Placement's status; none if nothing changes."""
+    """Write the Placement's status if it changes."""
     return (
         []
         if all(placement.status.get(k) == v for k, v in status.items())

@@ -1,7 +1,6 @@
 """The shares of a round: they are created, waited for, and admitted or withdrawn as a whole.
 
-A round is the first of a gang, or has the workers that a running gang lost. planning/planner.py planned it, and
-timeouts.py says how long it is waited for. Shares of earlier rounds stay as they are.
+Shares of earlier rounds stay. planning/planner.py plans the round, and timeouts.py limits its time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from adapter.objects.workload import Workload
 
 RESERVED_LAST = Reason(
     names.ReasonCode.PREEMPTION_DEFERRED,
-    "it is asked when all others are admitted, because others must be preempted for it",
+    "its share is created after all others are admitted, because it requires preemption",
 )
 NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
 
@@ -29,10 +28,10 @@ NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
 def reserve_round(
     gang: Gang, workload: Workload, placement: Placement, shares: Sequence[Share], ready: bool, now: datetime
 ) -> list[Action]:
-    """Create the missing shares of a round, and admit the gang when all are admitted; `ready` if it runs already.
+    """Create the missing shares of a round, and admit the gang when all are admitted; `ready` if the gang runs.
 
-    A share that vanished is created again on the same plan. Shares that preempt others come last, when all others are
-    admitted: a round that is withdrawn before has then stopped no running pod.
+    A vanished share is created again by the same plan. Shares that preempt are created last, so that a round withdrawn
+    before that stops no running pod.
     """
     reservations = gang.reservations_of(placement, shares)
     blocked = blocked_shares(gang, reservations)
@@ -47,7 +46,6 @@ def reserve_round(
 def create_shares(
     gang: Gang, workload: Workload, placement: Placement, shares: Iterable[Share], ready: bool
 ) -> list[Action]:
-    """Create those of the shares that may be created now."""
     return [
         _create_share(gang, workload, placement, share, ready)
         for share in shares
@@ -58,7 +56,7 @@ def create_shares(
 
 
 def _has_groups(workload: Workload, share: Share) -> bool:
-    """Whether the Workload has all groups of a share. A Placement edited by hand may name others; it times out."""
+    """Whether the Workload has a share's groups. If a Placement edited by hand names others, its round times out."""
     return {group.name for group in share.groups} <= {podset.name for podset in workload.podsets}
 
 
@@ -89,9 +87,9 @@ def _wait_or_withdraw(
     ready: bool,
     now: datetime,
 ) -> list[Action]:
-    """Wait for the blocked shares, or withdraw the round in time; the next plan excludes their clusters."""
+    """Wait for the blocked shares, or withdraw the round after its timeout; the next plan excludes their clusters."""
     timeout = round_timeout(gang, placement, reservations, last_admissions(gang, placement))
-    deadline = round_started_at(placement, gang.shares.round_first_seen, now) + timeout
+    deadline = (gang.shares.round_started_at or round_started_at(placement, now)) + timeout
     if now >= deadline:
         status = _withdrawn_status(placement, blocked, timeout, now)
         pending = [] if ready else messages.set_pending(gang, workload, str(status["reason"]))
@@ -107,7 +105,7 @@ def _wait_or_withdraw(
 
 
 def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, now: datetime) -> list[Action]:
-    """Record that every share of the round is admitted, and let Kueue admit the gang if it has not yet."""
+    """Record the round as placed, and let Kueue admit the gang."""
     status = messages.placed_status(placement, now)
     reason = str(status["reason"])
     actions: list[Action] = list(messages.update_status(placement, status))
@@ -119,7 +117,7 @@ def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, no
         updates = podset_locks(gang, placement.name, placement)
         reservations = tuple(sorted(gang.shares.reservations, key=lambda r: (r.cluster, r.name)))
         actions.append(SetCheck(workload, gang.check, names.CHECK_READY, reason, updates, reservations))
-    # If it replaces none, an elastic job has grown.
+    # If no worker was replaced, an elastic job has grown.
     replaces_workers = ready and (bool(placement.lost_reason) or placement.job is None)
     event = names.EventReason.REPLACED if replaces_workers else names.EventReason.PLACED
     return [*actions, *emit_event(workload.job, event, reason)]
@@ -128,9 +126,9 @@ def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, no
 def podset_locks(gang: Gang, name: str, placement: Placement | None = None) -> tuple[dict[str, object], ...]:
     """The podset updates that keep pods out of the manager cluster, for the Placement of that name.
 
-    Groups without workers get them, too, since users may scale the RayCluster by hand. With a `placement`, the updates
-    also list its slots. They do not for an elastic job: Kueue keeps those updates in its templates, and does not start
-    a slice whose check has other updates.
+    Groups without workers get them too, since users may scale by hand. A `placement` adds its slots, but not for an
+    elastic job. Kueue keeps the updates in that job's templates, and does not start a slice whose check has other
+    updates.
     """
     listed = placement if placement and placement.job is None else None
     return tuple(_podset_update(podset, name, listed) for podset in (*gang.job.remote_podsets, *gang.job.idle_podsets))
@@ -151,12 +149,12 @@ def _withdrawn_status(
 ) -> dict[str, object]:
     deferred = names.ReasonCode.PREEMPTION_DEFERRED
     requested = messages.reason_by_cluster({s: reason for s, reason in blocked.items() if reason.code is not deferred})
-    cause = Reason(names.ReasonCode.RESERVATION_TIMEOUT, f"Not admitted within {timeout.total_seconds():.0f}s")
+    cause = Reason(names.ReasonCode.RESERVATION_TIMEOUT, f"Not admitted {messages.timeout_text(timeout)}")
     return messages.withdrawing_status(placement, requested, cause, now + exclusion_duration(placement), now)
 
 
 def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None]) -> dict[Share, Reason]:
-    """Map each share that is not admitted to the reason; its text is empty while its Kueue has not answered."""
+    """Map each share that is not admitted to the reason; the text is empty until the cluster's Kueue answers."""
     blocked: dict[Share, Reason] = {}
     unreachable = gang.clusters.unreachable
     for share, reservation in reservations.items():
@@ -171,7 +169,6 @@ def blocked_shares(gang: Gang, reservations: Mapping[Share, Reservation | None])
 
 
 def _denial(gang: Gang, share: Share) -> Reason | None:
-    """Why the cluster of a share denies its pods or the share itself; None when it does not."""
     if text := dry_run.denied_reason(gang, share):
         return Reason(names.ReasonCode.PODS_REJECTED, text)
     if share.cluster in gang.shares.creation_denials:
@@ -180,7 +177,6 @@ def _denial(gang: Gang, share: Share) -> Reason | None:
 
 
 def not_admitted_reason(reservation: Reservation) -> Reason:
-    """Why an existing share is not admitted."""
     if reservation.deleting:
         return Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")
     if reservation.eviction_message:

@@ -1,8 +1,8 @@
 """A gang whose job runs: shares that are lost, to be drained, or not needed any more.
 
-The job runs on. Only the workers that lost their slots are planned again, in a further round of the same Placement;
-the rest of the gang stays. If its policy says so, the whole gang restarts instead. worker/dispatch.py decides whether
-a single worker lives, reserve.py how a round is created and withdrawn, and scale_up.py how single workers are added.
+Only workers that have no slot, or did not start in time, are planned again, in a further round. If its policy says so,
+the whole gang restarts instead when shares are lost. worker/dispatch.py decides on single workers, reserve.py on
+rounds, scale_up.py on single-worker shares.
 """
 
 from collections import Counter
@@ -12,37 +12,65 @@ from datetime import datetime
 
 from adapter import names
 from adapter.actions import Action, DeletePod, Plan, RequeueAfter, UpdatePlacementStatus, emit_event
-from adapter.gang import elastic, messages, scale_up, start_timeout
+from adapter.gang import (
+    elastic,
+    group_slots,
+    messages,
+    readiness_timeout,
+    scale_up,
+    share_priority,
+    start_timeout,
+    uncreated_workers,
+    unused_quota,
+)
 from adapter.gang.gang_facts import Gang
 from adapter.gang.reserve import blocked_shares, not_admitted_reason, reserve_round
 from adapter.gang.scale_up import PendingShares
 from adapter.gang.start_timeout import StartTimeouts
 from adapter.gang.timeouts import RESYNC, SOON, current_exclusions, exclusion_duration, may_fit
+from adapter.gang.uncreated_workers import NO_UNUSABLE_SHARES, UnusableShares
 from adapter.objects.placement import Exclusion, Placement, PlacementState, Share
 from adapter.objects.reason import Reason, clause
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-NOT_NEEDED = Reason(names.ReasonCode.NOT_NEEDED, "Nobody needs it any more")
+NOT_NEEDED = Reason(names.ReasonCode.NOT_NEEDED, "No worker needs these shares any more")
 
 
 @dataclass(frozen=True, slots=True)
 class _LostShares:
-    """The shares that were admitted and will not be again."""
+    """Shares that were admitted and will not be again."""
 
-    reasons: Mapping[Share, str]  # of all lost shares
-    with_workers: tuple[Share, ...]  # an elastic job may lose a share that its last worker has left already
-    pods_denied: tuple[Share, ...]  # their clusters deny the gang's pods, and would do so again
-    message: str  # a sentence on the lost workers; empty when none was lost
+    reasons: Mapping[Share, str]
+    with_workers: tuple[Share, ...]  # without those that an elastic job's last worker has left
+    pods_denied: tuple[Share, ...]  # those whose clusters deny the pods
+    message: str  # on lost workers; may be empty
 
     @property
     def restart_helps(self) -> bool:
-        """Only the next plan excludes a cluster that denies the pods; a new attempt would not."""
+        """Whether workers were lost whose loss a restart of the whole gang can mend.
+
+        A restart mends no share whose cluster denies pods: the next plan of this attempt excludes that cluster, but a
+        new attempt would not. Single-worker shares do not count.
+        """
         return any(not share.single_worker and share not in self.pods_denied for share in self.with_workers)
 
 
 def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
-    """Decide the next actions for a gang whose job runs: place lost workers again, and leave all else as it is."""
+    """Queue a gang without remote pods again; otherwise place lost workers again and replace unready ones in time."""
+    if unused_quota.is_overdue(gang, now):
+        return unused_quota.queue_again(gang, workload, placement)
+    if uncreated_workers.must_queue_again(gang, workload, placement, now):
+        return uncreated_workers.queue_again(gang, workload, placement, now)
+    return [
+        *_decide_shares(gang, workload, placement, now),
+        *unused_quota.recheck(gang, now),
+        *uncreated_workers.recheck(gang, now),
+        *readiness_timeout.replace_unready_workers(gang, workload, placement, now),
+    ]
+
+
+def _decide_shares(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
     recorded, placement = placement, _with_implied_round(placement, workload)
     pending = scale_up.pending_shares(gang, placement)
     lost = _lost_shares(gang, placement, pending)
@@ -51,7 +79,7 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
     lost_events = emit_event(workload.job, reason, lost.message, warning=True) if lost.message else []
     events = [*lost_events, *scale_up.report_timed_out(workload, timed_out)]
     if gang.policy.restarts_on_share_loss and lost.restart_helps:
-        text = f"{lost.message} The whole job starts again, as its policy's onShareLost says."
+        text = f"{lost.message} The whole job restarts, because its policy has onShareLost: Restart."
         return [*events, messages.set_check(gang, workload, names.CHECK_RETRY, text)]
     remaining = [
         share
@@ -59,33 +87,38 @@ def decide(gang: Gang, workload: Workload, placement: Placement, now: datetime) 
         if share not in lost.reasons and share not in timed_out
     ]
     start_timeouts = start_timeout.find_late_workers(gang, placement, now)
-    spare = set(_spare_shares(gang, placement, remaining, start_timeouts))
-    if lost.reasons or spare or timed_out or recorded.withdrawing:
+    spare = set(group_slots.spare_shares(gang, placement, remaining, start_timeouts))
+    unusable = uncreated_workers.find_unusable_shares(gang, placement, remaining, now)
+    if lost.reasons or spare or unusable.shares or timed_out or recorded.withdrawing:
         exclusions = (
             *current_exclusions(recorded, now, gang.policy.start_timeout),
             *_exclusions_of_denials(recorded, lost, now),
             *scale_up.exclusions_for(recorded, timed_out, now),
         )
-        kept_shares = tuple(share for share in remaining if share not in spare)
+        kept_shares = tuple(share for share in remaining if share not in spare and share not in unusable.shares)
         given_up = len(lost.pods_denied) + bool(timed_out)
-        plan = _replan(gang, workload, recorded, exclusions, kept_shares, start_timeouts, lost.message, given_up)
+        plan = _replan(
+            gang, workload, recorded, exclusions, kept_shares, start_timeouts, lost.message, given_up, unusable
+        )
         return [*events, *plan]
     requested = _requested_shares(placement)
-    if requested and recorded.job and not _lacks_slots(gang, placement, remaining, start_timeouts):
+    if (
+        requested
+        and recorded.job
+        and not any(group_slots.lacking_slots(gang, placement, remaining, start_timeouts).values())
+    ):
         status = messages.withdrawing_status(recorded, {}, NOT_NEEDED, now, now)
         return [UpdatePlacementStatus(recorded, status)]
     if requested:
-        # The round counts as placed once single-worker shares are admitted too: a placed share without quota is lost.
+        # The round counts as placed only when the pending single-worker shares are admitted too. If it counted earlier,
+        # these shares would count as lost, since they have no quota yet.
         return reserve_round(gang, workload, recorded, [*requested, *pending], True, now)
     return _continue(gang, workload, recorded, placement, pending, start_timeouts, now)
 
 
 def _with_implied_round(placement: Placement, workload: Workload) -> Placement:
-    """The Placement with a placed round: a running job was placed. Only an elastic job may have started without a
-    round."""
-    if placement.placed_round or workload.elastic:
-        return placement
-    return replace(placement, placed_round=placement.round)
+    """A running job was placed, unless it is elastic and started without a round."""
+    return placement if workload.elastic else replace(placement, placed_round=placement.implied_placed_round)
 
 
 def _lost_shares(gang: Gang, placement: Placement, pending: PendingShares) -> _LostShares:
@@ -116,17 +149,19 @@ def _replan(
     start_timeouts: StartTimeouts,
     loss_message: str = "",
     given_up: int = 0,
+    unusable: UnusableShares = NO_UNUSABLE_SHARES,
 ) -> list[Action]:
-    """Plan the workers without a slot on the kept shares, also those that did not start in time."""
-    timed_out = bool(start_timeouts.exclusions)
+    """Plan workers without a slot, or that did not start in time, beside the kept shares."""
+    texts = [start_timeouts.message] if start_timeouts.exclusions else []
+    texts += [unusable.message] if unusable.shares else []
     reason = names.EventReason.START_TIMEOUT
-    events = emit_event(workload.job, reason, start_timeouts.message, warning=True) if timed_out else []
+    events = [event for text in texts for event in emit_event(workload.job, reason, text, warning=True)]
     short = Counter[str]()
-    for share in _undrained(gang, kept_shares):
+    for share in group_slots.undrained_shares(gang, kept_shares):
         short += start_timeouts.unusable_slots.get(placement.share_key(share), Counter())
-    message = " ".join(text for text in (loss_message, start_timeouts.message) if text)
-    all_exclusions = (*exclusions, *start_timeouts.exclusions)
-    plan = Plan(workload, placement, all_exclusions, kept_shares, message, given_up, short, timed_out)
+    message = " ".join(text for text in (loss_message, unusable.message, start_timeouts.message) if text)
+    all_exclusions = (*exclusions, *start_timeouts.exclusions, *unusable.exclusions)
+    plan = Plan(workload, placement, all_exclusions, kept_shares, message, given_up, short, bool(texts))
     return [*events, plan, RequeueAfter(SOON)]
 
 
@@ -139,20 +174,20 @@ def _continue(
     start_timeouts: StartTimeouts,
     now: datetime,
 ) -> list[Action]:
-    """The actions while no share is lost and no round is requested.
-
-    More workers may fit, workers are drained, and single-worker shares are created.
-    """
+    """No share is lost or requested: plan if more workers may fit, else drain; create single-worker shares."""
     exclusions = current_exclusions(recorded, now, gang.policy.start_timeout)
-    lacking = _lacking_slots(gang, placement, start_timeouts)
+    lacking = group_slots.lacking_slots(gang, placement, placement.active_shares, start_timeouts)
     missing = sum(lacking.values())
-    has_new_shares = any(map(placement.is_from_last_plan, placement.active_shares))  # the last plan made some
-    # Without new shares, what the last plan says of lost workers is not true any more.
+    has_new_shares = any(map(placement.is_from_last_plan, placement.active_shares))
+    # If the last plan found no shares, but no worker lacks a slot now, the plan's reason for lost workers is outdated.
+    # Another plan clears the reason.
     waits = bool(missing or (placement.lost_reason and not has_new_shares)) and not elastic.has_max_shares(placement)
-    # They precede any plan: where capacity changes all the time, each reconcile plans.
+    # Missing shares are created even if this reconcile plans. Where capacity changes all the time, each reconcile
+    # plans, and the shares would never be created otherwise.
     creations = scale_up.reserve_pending(gang, workload, recorded, pending, now)
     can_move = missing and start_timeouts.late_pods and has_new_shares
-    if start_timeouts.exclusions or can_move or (waits and may_fit(gang, recorded, exclusions, now)):
+    wait_is_over = not pending and _has_stopped_waiting(gang, placement, start_timeouts)
+    if start_timeouts.exclusions or can_move or wait_is_over or (waits and may_fit(gang, recorded, exclusions, now)):
         return [*creations, *_replan(gang, workload, recorded, exclusions, placement.active_shares, start_timeouts)]
     status = _running_status(gang, placement, pending, lacking, now)
     recordings = messages.update_status(recorded, status)
@@ -164,6 +199,8 @@ def _continue(
         *creations,
         *_drain_pods(gang),
         *start_timeout.fail_late_pods(gang, start_timeouts, now),
+        *readiness_timeout.warn_of_eviction(gang, workload, missing, now),
+        *share_priority.warn_of_outdated_priority(gang, workload, placement),
         *recordings,
         *events,
         *([RequeueAfter(min(delays))] if delays else []),
@@ -185,7 +222,7 @@ def _waiting_or_placed_events(
     lacking: Mapping[str, int],
     is_new: bool,
 ) -> list[Action]:
-    """The events of an elastic job that waits for slots, or has all of them now; `is_new` if its status changes."""
+    """An elastic job waits for slots, or now has all; `is_new` if its status changes."""
     if not placement.job:
         return []
     if sum(lacking.values()):
@@ -201,57 +238,13 @@ def _waiting_or_placed_events(
     return []
 
 
-def _spare_shares(
-    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts
-) -> tuple[Share, ...]:
-    """The shares without pods that are drained, or that no worker needs: others hold the whole gang."""
-    remaining = tuple(shares)
-    empty = [share for share in remaining if placement.share_key(share) not in gang.pods.shares_with_pods]
-    drained = [share for share in empty if share.cluster in gang.clusters.draining]
-    undrained = [share for share in empty if share.cluster not in gang.clusters.draining]
-    if placement.job:
-        unneeded = [share for share in undrained if not start_timeout.may_receive_worker(gang, share)]
-        slots = _slots_by_group(gang, placement, remaining, start_timeouts)
-        return (*drained, *elastic.spare_shares(gang, unneeded, slots))
-    # A worker between two slots may need any of them.
-    between_slots = start_timeout.has_worker_in_transit(gang)
-    surplus = 0 if between_slots else _slots(gang, placement, remaining, start_timeouts) - placement.wanted_workers
-    spare = []
-    for share in reversed(undrained):
-        if share.workers <= surplus:
-            spare.append(share)
-            surplus -= share.workers
-    return (*drained, *spare)
-
-
-def _undrained(gang: Gang, shares: Iterable[Share]) -> list[Share]:
-    return [share for share in shares if share.cluster not in gang.clusters.draining]
-
-
-def _slots(gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts) -> int:
-    """Number of workers that have a slot on these shares and need not leave it."""
-    return sum(start_timeouts.usable_slots(share, placement.share_key(share)) for share in _undrained(gang, shares))
-
-
-def _slots_by_group(
-    gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts
-) -> Counter[str]:
-    """As `_slots`, by worker group."""
-    slots = Counter[str]()
-    for share in _undrained(gang, shares):
-        slots.update({group.name: group.count for group in share.groups})
-        slots.subtract(start_timeouts.unusable_slots.get(placement.share_key(share), {}))
-    return slots
-
-
 def _admitted_shares(placement: Placement, pending: PendingShares) -> list[Share]:
-    """The shares of rounds that were admitted as a whole, and the single-worker shares that were admitted."""
     shares = (s for s in placement.active_shares if s.single_worker or placement.round_of(s) <= placement.placed_round)
     return [share for share in shares if share not in pending]
 
 
 def _requested_shares(placement: Placement) -> list[Share]:
-    """The shares of the round that is to be admitted as a whole."""
+    """The shares of the round to be admitted as a whole."""
     return [
         s for s in placement.active_shares if not s.single_worker and placement.round_of(s) > placement.placed_round
     ]
@@ -270,22 +263,19 @@ def _loss_message(lost: Mapping[Share, str]) -> str:
     return f"Workers were lost, {'; '.join(parts)}." if parts else ""
 
 
-def _lacks_slots(gang: Gang, placement: Placement, shares: Iterable[Share], start_timeouts: StartTimeouts) -> bool:
-    """Whether workers of an elastic job lack a slot on these shares."""
-    return any(elastic.unplaced_by_group(gang, _slots_by_group(gang, placement, shares, start_timeouts)).values())
+def _has_stopped_waiting(gang: Gang, placement: Placement, start_timeouts: StartTimeouts) -> bool:
+    """Whether all workers have a slot now, although the last plan found too few slots.
 
-
-def _lacking_slots(gang: Gang, placement: Placement, start_timeouts: StartTimeouts) -> Mapping[str, int]:
-    """Number of workers that have no slot or must leave it; by worker group for an elastic job."""
-    if placement.job:
-        return elastic.unplaced_by_group(
-            gang, _slots_by_group(gang, placement, placement.active_shares, start_timeouts)
-        )
-    return {"": max(placement.wanted_workers - _slots(gang, placement, placement.active_shares, start_timeouts), 0)}
+    The workers that lacked a slot started late, left, or may stay because their cluster is not drained any more. The
+    gang is planned at once, to record that no worker waits. Otherwise it would hold capacity for nobody.
+    """
+    if placement.waiting_since is None:
+        return False
+    return not any(group_slots.lacking_slots(gang, placement, placement.active_shares, start_timeouts).values())
 
 
 def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, Reason]:
-    """The clusters of a running gang that are unreachable, or whose share is not admitted now, and why."""
+    """The clusters that are unreachable, or whose share is not admitted."""
     clusters = (share.cluster for share in placement.active_shares)
     unreachable = gang.clusters.unreachable
     code = names.ReasonCode.CLUSTER_UNREACHABLE
@@ -299,25 +289,23 @@ def _blocked_clusters(gang: Gang, placement: Placement) -> dict[str, Reason]:
 def _running_status(
     gang: Gang, placement: Placement, pending: PendingShares, unplaced: Mapping[str, int], now: datetime
 ) -> dict[str, object]:
-    """The Placement's status while no round is requested."""
+    missing = sum(unplaced.values())
     if pending:
         status = messages.reserving_status(placement, blocked_shares(gang, pending), now)
     elif blocked := _blocked_clusters(gang, placement):
-        status = messages.degraded_status(placement, blocked, gang.clusters.unreachable, now)
+        status = messages.degraded_status(placement, blocked, gang.clusters.unreachable, now, unplaced=missing)
     else:
-        status = messages.placed_status(
-            placement, now, elastic.placement_message(gang, placement, unplaced) if placement.job else ""
-        )
+        text = elastic.placement_message(gang, placement, unplaced) if placement.job else ""
+        status = messages.placed_status(placement, now, text, unplaced=missing)
     return {**status, "placedRound": scale_up.last_placed_round(placement, pending)} if placement.job else status
 
 
 def _loss_reason(gang: Gang, placement: Placement, share: Share, reservation: Reservation | None) -> str:
-    """Why a share that was admitted is lost; empty when it is not. An unreachable share is not lost."""
     if share.cluster in gang.clusters.unreachable:
         return _unreachable_loss_reason(gang, placement, share)
     if reservation is None:
         return "its reservation is gone there"
-    # A cluster that runs some of its pods may deny others for a while: the running ones stay.
+    # A cluster that runs some of its pods may deny others for a while; the running ones stay.
     key = placement.share_key(share)
     if key not in gang.pods.shares_with_remote_pods and (denial := gang.pods.pod_denials.get(key)):
         return denial
@@ -326,7 +314,7 @@ def _loss_reason(gang: Gang, placement: Placement, share: Share, reservation: Re
         return ""
     if reservation.eviction_message:
         return f"its workers were stopped there: {reservation.eviction_message}"
-    # In its queue it would wait behind others, while other clusters may have capacity.
+    # In its queue it would wait, while other clusters may have capacity.
     return f"it lost its quota there: {reservation.message}"
 
 
@@ -336,7 +324,8 @@ def _unreachable_loss_reason(gang: Gang, placement: Placement, share: Share) -> 
         return ""
     if reason := clusters.lost.get(share.cluster):
         return reason
-    # No manager pod counts as running where remote pods were: Ray lost them all, so replacements need not wait.
+    # Here no manager pod of the share is live. If the share has remote pods, Ray lost all of them. So replacements,
+    # which have no slot yet, need not wait until the cluster counts as lost.
     if pods.has_unplaced_workers and key in pods.shares_with_remote_pods:
         return f"the worker cluster {clusters.unreachable[share.cluster]}"
     return ""

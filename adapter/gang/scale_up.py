@@ -1,8 +1,8 @@
 """Single-worker shares of a running elastic job: they are created, waited for, and given up one by one.
 
-Such a worker is a gang of one. The first round of a job, and a round for workers that were lost together, are admitted
-or withdrawn as a whole (reserve.py). Here a share that its cluster does not admit in time is planned again without that
-cluster, and all admitted shares stay. running.py decides whether an admitted share is lost.
+A worker whose share is not admitted in time is planned again without that cluster; the other shares stay. First rounds,
+and rounds for workers lost together, are all or nothing (reserve.py). running.py decides whether an admitted share is
+lost.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from adapter.objects.reason import Reason, sentence
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-PendingShares = Mapping[Share, Reservation | None]  # requested shares, each with its reservation if there is one
+PendingShares = Mapping[Share, Reservation | None]  # a requested share -> its reservation
 
 
 def pending_shares(gang: Gang, current: Placement) -> dict[Share, Reservation | None]:
-    """The single-worker shares that were not admitted yet."""
+    """The single-worker shares that were never admitted."""
     requested = (s for s in current.active_shares if s.single_worker and current.round_of(s) > current.placed_round)
     reservations = gang.reservations_of(current, requested)
     return {
@@ -33,7 +33,7 @@ def pending_shares(gang: Gang, current: Placement) -> dict[Share, Reservation | 
 
 
 def _was_admitted(gang: Gang, current: Placement, share: Share, reservation: Reservation | None) -> bool:
-    """Whether a share was ever admitted, even if its cluster is unreachable now or has evicted it."""
+    """Whether a share was ever admitted, even if its cluster is unreachable or has evicted it since."""
     return (
         bool(reservation and (reservation.admitted or reservation.eviction_message))
         or current.share_key(share) in gang.pods.shares_with_remote_pods
@@ -41,12 +41,11 @@ def _was_admitted(gang: Gang, current: Placement, share: Share, reservation: Res
 
 
 def last_placed_round(current: Placement, pending: PendingShares) -> int:
-    """The last round up to which every share was admitted."""
     return min((current.round_of(share) for share in pending), default=current.round + 1) - 1
 
 
 def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, Reason]:
-    """The pending shares that were not admitted in time, each with the reason if its cluster gave one."""
+    """The pending shares that were not admitted in time, with their clusters' reasons."""
     deadlines = _deadlines(gang, current, pending, now)
     return reserve.blocked_shares(
         gang, {share: reservation for share, reservation in pending.items() if now >= deadlines[share]}
@@ -54,7 +53,7 @@ def timed_out_shares(gang: Gang, current: Placement, pending: PendingShares, now
 
 
 def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: datetime) -> list[Exclusion]:
-    """The clusters that did not admit shares in time, which the next plan excludes."""
+    """Exclude the clusters that did not admit shares in time."""
     until = now + exclusion_duration(current)
     reasons = messages.reason_by_cluster(timed_out)
     return [
@@ -64,12 +63,11 @@ def exclusions_for(current: Placement, timed_out: Mapping[Share, Reason], now: d
 
 
 def report_timed_out(workload: Workload, timed_out: Mapping[Share, Reason]) -> list[Action]:
-    """Report the shares that are planned again."""
     parts = [
         f"{cluster}: {reason or 'its Kueue did not answer'}"
         for cluster, reason in messages.reason_by_cluster(timed_out).items()
     ]
-    text = f"Not admitted in time, so planned anew: {describe_shares(timed_out)}; {'; '.join(parts)}"
+    text = f"Not admitted in time, so planned again: {describe_shares(timed_out)}; {'; '.join(parts)}"
     return emit_event(workload.job, names.EventReason.RESERVATION_TIMEOUT, sentence(text)) if timed_out else []
 
 
@@ -87,15 +85,10 @@ def reserve_pending(
 
 
 def _deadlines(gang: Gang, current: Placement, pending: PendingShares, now: datetime) -> dict[Share, datetime]:
-    """Until when each share is waited for.
-
-    A later plan does not extend it. Otherwise a job that grows all the time would wait for ever.
-    """
-    admitting_clusters, first_seen = last_admissions(gang, current), gang.shares.first_seen_by_round
-    started = {
-        share: round_started_at(current, first_seen.get(current.round_of(share), gang.shares.round_first_seen), now)
-        for share in pending
-    }
+    """When each pending share times out. Later plans extend no deadline, or a growing job would wait for ever."""
+    admitting_clusters, by_round = last_admissions(gang, current), gang.shares.started_at_by_round
+    current_started_at = gang.shares.round_started_at or round_started_at(current, now)
+    started = {share: by_round.get(current.round_of(share), current_started_at) for share in pending}
     return {
         share: started[share] + round_timeout(gang, current, {share: reservation}, admitting_clusters)
         for share, reservation in pending.items()

@@ -1,6 +1,6 @@
 """The timeouts of a gang: for admissions, exclusions, deactivation and requeues.
 
-This file has only times and their reasons. lifecycle.py, reserve.py, running.py and requeue.py act when a time is over.
+Other modules act when a time is over.
 """
 
 import zlib
@@ -13,57 +13,56 @@ from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.reservation import Reservation
 from adapter.objects.workload import Workload
 
-# A cluster that did not admit in time is excluded for this long, and twice as long after each withdrawn round, up to
-# MAX_EXCLUSION. That is long enough to try another cluster first. It is short enough if a Kueue was merely slow or
-# restarting.
+# How long a cluster that did not admit in time is excluded, doubled after each withdrawn round. The first exclusion is
+# long enough to try another cluster, and short enough for a Kueue that was slow or restarting.
 MIN_EXCLUSION = timedelta(seconds=15)
 MAX_EXCLUSION = timedelta(seconds=60)
-# With what `exclusion_duration` adds, and as much again because clocks of two replicas differ a little.
+# No such exclusion ends later than this: the limit includes what `exclusion_duration` adds, and more for the clock skew
+# of replicas.
 EXCLUSION_LIMIT = 2 * MAX_EXCLUSION
-# A cluster that does not start workers is excluded for one timeout of the policy, then two, then four: an hour by
-# default. Nodes come back, and a gang that has no other capacity must not avoid the cluster for a day.
+# A cluster that does not start workers is excluded for one policy timeout, then two, then four: an hour by default. It
+# is not more, because nodes come back, and a gang without other capacity must not avoid the cluster for a day.
 MAX_START_TIMEOUTS = 4
-# How long a gang without capacity keeps the manager's quota although others queue behind it.
+# How long a worker waits whose remote pod is unstartable, if `workerStartTimeout` is longer. It is twice the default
+# grace period of pods, which may still occupy a node, and enough for a kubelet's first three pulls (10 s, 20 s apart).
+UNSTARTABLE_TIMEOUT = timedelta(seconds=60)
+# How long a gang without capacity keeps manager quota that other gangs queue for.
 DEACTIVATE_AFTER = timedelta(seconds=10)
-# How long it stays deactivated. Kueue requeues those behind at most a second after quota came free (requeueBatchPeriod
-# of pkg/cache/queue), and may be busy. A check's Retry would not do. Without a delay, the quota returns at once to the
-# gang that gave it up. With a delay, the quota is held for all of the delay (docs/upstream.md,
-# "Retry and the manager's quota").
+# How long that gang stays deactivated. Kueue requeues other Workloads within a second (requeueBatchPeriod of
+# pkg/cache/queue), or later when busy. A check's Retry would not do: without a delay, the quota returns to the gang
+# that gave it up; with a delay, the quota is held meanwhile (docs/upstream.md, "Retry and the manager's quota").
 INACTIVE_FOR = timedelta(seconds=5)
-# The maximum number of doublings of a wait. The 10 s become 2 min 40 s: a gang that was deactivated often is still
-# deactivated three times in ten minutes. The longest wait exceeds any usual timeout, and MAX_EXCLUSION.
+# How often a wait is doubled at most. 10 s become 2 min 40 s, so a gang is still deactivated three times in ten
+# minutes. The longest wait exceeds any usual timeout, and MAX_EXCLUSION.
 MAX_DOUBLINGS = 4
-# A cluster whose Kueue reports that the share does not fit is not waited for: within five seconds of the plan the next
-# cluster is chosen. It is not chosen at once, since a Workload that was just deleted may still count for a second. A
-# cluster whose Kueue reports nothing has as long, and twice as long after each withdrawn round. Its queue may be
-# blocked by another Workload, or it may be down. It may also be busy, and a gang must not cycle among clusters that
-# would all admit it a little later.
+# How long a share may lack capacity before the gang spills. So the next cluster is chosen within five seconds of the
+# plan, but not at once: a deleted Workload may still count for a second. A Kueue that reports nothing has as long,
+# doubled after each withdrawn round. It may be blocked, down or busy, and a gang must not cycle among clusters that all
+# admit a little later.
 SPILL_AFTER = timedelta(seconds=4)
-# How long a new attempt waits for the workers of the one before, from when the manager's quota was reserved. Most
-# workers end within seconds, and then the attempt may use their clusters. Their template may allow hours. Then the
-# attempt goes elsewhere, or waits like any gang without capacity and is deactivated when others queue behind it. The
-# attempt keeps the manager's quota meanwhile, as long as it may keep it without capacity.
+# How long after its quota reservation a new attempt waits for workers of the attempt before. Most end within seconds,
+# but their template may allow hours. Then the attempt goes elsewhere, or waits like any gang without capacity. It keeps
+# the quota as long as such a gang.
 ENDING_TIMEOUT = DEACTIVATE_AFTER
-# A safety net: changes are noticed by watches.
+# The interval of the resync, a safety net: watches notice changes.
 RESYNC = timedelta(seconds=30)
-# A plan without changes writes nothing and so enqueues no key: its gang requeues itself. By then the watch has
-# delivered a write, if there was one.
+# When a gang is requeued after a plan, because a plan without changes enqueues no key. By then the watch has delivered
+# any write.
 SOON = timedelta(seconds=1)
-# We are not notified when a Secret or ConfigMap is created: we may get them by name, but neither list nor watch them.
+# How often missing Secrets and ConfigMaps are read again: we may get them by name, but not list or watch them.
 MISSING_OBJECTS_RETRY = timedelta(seconds=5)
-RESERVE_RETRY = timedelta(seconds=2)  # a share that was denied is created again after this, within its deadline
+RESERVE_RETRY = timedelta(seconds=2)  # until a denied share is created again, within its deadline
 
 
 def last_admissions(gang: Gang, current: Placement) -> dict[str, datetime]:
-    """The clusters that have admitted shares of the last plan, and when they last did: shares are admitted one after
-    the other."""
+    """When each cluster last admitted a share of the last plan; shares are admitted one after the other."""
     latest: dict[str, datetime] = {}
     for reservation in gang.reservations_of(current, filter(current.is_from_last_plan, current.active_shares)).values():
         if reservation and reservation.admitted and reservation.reserved_at:
             latest[reservation.cluster] = max(
                 reservation.reserved_at, latest.get(reservation.cluster, reservation.reserved_at)
             )
-    return latest
+    return {cluster: gang.clusters.clocks.manager_time(cluster, reserved_at) for cluster, reserved_at in latest.items()}
 
 
 def round_timeout(
@@ -74,15 +73,15 @@ def round_timeout(
 ) -> timedelta:
     """How long a round may take, by the reservations of its requested shares.
 
-    If a preempting share has been created, the round has twice the timeout. Clusters in `admitting_clusters` are busy
-    and not unresponsive: each has the whole timeout after each share that it admits. So a job of hundreds of shares is
-    not withdrawn while it is being admitted. If other shares take too long, the round is withdrawn before preempting
-    shares are created. Created at the last moment, they would preempt others for a round that is then withdrawn.
+    Each of `admitting_clusters` is busy, not unresponsive. It has the whole timeout after each share that it admits, so
+    a job of hundreds of shares is not withdrawn meanwhile. Created preempting shares double the timeout. If the other
+    shares take too long, the round is withdrawn before the preempting ones are created, so that nothing is preempted in
+    vain.
     """
     if any(share.preempts and reservation for share, reservation in reservations.items()):
         return gang.policy.reservation_timeout * 2  # whatever Kueue reports first: its victims still hold quota
     waiting = [reservation for reservation in reservations.values() if reservation and not reservation.admitted]
-    # Its cluster has denied a remote pod since the plan.
+    # Whether pods of a share have been denied since the plan.
     refused = any(
         reservation is None and dry_run.denied_reason(gang, share) for share, reservation in reservations.items()
     )
@@ -95,10 +94,10 @@ def round_timeout(
 
 
 def _filling_timeout(gang: Gang, current: Placement, last: datetime) -> timedelta:
-    """How long a round may take whose last share was admitted at `last`, by the clock of that share's cluster.
+    """The limit for a round whose last share was admitted at `last`.
 
-    Admitted shares hold quota that others need. So the round has at most twice the timeout, doubled after each
-    withdrawn round.
+    The limit is at most twice the timeout, doubled after each withdrawn round, because admitted shares hold quota that
+    other gangs need.
     """
     since = last - current.planned_at if current.planned_at else timedelta(0)
     return min(
@@ -108,42 +107,39 @@ def _filling_timeout(gang: Gang, current: Placement, last: datetime) -> timedelt
 
 
 def exclusion_duration(current: Placement) -> timedelta:
-    """How long a cluster that did not admit is excluded: from MIN_EXCLUSION to MAX_EXCLUSION, and up to a quarter
-    longer.
+    """How long a cluster that did not admit is excluded: MIN_EXCLUSION to MAX_EXCLUSION, and up to a quarter more.
 
-    The addition depends on the gang, so that gangs that failed together do not all return in the same second.
+    The addition differs by gang, so that gangs that failed together do not all return in the same second.
     """
     factor = 1 + zlib.crc32(f"{current.uid}/{current.round}".encode()) % 26 / 100
     return min(_doubled_wait(MIN_EXCLUSION, current.failed_rounds), MAX_EXCLUSION) * factor
 
 
 def start_timeout_exclusion(timeout: timedelta, current: Placement) -> timedelta:
-    """How long a cluster is excluded that did not start a worker within `timeout`.
+    """How long a cluster that did not start workers is excluded: `timeout`, doubled each time.
 
-    It is excluded for that timeout, doubled each time, so that a worker does not alternate between clusters without
-    nodes.
+    It is doubled so that no worker alternates between clusters without nodes.
     """
     return min(_doubled_wait(timeout, current.start_timeouts), timeout * MAX_START_TIMEOUTS)
 
 
 def current_exclusions(current: Placement | None, now: datetime, start_timeout: timedelta) -> tuple[Exclusion, ...]:
-    """The clusters that are excluded now: by earlier rounds, and because they made the last round fail.
+    """The exclusions of earlier rounds and of the last one.
 
-    An exclusion that ends later than any can was written by a clock that is ahead of ours, and is ignored.
-    `start_timeout` is the policy's.
+    An exclusion that ends too late to be genuine was written by a clock that is ahead, and is ignored. `start_timeout`
+    is the policy's.
     """
     latest = now + max(EXCLUSION_LIMIT, MAX_START_TIMEOUTS * start_timeout)
     exclusions = (*current.exclusions, *current.blocked) if current else ()
     return tuple({exclusion.cluster: exclusion for exclusion in exclusions if now < exclusion.until <= latest}.values())
 
 
-def round_started_at(current: Placement, round_first_seen: datetime | None, now: datetime) -> datetime:
-    """Since when a round is waited for: since it was planned, but at most since this process first saw it.
+def round_started_at(current: Placement, now: datetime) -> datetime:
+    """When the wait for a round began, as its first observation shows; now if it was planned by a clock ahead.
 
-    The leader of that time wrote when it was planned. If its clock was ahead, the wait would be longer by the
-    difference.
+    The observer then measures the wait by the monotonic clock (`ShareFacts.round_started_at`).
     """
-    return min(moment for moment in (current.planned_at, round_first_seen, now) if moment)
+    return min(current.planned_at or now, now)
 
 
 def may_fit(gang: Gang, current: Placement, exclusions: Sequence[Exclusion], now: datetime) -> bool:
@@ -157,11 +153,20 @@ def deactivates_at(gang: Gang, workload: Workload, now: datetime) -> datetime | 
     if gang.capacity.quota_contended_from is None:
         return None
     return max(
-        (workload.reserved_at or now) + _doubled_wait(DEACTIVATE_AFTER, workload.deactivations),
+        end_of_wait(workload.reserved_at or now, _doubled_wait(DEACTIVATE_AFTER, workload.deactivations), now),
         gang.capacity.quota_contended_from,
     )
 
 
+def end_of_wait(since: datetime, duration: timedelta, now: datetime) -> datetime:
+    """When a wait that began at `since` is over.
+
+    `since` may come from a clock that was ahead, by an hour for example. So the wait is over now if more than twice its
+    duration would remain.
+    """
+    end = since + duration
+    return end if end - now <= 2 * duration else now
+
+
 def _doubled_wait(first: timedelta, times: int) -> timedelta:
-    """The wait, doubled once for each of `times`."""
     return first * (1 << min(times, MAX_DOUBLINGS))

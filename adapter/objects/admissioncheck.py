@@ -1,7 +1,6 @@
-"""Typed records of AdmissionChecks, and which of them a Workload has and which worker groups they cover.
+"""Typed records of AdmissionChecks, the checks that a Workload gets, and the worker groups that a check covers.
 
-admission/policy.py reads the policy behind a check of ours, and admission/queue_layout.py checks the layout of its
-queues.
+admission/policy.py reads the policy of a check, and admission/queue_layout.py validates the layout of its queues.
 """
 
 from collections.abc import Iterable
@@ -20,7 +19,7 @@ class AdmissionCheck:
 
     name: str
     controller: str = ""  # spec.controllerName
-    policy: str = ""  # the DispatchPolicy that spec.parameters names; empty where it names none or something else
+    policy: str = ""  # the DispatchPolicy in spec.parameters; empty without one
     active: bool = False  # its condition Active, with reason and message
     reason: str = ""
     message: str = ""
@@ -50,14 +49,14 @@ def _policy(parameters: Raw) -> str:
 
 
 def our_checks(checks: Iterable[AdmissionCheck]) -> frozenset[str]:
-    """The names of the checks that our controller sets."""
+    """The names of our checks."""
     return frozenset(check.name for check in checks if check.is_ours)
 
 
 def expected_checks(workload: Workload, queue: ClusterQueue) -> list[str]:
     """The checks on a Workload, then those of its ClusterQueue that Kueue is about to add.
 
-    A check on some flavors appears a moment after the reservation, when a check on all flavors is already there
+    A check on some flavors appears a moment after the quota reservation, when a check on all flavors is already there
     (docs/upstream.md, "What a check covers"). No field says that the list is complete.
     """
     flavors = frozenset[str]().union(*(podset.flavors for podset in workload.podsets))
@@ -68,9 +67,8 @@ def expected_checks(workload: Workload, queue: ClusterQueue) -> list[str]:
 def covered_groups(workload: Workload, check: str, queue: ClusterQueue, job: JobObject) -> list[PodSet]:
     """The worker groups that a check of the Workload's ClusterQueue covers: all, or those with one of its flavors.
 
-    Kueue requires the check of a Workload as soon as one of its podsets has such a flavor, and the check decides which
-    podsets it covers (docs/upstream.md, "What a check covers"). Head and submitter stay in the manager
-    (`rayjob.worker_podsets`). A group without workers is covered, too: its template needs the gate before scale-up.
+    Kueue requires the check as soon as one podset has such a flavor (docs/upstream.md, "What a check covers"). A group
+    without workers is covered, too: its template needs the gate before scale-up.
     """
     flavors = set(queue.checks.get(check, ()))
     return [group for group in worker_podsets(workload, job) if not flavors or group.flavors & flavors]

@@ -1,6 +1,6 @@
 """Recognises API server messages for which there is no code, each phrase in one function.
 
-A phrase that a later version words differently is not recognised. The callers then report less, and do nothing worse.
+A phrase that a later version words differently is not recognised; each function says what follows then.
 """
 
 import re
@@ -8,13 +8,14 @@ import re
 _USER = re.compile(r'User "([^"]+)"')
 
 
-def lacks_right(message: str) -> bool:
-    """Whether RBAC forbids the request; a webhook may answer with the same status.
+def lacks_right(message: str, verb: str) -> bool:
+    """Whether RBAC forbids the request with this verb; a webhook may answer with the same status.
 
-    (k8s:apiserver/pkg/endpoints/handlers/responsewriters/errors.go, forbiddenMessage: `User "x" cannot create resource
-    "pods" ...`.)
+    Unrecognised, a cluster whose account may not create pods is passed over instead of used without a dry run, and
+    events name no component to apply. (k8s:apiserver/pkg/endpoints/handlers/responsewriters/errors.go,
+    forbiddenMessage: `User "x" cannot create resource "pods" ...`.)
     """
-    return any(f"cannot {verb} resource" in message for verb in ("create", "patch"))
+    return f"cannot {verb} resource" in message
 
 
 def forbidden_user(message: str) -> str:
@@ -24,7 +25,7 @@ def forbidden_user(message: str) -> str:
 
 
 def names_object(message: str, name: str) -> bool:
-    """Whether a 404 is about the object of that name, and not about its kind.
+    """Whether a 404 is about the object of that name, and not about its kind. Unrecognised, the kind counts as missing.
 
     (k8s:apimachinery/pkg/api/errors/errors.go, NewNotFound: `pods "x" not found`.)
     """
@@ -32,7 +33,7 @@ def names_object(message: str, name: str) -> bool:
 
 
 def is_uid_conflict(message: str) -> bool:
-    """Whether a 422 says that the object has another uid than the request.
+    """Whether a 422 says that the object has another uid than the request. Unrecognised, the request is repeated.
 
     (k8s:apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaUpdate: `metadata.uid: field is immutable`.)
     """
@@ -42,13 +43,15 @@ def is_uid_conflict(message: str) -> bool:
 def wrote_nothing(message: str) -> bool:
     """Whether a 500 comes from a webhook, which is called before anything is written.
 
+    Unrecognised, the pod keeps its slot until its creation was repeated.
+
     (k8s:apiserver/pkg/util/webhook/error.go.)
     """
     return "failed calling webhook" in message
 
 
 def takes_no_dry_run(message: str) -> bool:
-    """Whether a webhook supports no dry runs.
+    """Whether a webhook supports no dry runs. Unrecognised, the cluster is passed over.
 
     (k8s:apiserver/pkg/admission/plugin/webhook/errors/statuserror.go.)
     """

@@ -1,12 +1,9 @@
-"""Decides from when on a pending Workload counts as waiting for quota that others hold.
+"""Decides from when on a pending Workload counts as waiting for quota that other gangs hold.
 
-Kueue counts all pending Workloads in a ClusterQueue's status. Freed quota does not help some of them: they request what
-the queue does not have, or more than it can ever give. Deactivating a gang for such a Workload would never help it.
-Others were not tried by Kueue yet and mostly get quota within a second, such as reactivated gangs. If these counted at
-once, each reactivated gang would deactivate all others. For some Workloads Kueue never writes a result: they are too
-large, or are parked with others of their shape. These count after minutes.
-
-Workloads with quota are not considered here, and neither is the time that a Workload has to wait.
+Some Workloads never count: they request what the queue does not have, or more than it can ever give, so deactivating a
+gang would not help. Workloads that Kueue has not tried yet, such as reactivated gangs, mostly get quota within a
+second. If these counted at once, each reactivated gang would deactivate all others. Kueue never writes a result for
+Workloads that are too large, or parked with others of their shape: these count after minutes.
 """
 
 import re
@@ -18,11 +15,11 @@ from adapter.objects.unstructured import Raw, condition, is_condition_true, meta
 
 QueueOrder = tuple[int, datetime, str]  # negated priority, time of queueing, uid
 
-# The time in which Kueue tries a queued Workload. It does so at once, or a second after quota was freed
-# (requeueBatchPeriod of kueue:pkg/cache/queue), and may be busy. Its message at that time is its answer.
+# The time in which Kueue tries a queued Workload: at once, or a second after quota was freed (requeueBatchPeriod of
+# kueue:pkg/cache/queue), unless it is busy.
 TRIED_WITHIN = timedelta(seconds=5)
-# The time after which a Workload without a message counts in any case, in a queue that skips Workloads that do not fit.
-# Gangs that are deactivated for it in vain wait longer each time (gang/timeouts.py).
+# The time after which a Workload without a message counts, in a queue that skips Workloads that do not fit. Gangs that
+# are deactivated for it in vain wait longer each time (gang/timeouts.py).
 UNTRIED_COUNTS_AFTER = timedelta(minutes=5)
 # Kueue's message for each podset of a tried Workload, and its parts where freed quota helps (docs/upstream.md,
 # "Who is pending").
@@ -43,10 +40,7 @@ _NOT_WAITING_FOR_QUOTA: Final = frozenset(
 
 
 def counts_as_waiting_from(raw: Raw, strict: bool, now: datetime) -> datetime | None:
-    """The time from which a Workload counts as waiting; None while it does not wait for quota that others hold.
-
-    `strict`: its queue tries no Workload before the first one has quota.
-    """
+    """The time from which a Workload counts as waiting; None while it does not. `strict`: its queue is StrictFIFO."""
     if not is_pending(raw) or quota_would_not_help(raw):
         return None
     queued_at, text = _queued_at(raw) or now, _quota_message(raw)
@@ -56,7 +50,7 @@ def counts_as_waiting_from(raw: Raw, strict: bool, now: datetime) -> datetime | 
 
 
 def quota_would_not_help(raw: Raw) -> bool:
-    """Whether Kueue's message for a Workload without quota says that freed quota would not help it."""
+    """Whether freed quota would not help a Workload, by Kueue's message."""
     if condition(raw, names.QUOTA_RESERVED).get("reason") in _NOT_WAITING_FOR_QUOTA:
         return True
     text = _quota_message(raw)
@@ -66,15 +60,15 @@ def quota_would_not_help(raw: Raw) -> bool:
 
 
 def blocks_strict_queue(raw: Raw) -> bool:
-    """Whether a Workload that is first in a strict queue blocks it: it was tried, and freed quota would not help it.
+    """Whether a Workload that is the first of a strict queue blocks it, although freed quota would not help.
 
-    It stays the first (kueue:pkg/cache/queue/cluster_queue.go, RequeueIfNotPresent).
+    Such a Workload stays the first (kueue:pkg/cache/queue/cluster_queue.go, RequeueIfNotPresent).
     """
     return is_pending(raw) and _quota_message(raw).startswith(_TRIED_MESSAGE) and quota_would_not_help(raw)
 
 
 def queue_order(raw: Raw) -> QueueOrder:
-    """The sort key of a Workload in its ClusterQueue: priority, then time of queueing, then uid, as in Kueue.
+    """The sort key of a Workload in its ClusterQueue.
 
     Source: kueue:pkg/workload/workload.go, GetQueueOrderTimestamp; pkg/cache/queue/cluster_queue.go, baseCompareFunc.
     """
@@ -99,6 +93,6 @@ def _quota_message(raw: Raw) -> str:
 
 
 def _queued_at(raw: Raw) -> datetime | None:
-    """The last time at which it was queued: created, evicted or requeued."""
+    """The last time at which a Workload was queued: created, evicted or requeued."""
     times = (condition(raw, kind).get("lastTransitionTime") for kind in (names.QUOTA_RESERVED, names.REQUEUED))
     return max(filter(None, map(parse_time, (meta(raw).get("creationTimestamp"), *times))), default=None)

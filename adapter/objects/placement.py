@@ -1,8 +1,7 @@
 """Reads and writes Placements: the record of a gang's plan, for one attempt of a Workload or for an elastic job.
 
-The spec of a Placement is the wanted state in the worker clusters, a round with its shares; its status is the observed
-state. `parse_placement` reads what `placement_manifest` writes. planning/ makes the plans, and gang/messages.py the
-messages of a status.
+The spec is the wanted state in the worker clusters; the status is the observed state. planning/ makes the plans, and
+gang/messages.py the messages of a status.
 """
 
 import hashlib
@@ -18,21 +17,24 @@ from adapter.names import ReasonCode
 from adapter.objects.unstructured import MAX_ITEM_LENGTH, Raw, format_time, key_of, meta, parse_time, truncate, uid_of
 from adapter.objects.workload import Job, Workload, elastic_gang_name
 
-# The limit of the Placement's schema: some 50 kB, which are read at each event and written at each step. An elastic job
-# has one share for almost every worker. Above the limit a gang gets no further share, but keeps its plan.
+# The limit of the Placement's schema: so many shares take some 50 kB, which are read at each event. An elastic job has
+# a share for almost every worker. Above the limit a gang gets no further share.
 MAX_SHARES = 500
 MAX_CONSIDERED_CLUSTERS = 100  # the limit of verdicts
+# A round from this number on is forged: no job gets so many rounds, and later ones would be too long for a slot
+# (worker_pod.py).
+_FORGED_ROUND = 10**8
 
 
 class PlacementState(StrEnum):
-    """The state of a gang; `status.state` of its Placement."""
+    """The state of a gang: `status.state` of its Placement."""
 
     WAITING = "Waiting"  # no capacity; nothing is reserved anywhere
-    RESERVING = "Reserving"  # shares are created, and not all of them are admitted
-    WITHDRAWING = "Withdrawing"  # a round was not admitted; its shares are being deleted
+    RESERVING = "Reserving"  # not all shares are admitted
+    WITHDRAWING = "Withdrawing"  # the shares of a failed round are being deleted
     PLACED = "Placed"  # every share is admitted
     UNKNOWN = "Unknown"  # placed, and one of its clusters is unreachable
-    ENDED = "Ended"  # the Workload is finished; the Placement is kept as a record
+    ENDED = "Ended"  # kept as a record of a finished Workload
 
     @property
     def placed_condition(self) -> Literal["True", "False", "Unknown"]:
@@ -44,7 +46,7 @@ class PlacementState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupShare:
-    """How many workers of one worker group go to one cluster."""
+    """A worker group on a share."""
 
     name: str
     role: str
@@ -53,13 +55,13 @@ class GroupShare:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The workers that one cluster reserves quota for in one round."""
+    """The workers that one cluster gets in one round."""
 
     cluster: str
     groups: tuple[GroupShare, ...]
     preempts: bool = False  # Kueue must preempt others for it, so it is created last
-    round: int = 0  # the round of its Placement that created it; 0: the current round
-    single_worker: bool = False  # a single-worker share: it is deleted with its worker
+    round: int = 0  # the round that created it; 0: the current round
+    single_worker: bool = False  # deleted with its worker
 
     @property
     def workers(self) -> int:
@@ -67,7 +69,7 @@ class Share:
 
 
 class ShareKey(NamedTuple):
-    """The cluster and the round of a share, which identify it in its Placement."""
+    """Identifies a share in its Placement."""
 
     cluster: str
     round: int
@@ -84,17 +86,14 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many workers of the gang fit in one cluster alone, and how many it gets.
-
-    It is written for people and never read back: no decision depends on it.
-    """
+    """How many workers of the gang fit in one cluster alone, and how many it gets. For people; never read back."""
 
     cluster: str
     nominal: int  # within nominal quota
     borrow: int  # on top, with borrowed quota
     potential: int  # if nothing else ran there
     chosen: int
-    reason: str  # why it gets none, or no more; empty when it gets all that were wanted
+    reason: str  # why it gets no more; empty when it gets all
     needed: bool = True  # False where the gang went elsewhere, although it has capacity
 
     @property
@@ -106,8 +105,8 @@ class Verdict:
 class Placement:
     """The record of the plan for one attempt of a Workload.
 
-    An elastic job (`job`) has one Placement during its whole life. It refers to the active slice, and its rounds count
-    on: its name is in the templates of the job, and so must be equal for all of its pods.
+    An elastic job (`job`) has one Placement for all attempts, which refers to the active slice. The job's templates
+    contain the Placement's name, so that must not change.
     """
 
     namespace: str
@@ -117,36 +116,45 @@ class Placement:
     workload: str
     attempt: str
     round: int
-    failed_rounds: int  # how many earlier rounds of the attempt were withdrawn
+    failed_rounds: int  # withdrawn rounds of the attempt
     planned_at: datetime | None
     shares: tuple[Share, ...]
     wanted_workers: int
     exclusions: tuple[Exclusion, ...]
     explanation: str
-    lost_reason: str  # why workers had to be planned again; empty when all have a slot
+    lost_reason: str  # why workers were planned again; empty when all have a slot
     withdrawn_round: int
     placed_round: int  # the last round with every share admitted
     blocked: tuple[Exclusion, ...]
     status: Raw
     resource_version: str = ""
-    start_timeouts: int = 0  # the number of start timeouts in the attempt
-    job: Job | None = None  # its elastic job
+    start_timeouts: int = 0  # in the attempt
+    job: Job | None = None  # the elastic job
     code: ReasonCode | None = None  # why nothing was planned; None where shares were planned
-    first_round_of_plan: int = 0  # the first round of the last plan; 0: the plan has one round
+    first_round_of_plan: int = 0  # 0: the last plan has one round, and was for a start
+    waiting_since: datetime | None = None  # when workers began to wait for a slot; None: the last plan has all
 
     @property
     def gang_name(self) -> str:
-        """The name of its gang (`Workload.gang_name`)."""
         return elastic_gang_name(self.job.kind, self.job.uid) if self.job else self.workload
 
     @property
     def withdrawing(self) -> bool:
-        """Whether the current round is withdrawn: its shares are deleted before a new round."""
+        """Whether the shares of the current round are deleted before a new round."""
         return self.round > 0 and self.withdrawn_round >= self.round
 
     @property
+    def implied_placed_round(self) -> int:
+        """The last placed round of a running job, also while no status records it.
+
+        If the spec has no first round of the last plan, that plan was for a start; as the job runs, its round is
+        placed. If the spec has one, the job ran already or is elastic, and that round may not be placed yet.
+        """
+        return self.placed_round or (self.first_round_of_plan - 1 if self.first_round_of_plan else self.round)
+
+    @property
     def active_shares(self) -> tuple[Share, ...]:
-        """The wanted shares: while a round is withdrawn, only those of earlier plans."""
+        """The wanted shares; while a round is withdrawn, those of earlier plans."""
         return tuple(share for share in self.shares if not (self.withdrawing and self.is_from_last_plan(share)))
 
     def is_from_last_plan(self, share: Share) -> bool:
@@ -154,17 +162,16 @@ class Placement:
         return self.round_of(share) >= (self.first_round_of_plan or self.round)
 
     def round_of(self, share: Share) -> int:
-        """The round that created a share; with its cluster it identifies the share in the Placement."""
+        """The round that created a share."""
         return share.round or self.round
 
     def share_key(self, share: Share) -> ShareKey:
-        """The key of one of its shares."""
         return ShareKey(share.cluster, self.round_of(share))
 
     def belongs_to(self, workload: Workload) -> bool:
-        """Whether it is the Placement of this attempt of the Workload, which holds quota and is not finished.
+        """Whether this is the Placement of the Workload's attempt; the Workload must hold quota and not be finished.
 
-        A new slice of its elastic job counts, too, because it may precede our update; a new attempt of the same slice
+        A new slice of the Placement's elastic job counts, because it may precede our update; a new attempt of a slice
         does not.
         """
         same_attempt = workload.uid == self.workload_uid and workload.attempt == self.attempt
@@ -172,7 +179,7 @@ class Placement:
         return (same_attempt or next_slice) and workload.holds_quota and not workload.finished
 
     def name_of_share(self, share: Share) -> str:
-        """The name of a share's group Workload and of its anchor."""
+        """The name of a share's group Workload and anchor."""
         return share_name(self.name, self.round_of(share))
 
 
@@ -185,12 +192,19 @@ def describe_shares(shares: Iterable[Share]) -> str:
 
 
 def share_name(placement: str, round_: int) -> str:
-    """The name of the share of a round; it is never used again."""
+    """The name of the share of a round.
+
+    A Placement that follows a deleted one has the same name, so its rounds begin after all that are in use.
+    """
     return f"{placement}-{round_}"
 
 
+def last_round(*rounds: int) -> int:
+    """The last of these rounds, which annotations name; 0 without any. A forged round does not count."""
+    return max((number for number in rounds if number < _FORGED_ROUND), default=0)
+
+
 def parse_placement(raw: Raw) -> Placement:
-    """Read a Placement."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     owner = spec.get("workload") or {}
     namespace, name = key_of(raw)
@@ -218,6 +232,7 @@ def parse_placement(raw: Raw) -> Placement:
         job=_parse_job(spec.get("job") or {}, namespace),
         first_round_of_plan=int(spec.get("since") or 0),
         code=_parse_code(spec.get("explanationCode")),
+        waiting_since=parse_time(spec.get("waitingSince")),
     )
 
 
@@ -227,14 +242,14 @@ def _parse_code(text: object) -> ReasonCode | None:
 
 
 def _parse_job(raw: Raw, namespace: str) -> Job | None:
-    """The elastic job; the uid of other jobs is not recorded."""
+    """The elastic job; other jobs have no uid in the record."""
     if not raw.get("uid"):
         return None
     return Job(raw.get("apiVersion") or "", raw.get("kind") or "", namespace, raw.get("name") or "", raw["uid"])
 
 
 def gang_name_of(raw: Raw) -> str:
-    """The gang name of a Placement; cheap, because each event needs it."""
+    """The gang name of a Placement, without reading the rest, because each event needs it."""
     spec = raw.get("spec") or {}
     job = spec.get("job") or {}
     return (
@@ -263,10 +278,9 @@ def _parse_exclusions(entries: Iterable[Raw]) -> Iterable[Exclusion]:
 def placement_manifest(
     placement: Placement, job: Job | None, check: str, verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """Build the object of a Placement, without its status; `parse_placement` reads the same record back.
+    """Build the object of a Placement without its status, as `parse_placement` reads it.
 
-    For people it also has the job, the AdmissionCheck and the verdicts. Texts and lists are truncated to the schema's
-    limits.
+    The job, the check and the verdicts are for people. Texts and lists are truncated to the schema's limits.
     """
     return {
         "apiVersion": names.API_VERSION,
@@ -287,6 +301,7 @@ def placement_manifest(
             "unstarted": placement.start_timeouts,
             "plannedAt": placement.planned_at and format_time(placement.planned_at),
             "wanted": placement.wanted_workers,
+            "waitingSince": placement.waiting_since and format_time(placement.waiting_since),
             "shares": [_share_spec(share) for share in placement.shares[:MAX_SHARES]],
             "lost": truncate(placement.lost_reason) or None,
             "considered": [_verdict_spec(verdict) for verdict in verdicts[:MAX_CONSIDERED_CLUSTERS]],
@@ -298,7 +313,7 @@ def placement_manifest(
 
 
 def placement_name(workload: Workload) -> str:
-    """The name of a Placement, a DNS name and label value that starts with the job's name, then attempt or gang.
+    """The name of a Placement, a DNS name and label value: the job's name, then attempt or gang.
 
     Kueue keeps the label in the templates of a stopped elastic job, and would not start the job with another value.
     """
@@ -326,7 +341,7 @@ def _exclusion_spec(entry: Exclusion) -> dict[str, str]:
 
 
 def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
-    """The entry of a verdict. `asdict` would take ten times as long, and each plan writes a hundred verdicts."""
+    """The record of a verdict; not by `asdict`, which takes ten times as long: each plan writes a hundred verdicts."""
     return {
         "cluster": verdict.cluster,
         "nominal": verdict.nominal,
@@ -338,7 +353,7 @@ def _verdict_spec(verdict: Verdict) -> dict[str, Any]:
 
 
 def _owner_reference(placement: Placement) -> dict[str, Any]:
-    """The Workload, or the elastic job, because Kueue may delete replaced slices."""
+    """A reference to the elastic job, because Kueue may delete replaced slices; without one, to the Workload."""
     job = placement.job
     api_version, kind = (job.api_version, job.kind) if job else (names.KUEUE_API_VERSION, "Workload")
     return {

@@ -1,8 +1,8 @@
-"""What does one pod ask of quota? Requests summed as Kubernetes sums them, in the units that Kueue counts in.
+"""The resource requests of one pod, summed as Kubernetes sums them, in Kueue's units.
 
-Amounts are plain integers: millicores for cpu, whole units (bytes, devices, pods) for everything else. What the worker
-cluster adds on its own side is not guessed here: LimitRange defaults, sidecars and overhead it is asked for (rewrite/dry_run_pod.py), Kueue's
-resource transformations and device claims count once its Kueue has reserved them.
+Amounts are integers: millicores for cpu, whole units (bytes, devices, pods) for everything else. Additions of a worker
+cluster are not estimated here: a dry run shows LimitRange defaults, sidecars and overhead (rewrite/dry_run_pod.py).
+What Kueue's configuration does to them there is learned from its answers (quota/kueue_answers.py).
 """
 
 import hashlib
@@ -13,32 +13,32 @@ from typing import Any, Final
 
 from adapter.objects.unstructured import printable
 
-Resources = Mapping[str, int]  # resource name -> millicores for cpu, whole units for all else
-_Nanos = dict[str, int]  # resource name -> billionths of a unit, the finest step that a Quantity holds
+Resources = Mapping[str, int]  # resource name -> amount
+_Nanos = dict[str, int]  # resource name -> billionths of a unit, the precision of a Quantity
 
 CPU: Final = "cpu"
 PODS: Final = "pods"
-UNLIMITED: Final = 2**63 - 1  # resources.Unlimited: every larger amount reads as this one
+UNLIMITED: Final = 2**63 - 1  # resources.Unlimited; larger amounts are clamped to it
 
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MAX_LENGTH: Final = (
-    64  # characters; no real quantity is longer: it is taken for more than there is, for it could cost seconds
-)
-_MAX_EXPONENT: Final = 99  # for the same reason larger ones are taken for this; 64 bits end at 18
+# Digits of a number; no real quantity has more. A longer one counts as UNLIMITED: parsing it could take seconds.
+_MAX_LENGTH: Final = 64
+_MAX_EXPONENT: Final = 99  # larger exponents are clamped; 64 bits end at 18
 
 
 def parse_quantity(text: object, resource: str) -> int:
     """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2e3`, also a bare number) as Kueue counts `resource`.
 
-    Returns millicores for cpu, whole units otherwise; rounded away from zero, clamped to 64 bits. Raises ValueError with
-    a sentence for what no API server takes; what one takes is read, however odd: `1e402` is UNLIMITED. Source: kueue pkg/resources/requests.go ResourceValue; apimachinery pkg/api/resource ParseQuantity.
+    The amount is rounded away from zero and clamped to 64 bits. Raises ValueError with a sentence if an API server
+    would reject the text; it accepts `1e402`, which is UNLIMITED.
+    Source: kueue pkg/resources/requests.go ResourceValue; apimachinery pkg/api/resource ParseQuantity.
     """
     return _to_kueue_units(_parse_nanos(text), resource)
 
 
 def format_quantity(amount: int, resource: str) -> str:
-    """Write an amount as people and Kueue write it (`250m`, `2`, `1536Mi`); the inverse of `quantity`.
+    """Write an amount as Kueue does (`250m`, `2`, `1536Mi`); the inverse of `parse_quantity`.
 
     Source: kueue pkg/resources/resource_formatter.go.
     """
@@ -56,24 +56,24 @@ def format_quantity(amount: int, resource: str) -> str:
 
 
 def scheduling_hash(spec: Mapping[str, Any], request: Resources) -> str:
-    """All that a cluster's quota and its nodes read of a pod, what it asks of quota among it, as a short text to compare."""
-    read = [request, *map(spec.get, ("nodeSelector", "affinity", "tolerations"))]
-    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
+    """A hash of what decides where a pod fits: its requests, node selector, affinity and tolerations."""
+    parts = [request, *map(spec.get, ("nodeSelector", "affinity", "tolerations"))]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Add up what one pod of this spec asks, plus `pods: 1`, which counts only where a ClusterQueue covers `pods`.
+    """The requests of one pod, plus `pods: 1`, which counts only where a ClusterQueue covers `pods`.
 
-    Containers add up; a sidecar (init container with restartPolicy Always) adds to them and to every init container
-    after it; the largest init step is the floor; pod-level cpu, memory and hugepages replace the sum; overhead comes on
-    top. A limit without a request counts as the request, at pod level too: for a pod that the API server has defaulted
-    this changes nothing, for a bare template it is what Kueue charges. Units as `quantity`, whose ValueError it raises.
+    Containers add up. A sidecar (init container with restartPolicy Always) adds to the containers and to every init
+    container after the sidecar. The largest init step is the minimum. Pod-level cpu, memory and hugepages replace the
+    sum; overhead is added. A limit without a request counts as the request, at pod level too: Kueue charges a bare
+    template so, and the API server sets it in a pod. Raises the ValueError of `parse_quantity`.
     Source: component-helpers resource/helpers.go PodRequests; kueue pkg/workload/resources.go.
     """
-    asked = _container_requests(spec)
-    asked |= {name: nanos for name, nanos in _requests_of(spec).items() if _is_pod_level(name)}
-    _add_to(asked, _parse_amounts(spec.get("overhead")))
-    return {name: _to_kueue_units(nanos, name) for name, nanos in asked.items()} | {PODS: 1}
+    requests = _container_requests(spec)
+    requests |= {name: nanos for name, nanos in _requests_of(spec).items() if _is_pod_level(name)}
+    _add_to(requests, _parse_amounts(spec.get("overhead")))
+    return {name: _to_kueue_units(nanos, name) for name, nanos in requests.items()} | {PODS: 1}
 
 
 def _container_requests(spec: Mapping[str, Any]) -> _Nanos:
@@ -83,12 +83,12 @@ def _container_requests(spec: Mapping[str, Any]) -> _Nanos:
     sidecars: _Nanos = {}
     highest: _Nanos = {}
     for container in spec.get("initContainers") or ():
-        asked = _requests_of(container)
-        for name, nanos in asked.items():  # what it does not ask for is as high as it was
+        requests = _requests_of(container)
+        for name, nanos in requests.items():
             highest[name] = max(highest.get(name, 0), sidecars.get(name, 0) + nanos)
         if container.get("restartPolicy") == "Always":
-            _add_to(running, asked)
-            _add_to(sidecars, asked)
+            _add_to(running, requests)
+            _add_to(sidecars, requests)
     return running | {name: max(running.get(name, 0), nanos) for name, nanos in highest.items()}
 
 
@@ -116,13 +116,13 @@ def _to_kueue_units(nanos: int, resource: str) -> int:
 
 
 def _parse_nanos(text: object) -> int:
-    # bool is an int to Python, and `cpu: true` is a mistake worth a sentence
+    # A bool is an int in Python, but `cpu: true` is a mistake.
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise ValueError(f"{printable(repr(text))} is not a quantity such as 500m, 2 or 1.5Gi")
     return _parse_text(str(text))
 
 
-@lru_cache(maxsize=4096)  # a fleet writes the same few hundred quantities over and over
+@lru_cache(maxsize=4096)  # a fleet has a few hundred different quantities
 def _parse_text(text: str) -> int:
     negative = text.startswith("-")
     unsigned = text[1:] if text[:1] in ("-", "+") else text

@@ -1,7 +1,7 @@
-"""Typed records of Kueue's ClusterQueues, LocalQueues and ResourceFlavors: their layout, and who waits in them.
+"""Typed records of Kueue's ClusterQueues, LocalQueues and ResourceFlavors, without their quota.
 
-The readers never raise: a field that is absent or malformed counts as empty. How much fits into a queue is read in quota/clusterqueue.py,
-where a malformed queue must be closed instead.
+The readers never raise: an absent or malformed field counts as empty. quota/clusterqueue.py reads the quota, and
+excludes a malformed queue.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from adapter.objects.unstructured import (
     whole_field,
 )
 
-_KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue looks at (flavorassigner.go, checkFlavorForPodSets)
+_KEEPS_OUT = ("NoSchedule", "NoExecute")  # the effects that Kueue considers (flavorassigner.go, checkFlavorForPodSets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,20 @@ class QueueFlavors:
     """A resource group of a ClusterQueue, without its numbers."""
 
     resources: tuple[str, ...]
-    flavors: tuple[str, ...]  # in order of preference; an entry without a name is an empty string
+    flavors: tuple[str, ...]  # in order of preference
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A ClusterQueue of the manager cluster, without its quota; one that does not exist has no name."""
+    """A ClusterQueue of the manager cluster; one that does not exist has no name."""
 
     name: str = ""
     cohort: str = ""
     strategy: str = ""  # spec.queueingStrategy
     groups: tuple[QueueFlavors, ...] = ()
-    checks: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # in its order, each with its onFlavors; none: all
-    pending: int = 0  # Workloads without quota, as Kueue counts them
-    borrows: bool = False  # it holds quota of others in its cohort
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # check -> its onFlavors; empty: all
+    pending: int = 0  # status.pendingWorkloads
+    borrows: bool = False  # it uses quota of others in its cohort
 
     @property
     def flavors(self) -> frozenset[str]:
@@ -53,13 +51,13 @@ class ClusterQueue:
 
     @property
     def is_strict(self) -> bool:
-        """Whether Kueue tries no Workload before the first one has quota."""
+        """Whether Kueue tries no further Workload before the first one has quota."""
         return self.strategy == names.STRICT_FIFO
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A LocalQueue, and the ClusterQueue that it leads to."""
+    """A LocalQueue and its ClusterQueue."""
 
     namespace: str
     name: str
@@ -73,7 +71,7 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A ResourceFlavor, as far as the layout of queues depends on it; one that does not exist has no name."""
+    """A ResourceFlavor; one that does not exist has no name."""
 
     name: str = ""
     node_labels: Mapping[str, str] = field(default_factory=dict)
@@ -124,7 +122,10 @@ def _group(raw: Raw) -> QueueFlavors:
 
 
 def _checks(spec: Raw) -> dict[str, tuple[str, ...]]:
-    """Source: kueue:apis/kueue/v1beta2/clusterqueue_types.go, AdmissionChecksStrategy; each name occurs once."""
+    """The checks of a ClusterQueue, each with its flavors.
+
+    Source: kueue:apis/kueue/v1beta2/clusterqueue_types.go, AdmissionChecksStrategy.
+    """
     entries = mapping_list(mapping_field(spec, "admissionChecksStrategy"), "admissionChecks")
     return {text_field(entry, "name"): text_list(entry, "onFlavors") for entry in entries}
 
@@ -136,7 +137,7 @@ def _borrows(status: Raw) -> bool:
 
 
 def _keeps_out(spec: Raw) -> bool:
-    """A flavor's own tolerations count for every pod."""
+    """Whether a taint is not tolerated by the flavor's own tolerations, which every pod gets."""
     tolerated = {text_field(toleration, "key") for toleration in mapping_list(spec, "tolerations")}
     if "" in tolerated:
         return False

@@ -1,46 +1,57 @@
-"""Typed records of a RayCluster's spec, and which pods, head and owner a RayCluster has.
+"""Typed records of a RayCluster's spec, and the pods, head and owner of a RayCluster.
 
-Read from the objects as KubeRay leaves them in the manager cluster. A RayCluster may be made anew under its name, so it is identified
-by its uid; a label is easily forged.
+Objects are read as KubeRay leaves them in the manager cluster. A RayCluster is identified by its uid: a new one may
+have the same name, and a label is easily forged.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from adapter import names
 from adapter.objects.unstructured import (
+    NAME_PATTERN,
     Raw,
+    condition,
     controller_uid,
     label,
     mapping_field,
     mapping_list,
     meta,
     text_field,
+    truncate,
     uid_of,
     whole_field,
 )
 from adapter.objects.workload import Job
 
-_NAME_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # of any object of a kind that a CRD defines
-_UID_PATTERN: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server's are 36 of these
+_UID_PATTERN: Final = re.compile(r"[-0-9A-Za-z]{1,64}")  # an API server writes 36 of these
 
 
 def find_head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
-    """The head of a worker pod's RayCluster among those of its name, None while there is none with an address that stays."""
-    for one in heads:
-        same = controller_uid(one) == controller_uid(pod)
-        if same and not meta(one).get("deletionTimestamp") and mapping_field(one, "status").get("podIP"):
-            return one
-    return None
+    """The head pod of a worker pod's RayCluster; None while no head has an address and is not being deleted."""
+    living_heads = _living_heads(pod, heads)
+    return next((head for head in living_heads if mapping_field(head, "status").get("podIP")), None)
+
+
+def find_starting_head(pod: Raw, heads: Iterable[Raw]) -> Raw | None:
+    """The same, and without an address the head that may still get one."""
+    living_heads = list(_living_heads(pod, heads))
+    return find_head(pod, living_heads) or next(iter(living_heads), None)
+
+
+def _living_heads(pod: Raw, heads: Iterable[Raw]) -> Iterator[Raw]:
+    for head in heads:
+        if controller_uid(head) == controller_uid(pod) and not meta(head).get("deletionTimestamp"):
+            yield head
 
 
 def belongs_to_job(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool | None:
-    """Whether a pod is of the RayCluster that a job has, or that is the job.
+    """Whether a pod belongs to the RayCluster that a job has, or that is the job; None while that is unknown.
 
-    `ray_cluster` is the one whose name the pod's label says, None when there is none. The answer is None while that is not known:
-    it was deleted before its pods, or was not heard of yet.
+    `ray_cluster` is the RayCluster in the pod's label. It is None if it was deleted before its pods, or was not
+    observed yet.
     """
     if ray_cluster is None and _owner_matches_label(pod):
         return None
@@ -50,7 +61,7 @@ def belongs_to_job(pod: Raw, ray_cluster: Raw | None, job: Job | None) -> bool |
 
 
 def _owner_matches_label(pod: Raw) -> bool:
-    """Whether a pod is a RayCluster's that has the name which its label says. Of one that there never was Kubernetes deletes it."""
+    """Whether the RayCluster in a pod's label controls the pod. Kubernetes deletes a pod whose owner never existed."""
     name = label(pod, names.RAY_GCS_CLUSTER_LABEL)
     owners = mapping_list(meta(pod), "ownerReferences")
     return any(
@@ -58,32 +69,47 @@ def _owner_matches_label(pod: Raw) -> bool:
     )
 
 
+def was_complete(ray_cluster: Raw) -> bool:
+    """Whether all pods of a RayCluster ran at one time since it was last suspended.
+
+    The state stays `ready` when pods end. The condition RayClusterProvisioned ignores pods that do not exist
+    (kuberay:controllers/ray/raycluster_controller.go, calculateStatus).
+    """
+    return text_field(mapping_field(ray_cluster, "status"), "state") == "ready"
+
+
+def creation_failure(ray_cluster: Raw) -> str:
+    """Why KubeRay could not create or delete pods of a RayCluster, in its words; empty if it could."""
+    failure = condition(ray_cluster, "RayClusterReplicaFailure")
+    return truncate(text_field(failure, "message")) if failure.get("status") == "True" else ""
+
+
 def owning_service(ray_cluster: Raw) -> Job | None:
-    """The RayService that KubeRay made a RayCluster of, None where it is of a RayJob, or a user's own."""
+    """The RayService that controls a RayCluster, None where there is none."""
     return kuberay_owner(ray_cluster, (names.RAY_SERVICE,))
 
 
 def kuberay_owner(raw: Raw, kinds: Collection[str]) -> Job | None:
-    """The object of KubeRay's that controls another one, where it is of one of these kinds.
+    """The KubeRay object of one of these kinds that controls an object; None where there is none.
 
-    Whoever may make an object may write any owner into it, and an API server asks of its name and uid only that they are not empty.
+    Name and uid are validated, because users may write any owner: an API server only requires that they are not empty.
     """
-    for one in mapping_list(meta(raw), "ownerReferences"):
-        if one.get("controller") and one.get("kind") in kinds:
-            version, name, uid = (str(one.get(key) or "") for key in ("apiVersion", "name", "uid"))
+    for owner in mapping_list(meta(raw), "ownerReferences"):
+        if owner.get("controller") and owner.get("kind") in kinds:
+            version, name, uid = (str(owner.get(key) or "") for key in ("apiVersion", "name", "uid"))
             if not (
                 version.partition("/")[0] == names.RAY_DOMAIN
-                and _NAME_PATTERN.fullmatch(name)
+                and NAME_PATTERN.fullmatch(name)
                 and _UID_PATTERN.fullmatch(uid)
             ):
                 return None
-            return Job(version, str(one["kind"]), str(meta(raw).get("namespace") or ""), name, uid)
+            return Job(version, str(owner["kind"]), str(meta(raw).get("namespace") or ""), name, uid)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerGroup:
-    """A worker group of a RayCluster's spec; an absent number is None where it has another default than 0."""
+    """A worker group of a RayCluster's spec; an absent number is None where its default is not 0."""
 
     name: str
     replicas: int
@@ -92,21 +118,21 @@ class WorkerGroup:
     num_of_hosts: int | None
     suspended: bool
     labels: Raw
-    template: Raw  # of its pods
+    template: Raw
 
     @property
     def podset(self) -> str:
-        """The name of its podset: Kueue writes it in lower case."""
+        """The name of the group's podset: Kueue lower-cases the group's name."""
         return self.name.lower()
 
     @property
     def zone(self) -> str:
-        """The zone that its Ray labels promise, empty without one."""
+        """The zone in its Ray labels; empty without one."""
         return text_field(self.labels, names.RAY_ZONE_LABEL)
 
     @property
     def desired_workers(self) -> int:
-        """How many pods KubeRay makes of it (kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas)."""
+        """How many pods KubeRay makes for it (kuberay:controllers/ray/utils/util.go, GetWorkerGroupDesiredReplicas)."""
         if self.suspended:
             return 0
         most = self.replicas if self.max_replicas is None else self.max_replicas
@@ -115,7 +141,7 @@ class WorkerGroup:
 
     @property
     def quota_workers(self) -> int:
-        """For how many Kueue holds quota (kueue:pkg/controller/jobs/raycluster/common.go, effectiveWorkerCount).
+        """Workers that Kueue holds quota for (kueue:pkg/controller/jobs/raycluster/common.go, effectiveWorkerCount).
 
         Absent replicas are 0: KubeRay's CRD sets them so before Kueue reads the object.
         """
@@ -124,17 +150,16 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class RayClusterSpec:
-    """The spec of a RayCluster, or of the RayCluster inside a RayJob, as far as we depend on it."""
+    """The spec of a RayCluster, or of the RayCluster inside a RayJob."""
 
     groups: tuple[WorkerGroup, ...] = ()
-    autoscaling: bool = False  # enableInTreeAutoscaling
+    autoscaling: bool = False
     autoscaler_version: str = ""
-    autoscaler_env: frozenset[str] = frozenset()  # the variables that its user gave to the autoscaler
+    autoscaler_env: frozenset[str] = frozenset()  # names of the variables in autoscalerOptions.env
     tls: bool = False  # tlsOptions are set, and not disabled
-    token_auth: bool = False  # authOptions.enableK8sTokenAuth
+    token_auth: bool = False
 
     def desired_workers(self, podsets: Collection[str]) -> int:
-        """How many workers of these podsets it is to have, as KubeRay counts them."""
         return sum(group.desired_workers for group in self.groups if group.podset in podsets)
 
 

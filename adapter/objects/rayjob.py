@@ -1,11 +1,9 @@
-"""What does Kueue make of a RayJob or RayCluster: which of its podsets are worker groups, and if it is not submitted yet, its
-queue and its podsets?
+"""Typed records of RayJobs and RayClusters, and what Kueue makes of a job that is not submitted yet.
 
-Whoever writes one that is not submitted is no API server, so every field of that is checked before it is read; what is wrong is an
-`Unusable` with a sentence, and so are lines that it lacks and that Kueue asks for where KubeRay alone does not. What else the API
-server or Kueue's webhooks might refuse is for them to say. A fault ends the reading of no more than nobody can judge then, so that all
-are told at once. The resources that Kueue adds to the head for KubeRay's sidecars are left
-out: the head never leaves the manager.
+`read_job` reads an object of an API server. `parse` reads a manifest of a user, checks the type of each field, and
+reports all faults at once, with the fields that Kueue requires and KubeRay does not. Other rules of the API server and
+of Kueue's webhooks are not checked. Kueue's additions to the head for KubeRay's sidecars are left out, because the head
+stays in the manager.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from adapter import names
-from adapter.objects import pod_requests, raycluster
+from adapter.objects import kuberay_rules, pod_requests, raycluster
 from adapter.objects.raycluster import RayClusterSpec
 from adapter.objects.unstructured import (
     UNREADABLE,
@@ -31,25 +29,20 @@ from adapter.objects.unstructured import (
 from adapter.objects.workload import Job, PodSet, Workload
 
 MAX_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
-MAX_NAME_LENGTH = 253  # of an object
-# Of a job for which a plan is asked. An object in etcd is no larger than 1.5 MiB, and a job of 18 groups takes some 100 KiB.
+MAX_NAME_LENGTH = 253
+# The limit of a manifest. An object in etcd has at most 1.5 MiB, and a job of 18 groups some 100 KiB.
 MAX_JOB_BYTES = 2**20
 _MAX_INT32 = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
-_NUMBER_DEFAULTS = {
-    "minReplicas": 0,
-    "maxReplicas": 0,
-    "replicas": 0,
-    "numOfHosts": 1,
-}  # of a worker group, each with its default
-
-_SUBMITTER_MODE = "K8sJobMode"  # the default of spec.submissionMode
+# The numbers of a worker group, with their defaults.
+_NUMBER_DEFAULTS = {"minReplicas": 0, "maxReplicas": 0, "replicas": 0, "numOfHosts": 1}
+_SUBMITTER_MODE = "K8sJobMode"  # the default
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
 class InvalidJob(ValueError):
-    """Not a job for which a plan can be asked; the text is a sentence, the first one of `every`."""
+    """A manifest that cannot be planned; the text is a sentence, the first of `messages`."""
 
     def __init__(self, first: str, *more: str) -> None:
         super().__init__(first)
@@ -58,14 +51,14 @@ class InvalidJob(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JobManifest:
-    """A job as its user wrote it, with what Kueue would make of it."""
+    """A job as its user wrote it, with the podsets that Kueue would make of it."""
 
     kind: str
     name: str
     namespace: str
-    queue: str  # empty: it names none
-    priority_class: str  # a WorkloadPriorityClass; empty: it names none
-    podsets: tuple[PodSet, ...]  # its head and its worker groups
+    queue: str  # empty: none
+    priority_class: str  # a WorkloadPriorityClass; empty: none
+    podsets: tuple[PodSet, ...]  # without the submitter
     raw: Raw
 
     @property
@@ -78,46 +71,43 @@ class JobManifest:
 
 @dataclass(frozen=True, slots=True)
 class JobParseResult:
-    """A job as far as it can be read, and all that keeps it from being one for which a plan can be asked."""
+    """A job without its faulty parts, and its faults."""
 
-    manifest: (
-        JobManifest | None
-    )  # without what has a fault; None where nothing of it can be judged, and then it has faults
+    manifest: JobManifest | None  # None: no part of it can be judged
     faults: tuple[str, ...]  # sentences, in the order of the spec
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What KubeRay reports in the status of a RayJob or RayCluster; each field may be empty."""
+    """The status of a RayJob or RayCluster."""
 
-    deployment_status: str = ""  # jobDeploymentStatus
-    job_status: str = ""  # jobStatus
+    deployment_status: str = ""
+    job_status: str = ""
     state: str = ""  # of a RayCluster
     reason: str = ""
     message: str = ""
-    ray_cluster: str = ""  # rayClusterName
+    ray_cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobObject:
-    """A RayJob or RayCluster as it stands."""
-
     kind: str = ""
-    is_known: bool = False  # else nothing is known of it, and the other fields are defaults
+    is_known: bool = False  # False: the other fields are defaults
     uid: str = ""
     created: datetime | None = None
     deleting: bool = False
-    elastic: bool = False  # its annotation says that its size may change
-    resizes: bool = False  # its annotation asks KubeRay to resize pods in place
+    elastic: bool = False
+    resizes: bool = False  # its annotation requests in-place resizes of pods
     suspended: bool = False  # spec.suspend
     submission_mode: str = ""  # of a RayJob
-    service: Job | None = None  # the RayService that it is of
+    service: Job | None = None  # the RayService that owns it
+    kuberay_faults: tuple[str, ...] = ()  # fragments: the rules of KubeRay that it breaks
     cluster: RayClusterSpec = field(default_factory=RayClusterSpec)
     status: JobStatus = field(default_factory=JobStatus)
 
     @property
     def has_submitter(self) -> bool:
-        """Whether a pod of its own submits to the RayCluster, which Kueue counts as the last podset."""
+        """Whether it has a submitter pod, which Kueue counts as the last podset."""
         return self.is_known and self.kind == "RayJob" and self.submission_mode == _SUBMITTER_MODE
 
 
@@ -145,29 +135,27 @@ def read_job(kind: str, raw: Raw) -> JobObject:
         suspended=bool(spec.get("suspend")),
         submission_mode=(text_field(spec, "submissionMode") or _SUBMITTER_MODE) if kind == "RayJob" else "",
         service=raycluster.owning_service(raw),
+        kuberay_faults=kuberay_rules.kuberay_faults(kind, raw),
         cluster=raycluster.read_spec(mapping_field(spec, "rayClusterSpec") if kind == "RayJob" else spec),
         status=read_status(raw),
     )
 
 
 def read_status(raw: Raw) -> JobStatus:
-    """Read the status of a RayJob or RayCluster; never raises."""
     status = mapping_field(raw, "status")
     fields = ("jobDeploymentStatus", "jobStatus", "state", "reason", "message", "rayClusterName")
     return JobStatus(*(text_field(status, name) for name in fields))
 
 
 UNKNOWN_JOB = JobObject()
-UNKNOWN_JOBS = {
-    kind: read_job(kind, {}) for kind in names.RAY_KINDS
-}  # the same objects, for memos (shell/kube/memo.py)
+UNKNOWN_JOBS = {kind: read_job(kind, {}) for kind in names.RAY_KINDS}  # for memos, which compare identities
 
 
 def job_presence(job: Job, known: JobObject) -> Literal["There", "Leaving", "Gone"]:
-    """Whether a job exists, by the object of its name.
+    """Whether a job exists, judged by `known`, the object of its name.
 
-    A finalizer may keep a deleted job for hours. A job that is "Gone" may also be one that was not observed yet; its arrival enqueues
-    whoever acted on that. A job of another kind than Ray's counts as "There": nothing is known of it.
+    A finalizer may keep a job "Leaving" for hours. "Gone" includes a job that was not observed yet; its first event
+    enqueues its gang again. A job of another kind than Ray's counts as "There".
     """
     if job.kind not in names.RAY_KINDS:
         return "There"
@@ -177,16 +165,15 @@ def job_presence(job: Job, known: JobObject) -> Literal["There", "Leaving", "Gon
 
 
 def is_running(job: Job, known: JobObject) -> bool:
-    """Whether a job exists and is not suspended."""
     return job_presence(job, known) == "There" and not known.suspended
 
 
 def worker_podsets(workload: Workload, job: JobObject) -> list[PodSet]:
-    """The podsets of a Workload that are worker groups of its job: identified by their order, for a group may have any name.
+    """The podsets of a Workload that are worker groups of its job; none where the job is of another kind.
 
-    Kueue puts the head first, then the groups in the order of the spec, and last the submitter of a RayJob that has one
-    (kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets; rayjob_controller.go addSubmitterPodSet). While the job is not known,
-    no podset is taken for a submitter. A job of another kind has no worker groups.
+    A group may have any name, so podsets are identified by their order: the head, the groups as in the spec, then the
+    submitter of a RayJob that has one (kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets;
+    rayjob_controller.go addSubmitterPodSet). While the job is unknown, no podset counts as submitter.
     """
     if workload.job is None or workload.job.kind not in names.RAY_KINDS:
         return []
@@ -195,50 +182,51 @@ def worker_podsets(workload: Workload, job: JobObject) -> list[PodSet]:
 
 
 def autoscaler_env(job: JobObject) -> frozenset[str] | None:
-    """The variables that the user gave to Ray's autoscaler; None where no autoscaler runs, or version 1, which reads none."""
+    """The user's variables for Ray's autoscaler; None without an autoscaler, or with version 1, which reads none."""
     cluster = job.cluster
     return cluster.autoscaler_env if cluster.autoscaling and cluster.autoscaler_version != "v1" else None
 
 
 def podset_min_replicas(job: JobObject) -> dict[str, int]:
-    """The minimum number of workers of each podset: neither Ray's autoscaler nor KubeRay goes below minReplicas."""
+    """The minReplicas of each podset; Ray's autoscaler and KubeRay never go below that."""
     return {group.podset: group.min_replicas for group in job.cluster.groups}
 
 
 def podset_zones(job: JobObject) -> dict[str, str]:
-    """The zone that Ray labels promise of each podset's workers.
+    """The zone in the Ray labels of each worker group.
 
-    Ray's autoscaler reads these labels to choose a group, and no podset has them (docs/upstream.md, "Labels of a worker group").
+    Ray's autoscaler chooses a group by these labels, and no podset has them
+    (docs/upstream.md, "Labels of a worker group").
     """
     return {group.podset: group.zone for group in job.cluster.groups if group.zone}
 
 
 def parse(raw: object, namespace: str) -> JobManifest:
-    """Read a RayJob or RayCluster (ray.io/v1); raises Unusable with sentences that name the field.
+    """Read the manifest of a RayJob or RayCluster (ray.io/v1) that would be submitted in `namespace`.
 
-    `namespace` is where it would be submitted. Source: kueue:pkg/controller/jobs/raycluster/common.go BuildPodSets,
-    ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
+    Raises InvalidJob with sentences that name the field. Source: kueue:pkg/controller/jobs/raycluster/common.go
+    BuildPodSets, ValidateCreate; rayjob/rayjob_controller.go PodSets; rayjob_webhook.go validateCreate.
     """
-    found = parse_partially(raw, namespace)
-    if found.faults or found.manifest is None:
-        raise InvalidJob(*found.faults)
-    return found.manifest
+    result = parse_partially(raw, namespace)
+    if result.faults or result.manifest is None:
+        raise InvalidJob(*result.faults)
+    return result.manifest
 
 
 def parse_partially(raw: object, namespace: str) -> JobParseResult:
-    """Read the same as far as it can be read, and say what cannot."""
+    """Read a manifest as `parse` does, but return its faults with its sound parts."""
     faults: list[str] = []
-    asked = _read_or_default(faults, None, _parse_metadata, raw, namespace)
-    found = asked and _read_or_default(faults, None, _parse_podsets, asked, faults)
-    if not asked or not found:
+    manifest = _read_or_default(faults, None, _parse_metadata, raw, namespace)
+    parts = manifest and _read_or_default(faults, None, _parse_podsets, manifest, faults)
+    if not manifest or not parts:
         return JobParseResult(None, tuple(faults))
-    podsets, sound = found
-    whole = _with_worker_groups(asked, sound) if faults else asked.raw
-    return JobParseResult(replace(asked, podsets=tuple(podsets), raw=whole), tuple(faults))
+    podsets, sound_groups = parts
+    sound = _with_worker_groups(manifest, sound_groups) if faults else manifest.raw
+    return JobParseResult(replace(manifest, podsets=tuple(podsets), raw=sound), tuple(faults))
 
 
 def _read_or_default(faults: list[str], default: T, reader: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a reader finds; where that is a fault, the default, and the fault is noted."""
+    """The result of a reader; the default where it raises, with the fault added to `faults`."""
     try:
         return reader(*args, **kwargs)
     except InvalidJob as error:
@@ -247,33 +235,31 @@ def _read_or_default(faults: list[str], default: T, reader: Callable[P, T], *arg
 
 
 def _parse_metadata(raw: object, namespace: str) -> JobManifest:
-    """All that does not stand in its spec."""
     whole = raw if isinstance(raw, dict) else {}
     kind = whole.get("kind")
     if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
-        found = printable(f"{whole.get('apiVersion')} {kind}") if whole else "no object"
-        raise InvalidJob(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {found}.")
+        actual = printable(f"{whole.get('apiVersion')} {kind}") if whole else "no object"
+        raise InvalidJob(f"A plan is made for {' or '.join(names.RAY_KINDS)} of {names.RAY_DOMAIN}, found {actual}.")
     meta = _mapping_field(whole, "metadata", f"{kind}:")
     name = _text_field(meta, "name", f"{kind}: metadata") or _text_field(meta, "generateName", f"{kind}: metadata")
     if not name:
         raise InvalidJob(f"{kind}: metadata.name is missing; give it one.")
-    asked = JobManifest(str(kind), name, namespace, "", "", (), whole)
-    labels = _mapping_field(meta, "labels", f"{asked}: metadata")
-    queue = _text_field(labels, names.QUEUE_LABEL, f"{asked}: metadata.labels")
-    priority_class = _text_field(labels, names.PRIORITY_CLASS_LABEL, f"{asked}: metadata.labels")
-    return replace(asked, queue=queue, priority_class=priority_class)
+    manifest = JobManifest(str(kind), name, namespace, "", "", (), whole)
+    labels = _mapping_field(meta, "labels", f"{manifest}: metadata")
+    queue = _text_field(labels, names.QUEUE_LABEL, f"{manifest}: metadata.labels")
+    priority_class = _text_field(labels, names.PRIORITY_CLASS_LABEL, f"{manifest}: metadata.labels")
+    return replace(manifest, queue=queue, priority_class=priority_class)
 
 
 def build_workload(
     manifest: JobManifest, queue: str, checks: Iterable[str], flavors: Iterable[str], priority: int, now: datetime
 ) -> Raw:
-    """The Workload that Kueue would make of the job in that LocalQueue, as if it held the manager's quota since now.
+    """The Workload that Kueue would make of the job in that LocalQueue, with the manager's quota reserved now.
 
-    It has no name, so that nothing that stands is taken for this job's own, and it is the youngest of its priority. Each
-    podset has every one of `flavors`: a check that is limited to some then covers all worker groups
-    (docs/upstream.md, "What a check covers").
+    It has no name, so that no existing object counts as its own. Each podset has all `flavors`, so that a check on some
+    of them covers all worker groups (docs/upstream.md, "What a check covers").
     """
-    since, given = format_time(now), {flavor: flavor for flavor in flavors}
+    since, assigned = format_time(now), {flavor: flavor for flavor in flavors}
     owner = {
         "apiVersion": manifest.raw["apiVersion"],
         "kind": manifest.kind,
@@ -293,18 +279,22 @@ def build_workload(
         "spec": {
             "queueName": queue,
             "priority": priority,
-            "podSets": [{"name": one.name, "count": one.count, "template": one.template} for one in manifest.podsets],
+            "podSets": [
+                {"name": podset.name, "count": podset.count, "template": podset.template} for podset in manifest.podsets
+            ],
         },
         "status": {
             "conditions": [{"type": names.QUOTA_RESERVED, "status": "True", "lastTransitionTime": since}],
-            "admission": {"podSetAssignments": [{"name": one.name, "flavors": given} for one in manifest.podsets]},
+            "admission": {
+                "podSetAssignments": [{"name": podset.name, "flavors": assigned} for podset in manifest.podsets]
+            },
             "admissionChecks": [{"name": name, "state": names.CHECK_PENDING} for name in checks],
         },
     }
 
 
 def observed_priority(priority_class: str, workloads: Iterable[Raw]) -> int | None:
-    """What a WorkloadPriorityClass is worth, if some Workload was given it; None when nobody shows it."""
+    """The priority of a WorkloadPriorityClass, from a Workload that has it; None without one."""
     for raw in workloads:
         spec = mapping_field(raw, "spec")
         ref = mapping_field(spec, "priorityClassRef")
@@ -314,34 +304,34 @@ def observed_priority(priority_class: str, workloads: Iterable[Raw]) -> int | No
 
 
 def _parse_podsets(manifest: JobManifest, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
-    """Its podsets, and its worker groups without what has a fault. Raises Unusable where it is not worth while to read on."""
+    """The podsets, and the worker groups without their faulty parts; raises where no group can be read."""
     cluster, where = _cluster_spec_and_path(manifest, faults)
     head = _read_or_default(faults, {}, _head_template, cluster, where, faults)
     groups = _list_field(cluster, "workerGroupSpecs", where)
     submitter = [names.SUBMITTER] if manifest.job.has_submitter else []
-    _reject_too_many_podsets(where, 1 + len(groups) + len(submitter))  # before any of them is read
+    _reject_too_many_podsets(where, 1 + len(groups) + len(submitter))  # before reading any group
     workers = [
         _parse_worker_group(group, f"{where}.workerGroupSpecs[{index}]", faults) for index, group in enumerate(groups)
     ]
     podsets = [PodSet(names.HEAD, 1, head, frozenset()), *(podset for podset, _ in workers if podset)]
+    if _lacks_shutdown(manifest) and _has_deletion_rules(manifest):
+        faults.append(f"{manifest}: {kuberay_rules.DELETION_RULES_FAULT}.")
     faults += _duplicate_names(where, [*(podset.name for podset in podsets), *submitter])
     _read_or_default(faults, None, _reject_missing_fields, manifest, where, cluster, groups)
     return podsets, [sound for _, sound in workers]
 
 
 def _cluster_spec_and_path(manifest: JobManifest, faults: list[str]) -> tuple[Raw, str]:
-    """The spec of its RayCluster, and where that stands."""
     spec, where = _mapping_field(manifest.raw, "spec", f"{manifest}:"), f"{manifest}: spec"
     if manifest.kind != "RayJob":
         return spec, where
     _read_or_default(faults, None, _reject_cluster_selector, manifest, spec)
     if not spec.get("rayClusterSpec"):
-        raise InvalidJob(f"{manifest}: spec.rayClusterSpec is missing; say there which workers it wants.")
+        raise InvalidJob(f"{manifest}: spec.rayClusterSpec is missing; define the job's workers there.")
     return _mapping_field(spec, "rayClusterSpec", where), f"{where}.rayClusterSpec"
 
 
 def _with_worker_groups(manifest: JobManifest, groups: list[Raw]) -> Raw:
-    """The job with these worker groups."""
     spec = mapping_field(manifest.raw, "spec")
     if manifest.kind != "RayJob":
         return {**manifest.raw, "spec": {**spec, "workerGroupSpecs": groups}}
@@ -351,33 +341,42 @@ def _with_worker_groups(manifest: JobManifest, groups: list[Raw]) -> Raw:
 def _reject_cluster_selector(manifest: JobManifest, spec: Raw) -> None:
     if spec.get("clusterSelector"):
         raise InvalidJob(
-            f"{manifest}: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job."
+            f"{manifest}: spec.clusterSelector names an existing RayCluster: Kueue does not queue such a job."
         )
 
 
 def _reject_missing_fields(manifest: JobManifest, where: str, cluster: Raw, groups: list[Any]) -> None:
-    """All lines at once that a file lacks which KubeRay alone would take: whoever pastes one need not come back for the next.
+    """Report all fields that Kueue requires and KubeRay does not.
 
-    Of an absent rayStartParams Kueue's webhook makes null (docs/upstream.md, "A file that KubeRay alone takes").
+    Kueue's webhook turns an absent rayStartParams into null (docs/upstream.md, "A file that KubeRay alone takes").
     """
     lacks = []
-    if manifest.kind == "RayJob" and manifest.raw["spec"].get("shutdownAfterJobFinishes") is not True:
+    if _lacks_shutdown(manifest) and not _has_deletion_rules(manifest):
         lacks.append("shutdownAfterJobFinishes: true in spec")
-    of = [("headGroupSpec", cluster.get("headGroupSpec"))]
-    of += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
-    if bare := [name for name, group in of if isinstance(group, dict) and group.get("rayStartParams") is None]:
+    all_groups = [("headGroupSpec", cluster.get("headGroupSpec"))]
+    all_groups += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
+    if bare := [name for name, group in all_groups if isinstance(group, dict) and group.get("rayStartParams") is None]:
         lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{manifest}: ')}")
     if lacks:
         raise InvalidJob(
-            f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks let no {manifest.kind} into a queue without; add each "
-            "line there, or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
+            f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks reject a {manifest.kind} in a queue without "
+            "them; add each line there, or, if a policy of your cluster adds them, use the output of `kubectl create "
+            "--dry-run=server -o yaml`."
         )
+
+
+def _lacks_shutdown(manifest: JobManifest) -> bool:
+    return manifest.kind == "RayJob" and manifest.raw["spec"].get("shutdownAfterJobFinishes") is not True
+
+
+def _has_deletion_rules(manifest: JobManifest) -> bool:
+    return bool(mapping_field(manifest.raw["spec"], "deletionStrategy").get("deletionRules"))
 
 
 def _duplicate_names(where: str, podsets: list[str]) -> list[str]:
     twice = sorted({name for name in podsets if podsets.count(name) > 1})
     return [
-        f"{where}.workerGroupSpecs: the name {printable(name)} is taken twice; give each group a name of its own."
+        f"{where}.workerGroupSpecs: the name {printable(name)} is used twice; give each group its own name."
         for name in twice
     ]
 
@@ -385,25 +384,29 @@ def _duplicate_names(where: str, podsets: list[str]) -> list[str]:
 def _reject_too_many_podsets(where: str, podsets: int) -> None:
     if podsets > MAX_PODSETS:
         raise InvalidJob(
-            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue takes {MAX_PODSETS} at "
-            "most; use fewer groups."
+            f"{where}.workerGroupSpecs: {podsets} podsets with head and submitter, Kueue accepts at most "
+            f"{MAX_PODSETS}; use fewer groups."
         )
 
 
 def _parse_worker_group(group: object, where: str, faults: list[str]) -> tuple[PodSet | None, Raw]:
-    """One worker group as Kueue counts it: replicas times hosts; and the group without what has a fault. Where KubeRay would count
-    otherwise, the job is refused (`admission.job_validation`), which takes its numbers for checked.
+    """The podset of a worker group, and the group without its faulty parts.
 
-    Absent replicas are 0, because KubeRay's CRD says so before Kueue sees the object. One that cannot be counted has a worker: what
-    its template has is judged all the same.
+    Kueue counts replicas times hosts. `admission.job_validation` rejects a job that KubeRay counts differently, and
+    relies on these checks. A group with a faulty number counts as one worker, so that its template is judged, too.
     """
-    if (found := _read_or_default(faults, None, _require_type, group, dict, where, "an object")) is None:
+    if (group_spec := _read_or_default(faults, None, _require_type, group, dict, where, "an object")) is None:
         return None, {}
-    name = _read_or_default(faults, "", _group_name, found, where) or where.rpartition(".")[2]
-    count = _worker_count(found, where, faults)
-    sound = found if count is not None else {key: one for key, one in found.items() if key not in _NUMBER_DEFAULTS}
-    if (template := _read_or_default(faults, None, _worker_template, found, where, faults)) is None:
-        return None, {key: one for key, one in sound.items() if key != "labels"}  # whose zone the template is to have
+    name = _read_or_default(faults, "", _group_name, group_spec, where) or where.rpartition(".")[2]
+    count = _worker_count(group_spec, where, faults)
+    sound = (
+        group_spec
+        if count is not None
+        else {key: value for key, value in group_spec.items() if key not in _NUMBER_DEFAULTS}
+    )
+    if (template := _read_or_default(faults, None, _worker_template, group_spec, where, faults)) is None:
+        # The labels are dropped, too, because their zone is for the template.
+        return None, {key: value for key, value in sound.items() if key != "labels"}
     # Kueue's podset references are lower case (kueue:apis/kueue/v1beta2/workload_types.go NewPodSetReference).
     return PodSet(name.lower(), 1 if count is None else count, template, frozenset()), sound
 
@@ -416,17 +419,17 @@ def _group_name(group: Raw, where: str) -> str:
 
 
 def _worker_count(group: Raw, where: str, faults: list[str]) -> int | None:
-    """For how many workers Kueue holds quota; None where one of its numbers has a fault."""
-    found = {
+    """The number of workers that Kueue holds quota for; None where a number has a fault."""
+    numbers = {
         key: _read_or_default(faults, None, _int_field, group, key, where, default)
         for key, default in _NUMBER_DEFAULTS.items()
     }
-    replicas, hosts = found["replicas"], found["numOfHosts"]
-    if replicas is None or hosts is None or None in found.values():
+    replicas, hosts = numbers["replicas"], numbers["numOfHosts"]
+    if replicas is None or hosts is None or None in numbers.values():
         return None
     count = replicas * max(1, hosts)
     if count > _MAX_INT32:
-        faults.append(f"{where}.replicas asks for {count} workers; nobody can count so many.")
+        faults.append(f"{where}.replicas requests {count} workers, more than a 32-bit integer can count; use fewer.")
         return None
     return count
 
@@ -436,7 +439,7 @@ def _worker_template(group: Raw, where: str, faults: list[str]) -> Raw:
 
 
 def _with_zone(template: Raw, group: Raw, where: str) -> Raw:
-    """The template with the zone of the group's Ray labels, for a job that is not submitted has no object to read these from."""
+    """The template with an annotation for the zone of the group's Ray labels."""
     labels = _mapping_field(group, "labels", where)
     zone, metadata = _text_field(labels, names.RAY_ZONE_LABEL, f"{where}.labels"), template.get("metadata") or {}
     if not zone or annotation(template, names.ZONE_ANNOTATION):
@@ -453,7 +456,7 @@ def _parse_template(group: Raw, where: str, faults: list[str]) -> Raw:
     template = _mapping_field(group, "template", where)
     spec = _mapping_field(template, "spec", f"{where}.template")
     if not _list_field(spec, "containers", f"{where}.template.spec"):
-        faults.append(f"{where}.template.spec.containers is empty; name Ray's container.")
+        faults.append(f"{where}.template.spec.containers is empty; add the Ray container.")
     try:
         pod_requests.pod_requests(spec)
     except UNREADABLE as error:
@@ -462,28 +465,28 @@ def _parse_template(group: Raw, where: str, faults: list[str]) -> Raw:
 
 
 def _mapping_field(holder: Raw, field: str, where: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = _require_type(holder.get(field) or {}, dict, _field_path(where, field), "an object")
-    return found
+    value: Mapping[str, Any] = _require_type(holder.get(field) or {}, dict, _field_path(where, field), "an object")
+    return value
 
 
 def _list_field(holder: Raw, field: str, where: str) -> list[Any]:
-    found: list[Any] = _require_type(holder.get(field) or [], list, _field_path(where, field), "a list")
-    return found
+    value: list[Any] = _require_type(holder.get(field) or [], list, _field_path(where, field), "a list")
+    return value
 
 
 def _text_field(holder: Raw, field: str, where: str) -> str:
-    found: str = _require_type(holder.get(field) or "", str, _field_path(where, field), "text")
-    return found
+    value: str = _require_type(holder.get(field) or "", str, _field_path(where, field), "text")
+    return value
 
 
 def _int_field(holder: Raw, field: str, where: str, default: int) -> int:
     value = holder.get(field)
-    found: int = _require_type(default if value is None else value, int, _field_path(where, field), "a whole number")
-    if abs(found) > _MAX_INT32:  # which one is not said: it may have thousands of digits
-        raise InvalidJob(f"{_field_path(where, field)} is no number of 32 bits; nobody can count so many.")
-    if found < 0:
-        raise InvalidJob(f"{_field_path(where, field)} is {found}: it must be 0 or more.")
-    return found
+    number: int = _require_type(default if value is None else value, int, _field_path(where, field), "a whole number")
+    if abs(number) > _MAX_INT32:  # the message omits it: it may have thousands of digits
+        raise InvalidJob(f"{_field_path(where, field)} is not a 32-bit integer; use a smaller number.")
+    if number < 0:
+        raise InvalidJob(f"{_field_path(where, field)} is {number}: it must be 0 or more.")
+    return number
 
 
 def _require_type(value: object, kind: type, where: str, what: str) -> Any:

@@ -1,8 +1,8 @@
 """Builds the RayCluster that KubeRay makes of a RayService, at first and for each upgrade.
 
-Labels (the queue among them) and annotations are copied, and its spec is spec.rayClusterConfig
-(kuberay:ray-operator/controllers/ray/rayservice_controller.go, constructRayClusterForRayService). Its name is the
-service's, to which KubeRay adds some letters. The RayService may be invalid, since no API server has checked it:
+Labels (the queue among them) and annotations are copied, and the RayCluster's spec is spec.rayClusterConfig
+(kuberay:ray-operator/controllers/ray/rayservice_controller.go, constructRayClusterForRayService). Its name here is the
+RayService's, to which KubeRay adds some letters. The RayService may be invalid, since no API server has checked it:
 readers of the RayCluster must check it.
 """
 

@@ -1,7 +1,7 @@
-"""Which Secrets and ConfigMaps does a pod refer to, and how does it read when they have other names?
+"""Finds and renames the Secrets and ConfigMaps that a pod refers to, both by one walk over the pod's spec.
 
-Both are one walk over the pod's spec, so what is found is what is renamed. Volumes of other kinds that name a Secret (CSI,
-CephFS, …) are not followed: their drivers belong to a cluster, and `admission.pod_validation` turns them away.
+Other volumes that name a Secret (CSI, CephFS, …) are not followed: their drivers belong to a cluster, and
+`admission.pod_validation` rejects them.
 """
 
 from collections.abc import Callable
@@ -24,42 +24,44 @@ class Reference:
         return f"{self.kind} {self.name}"
 
 
-# Called with the reference, the field that holds it, and whether the pod starts without the object; says the name to put there.
+# Receives the reference, its field, and whether the pod starts without the object; returns the new name.
 _Visitor = Callable[[Reference, str, bool], str]
 
 
 def find_in_spec(spec: Raw) -> dict[Reference, str]:
-    """Find a pod spec's references, each with the first field that cannot do without it; empty: all can.
+    """The references of a pod spec, each with the first field that requires the object; empty if it is optional.
 
-    Pull secrets cannot, although a kubelet tries without (k8s:pkg/kubelet/kubelet_pods.go, getPullSecretsForPod): whoever
-    writes one into a template needs it, and would hear of a missing one only from an image that is not pulled.
+    Pull secrets count as required, although a kubelet tries to pull without a missing one
+    (k8s:pkg/kubelet/kubelet_pods.go, getPullSecretsForPod). If they did not, the user would only see that an image
+    cannot be pulled.
     """
-    found: dict[Reference, str] = {}
+    references: dict[Reference, str] = {}
 
     def note(reference: Reference, field: str, optional: bool) -> str:
-        found[reference] = found.get(reference) or ("" if optional else field)
+        references[reference] = references.get(reference) or ("" if optional else field)
         return reference.name
 
     _visit_spec(spec, note)
-    return found
+    return references
 
 
 def rename_in_spec(spec: Raw, name_of: Callable[[Reference], str]) -> dict[str, Any]:
-    """Put other names into a pod spec's references, and change nothing else."""
+    """The pod spec with other names in its references."""
     return _visit_spec(spec, lambda reference, field, optional: name_of(reference))
 
 
 def _visit_spec(spec: Raw, visit: _Visitor) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     if spec.get("volumes"):
-        changed["volumes"] = [_visit_volume(one, visit) for one in spec["volumes"]]
-    for kind in ("containers", "initContainers"):  # KubeRay repeats the first one's env in an init container of its own
+        changed["volumes"] = [_visit_volume(volume, visit) for volume in spec["volumes"]]
+    for kind in ("containers", "initContainers"):  # KubeRay's own init container has a copy of the Ray container's env
         if spec.get(kind):
             changed[kind] = [
-                _visit_container(one, f"spec.{kind}[{printable(one.get('name'))}]", visit) for one in spec[kind]
+                _visit_container(container, f"spec.{kind}[{printable(container.get('name'))}]", visit)
+                for container in spec[kind]
             ]
     if spec.get("imagePullSecrets"):
-        changed["imagePullSecrets"] = [_visit_pull_secret(one, visit) for one in spec["imagePullSecrets"]]
+        changed["imagePullSecrets"] = [_visit_pull_secret(secret, visit) for secret in spec["imagePullSecrets"]]
     return {**spec, **changed}
 
 
@@ -70,7 +72,7 @@ def _visit_volume(volume: Raw, visit: _Visitor) -> Raw:
     projected = volume.get("projected")
     if not projected or not projected.get("sources"):
         return volume
-    sources = [_visit_projected_source(one, f"{field}.projected", visit) for one in projected["sources"]]
+    sources = [_visit_projected_source(source, f"{field}.projected", visit) for source in projected["sources"]]
     return {**volume, "projected": {**projected, "sources": sources}}
 
 
@@ -82,10 +84,10 @@ def _visit_container(container: Raw, field: str, visit: _Visitor) -> Raw:
     changed: dict[str, Any] = {}
     if container.get("env"):
         changed["env"] = [
-            _visit_env(one, f"{field}.env[{printable(one.get('name'))}]", visit) for one in container["env"]
+            _visit_env(entry, f"{field}.env[{printable(entry.get('name'))}]", visit) for entry in container["env"]
         ]
     if container.get("envFrom"):
-        changed["envFrom"] = [_visit_env_from(one, f"{field}.envFrom", visit) for one in container["envFrom"]]
+        changed["envFrom"] = [_visit_env_from(entry, f"{field}.envFrom", visit) for entry in container["envFrom"]]
     return {**container, **changed} if changed else container
 
 
@@ -112,5 +114,5 @@ def _visit_pointer(holder: Raw, key: str, kind: str, field: str, visit: _Visitor
     pointer = holder.get(key)
     if not pointer or not pointer.get(name):
         return holder
-    there = visit(Reference(kind, pointer[name]), f"{field}.{key}", bool(pointer.get("optional")))
-    return {**holder, key: {**pointer, name: there}}
+    new_name = visit(Reference(kind, pointer[name]), f"{field}.{key}", bool(pointer.get("optional")))
+    return {**holder, key: {**pointer, name: new_name}}

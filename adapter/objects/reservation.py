@@ -1,12 +1,13 @@
-"""What does a worker cluster say of a group Workload of ours, which holds the quota of a share there?
+"""Reservations: our group Workloads as observed in a worker cluster, each with the quota of one share.
 
-Read tolerantly from the object alone; what only the store of that cluster knows (`stranded`, `ray_labels`) is added by who
-reads it. How such a Workload is made is not asked here (rewrite/group_workload.py), nor what follows from its state.
+`parse_reservation` reads the object alone; shell/observe adds `stranded`, `ray_labels` and
+`pods_ready_timeout`.
+rewrite/group_workload.py builds these Workloads.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from adapter import names
 from adapter.objects.placement import ShareKey
@@ -22,11 +23,16 @@ from adapter.objects.unstructured import (
     parse_number,
     uid_of,
 )
+from adapter.objects.workload import pods_unready_since
+
+# How long before Kueue's timeout unready pods are replaced, beside their grace period; less for a short timeout.
+_READINESS_MARGIN = timedelta(minutes=2)
+_DEFAULT_GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A group Workload of ours as a worker cluster shows it."""
+    """A group Workload of ours, as observed in a worker cluster."""
 
     cluster: str
     namespace: str
@@ -36,23 +42,25 @@ class Reservation:
     placement: str
     round: int
     deleting: bool
-    ended: bool  # finished or deactivated there: it will never be admitted again
+    ended: bool  # finished or deactivated: it is never admitted again
     admitted: bool
-    reserved_at: datetime | None  # None: holds no quota now
-    message: str  # what that cluster's Kueue says while it waits
-    no_fit: bool  # it looked, and found no quota that it could give now or take from others
-    cluster_queue: str = ""  # where it holds quota
-    version: int = 0  # of the object, as a number
-    eviction_message: str = ""  # why its pods were stopped, as that cluster's Kueue says it; empty when they were not
-    templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> what quota is held for, for each pod
-    counts: Mapping[str, int] = field(default_factory=dict)  # role -> for how many pods
-    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> what its pods were given
-    usage: Mapping[str, Raw] = field(
-        default_factory=dict
-    )  # role -> what that cluster's Kueue counts for all of its pods
-    ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> what Ray is told of them
-    pod_group: str = ""  # the Volcano PodGroup of its pods; empty: it has none
-    stranded: bool = False  # evicted, and no pod is left by whose end Kueue would notice that the quota is free
+    reserved_at: datetime | None  # None: it holds no quota
+    message: str  # its Kueue's message while it waits
+    no_fit: bool  # its Kueue tried it, and can neither reserve quota nor preempt
+    cluster_queue: str = ""  # of its admission
+    version: int = 0  # resourceVersion
+    eviction_message: str = ""  # its Kueue's message for an eviction; empty while it is not evicted
+    templates: Mapping[str, Raw] = field(default_factory=dict)  # role -> pod template
+    counts: Mapping[str, int] = field(default_factory=dict)  # role -> number of pods
+    flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # role -> assigned flavors
+    usage: Mapping[str, Raw] = field(default_factory=dict)  # role -> resourceUsage of all of its pods
+    ray_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # role -> Ray labels of its flavors
+    pod_group: str = ""  # the Volcano PodGroup of its pods; empty: none
+    # Since when its Kueue counts the time in which not all of its pods are ready; None: all are, or it does not count.
+    pods_unready_since: datetime | None = None
+    pods_ready_timeout: timedelta = timedelta(minutes=30)  # after which its Kueue evicts it then
+    requested_priority: int | None = None  # before admission there; None: an earlier release created it
+    stranded: bool = False  # evicted, and without a pod whose end would make Kueue free the quota
 
     @property
     def key(self) -> ShareKey:
@@ -61,17 +69,50 @@ class Reservation:
 
     @property
     def workers(self) -> int:
-        """For how many workers quota is asked for or held."""
+        """The number of workers that it requests quota for."""
         return sum(self.counts.values())
 
     @property
     def is_unprocessed(self) -> bool:
-        """That cluster's Kueue has neither looked at it nor begun to."""
+        """Whether its Kueue has not processed it yet."""
         return not (self.message or self.eviction_message or self.deleting or self.reserved_at)
+
+    @property
+    def waits_for_quota(self) -> bool:
+        """Whether it was never admitted, so no worker can be on it."""
+        return self.reserved_at is None and not (self.admitted or self.eviction_message or self.deleting)
+
+    @property
+    def pods_ready_due(self) -> datetime | None:
+        """When its unready pods must be replaced, so that they have ended before its Kueue would evict it.
+
+        That is as late as their grace period allows, but not before half of the timeout. None while Kueue does not
+        count.
+        """
+        since, timeout = self.pods_unready_since, self.pods_ready_timeout
+        if since is None or not self.admitted:
+            return None
+        return since + timeout - min(self._grace_period + min(_READINESS_MARGIN, timeout / 4), timeout / 2)
+
+    @property
+    def _grace_period(self) -> timedelta:
+        """The longest grace period of its pods."""
+        specs = [template.get("spec") or {} for template in self.templates.values()]
+        graces = (spec.get("terminationGracePeriodSeconds") for spec in specs)
+        seconds = (_DEFAULT_GRACE_SECONDS if grace is None else grace for grace in graces)
+        return timedelta(seconds=max(seconds, default=_DEFAULT_GRACE_SECONDS))
+
+    def is_pods_ready_due(self, now: datetime) -> bool:
+        """Whether its Kueue is about to evict it because some pods are not ready.
+
+        False once the timeout is over: that Kueue has another one, or none.
+        """
+        due, since = self.pods_ready_due, self.pods_unready_since
+        return due is not None and since is not None and due <= now < since + self.pods_ready_timeout
 
 
 def parse_reservation(cluster: str, raw: Raw) -> Reservation:
-    """Read a remote group Workload."""
+    """Read a group Workload of a worker cluster."""
     namespace, name = key_of(raw)
     podsets = (raw.get("spec") or {}).get("podSets") or ()
     round_text = annotation(raw, names.ROUND_ANNOTATION)
@@ -93,11 +134,13 @@ def parse_reservation(cluster: str, raw: Raw) -> Reservation:
         no_fit=_is_no_fit(condition(raw, names.QUOTA_RESERVED)),
         cluster_queue=((raw.get("status") or {}).get("admission") or {}).get("clusterQueue") or "",
         version=_parse_version(meta(raw).get("resourceVersion") or ""),
-        templates={one.get("name") or "": one.get("template") or {} for one in podsets},
-        counts={one.get("name") or "": parse_number(str(one.get("count"))) for one in podsets},
+        templates={podset.get("name") or "": podset.get("template") or {} for podset in podsets},
+        counts={podset.get("name") or "": parse_number(str(podset.get("count"))) for podset in podsets},
         flavors=_assigned_flavors((raw.get("status") or {}).get("admission") or {}),
         usage=_resource_usage((raw.get("status") or {}).get("admission") or {}),
         pod_group=annotation(raw, names.POD_GROUP_ANNOTATION),
+        pods_unready_since=pods_unready_since(raw),
+        requested_priority=_parse_priority(annotation(raw, names.PRIORITY_ANNOTATION)),
         eviction_message=str(condition(raw, names.EVICTED).get("message") or "evicted")
         if is_condition_true(raw, names.EVICTED)
         else "",
@@ -105,32 +148,38 @@ def parse_reservation(cluster: str, raw: Raw) -> Reservation:
 
 
 def anchor_references(raw: Raw) -> list[Raw]:
-    """The references by which the share's anchor owns an object: its group Workload, a pod, or what belongs to them."""
+    """The owner references of an object to the anchor of its share."""
     return [owner for owner in meta(raw).get("ownerReferences") or () if owner.get("kind") == "ConfigMap"]
 
 
 def anchor_uid(raw: Raw) -> str:
-    """The uid of the anchor that owns an object, empty when none does."""
+    """The uid of the anchor that owns an object; empty where there is none."""
     return next((str(owner.get("uid") or "") for owner in anchor_references(raw)), "")
 
 
 def _assigned_flavors(admission: Raw) -> dict[str, tuple[str, ...]]:
     assigned = admission.get("podSetAssignments") or ()
-    return {one.get("name") or "": tuple(sorted(set((one.get("flavors") or {}).values()))) for one in assigned}
+    return {podset.get("name") or "": tuple(sorted(set((podset.get("flavors") or {}).values()))) for podset in assigned}
 
 
 def _resource_usage(admission: Raw) -> dict[str, Raw]:
     assigned = admission.get("podSetAssignments") or ()
-    return {one.get("name") or "": one.get("resourceUsage") or {} for one in assigned}
+    return {podset.get("name") or "": podset.get("resourceUsage") or {} for podset in assigned}
 
 
 def _is_no_fit(reserved: Raw) -> bool:
     """Whether Kueue has tried it and does not preempt for it.
 
-    Kueue has a code for this only under a gate that is off by default; its message says that it preempts
-    (kueue:pkg/scheduler/scheduler.go). A share that we misread is given up early or late, and nothing worse happens."""
+    Kueue has a reason for this only behind a feature gate that is off by default, but its message says when it preempts
+    (kueue:pkg/scheduler/scheduler.go). A misread message only withdraws a share early or late.
+    """
     message = str(reserved.get("message") or "").lower()
     return reserved.get("status") == "False" and bool(message) and "preempt" not in message
+
+
+def _parse_priority(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) < 11 else None
 
 
 def _parse_version(text: str) -> int:

@@ -1,6 +1,6 @@
-"""Does a label selector, a node selector term or a toleration match?
+"""Matches label selectors, node selector terms and tolerations, as the Kubernetes API compares them.
 
-The comparisons of the Kubernetes API alone, on plain labels and taints; what follows from a match is asked elsewhere.
+Works on plain labels and taints. Callers decide what follows from a match.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 def selects(selector: Raw | None, labels: Labels) -> bool:
-    """Say whether a label selector chooses an object with `labels`; None chooses nothing, an empty one everything.
+    """Whether a label selector selects an object with `labels`; None selects nothing, an empty selector everything.
 
     Source: apimachinery meta/v1 LabelSelectorAsSelector, as kueue uses it for spec.namespaceSelector.
     """
@@ -26,30 +26,30 @@ def has_labels(labels: Labels, wanted: Labels) -> bool:
 
 
 def matches_expressions(expressions: Iterable[Raw], labels: Labels) -> bool:
-    """Say whether labels meet every expression of a node selector term or a label selector."""
+    """Whether labels match every expression of a node selector term or a label selector."""
     return all(_matches_expression(expression, labels) for expression in expressions)
 
 
 def _matches_expression(expression: Raw, labels: Labels) -> bool:
-    """One requirement; an operator that does not exist is met by nothing."""
-    found = labels.get(expression["key"])
+    """Whether labels match one expression; an unknown operator matches nothing."""
+    value = labels.get(expression["key"])
     values: Sequence[str] = expression.get("values") or ()
     match expression.get("operator"):
         case "In":
-            return found in values
+            return value in values
         case "NotIn":
-            return found not in values
+            return value not in values
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt" | "Lt" as operator:
-            return len(values) == 1 and _is_less_or_greater(found, operator, values[0])
+            return len(values) == 1 and _is_less_or_greater(value, operator, values[0])
     return False
 
 
 def tolerates(toleration: Raw, taint: Raw) -> bool:
-    """Say whether a toleration covers a taint, as the scheduler compares them."""
+    """Whether a toleration tolerates a taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -72,6 +72,6 @@ def _is_less_or_greater(lhs: object, operator: str, rhs: object) -> bool:
 
 
 def parse_integer(text: object) -> int | None:
-    """A whole number as Gt and Lt read it, None for anything else."""
+    """Read a whole number as Gt and Lt do; None for any other text."""
     digits = str(text).removeprefix("-")
     return int(str(text)) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else None

@@ -1,45 +1,50 @@
 """Drops the fields of watched objects that no decision reads, to save memory in the caches.
 
-A cache keeps every object of a kind, and some consist mostly of unused fields: a Node's images, a RayJob's templates
-(which its Workload has as well), a remote pod's spec. Each function returns a new object and does not change its
-argument. A decision that needs a further field of these kinds must keep it here. Values inside `spec` and `status` may
-have any type.
+Some objects consist mostly of unused fields: a Node's images, a RayJob's templates (which its Workload has as well), a
+remote pod's spec. A decision that needs a further field must keep it here. Arguments are not changed. Values inside
+`spec` and `status` may have any type.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeGuard
 
 from adapter import names
-from adapter.objects.unstructured import Raw, condition, meta
+from adapter.objects import kuberay_rules
+from adapter.objects.unstructured import Raw, condition, mapping_field, mapping_list, meta, text_field
 
 # kubectl writes the whole object into this annotation.
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-# Fields of users that may be long. All others of a job are kept, for future rules.
+# Fields that may be long. All others of a job are kept.
 _LONG_JOB_FIELDS: Final = ("entrypoint", "runtimeEnvYAML", "submitterPodTemplate", "metadata")
+# A worker group's or the head's; of these, the parts that KubeRay's rules read are kept (kuberay_rules.py).
 _LONG_GROUP_FIELDS: Final = ("template", "rayStartParams")
-# Kueue's other status fields are for its own use: topology assignments by node, usages, statistics.
-_WORKLOAD_STATUS_FIELDS: Final = ("conditions", "admission", "admissionChecks")
+_MAX_RULE_VALUE: Final = 8
+# All but Kueue's topology assignments by node, usages and statistics.
+_WORKLOAD_STATUS_FIELDS: Final = ("conditions", "admission", "admissionChecks", "requeueState")
 _WORKLOAD_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "count")
-_GROUP_WORKLOAD_FIELDS: Final = {"spec": ("active", "priority", "podSets"), "status": ("conditions", "admission")}
-_GROUP_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "resourceUsage")
+_GROUP_WORKLOAD_FIELDS: Final = {
+    "spec": ("active", "priority", "podSets", "queueName"),
+    "status": ("conditions", "admission"),
+}
+_GROUP_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "resourceUsage", "count")
 _REMOTE_POD_FIELDS: Final = ("nodeName", "overhead", "resources")
 _REMOTE_CONTAINER_FIELDS: Final = ("resources", "restartPolicy")  # for pod_requests.py
 # Fields of a manager pod whose remote pod was observed: they show whether the manager cluster may run it, and its
-# status must agree with them (worker/status_mirror.py).
+# status must agree with them (worker/manager_pod_status.py).
 _MANAGER_POD_FIELDS: Final = ("nodeName", "nodeSelector", "restartPolicy", "schedulingGates")
 _MANAGER_CONTAINER_FIELDS: Final = ("name", "ports", "envFrom", "restartPolicy", "restartPolicyRules")
 _HEAD_ENV: Final = ("FQ_RAY_IP", "RAY_PORT")  # they identify the head (rewrite/head_address.py)
-_COPIED_VOLUME_KINDS: Final = (
-    "secret",
-    "configMap",
-    "projected",
-)  # volumes with copied objects (objects/references.py)
+_COPIED_VOLUME_KINDS: Final = ("secret", "configMap", "projected")  # with copied objects (objects/references.py)
 _OUR_PREFIX: Final = f"{names.DOMAIN}/"
 _NODE_FIELDS: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
 
 
+def untrimmed(raw: Raw) -> Raw:
+    """The whole object: of an admission policy, managedFields show when it was last changed."""
+    return raw
+
+
 def without_managed_fields(raw: Raw) -> Raw:
-    """Any object, without managedFields and kubectl's last-applied annotation."""
     metadata = meta(raw)
     annotations = metadata.get("annotations") or {}
     if "managedFields" not in metadata and _LAST_APPLIED not in annotations:
@@ -57,13 +62,14 @@ def ray_cluster(raw: Raw) -> Raw:
 
 def ray_job(raw: Raw) -> Raw:
     """A RayJob without its pod templates and its program."""
-    spec = _drop_fields(raw.get("spec") or {}, _LONG_JOB_FIELDS)
+    spec = dict(_drop_fields(raw.get("spec") or {}, _LONG_JOB_FIELDS))
+    if spec.get("submissionMode") == "SidecarMode" and raw["spec"].get("submitterPodTemplate") is not None:
+        spec["submitterPodTemplate"] = {}
     cluster = spec.get("rayClusterSpec")
     return _with_spec(raw, {**spec, "rayClusterSpec": _without_templates(cluster)} if _is_mapping(cluster) else spec)
 
 
 def manager_workload(raw: Raw) -> Raw:
-    """A manager's Workload without the status fields for Kueue's own use."""
     return {
         **without_managed_fields(raw),
         **_with_admission(raw, {"status": _WORKLOAD_STATUS_FIELDS}, _WORKLOAD_ASSIGNMENT_FIELDS),
@@ -73,7 +79,7 @@ def manager_workload(raw: Raw) -> Raw:
 def group_workload(raw: Raw) -> Raw:
     """A group Workload of ours: its podsets, conditions and admission.
 
-    Kueue makes each pod of the group an owner of it, up to thousands. Only the anchor is kept.
+    Kueue makes each pod of the group an owner of the Workload, up to thousands. Of the owners only the anchor is kept.
     """
     trimmed = without_managed_fields(raw)
     metadata, owners = dict(meta(trimmed)), meta(trimmed).get("ownerReferences")
@@ -85,8 +91,8 @@ def group_workload(raw: Raw) -> Raw:
 def manager_pod(raw: Raw) -> Raw:
     """A manager pod: all of it until its remote pod was observed.
 
-    After that no remote pod is created for it. Its spec keeps the head's address, the references, the ports, and the
-    fields that its status must agree with.
+    After that its spec keeps the head's address, the references, the ports, and the fields that its status must agree
+    with.
     """
     trimmed = without_managed_fields(raw)
     if not condition(raw, names.DISPATCHED_CONDITION) or not raw.get("spec"):
@@ -103,18 +109,19 @@ def manager_pod(raw: Raw) -> Raw:
 
 
 def remote_pod(raw: Raw) -> Raw:
-    """A remote pod: its node, its requests and its status.
-
-    Only our annotations are kept, because those of users and tools may be long.
-    """
+    """A remote pod: its node, its requests, its status, our annotations and its ProvisioningRequest."""
     metadata = dict(_drop_fields(meta(raw), ("managedFields",)))
     if annotations := metadata.get("annotations"):
-        metadata["annotations"] = {key: text for key, text in annotations.items() if key.startswith(_OUR_PREFIX)}
+        metadata["annotations"] = {
+            key: text
+            for key, text in annotations.items()
+            if key.startswith(_OUR_PREFIX) or key == names.PROVISIONING_REQUEST_ANNOTATION
+        }
     return {**raw, "metadata": metadata, **({"spec": _requests_only(raw["spec"] or {})} if "spec" in raw else {})}
 
 
 def metadata_only(raw: Any) -> Any:
-    """The metadata of an object, without its content; a value that is not an object is returned as it is."""
+    """The metadata of an object; another value is returned as it is."""
     return {"metadata": _drop_fields(meta(raw), ("managedFields",))} if _is_mapping(raw) else raw
 
 
@@ -125,12 +132,11 @@ def node(raw: Raw) -> Raw:
 
 
 def without_annotations(raw: Raw) -> Raw:
-    """A namespace, or another object of which only the labels count, without its annotations, which may be many."""
+    """An object without its annotations, such as a namespace, of which only the labels count."""
     return {**raw, "metadata": _drop_fields(meta(raw), ("annotations", "managedFields"))}
 
 
 def _requests_only(spec: Raw) -> Raw:
-    """A remote pod's spec with the requests of each container, in their order."""
     trimmed = dict(_keep_fields(spec, _REMOTE_POD_FIELDS))
     for field in ("initContainers", "containers"):
         if isinstance(items := spec.get(field), list):
@@ -141,7 +147,6 @@ def _requests_only(spec: Raw) -> Raw:
 
 
 def _manager_container(container: Raw) -> Raw:
-    """A container of a manager pod; its env keeps the head's address and the references."""
     trimmed = dict(_keep_fields(container, _MANAGER_CONTAINER_FIELDS))
     if isinstance(env := container.get("env"), list):
         trimmed["env"] = [
@@ -155,7 +160,7 @@ def _with_spec(raw: Raw, spec: Raw) -> Raw:
 
 
 def _with_admission(raw: Raw, parts: Mapping[str, Collection[str]], assignment_fields: Collection[str]) -> Raw:
-    """These parts of an object, with these fields of each part and of each podset assignment."""
+    """The parts of an object with the listed fields, also of each podset assignment."""
     trimmed = {part: _keep_fields(raw[part] or {}, fields) for part, fields in parts.items() if part in raw}
     admission = trimmed.get("status", {}).get("admission")
     if _is_mapping(admission) and isinstance(assigned := admission.get("podSetAssignments"), list):
@@ -167,12 +172,42 @@ def _with_admission(raw: Raw, parts: Mapping[str, Collection[str]], assignment_f
 def _without_templates(spec: Raw) -> Raw:
     trimmed, head, groups = dict(spec), spec.get("headGroupSpec"), spec.get("workerGroupSpecs")
     if _is_mapping(head):
-        trimmed["headGroupSpec"] = _drop_fields(head, _LONG_GROUP_FIELDS)
+        trimmed["headGroupSpec"] = _trim_group(head)
     if isinstance(groups, list):
-        trimmed["workerGroupSpecs"] = [
-            _drop_fields(group, _LONG_GROUP_FIELDS) if _is_mapping(group) else group for group in groups
-        ]
+        trimmed["workerGroupSpecs"] = [_trim_group(group) if _is_mapping(group) else group for group in groups]
     return trimmed
+
+
+def _trim_group(group: Raw) -> Raw:
+    """The group with only those parts of its long fields that KubeRay's rules read."""
+    trimmed = dict(_drop_fields(group, _LONG_GROUP_FIELDS))
+    params = mapping_field(group, "rayStartParams")
+    if kept_params := {name: _shorten(params[name]) for name in kuberay_rules.START_PARAMS if name in params}:
+        trimmed["rayStartParams"] = kept_params
+    spec = mapping_field(mapping_field(group, "template"), "spec")
+    kept_spec: dict[str, Any] = dict(_keep_fields(spec, ("restartPolicy",)))
+    if env := _rule_variables(spec):
+        kept_spec["containers"] = [{"env": env}]
+    if kept_spec:
+        trimmed["template"] = {"spec": kept_spec}
+    return trimmed
+
+
+def _rule_variables(spec: Raw) -> list[Raw]:
+    """The variables of the Ray container that KubeRay's rules read, each once, as the last has it."""
+    containers = mapping_list(spec, "containers")
+    env = mapping_list(containers[0], "env") if containers else []
+    values = {
+        name: _shorten(text_field(entry, "value"))
+        for entry in env
+        if (name := text_field(entry, "name")) in kuberay_rules.HEAD_ENV
+    }
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _shorten(value: Any) -> Any:
+    """A value of which the rules read whether there is one, and at most its first characters."""
+    return value[:_MAX_RULE_VALUE] if isinstance(value, str) else bool(value)
 
 
 def _is_mapping(value: object) -> TypeGuard[Raw]:

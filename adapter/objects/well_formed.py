@@ -39,8 +39,8 @@ _METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
     "resourceVersion": (_is_text, "text"),
     "creationTimestamp": (_is_text, "text"),
     "deletionTimestamp": (_is_text, "text"),
-    "labels": (_is_text_mapping, "texts by name"),
-    "annotations": (_is_text_mapping, "texts by name"),
+    "labels": (_is_text_mapping, "a map of strings"),
+    "annotations": (_is_text_mapping, "a map of strings"),
     "ownerReferences": (_is_owner_list, "a list of references"),
 }
 
@@ -48,13 +48,13 @@ _METADATA_TYPES: Final[dict[str, tuple[_Predicate, str]]] = {
 def malformed_reason(raw: object) -> str:
     """Why this is not an API object, a fragment that names the field; empty when it is one."""
     if not isinstance(raw, dict):
-        return "it is no JSON object"
+        return "it is not a JSON object"
     metadata = raw.get("metadata")
     if not isinstance(metadata, dict):
-        return "its metadata is no JSON object"
+        return "its metadata is not a JSON object"
     name = metadata.get("name")
     if not (isinstance(name, str) and name):
-        return "its metadata.name is no text, or empty"
+        return "its metadata.name is not a string, or is empty"
     for field, (holds, what) in _METADATA_TYPES.items():
         if (value := metadata.get(field)) is not None and not holds(value):
             return f"its metadata.{field} is not {what}"
@@ -64,7 +64,7 @@ def malformed_reason(raw: object) -> str:
 def _malformed_spec_or_status(raw: dict[str, Any]) -> str:
     for field in ("spec", "status"):
         if raw.get(field) is not None and not _is_mapping(raw[field]):
-            return f"its {field} is no JSON object"
+            return f"its {field} is not a JSON object"
     conditions = (raw.get("status") or {}).get("conditions")
     if conditions is not None and not _is_mapping_list(conditions):
         return "its status.conditions is not a list of JSON objects"

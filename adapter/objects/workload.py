@@ -22,6 +22,7 @@ from adapter.objects.unstructured import (
     condition_true_since,
     is_condition_true,
     key_of,
+    mapping_field,
     meta,
     parse_number,
     parse_time,
@@ -53,7 +54,7 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheckState:
-    """Our entry in a Workload's admission checks."""
+    """One entry of a Workload's admission checks."""
 
     state: str
     message: str
@@ -69,6 +70,8 @@ class Workload:
     uid: str
     resource_version: str
     created_at: datetime | None
+    requeued_at: datetime | None  # when Kueue queued it again, behind those queued before
+    backs_off: bool  # Kueue counts its PodsReadyTimeouts, and queues it again after a delay
     queue: str
     priority: int | None
     deleting: bool
@@ -78,13 +81,20 @@ class Workload:
     active: bool
     deactivated_at: datetime | None  # when we deactivated it; None when it is not deactivated by us
     deactivations: int  # how often we deactivated it
-    # Reserved, active and not evicted: only then may we act for it (docs/upstream.md, "Attempts").
+    # Its quota is reserved, and it is active and not evicted: only then may we act for it (docs/upstream.md,
+    # "Attempts").
     holds_quota: bool
     reserved_at: datetime | None
-    attempt: str  # empty without a reservation
+    attempt: str  # empty without a quota reservation
+    pods_unready_since: datetime | None  # since when Kueue counts the time until it evicts the job for unready pods
     podsets: tuple[PodSet, ...]
     job: Job | None
     checks: Mapping[str, AdmissionCheckState]
+
+    @property
+    def queued_at(self) -> datetime | None:
+        """Since when it has its place among those of its priority, as in Kueue's queue."""
+        return max(filter(None, (self.created_at, self.requeued_at)), default=None)
 
     @property
     def key(self) -> Key:
@@ -116,6 +126,8 @@ def parse_workload(raw: Raw) -> Workload:
         uid=uid_of(raw),
         resource_version=meta(raw).get("resourceVersion") or "",
         created_at=parse_time(meta(raw).get("creationTimestamp")),
+        requeued_at=_requeued_at(raw),
+        backs_off=bool(mapping_field(mapping_field(raw, "status"), "requeueState").get("count")),
         queue=spec.get("queueName") or "",
         priority=spec.get("priority"),
         deleting=bool(meta(raw).get("deletionTimestamp")),
@@ -128,6 +140,7 @@ def parse_workload(raw: Raw) -> Workload:
         holds_quota=reserved and not is_condition_true(raw, names.EVICTED) and spec.get("active") is not False,
         reserved_at=condition_true_since(raw, names.QUOTA_RESERVED),
         attempt=_attempt_id(raw) if reserved else "",
+        pods_unready_since=pods_unready_since(raw),
         podsets=_parse_podsets(spec, status),
         job=job_of(raw),
         checks={entry.get("name") or "": _parse_check(entry) for entry in status.get("admissionChecks") or ()},
@@ -152,6 +165,34 @@ def elastic_gang_name(kind: str, uid: str) -> str:
 def is_elastic_gang(gang: str) -> bool:
     """Whether a gang is an elastic job's."""
     return "/" in gang
+
+
+def pods_unready_since(raw: Raw) -> datetime | None:
+    """Since when Kueue shows that it counts the time in which not all pods are ready.
+
+    None: all are ready, or it does not show it yet, or it does not count.
+
+    It counts from the admission until all pods were ready once (kueue:pkg/controller/core/workload_controller.go,
+    admittedNotReadyWorkload).
+    """
+    ready = condition(raw, names.PODS_READY)
+    if ready.get("status") != "False":
+        return None
+    recovers = ready.get("reason") == names.WAIT_FOR_RECOVERY
+    return parse_time(ready.get("lastTransitionTime")) if recovers else condition_true_since(raw, names.ADMITTED)
+
+
+def _requeued_at(raw: Raw) -> datetime | None:
+    """When Kueue last queued a Workload again after a check's Retry or PodsReadyTimeout; None after another eviction.
+
+    Kueue takes the time of such an eviction for the Workload's age until it reserves quota. The condition stays. Our
+    deactivation gives it another reason, so the annotation keeps the time.
+    Source: docs/upstream.md, "Retry and the manager's quota".
+    """
+    requeued = condition(raw, names.REQUEUED)
+    is_behind = requeued.get("status") == "True" and requeued.get("reason") == names.BACKOFF_FINISHED
+    times = annotation(raw, names.REQUEUED_AT_ANNOTATION), requeued.get("lastTransitionTime") if is_behind else None
+    return max(filter(None, map(parse_time, times)), default=None)
 
 
 def active_slice(slices: Iterable[Raw]) -> Raw | None:
@@ -182,10 +223,10 @@ def _is_replaced(raw: Raw) -> bool:
 
 
 def _attempt_id(raw: Raw) -> str:
-    """Name this reservation: a new reservation after an eviction is another attempt (docs/upstream.md, "Attempts")."""
+    """The attempt's name; a new quota reservation after an eviction is another one (docs/upstream.md, "Attempts")."""
     since = condition(raw, names.QUOTA_RESERVED).get("lastTransitionTime")
     admission = (raw.get("status") or {}).get("admission") or {}
-    # Kueue may change a topology assignment within a reservation, but not counts, flavors and ClusterQueue.
+    # Kueue may change a topology assignment within a quota reservation, but not counts, flavors and ClusterQueue.
     counts = [
         (podset.get("name"), podset.get("flavors"), podset.get("count"))
         for podset in admission.get("podSetAssignments") or ()

@@ -1,8 +1,4 @@
-"""The capacity of worker clusters for a gang: whether a cluster takes part, and which promised shares its figures lack.
-
-A cluster's own figures are late. A promised share is deducted here until they contain it. This file reads no store and
-chooses no cluster.
-"""
+"""The capacity of worker clusters for a gang: which clusters take part, and which promised shares its figures lack."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,25 +11,19 @@ from adapter.planning import planner
 from adapter.planning.plan_request import Candidate, GangRequest
 from adapter.quota import tree
 
-# Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"). Until then we
-# count an admitted share ourselves. If it counts twice for two seconds, a plan is too careful but never wrong.
+# Kueue writes a ClusterQueue's status a second late (docs/upstream.md, "A ClusterQueue's status lags"). An admitted
+# share that counts twice until then makes a plan too careful, never wrong.
 STATUS_LAG = timedelta(seconds=3)
 
 
 class HeldShare(NamedTuple):
-    """An existing share, with the age of the figures of its cluster."""
-
-    reserved_at: datetime | None  # when it reserved quota; None: it holds none
-    reserved_version: int  # first version of the cluster's objects that showed the reservation
-    queue_version: int  # version of the observed ClusterQueue
+    reserved_at: datetime | None  # by the manager cluster's clock; None: it holds no quota
+    reserved_version: int  # the first object version in the cluster that showed the quota
+    queue_version: int  # the object version of the observed ClusterQueue
 
 
 def cluster_problem(name: str, unreachable_reason: str, spec: WorkerCluster | None, unmirrored_reason: str) -> str:
-    """Why a cluster takes no new share now; empty if it does.
-
-    `unreachable_reason` says why it is unreachable, `unmirrored_reason` why no head can be mirrored there; `spec` is
-    None if it is not registered.
-    """
+    """Why a cluster takes no new share now; empty if it does. `spec` is None without a WorkerCluster."""
     if spec is None:
         return unreachable_reason or f"there is no WorkerCluster {name}; create it"
     if spec.draining:
@@ -41,29 +31,28 @@ def cluster_problem(name: str, unreachable_reason: str, spec: WorkerCluster | No
     return "it is cordoned" if spec.cordoned else unreachable_reason or unmirrored_reason
 
 
-_NO_QUOTA = tree.build((), (), ())  # a single tree, since trees are compared by identity
+_NO_QUOTA = tree.build((), (), ())  # one object, because trees are compared by identity
 
 
 def absent_candidate(name: str, problem: str) -> Candidate:
-    """A cluster that takes no part, so nothing of it is read."""
     return Candidate(name, problem, _NO_QUOTA, {}, {})
 
 
 def promised_shares(placement: Placement) -> Sequence[Share]:
     """The shares of a Placement that need capacity: reserved, or about to be.
 
-    Of a withdrawn round they are those of earlier rounds that stay. An elastic job may still wait for single workers of
-    them.
+    While a round is withdrawn, those are the shares of earlier rounds: an elastic job may still wait for some of them.
     """
     return placement.active_shares
 
 
 def is_counted(held_share: HeldShare | None, now: datetime) -> bool:
-    """Whether a cluster's figures contain a share: its queue was written after the share, or STATUS_LAG has passed.
+    """Whether a cluster's figures contain a share.
 
     Kueue writes a queue's status from what it has already assumed when it writes the Workload. The versions of one
-    cluster's objects come from one counter; if they do not, the time decides. A share from the future shows that the
-    cluster's clock is wrong. Then no share there may count twice for as long as that clock is ahead.
+    cluster's objects come from one counter, so a later version of the queue contains the share. If they do not, the
+    time decides. A share from the future shows a clock that is ahead: without `abs`, shares there would count twice for
+    as long as that clock is ahead.
     """
     if held_share is None or held_share.reserved_at is None:
         return False
@@ -71,7 +60,7 @@ def is_counted(held_share: HeldShare | None, now: datetime) -> bool:
 
 
 def all_counted_at(shares: Iterable[HeldShare | None], now: datetime) -> datetime | None:
-    """When the last share that may be deducted twice now is not deducted any more."""
+    """When no share can be deducted twice any more; None if that is so now."""
     expiries = (
         share.reserved_at + STATUS_LAG for share in shares if share and share.reserved_at and not is_counted(share, now)
     )
@@ -79,7 +68,6 @@ def all_counted_at(shares: Iterable[HeldShare | None], now: datetime) -> datetim
 
 
 def uncounted_shares(shares: Iterable[tuple[Share, HeldShare | None]], now: datetime) -> list[Share]:
-    """The shares to deduct from what their clusters show."""
     return [share for share, held_share in shares if not is_counted(held_share, now)]
 
 
@@ -88,7 +76,7 @@ def remaining_capacity(
     trees: Mapping[str, tree.QuotaTree],
     uncounted: Iterable[tuple[GangRequest, Sequence[Share]]],
 ) -> list[Candidate]:
-    """The clusters less the shares promised to gangs there; `trees` are quota trees that replace the clusters' own."""
+    """The clusters less promised shares; `trees` replace the clusters' own quota trees."""
     remaining = [
         replace(candidate, quota_tree=trees[candidate.name]) if candidate.name in trees else candidate
         for candidate in candidates

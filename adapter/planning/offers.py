@@ -1,7 +1,4 @@
-"""What each worker cluster offers a gang, with its quota as it stands or as a plan would leave it.
-
-An offer is what the cluster's Kueue would admit, limited to what its nodes can hold. Nothing is chosen here.
-"""
+"""What each worker cluster offers a gang: what its Kueue would admit, limited to what its nodes can hold."""
 
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
@@ -15,38 +12,37 @@ from adapter.planning.plan_request import (
     GangRequest,
     GroupRequest,
     Offer,
+    counted_request_in,
     denied_reason,
     pod_spec_in,
     queue_name,
     request_in,
     scheduling_hash_in,
+    uncovered_in,
+    uncovered_note,
 )
 from adapter.quota import node_capacity, tree
-from adapter.quota.tree import Demand, Fit, FlavorCapacity, QuotaPath, Shortfall
+from adapter.quota.tree import Demand, Fit, FlavorCapacity, QuotaPath, Resources, Shortfall
 
 AnswerT = TypeVar("AnswerT")
 
-# The answers cached with a cluster's quota, for gangs of all kinds: some 20 for a kind of one worker group with a
-# handful of sizes, of 200 bytes to 1 kB each. In a crowd many gangs are of one kind, since users run the same job again
-# and again. When the cache is full, other kinds are not cached: if more kinds alternate than fit, evicting would only
-# thrash. Cached kinds may double the number, for other sizes of their gangs.
+# The cached answers of all kinds of gangs. A kind of one worker group with a handful of sizes has some 20 answers of
+# 200 bytes to 1 kB. Many gangs of a crowd are of one kind. When the cache is full, other kinds are not cached, since
+# evicting would only thrash. Cached kinds may double the number, for other sizes of their gangs.
 MAX_CACHED_ANSWERS = 300
 
 
 class _OfferCache(NamedTuple):
-    """The answers of one candidate for gangs of one kind."""
-
-    dependencies: tuple[Any, ...]  # what the answers depend on beside the candidate's quota
-    path: QuotaPath  # the candidate's quota as it stands
+    dependencies: tuple[Any, ...]  # what the answers depend on beside the quota
+    path: QuotaPath
     answers: dict[Hashable, Any]
 
 
 class Offers:
-    """What candidates offer one gang.
+    """What candidates, which have unique names, offer one gang.
 
-    A plan asks the same questions many times, and so does the plan of the next gang of that kind. Each answer is
-    computed once per state of a quota. That state is a quota path: the candidate's own, or one derived from it. No two
-    candidates may have the same name.
+    Each answer is computed once per state of a quota, for all gangs of one kind. That state is a quota path: the
+    candidate's own, or one derived from it.
     """
 
     def __init__(self, request: GangRequest) -> None:
@@ -59,9 +55,9 @@ class Offers:
         return self._caches[candidate.name]
 
     def _shared_cache(self, candidate: Candidate) -> _OfferCache:
-        """The cache of other gangs of this kind on the same quota, if all other dependencies are equal.
+        """The cache of all gangs of this kind on the same quota, if all other dependencies are equal.
 
-        Nothing is cached for quota of which others were promised a part: there are as many states of it as gangs.
+        Quota with deductions has no such cache, because it has as many states as there are gangs.
         """
         hashes, caches = (
             [scheduling_hash_in(candidate, group) for group in self.request.groups],
@@ -74,7 +70,7 @@ class Offers:
             (group.name, group.role, group.zone, group_hash)
             for group, group_hash in zip(self.request.groups, hashes, strict=True)
         )
-        key = self.request.namespace, self.request.queue, *groups
+        key = self.request.namespace, self.request.queue, candidate.asks_kueue, *groups
         cache: _OfferCache | None = caches.get(key)
         answer_count = sum([len(shared.answers) for shared in caches.values()])
         if cache is None or cache.dependencies != dependencies or answer_count > 2 * MAX_CACHED_ANSWERS:
@@ -88,8 +84,7 @@ class Offers:
         return _OfferCache(dependencies, tree.queue_path(candidate.quota_tree, queue_name(self.request, candidate)), {})
 
     def compute_once(self, candidate: Candidate, key: Hashable, compute: Callable[[], AnswerT]) -> AnswerT:
-        """The answer to a question about a candidate, computed once; it depends on the key, the quota and the gang's
-        kind."""
+        """An answer that depends only on the key, the quota and the gang's kind."""
         answers = self._cache_for(candidate).answers
         if key not in answers:
             answers[key] = compute()
@@ -97,25 +92,22 @@ class Offers:
         return answer
 
     def with_reclaim(self) -> "Offers":
-        """The offers for the gang if it takes back quota that others borrowed; common answers stay cached."""
-        other = copy(self)  # it shares the caches
+        """The offers if the gang takes back quota that others borrowed."""
+        other = copy(self)
         other.request = replace(self.request, reclaims_quota=True)
         return other
 
     def quota_path(self, candidate: Candidate) -> QuotaPath:
-        """The candidate's quota for the gang, as it stands."""
         return self._cache_for(candidate).path
 
     def empty_path(self, candidate: Candidate, path: QuotaPath) -> QuotaPath:
-        """A quota path of the candidate with nothing in use."""
         return self.compute_once(candidate, ("emptied", path), lambda: tree.without_usage(path))
 
     def offer_for(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Offer:
-        """How many pods of a group, up to all, the candidate could take with the quota in `path`."""
+        """How many pods of a group, up to all, the quota in `path` admits."""
         return self._cached_offer(candidate, path, group, self.request.reclaims_quota)
 
     def shortage_reason(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
-        """Why the candidate could not take all pods of a group."""
         if mismatch := _mismatch_reason(candidate, group):
             return mismatch
         capacity = self._flavor_capacity(candidate, path, group)
@@ -125,16 +117,15 @@ class Offers:
         )
 
     def shortfall(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Shortfall | None:
-        """The resource that runs out first for the group there; None if no quota limits it."""
+        """The resource that runs out first; None if no quota limits the group."""
         return self._flavor_capacity(candidate, path, group).shortfall(group.count)
 
     def assigned_flavors(
         self, candidate: Candidate, path: QuotaPath, group: GroupRequest, count: int, *, preempts: bool = False
     ) -> Mapping[str, str]:
-        """The flavors in which `count` pods of the group are reserved there, by resource; empty if there is no
-        capacity.
+        """The flavors of exactly `count` pods, by resource; empty if there is no capacity.
 
-        Kueue's choice of a flavor depends on the number of pods, so `count` must be exact.
+        Kueue's choice depends on `count`.
         """
         capacity = self._flavor_capacity(candidate, path, group)
         flavors = capacity.assigned_flavors(count) or capacity.reclaimable_fit(count).flavors
@@ -143,20 +134,18 @@ class Offers:
     def reserve_pods(
         self, candidate: Candidate, path: QuotaPath, group: GroupRequest, count: int, *, preempts: bool = False
     ) -> QuotaPath:
-        """The quota path after `count` pods of the group are reserved; a group that `preempts` may exceed the free
-        capacity."""
+        """The quota path after `count` pods are reserved; a group that `preempts` may exceed the free capacity."""
 
         def charged() -> QuotaPath:
             flavors = self.assigned_flavors(candidate, path, group, count, preempts=preempts)
-            return tree.reserve_pods(path, flavors, request_in(candidate, group), count)
+            return tree.reserve_pods(path, flavors, self.counted_request(candidate, group), count)
 
         return self.compute_once(candidate, ("charged", path, group.name, count, preempts), charged)
 
     def admits_share(self, candidate: Candidate, path: QuotaPath, counts: Mapping[str, int]) -> bool:
-        """Whether the cluster's Kueue admits a share at its first try: group by group by role, each in what the earlier
-        ones left.
+        """Whether the cluster's Kueue admits a share at its first try, with the groups sorted by role.
 
-        At a later try it may admit more (see quota/tree.py).
+        At a later try Kueue may admit more (quota/tree.py).
         """
         groups = [group for group in self.request.groups_by_role if counts.get(group.name)]
         for group in groups:
@@ -185,7 +174,7 @@ class Offers:
     def _reclaiming_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> Offer:
         free = self._cached_offer(candidate, path, group, reclaims=False)
         reclaimable = self._flavor_capacity(candidate, path, group).reclaimable_fit(group.count)
-        # No pod may be preempted for one that no node there could hold.
+        # Preempt no pod for one that no node could hold.
         on_nodes = max(free.on_nodes, min(reclaimable.nominal, self._pods_on_nodes(candidate, group, reclaimable)[0]))
         total = max(free.total, reclaimable.nominal) if _may_add_nodes(candidate) else on_nodes
         return free._replace(total=total, on_nodes=on_nodes, reclaimed=total - free.total)
@@ -199,46 +188,61 @@ class Offers:
     def _demand_of(self, candidate: Candidate, group: GroupRequest) -> Demand:
         def demand() -> Demand:
             queue, labels = queue_name(self.request, candidate), candidate.namespaces[self.request.namespace]
-            pod_request, spec = request_in(candidate, group), pod_spec_in(candidate, group)
-            return tree.demand_for_pods(candidate.quota_tree, queue, pod_request, spec, labels)
+            counted, spec = self.counted_request(candidate, group), pod_spec_in(candidate, group)
+            note = uncovered_note(self.request, candidate) if self.uncovered_resources(candidate) else ""
+            return tree.demand_for_pods(candidate.quota_tree, queue, counted, spec, labels, note)
 
         return self.compute_once(candidate, ("demand", group.name), demand)
 
+    def counted_request(self, candidate: Candidate, group: GroupRequest) -> Resources:
+        """What Kueue there is thought to count of one pod's requests."""
+        if not (candidate.kueue_answers or candidate.asks_kueue):
+            return request_in(candidate, group)
+        return self.compute_once(
+            candidate, ("counted", group.name), lambda: counted_request_in(self.request, candidate, group)
+        )
+
+    def uncovered_resources(self, candidate: Candidate) -> frozenset[str]:
+        """The resources of the gang that its ClusterQueue there does not cover, and that Kueue may count."""
+        return self.compute_once(candidate, ("uncovered",), lambda: uncovered_in(self.request, candidate))
+
     def _potential_pods(self, candidate: Candidate, capacity: FlavorCapacity, group: GroupRequest) -> int:
-        """How many pods would fit if nothing were in use; equal for all quota paths of a candidate."""
+        """How many pods of a group the candidate could hold if empty; equal for all of its quota paths."""
         return self.compute_once(candidate, ("ever", group.name), capacity.potential_pods)
 
     def _pods_on_nodes(self, candidate: Candidate, group: GroupRequest, fit: Fit) -> tuple[int, str]:
-        """How many pods today's nodes could hold if they were empty, and why fewer than wanted."""
+        """How many pods today's nodes hold if empty, and why not all."""
         nodes = candidate.nodes
         if nodes is None or not fit.flavors:
             return UNLIMITED, ""
         names = tuple(dict.fromkeys(fit.flavors.values()))
 
-        def held() -> tuple[int, str]:
+        def node_pods() -> tuple[int, str]:
             flavors, spec = [candidate.quota_tree.flavors[name] for name in names], pod_spec_in(candidate, group)
             return node_capacity.pods_that_fit(nodes, spec, request_in(candidate, group), flavors, group.count)
 
-        return self.compute_once(candidate, ("nodes", group.name, group.count, names), held)
+        return self.compute_once(candidate, ("nodes", group.name, group.count, names), node_pods)
 
 
 def _offer_dependencies(request: GangRequest, candidate: Candidate) -> tuple[Any, ...]:
-    """What an offer depends on beside the quota.
+    """What offers depend on beside the quota.
 
-    Only the gang's own queue and namespace count: a candidate may have thousands of others, parsed at each of their
-    events.
+    Other queues and namespaces are left out: events of thousands of them must not empty the cache.
     """
     cluster_facts = candidate.zone, candidate.nodes, candidate.can_grow, candidate.pod_mapping
-    return *cluster_facts, queue_name(request, candidate), candidate.namespaces.get(request.namespace)
+    queue = queue_name(request, candidate)
+    answers = candidate.kueue_answers.get((request.namespace, queue))
+    return *cluster_facts, queue, candidate.namespaces.get(request.namespace), answers
 
 
 def _mismatch_reason(candidate: Candidate, group: GroupRequest) -> str:
-    """Why the group must run elsewhere, whatever the capacity; empty if it need not."""
     if group.zone not in ("", candidate.zone):
-        return f"worker group {printable(group.name)} asks for zone {printable(group.zone)}, this is {candidate.zone}"
+        return (
+            f"worker group {printable(group.name)} requires zone {printable(group.zone)}, and this cluster is in "
+            f"zone {candidate.zone}"
+        )
     return denied_reason(candidate, group)
 
 
 def _may_add_nodes(candidate: Candidate) -> bool:
-    """Whether the candidate may have more nodes for its pods than are known."""
     return candidate.can_grow or candidate.nodes is None

@@ -1,9 +1,7 @@
 """The document of a dry-run plan: the planner's decision, and the facts that it was made on.
 
-It consists of plain JSON values under stable names: programs read them, and cli/plan_table.py shows them to people.
-Nothing is decided here, and nothing is reported that a Placement of the job would not have. How many pods fit is the
-planner's answer alone. Amounts of quota are those of the given trees, so capacity promised to other gangs is in use
-already.
+Programs read its stable names. The document has nothing that a Placement of the job would not have. Capacity promised
+to other gangs counts as used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,15 +11,15 @@ from typing import Any
 
 from adapter.objects.placement import Share, Verdict
 from adapter.objects.pod_requests import CPU, PODS, Resources, format_quantity
-from adapter.planning import strategy
+from adapter.planning import planner, strategy
 from adapter.planning.offers import Offers
-from adapter.planning.plan_request import Candidate, GangRequest, filter_reason, queue_name
+from adapter.planning.plan_request import Candidate, GangRequest, counted_request_in, filter_reason, queue_name
 from adapter.planning.planner import GangPlan
 from adapter.quota import cohort
 from adapter.quota.clusterqueue import CLUSTER_QUEUE, ClusterQueueRules
 
 PlanJson = dict[str, Any]
-Prices = Mapping[str, Decimal]  # resource -> price of one core of cpu, one GiB of memory, one piece of anything else
+Prices = Mapping[str, Decimal]  # resource -> price of a core, a GiB of memory, or a piece
 _MILLI, _GIB = Decimal(1000), Decimal(2**30)
 
 
@@ -38,7 +36,7 @@ class QuotaRow:
 
 
 def rejected_document(about: Mapping[str, Any], sentence: str, other_reasons: Sequence[str] = ()) -> PlanJson:
-    """The document for a job that cannot be planned: `sentence` is the first reason, `other_reasons` are the others."""
+    """The document for a job that cannot be planned."""
     return {
         **about,
         "fits": False,
@@ -49,8 +47,7 @@ def rejected_document(about: Mapping[str, Any], sentence: str, other_reasons: Se
 
 
 def no_workers_document(about: Mapping[str, Any]) -> PlanJson:
-    """The document for a job without workers."""
-    return {**about, "fits": True, "sentence": "No worker of this job is to run elsewhere.", "clusters": []}
+    return {**about, "fits": True, "sentence": "No worker of this job needs to be placed.", "clusters": []}
 
 
 def planned_document(
@@ -62,10 +59,8 @@ def planned_document(
     *,
     extra_sentence: str = "",
 ) -> PlanJson:
-    """The plan of a gang on these candidates; `extra_sentence` follows the plan's own sentence.
-
-    Clusters are in the order of the plan; those that were not asked follow, in the policy's order.
-    """
+    """The document of a gang's plan; clusters that were not asked are last, in the policy's order."""
+    candidates = planner.candidates_asking(candidates, plan.questions)
     shares = {share.cluster: share for share in plan.shares}
     as_planned = replace(request, reclaims_quota=any(share.preempts for share in plan.shares))
     cluster_order = [
@@ -162,7 +157,7 @@ def _share_cost(request: GangRequest, share: Share, prices: Prices) -> Decimal |
 
 
 def _total_cost(costs: Mapping[str, Decimal | None]) -> PlanJson:
-    """The whole gang's price, and its clusters without a price; empty if none has one."""
+    """The whole gang's price, and its clusters without a price."""
     prices = [cost for cost in costs.values() if cost is not None]
     if not prices:
         return {}
@@ -176,12 +171,12 @@ def _resource_texts(request: Resources) -> dict[str, str]:
 
 
 def quota_rows(request: GangRequest, candidate: Candidate) -> list[QuotaRow]:
-    """Every flavor of every resource that the gang requests, in the ClusterQueue's order; empty if the cluster takes no
-    part."""
+    """Every flavor of every requested resource, in the ClusterQueue's order."""
     queue = candidate.quota_tree.queues.get(queue_name(request, candidate))
     if queue is None or queue.closed_reason or filter_reason(request, candidate):
         return []
-    requested = {name for group in request.groups for name, amount in group.request.items() if amount}
+    counted = (counted_request_in(request, candidate, group) for group in request.groups)
+    requested = {name for resources in counted for name, amount in resources.items() if amount}
     return [
         _quota_row(candidate, queue.name, flavor, resource) for flavor, resource in _flavor_resources(queue, requested)
     ]
@@ -222,7 +217,7 @@ def _quota_row(candidate: Candidate, queue: str, flavor: str, resource: str) -> 
 def hourly_cost(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Decimal | None:
     """The hourly price of these workers (requests of one worker, count); None if there are no prices.
 
-    A resource without a price costs nothing: a user may only care about the price of a GPU.
+    A resource without a price is free: a user may only care about GPUs.
     """
     if not prices:
         return None
@@ -238,7 +233,7 @@ def hourly_cost(prices: Prices, workers: Iterable[tuple[Resources, int]]) -> Dec
 
 
 def format_money(money: Decimal) -> str:
-    """Two decimals, up to four if they are not zero: `1.20`, `0.0125`."""
+    """The amount with two decimals, or up to four if they are not zero: `1.20`, `0.0125`."""
     whole, _, cents = f"{money:.4f}".partition(".")
     return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 

@@ -1,7 +1,4 @@
-"""The planner's input, a gang and the candidate worker clusters, and the planner's filter.
-
-A candidate that cannot take part has a reason instead of an offer. Nothing is chosen among the others here.
-"""
+"""The planner's input (a gang and the candidate worker clusters), and the planner's filter."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,6 +8,14 @@ from typing import Literal, NamedTuple
 from adapter.objects.placement import Share
 from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Key, Raw, printable
+from adapter.quota.kueue_answers import (
+    NO_ANSWERS,
+    Answers,
+    Question,
+    QueueAnswers,
+    answers_for,
+    uncovered_resources,
+)
 from adapter.quota.node_capacity import NodeIndex
 from adapter.quota.tree import QuotaTree, Resources
 from adapter.rewrite import pod_mapping
@@ -19,18 +24,17 @@ from adapter.rewrite.dry_run_pod import DryRunResult
 Strategy = Literal["FillInOrder", "AvailableCapacity", "Spread"]
 GangMode = Literal["AllOrNothing", "SameCluster", "BestEffort"]
 
-# The workers of one gang that a plan sends to one cluster, where they have one share. Kueue gives a share's group
-# Workload an owner reference to each of its pods (docs/upstream.md, "A Workload lists its pods"). With some 8000 that
-# object is as large as etcd accepts (1.5 MiB). Half of that is for its other content.
+# The limit of one gang's workers in one cluster. Kueue gives a share's group Workload an owner reference to each pod
+# (docs/upstream.md, "A Workload lists its pods"). With some 8000 of them that object is as large as etcd accepts (1.5
+# MiB). Half of that is for its other content.
 MAX_WORKERS_PER_CLUSTER = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """One worker group as it is to be reserved.
+    """One worker group.
 
-    `pod_spec` is the remote pod's, before a cluster's own changes (`pod_spec_in`). `request` is what one pod requests
-    of quota, before them (`request_in`).
+    `pod_spec` and `request` are those before a cluster's own changes (`pod_spec_in`, `request_in`).
     """
 
     name: str
@@ -38,23 +42,21 @@ class GroupRequest:
     count: int
     pod_spec: Raw
     request: Resources
-    zone: str = ""  # the only zone that it may run in; empty: any
-    # Cluster -> what a dry run there made of such a pod.
+    zone: str = ""  # empty: any
+    # By cluster.
     dry_run_results: Mapping[str, DryRunResult] = field(default_factory=dict)
-    # All that quota and nodes depend on in such a pod (pod_requests.scheduling_hash); empty if not known.
+    # See pod_requests.scheduling_hash; empty if not known.
     scheduling_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GangRequest:
-    """A gang to be placed, and how its policy wants that."""
-
     namespace: str
     queue: str
     groups: tuple[GroupRequest, ...]
     strategy: Strategy = "FillInOrder"
     mode: GangMode = "AllOrNothing"
-    min_workers: int = 0  # the workers that a BestEffort gang needs
+    min_workers: int = 0  # of a BestEffort gang
     reclaims_quota: bool = False  # quota that others borrowed counts, too
 
     @property
@@ -68,7 +70,6 @@ class GangRequest:
 
     @property
     def needed_workers(self) -> int:
-        """How many workers must fit at once."""
         return min(self.min_workers, self.workers) if self.mode == "BestEffort" else self.workers
 
 
@@ -78,11 +79,9 @@ def remaining_request(
     draining: Collection[str],
     unusable_slots: Mapping[str, int] | None = None,
 ) -> GangRequest:
-    """What a running gang requests beside its kept shares.
+    """What a running gang requests beside its kept shares in clusters that are not drained.
 
-    Shares in drained clusters do not count, nor do the `unusable_slots` of each group. The job goes on meanwhile, so
-    some workers at once are better than none. But it needs at least a quarter of the missing workers: each round is one
-    more share in a cluster, and so there are few rounds.
+    The job runs, so some workers suffice: at least a quarter of those missing, since each round is one more share.
     """
     slots = Counter[str]()
     for share in (share for share in kept_shares if share.cluster not in draining):
@@ -102,7 +101,7 @@ def scale_up_request(
     draining: Collection[str],
     unusable_slots: Mapping[str, int] | None = None,
 ) -> GangRequest:
-    """What a running elastic job requests beside its kept shares: even one worker that fits is better than none."""
+    """What a running elastic job requests beside its kept shares; it takes even one worker."""
     return replace(
         remaining_request(replace(request, mode="BestEffort"), kept_shares, draining, unusable_slots), min_workers=1
     )
@@ -111,12 +110,12 @@ def scale_up_request(
 def keeps_a_cluster(
     request: GangRequest, remaining: GangRequest, kept_shares: Iterable[Share], draining: Collection[str]
 ) -> bool:
-    """Whether a gang has a cluster that it need not leave, so that it only requests the missing workers."""
+    """Whether a gang need not leave all of its clusters, and only requests the missing workers."""
     return remaining.workers < request.workers and any(share.cluster not in draining for share in kept_shares)
 
 
 def kept_clusters(clusters: Sequence[str], kept_shares: Iterable[Share], draining: Collection[str]) -> Sequence[str]:
-    """The clusters that a gang which must be in one cluster may grow in: only those that it need not leave."""
+    """Those of `clusters` that a SameCluster gang need not leave: they have a kept share and are not drained."""
     staying = {share.cluster for share in kept_shares} - set(draining)
     return [name for name in clusters if name in staying]
 
@@ -128,16 +127,18 @@ class Candidate:
     name: str
     problem: str
     quota_tree: QuotaTree
-    queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it takes no gang (empty: it does)
+    queues: Mapping[Key, tuple[str, str]]  # LocalQueue -> its ClusterQueue, and why it is closed
     namespaces: Mapping[str, Mapping[str, str]]  # name -> labels
     zone: str = ""
-    nodes: NodeIndex | None = None  # None: not known, so they limit nothing
+    nodes: NodeIndex | None = None  # None: not known, no limit
     can_grow: bool = False
     pod_mapping: PodMapping = NO_MAPPING
+    kueue_answers: Answers = field(default_factory=dict)
+    # Plans as if Kueue there did not count what the ClusterQueue does not cover. Its answer to the share will show it.
+    asks_kueue: bool = False
 
 
 def pod_spec_in(candidate: Candidate, group: GroupRequest) -> Raw:
-    """A group's pod spec as it is reserved in the cluster."""
     dry_run = _accepted_dry_run(candidate, group)
     return (
         dry_run.reserved_template["spec"]
@@ -147,19 +148,64 @@ def pod_spec_in(candidate: Candidate, group: GroupRequest) -> Raw:
 
 
 def request_in(candidate: Candidate, group: GroupRequest) -> Resources:
-    """What one pod of a group requests of quota in the cluster."""
     dry_run = _accepted_dry_run(candidate, group)
     return dry_run.request if dry_run else group.request
 
 
+def answers_in(request: GangRequest, candidate: Candidate) -> QueueAnswers:
+    """What Kueue has answered in the gang's namespace and ClusterQueue there."""
+    if not candidate.kueue_answers:
+        return NO_ANSWERS
+    name = queue_name(request, candidate)
+    rules = candidate.quota_tree.queues.get(name)
+    if rules is None:
+        return NO_ANSWERS
+    return answers_for(candidate.kueue_answers, (request.namespace, name), rules.covered_resources)
+
+
+def counted_request_in(request: GangRequest, candidate: Candidate, group: GroupRequest) -> Resources:
+    """What Kueue there is thought to count of one pod's requests."""
+    counted = answers_in(request, candidate).counted(request_in(candidate, group))
+    if not candidate.asks_kueue:
+        return counted
+    uncovered = _uncovered_in(request, candidate, counted)
+    return {name: amount for name, amount in counted.items() if name not in uncovered}
+
+
+def uncovered_in(request: GangRequest, candidate: Candidate) -> frozenset[str]:
+    """The resources that the gang's ClusterQueue does not cover, of those that Kueue there is thought to count."""
+    counted = (counted_request_in(request, candidate, group) for group in request.groups)
+    return frozenset[str]().union(*(_uncovered_in(request, candidate, resources) for resources in counted))
+
+
+def _uncovered_in(request: GangRequest, candidate: Candidate, resources: Resources) -> frozenset[str]:
+    rules = candidate.quota_tree.queues.get(queue_name(request, candidate))
+    return uncovered_resources(resources, rules.covered_resources) if rules else frozenset()
+
+
+def question_in(request: GangRequest, candidate: Candidate, uncovered: frozenset[str]) -> Question:
+    """What a share of the gang asks of Kueue there."""
+    amounts = Counter[str]()
+    for group in request.groups:
+        amounts.update({name: amount * group.count for name, amount in request_in(candidate, group).items()})
+    return Question(uncovered, frozenset(amounts.items()))
+
+
+def uncovered_note(request: GangRequest, candidate: Candidate) -> str:
+    """What is known of Kueue's own opinion on uncovered resources, and the remedy; continues a sentence."""
+    if answers_in(request, candidate).is_denied(uncovered_in(request, candidate)):
+        return ", which Kueue there counts: extend coveredResources, or exclude it in Kueue's configuration"
+    return "; whether Kueue there counts that is not known yet"
+
+
 def scheduling_hash_in(candidate: Candidate, group: GroupRequest) -> str:
-    """A hash of what a group's offers in the cluster depend on, beside name, zone and count; empty if not known."""
+    """A hash of what a group's offers in a cluster depend on beside name, zone and count; empty if not known."""
     dry_run = group.dry_run_results.get(candidate.name)
     if dry_run is None or not group.scheduling_hash:
         return group.scheduling_hash
     if dry_run.denied_reason:
         return f"refused: {dry_run.denied_reason}"
-    if dry_run.reserved_template:  # the cluster's mapping is in it already
+    if dry_run.reserved_template:  # it includes the cluster's mapping
         return f"held: {dry_run.scheduling_hash}" if dry_run.scheduling_hash else ""
     return group.scheduling_hash
 
@@ -170,28 +216,26 @@ def _accepted_dry_run(candidate: Candidate, group: GroupRequest) -> DryRunResult
 
 
 def denied_reason(candidate: Candidate, group: GroupRequest) -> str:
-    """Why a cluster denies the pods of a group; empty if it does not, or had no dry run."""
+    """Why a cluster denies the pods of a group; empty also without a dry run."""
     dry_run = group.dry_run_results.get(candidate.name)
     return (
-        f"it refuses the pods of worker group {printable(group.name)}: {dry_run.denied_reason}"
+        f"it denies the pods of worker group {printable(group.name)}: {dry_run.denied_reason}"
         if dry_run and dry_run.denied_reason
         else ""
     )
 
 
-# A tuple, since each plan creates many, and creating a dataclass takes three times as long.
+# A NamedTuple, because creating a dataclass takes three times as long, and each plan creates many offers.
 class Offer(NamedTuple):
-    """The pods of one group that one candidate could take: with nominal quota, with borrowing, ever, and on today's
-    nodes."""
+    """Pods of one group: with nominal quota, with borrowing, with nothing in use, and on today's nodes."""
 
     nominal: int = 0
     total: int = 0
     potential: int = 0
     on_nodes: int = 0
-    reclaimed: int = 0  # those of the total that need quota that others borrowed
+    reclaimed: int = 0  # of the total, by taking back borrowed quota
 
     def at_most(self, most: int) -> "Offer":
-        """The offer limited to `most` pods."""
         nominal, total, potential, on_nodes, reclaimed = self
         free = min(total - reclaimed, most)
         return Offer(
@@ -200,7 +244,7 @@ class Offer(NamedTuple):
 
 
 def filter_reason(request: GangRequest, candidate: Candidate) -> str:
-    """The filter: why a candidate cannot take any worker of the gang; empty if it can."""
+    """Why a candidate cannot take any worker of the gang; empty if it can."""
     if candidate.problem:
         return candidate.problem
     if request.namespace not in candidate.namespaces:
@@ -211,11 +255,10 @@ def filter_reason(request: GangRequest, candidate: Candidate) -> str:
 
 
 def queue_name(request: GangRequest, candidate: Candidate) -> str:
-    """The ClusterQueue of the gang's LocalQueue in the cluster; empty if there is none."""
+    """The ClusterQueue of the gang's LocalQueue; empty if there is none."""
     return candidate.queues.get((request.namespace, request.queue), ("", ""))[0]
 
 
 def may_reclaim(request: GangRequest, candidate: Candidate) -> bool:
-    """Whether that ClusterQueue may take back quota that others borrowed from it."""
     queue = queue_name(request, candidate)
     return queue in candidate.quota_tree.queues and candidate.quota_tree.queues[queue].reclaims_within_cohort

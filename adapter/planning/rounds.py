@@ -1,7 +1,6 @@
 """Plans a gang on the capacity that the gangs before it leave, and makes the next round of its Placement from the plan.
 
-The gangs before it are planned first, each by its own policy, so that no two gangs are promised the same capacity.
-ordering.py has the order, capacity.py the clusters' capacity, and planner.py places one gang.
+The gangs before it are planned first, so that no two are promised the same capacity.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from adapter import actions
 from adapter.admission.policy import ResolvedPolicy
 from adapter.names import ReasonCode
 from adapter.objects.placement import MAX_SHARES, Exclusion, Placement, Share, describe_shares, placement_name
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, parse_time
 from adapter.objects.workload import Job
 from adapter.planning import ordering, planner
 from adapter.planning.ordering import WaitingGang
@@ -30,32 +29,25 @@ from adapter.planning.split_shares import number_rounds, split_by_worker
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A gang that wants capacity, and the clusters that it may go to."""
-
     request: GangRequest
-    clusters: Sequence[str] = ()  # of its policy, first choice first
+    clusters: Sequence[str] = ()  # of its policy, in its order
     exclusions: Sequence[Exclusion] = ()
-    unproven_clusters: Mapping[str, str] = field(default_factory=dict)  # clusters that its policy leaves out -> why
+    unproven_clusters: Mapping[str, str] = field(default_factory=dict)  # left out by its policy -> why
 
 
-GangsAhead = Sequence[tuple[WaitingGang, PlanRequest]]  # gangs that are planned first, in their order
-PromisedCapacity = Sequence[tuple[GangRequest, Sequence[Share]]]  # shares that no cluster's figures contain
+GangsAhead = Sequence[tuple[WaitingGang, PlanRequest]]  # in the scheduling order
+PromisedCapacity = Sequence[tuple[GangRequest, Sequence[Share]]]  # not in the clusters' figures
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityHold:
-    """Capacity that is held from a gang: for which job, and until when."""
-
     job: Job | None
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingCapacity:
-    """The involved clusters less what the gangs before take, and the holds among these.
-
-    `promised` are all deductions.
-    """
+    """The involved clusters less the deductions (`promised`) for the gangs before, and the deductions' holds."""
 
     candidates: Sequence[Candidate]
     holds: Sequence[CapacityHold] = ()
@@ -64,18 +56,16 @@ class RemainingCapacity:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """A plan with its input."""
-
     request: GangRequest
-    candidates: Sequence[Candidate]  # in the policy's order, less the deductions
+    candidates: Sequence[Candidate]  # in the policy's order, with deductions
     plan: GangPlan
     holds: Sequence[CapacityHold] = ()  # of free capacity
-    holds_if_preempting: Sequence[CapacityHold] = ()  # of capacity that preemption would free
-    promised: PromisedCapacity = ()  # deducted from the clusters' own figures
+    holds_if_preempting: Sequence[CapacityHold] = ()  # of capacity that preemption frees
+    promised: PromisedCapacity = ()  # deducted from the clusters' figures
 
     @property
     def hold_note(self) -> str:
-        """A sentence on the jobs for which capacity is held that this gang could use; empty if there are none.
+        """A sentence on the jobs for which capacity is held that this gang could use; empty without any.
 
         Jobs of other namespaces stay unnamed, since the reader may have no access there.
         """
@@ -84,21 +74,23 @@ class PlanResult:
         if others := len(jobs) - len(holders):
             holders.append("a job of another namespace" if others == 1 else f"{others} jobs of other namespaces")
         return (
-            f" Room is kept for {', '.join(holders)}, which waited longer." if holders and not self.plan.shares else ""
+            f" Capacity is held for {', '.join(holders)}, which waited longer."
+            if holders and not self.plan.shares
+            else ""
         )
 
-    def replan_at(self, counted_at: datetime | None) -> datetime | None:
+    def replan_at(self, counted_at: datetime | None, asks_at: datetime | None = None) -> datetime | None:
         """When a gang without capacity must be planned again although nothing changes.
 
-        That is when the first hold ends, when nothing is deducted twice any more (`counted_at`), or when a dry run
-        expires: its cluster may accept the pods then, or add less to them. Nothing else may change for hours.
+        That is when the first hold ends, when nothing is deducted twice any more (`counted_at`), when Kueue may be
+        asked again about uncovered resources (`asks_at`), or when a dry run expires. The cluster may accept the pods
+        then, or add less to them.
         """
         holds = (hold.until for hold in (*self.holds, *self.holds_if_preempting))
-        times = [*holds, *self._dry_run_expiries(), *([counted_at] if counted_at else [])]
+        times = [*holds, *self._dry_run_expiries(), *filter(None, (counted_at, asks_at))]
         return None if self.plan.shares else min(times, default=None)
 
     def _dry_run_expiries(self) -> list[datetime]:
-        """When the dry runs of its pods expire."""
         results = (
             group.dry_run_results.get(candidate.name) for group in self.request.groups for candidate in self.candidates
         )
@@ -106,17 +98,14 @@ class PlanResult:
 
 
 def plannable_policy(policy: ResolvedPolicy | None, obstacles: Iterable[str]) -> ResolvedPolicy | None:
-    """The policy that a waiting gang is planned by; None if it is not planned, and so takes no capacity.
-
-    `obstacles` are possible reasons for that, most of them empty. They are evaluated up to the first reason.
-    """
+    """The policy that a waiting gang is planned by; None if an obstacle, evaluated lazily, is not empty."""
     return None if policy is None or any(obstacles) else policy
 
 
 def involved_clusters(plan_request: PlanRequest, ahead: GangsAhead) -> list[str]:
-    """The clusters that count for a gang's plan: its own, and those where the gangs before it may go instead.
+    """The clusters of a gang, and those where the gangs before it may go instead.
 
-    Their order depends on the set alone, so that results for one gang can be reused for another.
+    They are sorted, so that results can be reused for another gang.
     """
     return sorted({*plan_request.clusters, *(name for _, other in ahead for name in other.clusters)})
 
@@ -131,8 +120,8 @@ def request_beside_shares(
 ) -> PlanRequest:
     """What a running gang requests beside its kept shares, and from which clusters.
 
-    An elastic job grows by whatever fits. But if all of its workers must be in one cluster and none stays, the workers
-    move to another cluster together.
+    An elastic job grows by whatever fits. But if the job must be in one cluster and has to leave its own, its workers
+    move together.
     """
     remaining, together = (
         remaining_request(plan_request.request, kept_shares, draining, unusable_slots),
@@ -149,30 +138,28 @@ def request_beside_shares(
 
 
 def complete_result(request: GangRequest, kept_shares: Iterable[Share]) -> PlanResult:
-    """The result for a running gang without unplaced workers."""
     where = describe_shares(kept_shares)
     return PlanResult(
         request,
         (),
-        GangPlan((), (), f"All workers have a place: {where}." if where else "No worker is to run elsewhere."),
+        GangPlan((), (), f"All workers are placed: {where}." if where else "No worker needs to be placed."),
     )
 
 
 def deduct_shares(request: GangRequest, shares: Sequence[Share], remaining: RemainingCapacity) -> RemainingCapacity:
-    """The remaining capacity after shares that the figures do not contain are deducted."""
     fleet = planner.charge_shares(request, remaining.candidates, shares)
     return replace(remaining, candidates=fleet, promised=(*remaining.promised, (request, shares)))
 
 
 def deduction_key(gang: WaitingGang, plan_request: PlanRequest, now: datetime) -> object:
-    """The input of `capacity_after` except the remaining capacity: equal keys give equal results."""
+    """The input of `capacity_after` except the remaining capacity."""
     return plan_request, gang.known_not_to_fit, ordering.holds_capacity_until(gang, now), gang.workload.job
 
 
 def capacity_after(
     gang: WaitingGang, plan_request: PlanRequest, remaining: RemainingCapacity, now: datetime
 ) -> RemainingCapacity:
-    """The remaining capacity after one more gang has taken what it can, or holds what it could use."""
+    """The remaining capacity after one more gang takes what it can, or holds what it could use."""
     until = ordering.holds_capacity_until(gang, now)
     candidates = _requested_candidates(plan_request, remaining.candidates)
     shares = () if gang.known_not_to_fit else planner.plan(plan_request.request, candidates).shares
@@ -183,7 +170,6 @@ def capacity_after(
 
 
 def plan_gang(plan_request: PlanRequest, remaining: RemainingCapacity) -> PlanResult:
-    """Plan a gang on the capacity that the gangs before it leave."""
     candidates = _requested_candidates(plan_request, remaining.candidates)
     return PlanResult(
         plan_request.request,
@@ -197,7 +183,7 @@ def plan_gang(plan_request: PlanRequest, remaining: RemainingCapacity) -> PlanRe
 def plan_preempting(
     plan_request: PlanRequest, result: PlanResult, remaining_if_preempting: RemainingCapacity
 ) -> PlanResult:
-    """Plan a gang without capacity again, on the clusters as they would be without gangs of lower priority."""
+    """Plan a gang without capacity again, on the clusters without gangs of lower priority."""
     preempting = planner.plan_with_preemption(
         plan_request.request, result.candidates, _requested_candidates(plan_request, remaining_if_preempting.candidates)
     )
@@ -217,13 +203,12 @@ def next_placement(
     now: datetime,
     min_by_group: Mapping[str, int] | None = None,
 ) -> Placement:
-    """The Placement that a plan becomes: the round after the last one, with the kept shares of earlier rounds.
+    """The Placement with the next round, and with the kept shares of earlier rounds.
 
-    `wanted_workers` counts the whole gang. `min_by_group` is the minimum size of each group of an elastic job; None if
-    not known. The reason why workers lost their slots stays until all have one again.
+    The reason why workers lost their slots stays until all workers have a slot again.
     """
-    workload, before = action.workload, action.placement
-    # In another attempt an elastic job starts again, and only the numbers of its rounds continue.
+    workload, before, runs = action.workload, action.placement, action.kept_shares is not None
+    # In another attempt an elastic job starts again; only its round numbers continue.
     same_attempt = before is not None and before.attempt == workload.attempt
     kept_shares = [replace(share, round=before.round_of(share)) for share in action.kept_shares or ()] if before else []
     lost_reason = (
@@ -231,7 +216,7 @@ def next_placement(
         if result.request.workers
         else ""
     )
-    last_round = before.round if before else 0
+    last_round = max(before.round if before else 0, action.last_round)
     shares, round_number = number_rounds(_split_by_worker(action, result, len(kept_shares), min_by_group), last_round)
     return Placement(
         namespace=workload.namespace,
@@ -255,29 +240,42 @@ def next_placement(
         start_timeouts=(before.start_timeouts if before and same_attempt else 0) + action.start_timed_out,
         job=workload.job if workload.elastic else None,
         code=_code(result),
-        first_round_of_plan=last_round + 1 if round_number > last_round + 1 else 0,
+        first_round_of_plan=last_round + 1 if runs or round_number > last_round + 1 else 0,
+        waiting_since=_waiting_since(before if same_attempt else None, result, now),
     )
 
 
+def _waiting_since(before: Placement | None, result: PlanResult, now: datetime) -> datetime | None:
+    """Since when the workers without a slot wait; None if all have one.
+
+    The wait begins again with each plan that gains some of them a slot. A beginning in the future counts as now: the
+    manager cluster's clock was put back.
+    """
+    if sum(share.workers for share in result.plan.shares) >= result.request.workers:
+        return None
+    recorded = before.waiting_since if before and not result.plan.shares else None
+    return min(recorded or now, now)
+
+
 def _code(result: PlanResult) -> ReasonCode | None:
-    """Why a plan places no worker; None if it places some or was asked for none."""
     if result.plan.shares or not result.request.workers:
         return None
     return ReasonCode.NEVER_FITS if result.plan.never_fits else ReasonCode.INSUFFICIENT_CAPACITY
 
 
 def _failed_rounds(previous: Placement) -> int:
-    """The failed rounds in a row. An elastic job is planned for as long as it runs, so its placed rounds reset them."""
+    """The failed rounds in a row; a placed round of an elastic job, which is planned while it runs, resets them."""
     return 0 if previous.job and previous.placed_round >= previous.round else previous.failed_rounds
 
 
 def _split_by_worker(
     action: actions.Plan, result: PlanResult, kept_count: int, min_by_group: Mapping[str, int] | None
 ) -> tuple[Share, ...]:
-    """The shares of a plan as they are requested.
+    """The shares of the plan; those of an elastic job are split.
 
-    An elastic job starts with its minimum in one share for each cluster, and grows by single workers. A job that must
-    be in one cluster, and leaves it while it runs, moves as a whole.
+    Such a job starts with its minimum in one share for each cluster, and grows by single workers.
+
+    A running job that must be in one cluster moves as a whole.
     """
     is_start = action.kept_shares is None
     together = min_by_group if is_start else None if result.request.mode == "SameCluster" else {}
@@ -290,10 +288,6 @@ def _split_by_worker(
 
 
 def is_unchanged(action: actions.Plan, previous: Placement, spec: Raw) -> bool:
-    """Whether a planned round, as its Placement's `spec`, equals the present one.
-
-    Shares, number of workers, exclusions and sentence are compared.
-    """
     exclusions = [
         {(exclusion.cluster, exclusion.until) for exclusion in exclusion_list}
         for exclusion_list in (previous.exclusions, action.exclusions)
@@ -303,6 +297,7 @@ def is_unchanged(action: actions.Plan, previous: Placement, spec: Raw) -> bool:
         or previous.withdrawing
         or exclusions[0] != exclusions[1]
         or previous.attempt != action.workload.attempt
+        or previous.waiting_since != parse_time(spec.get("waitingSince"))
     ):
         return False
     has_same_shares = len(spec["shares"]) == len(previous.shares) == len(action.kept_shares or ())
@@ -312,10 +307,7 @@ def is_unchanged(action: actions.Plan, previous: Placement, spec: Raw) -> bool:
 
 
 def _requested_candidates(plan_request: PlanRequest, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The clusters that a gang may go to, in its policy's order.
-
-    A reason of the gang to leave one out becomes that candidate's problem.
-    """
+    """The gang's candidates in the policy's order; a reason to leave a cluster out becomes its problem."""
     by_name, reasons = (
         {candidate.name: candidate for candidate in candidates},
         {exclusion.cluster: exclusion.reason for exclusion in plan_request.exclusions},

@@ -1,8 +1,8 @@
-"""Splits the workers of a plan into shares: workers that must start together share one, others have one each.
+"""Splits a plan into shares: one for each cluster's workers that must start together, and one for each other worker.
 
-A share is deleted as a whole: its group Workload cannot shrink (docs/upstream.md, "A group Workload does not shrink").
-So only those workers of an elastic job that must come together share one. Each further worker is a gang of one, which
-the worker cluster's Kueue admits, preempts and finishes by itself. planner.py has assigned the clusters before.
+A group Workload cannot shrink (docs/upstream.md, "A group Workload does not shrink"), so a share is deleted as a whole.
+Each further worker of an elastic job has a share of its own, so that Kueue admits, preempts and finishes it
+independently of the others.
 """
 
 import itertools
@@ -18,10 +18,10 @@ def split_by_worker(
 ) -> tuple[Share, ...]:
     """Split the shares without a change of workers and clusters.
 
-    Of each group the first `together` workers are in one share for each cluster, and the others have one share each.
-    None: all workers of a cluster stay in one share. If there were more than `max_shares`, workers beyond that limit
-    join the common share. When a gang is `starting`, a share that preempts stays whole. Otherwise others
-    would lose workers one by one, for a round that may then be withdrawn.
+    `together`: group -> how many of its workers, the first ones, go into their cluster's common share. Each other
+    worker gets a share of its own. None: no share is split. Once there are `max_shares` shares, further workers join
+    the common ones. While a gang is `starting`, a share that preempts is not split: other gangs must not lose workers
+    one by one to a round that may be withdrawn.
     """
     if together is None:
         return tuple(shares)
@@ -47,9 +47,9 @@ def split_by_worker(
 
 
 def number_rounds(shares: Iterable[Share], last_round: int) -> tuple[tuple[Share, ...], int]:
-    """Number the shares of a plan after `last_round`, and return them with the number of the last round.
+    """Number the rounds of the shares from `last_round` + 1 on; return the shares and the last of these rounds.
 
-    Each single-worker share is a round of its own; all other shares are in the last round.
+    Each single-worker share has a round of its own. Common shares keep 0, the current round, which is the last.
     """
     numbered, has_common = list[Share](), False
     for share in shares:
@@ -62,8 +62,8 @@ def number_rounds(shares: Iterable[Share], last_round: int) -> tuple[tuple[Share
 def _interleave(alone: Sequence[Sequence[Share]]) -> Iterator[Share]:
     """One share of each cluster in turn.
 
-    Workers take their slots in this order, and each cluster's Kueue admits its shares one after the other. In the order
-    of the clusters, the last cluster would be idle until all others are done.
+    Workers take their slots in this order, and each cluster's Kueue admits its shares one after the other. Cluster by
+    cluster, the last cluster would be idle until the slots of all others are taken.
     """
     return (share for single_shares in itertools.zip_longest(*alone) for share in single_shares if share is not None)
 
@@ -74,7 +74,6 @@ def _groups_together(groups: Sequence[GroupShare], remaining: Mapping[str, int])
 
 
 def _with_singles(share: Share, groups: Iterable[GroupShare], singles: Iterable[Share]) -> Sequence[GroupShare]:
-    """The groups of the common share, with single workers added."""
     counts = Counter({group.name: group.count for group in groups}) + Counter(
         single.groups[0].name for single in singles
     )

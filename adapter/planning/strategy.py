@@ -1,8 +1,7 @@
 """The order in which clusters are asked, and the division of a gang's workers over them.
 
-The input is what each cluster could take of the whole gang. Nominal quota of all clusters comes before borrowed quota
-of any: borrowed quota may be reclaimed, which stops the whole gang. Quota that must be taken back from others comes
-last, since that costs them running pods.
+Nominal quota of all clusters comes before borrowed quota of any: borrowed quota may be reclaimed, which stops the whole
+gang. Quota that must be taken back comes last, since that costs other gangs their running pods.
 """
 
 from collections.abc import Sequence
@@ -13,29 +12,23 @@ from adapter.planning.plan_request import MAX_WORKERS_PER_CLUSTER, Candidate, Ga
 from adapter.quota.tree import QuotaPath
 
 
-# A tuple, since each plan creates many.
 class GangOffer(NamedTuple):
-    """What one open candidate could take of the whole gang if only this candidate were asked."""
-
     candidate: Candidate
-    path: QuotaPath  # its quota
-    group_offers: tuple[Offer, ...]  # one for each group, with the groups before it charged
-    nominal: int  # workers that fit nominal quota, up to MAX_WORKERS_PER_CLUSTER
-    total: int  # the same with borrowing
+    path: QuotaPath
+    group_offers: tuple[Offer, ...]  # by group, with the groups before charged
+    nominal: int  # workers, up to MAX_WORKERS_PER_CLUSTER
+    total: int  # with borrowing
     potential: int
-    gang_copies: float  # how many such gangs fit: the measure of capacity
-    gang_copies_on_nodes: float  # the same on existing nodes
-    reason: str  # why fewer fit than are wanted, of the first group that lacks capacity; empty if all fit
+    gang_copies: float  # how many such gangs fit
+    gang_copies_on_nodes: float  # on existing nodes
+    reason: str  # why not all fit, of the first group that lacks capacity
 
 
 def gang_offer(offers: Offers, candidate: Candidate, path: QuotaPath) -> GangOffer:
-    """Ask a candidate for the whole gang, with the quota in `path`.
-
-    The groups are asked in their order, or in Kueue's own order if all of them fit only then.
-    """
+    """Ask a candidate for the whole gang, with the groups in Kueue's own order if all of them fit only then."""
     request = offers.request
     key = "look", path, request.reclaims_quota, *(group.count for group in request.groups)
-    # The candidate is not part of the answer: its tree has the cache, and the cycle would keep both in memory.
+    # The answer is cached without the candidate, whose tree has the cache: a cycle would keep both in memory.
     return GangOffer(
         candidate, *offers.compute_once(candidate, key, lambda: _compute_gang_offer(offers, candidate, path)[1:])
     )
@@ -70,7 +63,7 @@ def _compute_gang_offer(offers: Offers, candidate: Candidate, path: QuotaPath) -
 def _offers_by_group(
     offers: Offers, candidate: Candidate, path: QuotaPath, groups: Sequence[GroupRequest]
 ) -> tuple[dict[str, Offer], str]:
-    """The offer for each group, by name, with the groups before it charged; and why not all workers fit."""
+    """Each group's offer after the groups before it are charged, and why not all workers fit."""
     by_name, reason = dict[str, Offer](), ""
     for group in groups:
         offer = by_name[group.name] = offers.offer_for(candidate, path, group)
@@ -83,9 +76,7 @@ def _offers_by_group(
 
 
 def order_clusters(request: GangRequest, gang_offers: Sequence[GangOffer]) -> list[GangOffer]:
-    """The score: the clusters to ask, first choice first.
-
-    `gang_offers` are in the policy's order, which decides among equals.
+    """The clusters to ask; `gang_offers` are in the policy's order, which decides among equals.
 
     SameCluster asks one cluster that can take the whole gang, and so does AvailableCapacity if there is one. Clusters
     where the gang needs no borrowing come first, then those where it fits existing nodes without an autoscaler.
@@ -109,7 +100,7 @@ def _best_first(request: GangRequest, gang_offers: Sequence[GangOffer]) -> list[
 
 
 def allot_workers(strategy: Strategy, wanted: int, offers: Sequence[Offer]) -> list[int]:
-    """How many of `wanted` workers each cluster takes, in the order of `offers`; fewer in all if they do not fit."""
+    """How many of `wanted` workers each cluster takes; fewer in all if they do not fit."""
     divide = _spread_evenly if strategy == "Spread" else _fill_in_order
     taken = divide(wanted, [0] * len(offers), [offer.nominal for offer in offers])
     taken = divide(wanted - sum(taken), taken, [offer.total - offer.reclaimed for offer in offers])
@@ -117,7 +108,6 @@ def allot_workers(strategy: Strategy, wanted: int, offers: Sequence[Offer]) -> l
 
 
 def _fill_in_order(wanted: int, taken: Sequence[int], room: Sequence[int]) -> list[int]:
-    """Each cluster takes all it can before the next one is asked."""
     filled = list(taken)
     for index, capacity in enumerate(room):
         more = min(wanted, max(0, capacity - filled[index]))
@@ -127,7 +117,7 @@ def _fill_in_order(wanted: int, taken: Sequence[int], room: Sequence[int]) -> li
 
 
 def _spread_evenly(wanted: int, taken: Sequence[int], room: Sequence[int]) -> list[int]:
-    """Raise the lowest clusters first, as water rises; the rest goes to the first ones, one worker each."""
+    """Raise the lowest clusters first, as water rises; the rest goes to the first clusters, one worker each."""
     level = list(taken)
     while wanted > 0:
         open_indexes = [index for index, capacity in enumerate(room) if level[index] < capacity]
@@ -135,7 +125,6 @@ def _spread_evenly(wanted: int, taken: Sequence[int], room: Sequence[int]) -> li
             break
         lowest = min(level[index] for index in open_indexes)
         lowest_indexes = [index for index in open_indexes if level[index] == lowest]
-        # Up to the next higher level, the nearest limit, or an even part of the rest.
         higher = [level[index] for index in open_indexes if level[index] > lowest]
         step = min(
             *(room[index] - lowest for index in lowest_indexes),

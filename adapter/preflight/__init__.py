@@ -1,4 +1,4 @@
-"""Could workers join from a worker cluster: is it reachable, does it have what it needs, can Ray talk across?
+"""Judges whether workers in a worker cluster could join: API access, requirements, and Ray's paths between clusters.
 
-Judges what was looked at; the looking is in `cli/preflight`.
+`cli/preflight` collects the facts and runs the probe pods.
 """

@@ -1,6 +1,6 @@
-"""What is known of the manager and of a worker cluster before workers are sent there, and what a finding about them is.
+"""Facts about the manager cluster and a worker cluster before workers are sent there, and the form of a finding.
 
-Facts only: what is good or bad about them is said elsewhere.
+evaluation.py judges the facts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from adapter.preflight.probe import PathResult
 FindingOutcome = Literal["ok", "warning", "failure"]
 MANAGER = "the manager"  # no WorkerCluster can have this name
 
-# What a WorkerCluster's account needs: rights of manifests/rbac/worker.yaml, in all namespaces, and of worker-tenant.yaml in one.
+# The rights of a WorkerCluster's account: manifests/rbac/worker.yaml in all namespaces, worker-tenant.yaml in one.
 _READ_VERBS = ("list", "watch")
 Rights = Mapping[tuple[str, str], tuple[str, ...]]  # API group and resource -> verbs
 CLUSTER_RIGHTS: Rights = {
@@ -41,8 +41,7 @@ NAMESPACE_RIGHTS: Rights = {
 
 
 def needed_rights(rights: Rights, head: str, scheduler: str) -> Rights:
-    """Which of them are used in a cluster whose workers find the head that way and are scheduled by that: Services are for
-    those that mirror it, PodGroups for Volcano."""
+    """The rights used with this head strategy and scheduler: ServiceMirror needs Services, Volcano needs PodGroups."""
     unused: tuple[str, ...] = (
         () if head == "ServiceMirror" else ("services", "endpointslices", "endpointslices/restricted")
     )
@@ -52,27 +51,27 @@ def needed_rights(rights: Rights, head: str, scheduler: str) -> Rights:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What is known of one cluster; of the fields below `trouble`, nothing where that is set."""
+    """The facts of one cluster; where `api_error` is set, the fields below it are unknown."""
 
     name: str
-    api_error: str = ""  # why its API server cannot be asked, a sentence
-    head_strategy: str = "PodIP"  # by which strategy its workers find the head
+    api_error: str = ""  # why its API server does not answer, a sentence
+    head_strategy: str = "PodIP"  # how its workers find the head
     has_namespace: bool = True
-    queues: Mapping[str, str | None] = field(
-        default_factory=dict
-    )  # LocalQueue -> why it takes nothing; None: it is missing
+    # LocalQueue -> why it takes no job; None: it does not exist
+    queues: Mapping[str, str | None] = field(default_factory=dict)
     missing_rights: Sequence[str] = ()  # rights, such as "create pods in demo"
     networks: Sequence[str] = ()  # its nodes' pod CIDRs
-    addresses: Sequence[str] = ()  # of pods there
-    network_error: str = ""  # why its pod network is not known
-    probe_error: str = ""  # why no probe could run, or give an answer; a part of a sentence
+    addresses: Sequence[str] = ()  # of its pods
+    network_error: str = ""  # why its pod network is unknown
+    probe_error: str = ""  # why no probe ran or reported, a fragment
     image_missing: bool = False
-    probe_address: str = ""  # the probe's
-    dns_error: str | None = None  # why DNS failed; None: not tried
-    paths: Mapping[str, PathResult] = field(default_factory=dict)  # to other clusters, by name
-    ray_services: Sequence[str] = ()  # of the manager: RayServices in a queue, in the namespace
-    frameworks: Sequence[str] | None = None  # kinds that its Kueue takes for jobs; None: not known
-    has_service_policy: bool = True  # KubeRay is kept from what is Kueue's in their RayClusters, as far as may be seen
+    probe_address: str = ""  # of the probe server
+    dns_error: str | None = None  # why DNS failed; None: not probed
+    paths: Mapping[str, PathResult] = field(default_factory=dict)  # by name of the other cluster
+    ray_services: Sequence[str] = ()  # RayServices in a queue, in the manager's namespace
+    frameworks: Sequence[str] | None = None  # integrations of its Kueue; None: unknown
+    # Whether a MutatingAdmissionPolicy keeps KubeRay from resuming the RayClusters of RayServices; True if unknown.
+    has_service_policy: bool = True
 
     @property
     def is_manager(self) -> bool:
@@ -81,18 +80,18 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: of which cluster or pair, how it is, and what to do about it."""
+    """The result of one check of a cluster or a pair, and what to do about it."""
 
-    clusters: tuple[str, ...]  # of a pair, first the one from which the other was tried
+    clusters: tuple[str, ...]  # of a pair, first the cluster of the probe client
     check: str
     outcome: FindingOutcome
     message: str
-    reason: str = ""  # in one word, why a pair cannot work together
+    reason: str = ""  # of a failure of a pair, for the condition Reachable
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightOptions:
-    """What the preflight is for."""
+    """The options of a preflight."""
 
     namespace: str
     queues: Sequence[str]

@@ -1,31 +1,35 @@
-"""What does a probe pod look like, and what did it find? Pods that dial each other as Ray's nodes would, for a few seconds.
+"""Builds the probe pods and reads their reports. Probe pods dial each other as Ray's nodes do, for a few seconds.
 
-Each cluster gets two: one that answers, and then, once the addresses of all are known, one that asks them and leaves one line of
-JSON as its termination message, which is read with the pod. They need no right, no volume, no account and nothing in the image but Python.
-Nothing here is created or read.
+Each cluster gets a server pod and, once the addresses of all servers are known, a client pod. The client's termination
+message is one line of JSON, which is read with the pod. The pods need no right, no volume, no account, and nothing in
+the image but Python. No requests are made here.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from ipaddress import ip_address
+from math import isfinite
 from typing import Any
 
 from adapter import names, programs
 from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, parse_time
 
-# Ray's nodes dial each other on ports that they choose themselves: workers from 10002 on, other processes anywhere above. A firewall
-# that lets in a list of well-known ports keeps them apart, and so the probe takes one that nobody lists.
+# Ray's nodes choose their own ports: workers from 10002 on, other processes anywhere above. A firewall with a list of
+# well-known ports blocks them, so the probe uses a port that no such list has.
 PORT = 18273
-# A name that every cluster's DNS knows, by the search path that every pod has.
+# Every cluster's DNS resolves this name, with the search path that every pod has.
 DNS_NAME = "kubernetes.default.svc"
-# Packets that are dropped on the way are tried again after 1 s and 3 s: a link that loses some of them is found all the same.
+# A path without an answer for this long is broken. TCP retransmits after 1 s and 3 s, so a path that loses some packets
+# still counts as working.
 SILENCE_SECONDS = 5.0
 BULK_SECONDS = 0.5  # long enough for TCP to find its speed over a few milliseconds of latency
 _MESSAGE_PATH = "/dev/termination-log"
-# The account of Ray's own images, so that their Python can be read; any other image runs as it, too.
+# The user and group of Ray's own images, where others may be unable to read the Python. Other images run as this user,
+# too.
 _USER, _GROUP = 1000, 100
-# No image can be had that way, however long one waits. (A kubelet goes on trying, and the reasons alternate.)
+# With these reasons waiting longer does not help, although the kubelet retries and the reasons alternate.
 _IMAGE_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START_FAILURES = (
     "CreateContainerConfigError",
@@ -34,12 +38,12 @@ _START_FAILURES = (
     "StartError",
     "CrashLoopBackOff",
 )
-_MAX_MESSAGE_LENGTH = 300  # characters of somebody else's message
+_MAX_MESSAGE_LENGTH = 300  # characters of a foreign message
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom to dial: the pod that answers in another cluster, and the word by which it is known."""
+    """The server pod of another cluster, and the word that identifies it."""
 
     cluster: str
     address: str
@@ -48,29 +52,29 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PathResult:
-    """What a pod found on its way to one of another cluster; `error` is empty if all went well."""
+    """The path from a pod to the server pod of another cluster; `error` is empty if it works."""
 
-    error: str = ""  # timeout, refused, unreachable, stranger, stalled, broken, or what the system said
-    milliseconds: float | None = None  # there and back
-    megabits: float | None = None  # per second, that way
-    clock_ahead: float | None = None  # seconds by which the clock there is ahead of the one here
+    error: str = ""  # timeout, refused, unreachable, stranger, stalled, broken, or a message of the system
+    milliseconds: float | None = None  # round trip
+    megabits: float | None = None  # per second, in this direction
+    clock_ahead: float | None = None  # seconds that the remote clock is ahead
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What the pod that asks has found."""
+    """The report of a client pod."""
 
     paths: Mapping[str, PathResult] = field(default_factory=dict)
-    dns_error: str = ""  # why DNS does not know DNS_NAME
+    dns_error: str = ""  # why DNS_NAME was not resolved
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeState:
-    """How far a probe is: `hopeless` says that waiting longer will not help against its `trouble`."""
+    """The progress of a probe pod; with `is_permanent`, waiting longer will not end its `error`."""
 
     address: str = ""  # once it runs
     ended: bool = False
-    message: str = ""  # what it left
+    message: str = ""  # its termination message
     error: str = ""
     image_missing: bool = False
     is_permanent: bool = False
@@ -78,24 +82,24 @@ class ProbeState:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
-    """What all probes of one run have in common."""
+    """What all probes of one run share."""
 
     id: str
     namespace: str
     image: str
-    deadline: timedelta  # after which a kubelet ends them, whatever becomes of us
+    deadline: timedelta  # a kubelet ends the probes after it, even if the command that runs them has ended
 
 
 def server_pod(run: ProbeRun, token: str) -> dict[str, Any]:
-    """The Pod that answers."""
+    """The Pod of the server."""
     return _probe_pod(run, "server", [programs.PROBE_SERVER, token, str(PORT)])
 
 
 def client_pod(run: ProbeRun, peers: Iterable[Peer]) -> dict[str, Any]:
-    """The Pod that asks those peers."""
+    """The Pod of the client, which dials these peers."""
     dialled = [{"address": peer.address, "port": PORT, "word": peer.token} for peer in peers]
-    asked = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled}
-    return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(asked), _MESSAGE_PATH])
+    request = {"silence": SILENCE_SECONDS, "seconds": BULK_SECONDS, "name": DNS_NAME, "peers": dialled}
+    return _probe_pod(run, "client", [programs.PROBE_CLIENT, json.dumps(request), _MESSAGE_PATH])
 
 
 def _probe_pod(run: ProbeRun, part: str, words: Iterable[str]) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _probe_pod(run: ProbeRun, part: str, words: Iterable[str]) -> dict[str, Any]
         "image": run.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", *words],
-        # Glibc would wait five seconds for each answer, and outlast our patience.
+        # Without these options, glibc waits five seconds for each answer, as long as the probe waits in all.
         "env": [{"name": "RES_OPTIONS", "value": "timeout:1 attempts:3"}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": security,
@@ -137,7 +141,14 @@ def _probe_pod(run: ProbeRun, part: str, words: Iterable[str]) -> dict[str, Any]
 
 
 def parse_state(pod: Raw) -> ProbeState:
-    """Read how far a probe is."""
+    """Read the state of a probe pod; a status of a wrong shape is a permanent error."""
+    try:
+        return _parse_state(pod)
+    except UNREADABLE:
+        return ProbeState(error="its cluster reports a status that cannot be read", is_permanent=True)
+
+
+def _parse_state(pod: Raw) -> ProbeState:
     status = pod.get("status") or {}
     containers: list[Raw] = status.get("containerStatuses") or [{}]
     container: Raw = containers[0].get("state") or {}
@@ -145,7 +156,7 @@ def parse_state(pod: Raw) -> ProbeState:
     if ended or status.get("phase") in ("Succeeded", "Failed"):
         return _terminated_state(status, ended)
     if "running" in container and status.get("podIP"):
-        return ProbeState(address=status["podIP"])
+        return ProbeState(address=str(ip_address(status["podIP"])))
     waiting = container.get("waiting") or {}
     reason, message = waiting.get("reason") or "", str(waiting.get("message") or "")[:_MAX_MESSAGE_LENGTH]
     if reason in _IMAGE_FAILURES:
@@ -156,11 +167,11 @@ def parse_state(pod: Raw) -> ProbeState:
 
 
 def _terminated_state(status: Raw, ended: Raw) -> ProbeState:
-    said = str(ended.get("message") or status.get("message") or "").strip()
+    message = str(ended.get("message") or status.get("message") or "").strip()
     if status.get("phase") == "Succeeded" or (ended and ended.get("exitCode") == 0):
-        return ProbeState(ended=True, message=said)
-    why = ended.get("reason") or status.get("reason") or "it failed"
-    return ProbeState(ended=True, error=f"{why}: {said[-_MAX_MESSAGE_LENGTH:]}".rstrip(": "), is_permanent=True)
+        return ProbeState(ended=True, message=message)
+    reason = ended.get("reason") or status.get("reason") or "it failed"
+    return ProbeState(ended=True, error=f"{reason}: {message[-_MAX_MESSAGE_LENGTH:]}".rstrip(": "), is_permanent=True)
 
 
 def _pending_reason(pod: Raw) -> str:
@@ -174,22 +185,24 @@ def _pending_reason(pod: Raw) -> str:
 
 
 def parse_report(message: str, peers: Iterable[Peer]) -> ProbeReport | None:
-    """Read what the asking pod left about its peers; None where it cannot be what our program writes."""
+    """Read the report of a client about its peers; None if it is malformed."""
     try:
-        found = json.loads(message)
-        trips = {peer.cluster: _parse_path(one) for peer, one in zip(peers, found["peers"], strict=True)}
-        return ProbeReport(trips, str(found["dns"].get("error") or ""))
+        report = json.loads(message)
+        paths = {peer.cluster: _parse_path(path) for peer, path in zip(peers, report["peers"], strict=True)}
+        return ProbeReport(paths, str(report["dns"].get("error") or ""))
     except UNREADABLE:
         return None
 
 
 def _parse_path(raw: Raw) -> PathResult:
     amounts = [None if raw.get(key) is None else float(raw[key]) for key in ("ms", "mbit", "ahead")]
+    if not all(amount is None or isfinite(amount) for amount in amounts):
+        raise ValueError("a number that is not finite")
     return PathResult(str(raw.get("error") or ""), *amounts)
 
 
 def is_expired(pod: Raw, now: datetime) -> bool:
-    """Whether a probe is one that its run left behind: others that run now are within their deadline."""
-    made = parse_time(meta(pod).get("creationTimestamp"))
+    """Whether a probe is past its deadline, so that no command uses it any more."""
+    created_at = parse_time(meta(pod).get("creationTimestamp"))
     seconds = int((pod.get("spec") or {}).get("activeDeadlineSeconds") or 0)
-    return made is not None and made + timedelta(seconds=seconds) < now
+    return created_at is not None and created_at + timedelta(seconds=seconds) < now

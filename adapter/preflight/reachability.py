@@ -1,9 +1,9 @@
-"""Do the pods of a worker cluster reach those of the others? The WorkerCluster's condition, and what a policy makes of it.
+"""The WorkerCluster's condition Reachable: built from the findings of a preflight, and read for a policy.
 
-A preflight that could not try says nothing, so that a wrong image or a missing right takes no cluster out of use that works.
-A policy's requireReachable would be missed by admins whose clusters come and go under networks of others, for a gang that is placed where
-its pods cannot reach the head hangs until somebody looks; triedSource by those who give a WorkerCluster another kubeconfig, as a
-condition found elsewhere would else open the new one unseen.
+A preflight that could not probe a cluster leaves its condition alone, so that a wrong image or a missing right does not
+take a working cluster out of use. A policy's requireReachable is for fleets whose networks change: a gang whose pods
+cannot reach the head hangs until an administrator notices. status.triedSource is for a WorkerCluster that gets another
+kubeconfig: the condition of the old cluster must not count for the new cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from datetime import datetime
 from typing import Any
 
 from adapter import names
-from adapter.objects.unstructured import Raw, condition, format_time, key_of, meta, updated_condition
+from adapter.objects.unstructured import Raw, condition, format_time, key_of, meta, printable, updated_condition
 from adapter.preflight.preflight_facts import MANAGER, ClusterFacts, Finding
 
-_MAX_MESSAGE_LENGTH = 2000  # characters of a condition's message: with many clusters, the first that fail are enough
+_MAX_MESSAGE_LENGTH = 2000  # characters of a condition's message
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """What is to be told of one worker cluster."""
+    """Status, reason and message of a worker cluster's condition Reachable."""
 
     reached: bool
     reason: str
@@ -30,10 +30,10 @@ class Reachability:
 def cluster_reachability(
     name: str, clusters: Mapping[str, ClusterFacts], findings: Sequence[Finding]
 ) -> Reachability | None:
-    """Say whether workers in that cluster could work with the head and with each other, None if that was not tried.
+    """Whether workers in a cluster could work with the head and with each other; None if the paths were not probed.
 
-    A way between two worker clusters that does not work counts against both, unless one of them is cut off from the manager as well:
-    then it counts against that one only.
+    A broken path between two worker clusters counts against both clusters. But if one of the two has no path to the
+    manager, the broken path counts against that cluster only.
     """
     broken = [finding for finding in findings if finding.reason]
     cut = {cluster for finding in broken if MANAGER in finding.clusters for cluster in finding.clusters} - {MANAGER}
@@ -41,7 +41,7 @@ def cluster_reachability(
     counted = mine if name in cut else [finding for finding in mine if not cut & {*finding.clusters}]
     if counted:
         first = min(counted, key=lambda finding: MANAGER not in finding.clusters)
-        return Reachability(False, first.reason, " ".join(finding.message for finding in counted)[:_MAX_MESSAGE_LENGTH])
+        return Reachability(False, first.reason, _condition_message(" ".join(finding.message for finding in counted)))
     if not _reach_each_other(clusters[name], clusters[MANAGER]):
         return None
     others = [
@@ -52,8 +52,12 @@ def cluster_reachability(
     more = f", and so do those of {', '.join(side.name for side in others)}" if others else ""
     trip = clusters[name].paths[MANAGER]
     speed = f"{trip.milliseconds} ms there and back, {trip.megabits} Mbit/s"
-    text = f"Pods there and in the manager reach each other ({speed}){more}."[:_MAX_MESSAGE_LENGTH]
-    return Reachability(True, names.ConditionReason.REACHABLE, text)
+    text = f"Pods there and in the manager reach each other ({speed}){more}."
+    return Reachability(True, names.ConditionReason.REACHABLE, _condition_message(text))
+
+
+def _condition_message(text: str) -> str:
+    return printable(text, _MAX_MESSAGE_LENGTH)
 
 
 def _reach_each_other(first: ClusterFacts, second: ClusterFacts) -> bool:
@@ -62,7 +66,7 @@ def _reach_each_other(first: ClusterFacts, second: ClusterFacts) -> bool:
 
 
 def status_patch(cluster: Raw, result: Reachability, now: datetime) -> dict[str, Any]:
-    """The WorkerCluster's condition as an apply patch of its status: it names no other, and so takes none away."""
+    """The apply patch of the WorkerCluster's status with this condition; it leaves other conditions alone."""
     wanted = {
         "type": names.REACHABLE,
         "status": str(result.reached),
@@ -80,35 +84,43 @@ def status_patch(cluster: Raw, result: Reachability, now: datetime) -> dict[str,
 
 
 def unproven_reason(cluster: Raw) -> str:
-    """Why a policy that requires reachable clusters passes one over, a part of a sentence; empty when it does not.
+    """Why a policy that requires reachable clusters skips this cluster, a fragment; empty if it does not skip it.
 
-    Not by the generation: pods were tried in the cluster that `spec.source` names, and nothing else in the spec changes where
-    that is. A cordon and its end would else take each cluster out of use.
+    `spec.source` is compared, which alone decides where pods were probed. If the generation were compared, each cordon
+    and its end would take the cluster out of use.
     """
-    found = condition(cluster, names.REACHABLE)
+    reachable = condition(cluster, names.REACHABLE)
     tried = (cluster.get("status") or {}).get("triedSource") or ""
-    if found.get("status") == "True" and not tried:
-        return "the last preflight did not note which cluster it tried: run `kubectl rayspan preflight`"
-    if found.get("status") == "True" and tried != _login_source(cluster):
-        return f"its spec.source has changed since the last preflight, which tried {tried}: run `kubectl rayspan preflight`"
-    if found.get("status") == "True":
+    if reachable.get("status") == "True" and not tried:
+        return "the last preflight did not record which cluster it tested: run `kubectl rayspan preflight`"
+    if reachable.get("status") == "True" and tried != _login_source(cluster):
+        return (
+            f"its spec.source has changed since the last preflight, which tested {tried}: run "
+            "`kubectl rayspan preflight`"
+        )
+    if reachable.get("status") == "True":
         return ""
-    if not found:
-        return "no preflight has tried it, and the policy requires that: run `kubectl rayspan preflight`"
-    return f"the last preflight found it not reachable ({found.get('reason')}): mend that, and run `kubectl rayspan preflight`"
+    if not reachable:
+        return "no preflight has tested it, and the policy requires that: run `kubectl rayspan preflight`"
+    return (
+        f"the last preflight found it unreachable ({reachable.get('reason')}): fix that, and run "
+        "`kubectl rayspan preflight`"
+    )
 
 
 def cut_off_reason(cluster: Raw) -> str:
-    """Why workers there would not reach the others, as the last preflight of the cluster that is meant now found; empty when it found
-    no such thing, or nobody has tried. A sentence."""
-    found = condition(cluster, names.REACHABLE)
-    if found.get("status") != "False" or (cluster.get("status") or {}).get("triedSource") != _login_source(cluster):
+    """A sentence why workers in a cluster do not reach other workers or the head, by the last preflight.
+
+    Empty if that preflight found no broken path, or probed another `spec.source` than the current one.
+    """
+    reachable = condition(cluster, names.REACHABLE)
+    if reachable.get("status") != "False" or (cluster.get("status") or {}).get("triedSource") != _login_source(cluster):
         return ""
-    return f"The last preflight found: {found.get('message')} Mend that, and run `kubectl rayspan preflight`."
+    return f"The last preflight found: {reachable.get('message')} Fix that, and run `kubectl rayspan preflight`."
 
 
 def _login_source(cluster: Raw) -> str:
-    """Where the kubeconfig is from, which says which cluster is meant."""
+    """The object that the kubeconfig comes from, which identifies the cluster."""
     source = (cluster.get("spec") or {}).get("source") or {}
     lent, secret = source.get("multiKueueClusterRef"), (source.get("kubeConfig") or {}).get("secretRef") or {}
     if profile := source.get("clusterProfileRef"):

@@ -1,8 +1,8 @@
-"""What runs in pods? The hook that drains a Ray node, and the two halves of a probe: each a file of its own, sent as text.
+"""The programs that run in pods, each a file that is sent as text: the drain hook, and both halves of a probe.
 
-A program imports nothing of ours, for a pod has only its image's Python, and nobody imports a program, for that would run it.
-What is sent is the file without its docstring. The files are read here, once, and this is the only file that the pure rooms use
-and that reads anything: a program's text is a part of the code like any constant, and it comes from where the code comes from.
+A program imports nothing of ours, because a pod has only the Python of its image. No module imports a program, because
+the import would run it. The docstring of the file is not sent. The text is a constant of the code, so pure packages may
+use this module although it reads files.
 """
 
 from importlib.resources import files
@@ -10,7 +10,6 @@ from typing import Final
 
 
 def _program_text(name: str) -> str:
-    """The text of a program as a pod gets it: all that follows its docstring."""
     return (files(__name__) / f"{name}.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
 
 

@@ -1,20 +1,22 @@
-"""How does a Ray node leave without losing work? The preStop hook of each worker, in the Ray container itself.
+"""The preStop hook of each worker: drains the Ray node before its container stops.
 
-Run as `python3 -c` with three words: for how many seconds it may wait, for how many the head may be silent, and the reason that
-Ray is told. Needs Python 3.8 or later and the Ray of its image, and nothing else: nothing of ours is there. It never fails and
-never outlasts a shutdown. Found out about Ray 2.60:
-- A raylet names its node and its head in its own flags, and ends when it is drained and its last lease is over; `ray start`
-  stays. Of a dead process that nobody has reaped yet the command line is empty. The mount namespace tells this container's
-  processes from all others, even where a pod sees those of its host.
-- 2 is DRAIN_NODE_REASON_PREEMPTION, which Ray cannot refuse and after which no retry or restart is counted. A raylet that is
-  told to stop (SIGTERM) calls it a preemption only after the deadline, so the deadline is when the hook stops waiting.
-- Who is stopped by SIGTERM from here takes leave of the head at once, even where the container's first process is a shell,
-  which does not pass the signal on.
-- A client of the head may hang for half a minute, hence the thread, and the timer for what else may.
-- A raylet that is killed, and not stopped, makes `ray start --block` end when it looks next, once a second: the hook gives it
-  three. The SIGTERM of the kubelet, which comes when the hook ends, would have it drain a node that is gone for half a minute.
+Runs in the Ray container as `python3 -c` with three arguments: the seconds that it may wait, the seconds that the head
+may be unreachable, and the drain reason for Ray. It needs Python 3.8 or later and the Ray of its image, and nothing of
+ours. It never fails and never outlasts a shutdown. Observed with Ray 2.60:
+- A raylet has the names of its node and its head in its flags. It ends when it is drained and its last lease is over,
+  and `ray start` goes on. The command line of a zombie process is empty. The mount namespace identifies this
+  container's processes, also where a pod sees its host's processes.
+- Reason 2 is DRAIN_NODE_REASON_PREEMPTION: Ray cannot reject such a drain, and counts no retry or restart after it. A
+  raylet that gets SIGTERM reports a preemption only after the deadline, so the deadline is the time when the hook stops
+  waiting.
+- A raylet that gets SIGTERM from the hook unregisters from the head at once. The container's first process may be a
+  shell, which does not pass the signal on.
+- A client of the head may hang for half a minute, hence the thread. The timer bounds everything else.
+- After a raylet is killed, `ray start --block` ends at its next check, once a second; the hook waits three seconds.
+  When the hook ends, the kubelet sends SIGTERM. If `ray start` still ran then, it would drain a dead node for half a
+  minute.
 
-All below stands in each worker pod, so in an etcd and in memory a thousand times: hence no types and few comments.
+The text below is in each worker pod, so in etcd and in memory a thousand times: it has no types and few comments.
 """
 
 import glob, os, signal, socket, sys, threading, time
@@ -32,11 +34,11 @@ def say(text):
 
 
 def find_raylet():
-    here = os.readlink("/proc/self/ns/mnt")
+    namespace = os.readlink("/proc/self/ns/mnt")
     for home in glob.glob("/proc/[0-9]*"):
         try:
             words = open(home + "/cmdline").read().split("\0")
-            if words[0].endswith("/raylet") and os.readlink(home + "/ns/mnt") == here:
+            if words[0].endswith("/raylet") and os.readlink(home + "/ns/mnt") == namespace:
                 flags = dict(word.split("=", 1) for word in words if "=" in word)
                 return int(os.path.basename(home)), flags["--node_id"], flags["--gcs-address"]
         except (OSError, KeyError, ValueError):
@@ -56,7 +58,7 @@ def drain(process, node, head):
     say("this pod is being stopped; its Ray node takes no more work, and has %g s to finish what it has" % seconds)
     answer = []
 
-    def ask():
+    def request_drain():
         try:
             from ray._raylet import GcsClient
 
@@ -64,17 +66,17 @@ def drain(process, node, head):
         except BaseException as error:
             answer[:] = False, repr(error)
 
-    threading.Thread(target=ask, daemon=True).start()
-    heard = time.time()
-    while find_raylet() and time.time() < min(end, heard + silence):
+    threading.Thread(target=request_drain, daemon=True).start()
+    answered_at = time.time()
+    while find_raylet() and time.time() < min(end, answered_at + silence):
         if answer and not answer[0]:
             return say("the Ray node cannot be drained: " + answer[1])
-        heard = time.time() if head_answers(head) else heard
+        answered_at = time.time() if head_answers(head) else answered_at
         time.sleep(0.5)
     if not find_raylet():
         return say("the Ray node is drained")
     if time.time() < end:
-        say("the head does not answer, so nobody can take what is left on the Ray node, which is killed now")
+        say("the head does not answer and cannot fetch what is left on the Ray node, which is killed now")
         os.kill(process, signal.SIGKILL)
         return time.sleep(min(3, end - time.time()))
     say("work is left on the Ray node, which is stopped now")

@@ -1,8 +1,9 @@
-"""How well are probe servers reached from here? A client that dials them, measures each, and leaves one line of JSON.
+"""The probe client: dials all probe servers, measures each path, and writes one line of JSON.
 
-Run as `python3 -c` in a probe pod, with what to ask as JSON, and the file for the answer. All are dialled at once, for those that do
-not answer take their time, and then measured one by one, so that this pod's own measurements do not disturb each other. Needs
-Python 3.8 or later and its standard library, so that any image with a Python will do: nothing of ours is there.
+Runs in a probe pod as `python3 -c` with the request as JSON and the path of the file for the report. It dials all
+servers at once, because servers that do not answer cost time. It measures the paths one by one, so that the
+measurements do not disturb each other. It needs Python 3.8 or later and its standard library, so that any image with a
+Python will do.
 """
 
 import io
@@ -44,9 +45,9 @@ def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
         clock, start = time.time(), time.perf_counter()
         talk.write(b"time\n")
         talk.flush()
-        there = float(talk.readline(200))
+        remote_clock = float(talk.readline(200))
         trip = time.perf_counter() - start
-        trips.append((trip, there - clock - trip / 2))
+        trips.append((trip, remote_clock - clock - trip / 2))
     trips.sort()
     return {
         "ms": round(trips[len(trips) // 2][0] * 1000, 3),
@@ -58,7 +59,7 @@ def measure_peer(link: socket.socket, word: str) -> Dict[str, Any]:
 def measure_bandwidth(link: socket.socket, talk: io.BufferedRWPair) -> Dict[str, Any]:
     start = time.perf_counter()
     piece = bytes(1 << 16)
-    # What is slow is acknowledged bit by bit; what is too large for the way never is.
+    # On a slow path parts are acknowledged; packets above its MTU never are.
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
     link.settimeout(30)
     try:

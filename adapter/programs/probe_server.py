@@ -1,7 +1,7 @@
-"""Who answers a probe from another cluster? A server that greets, tells its clock, and swallows and counts what it is sent.
+"""The probe server: greets, reports its clock, and counts the bytes that it receives.
 
-Run as `python3 -c` in a probe pod, with a word by which the right pod is known, and the port. The clock is asked for line by
-line. Needs Python 3.8 or later and its standard library, so that any image with a Python will do: nothing of ours is there.
+Runs in a probe pod as `python3 -c` with a word that identifies the pod, and the port. For each line `time` it
+sends its clock. It needs Python 3.8 or later and its standard library, so that any image with a Python will do.
 """
 
 import socket
@@ -41,7 +41,7 @@ class ProbeServer(socketserver.ThreadingTCPServer):
         super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # whoever asked tells
+        pass  # the client reports the error
 
 
 ProbeServer(("", port), ProbeHandler).serve_forever()

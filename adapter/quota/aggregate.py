@@ -1,8 +1,7 @@
 """Computes the manager's quota for remote workers as the sum of the worker queues behind it.
 
-For ClusterQueues whose administrator opted in by an annotation. Only nominal quota is counted, which the worker
-clusters promise; borrowing is not. An unreachable cluster makes the sum a lower bound: the quota then grows, but never
-shrinks. The write itself is left to the shell.
+This is done for ClusterQueues with an opt-in annotation. Only nominal quota counts, since worker clusters promise no
+other quota. An unreachable cluster makes the sum a lower bound: the quota may grow then, but not shrink.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,25 +15,21 @@ from adapter.objects.queues import read_cluster_queue
 from adapter.objects.unstructured import UNREADABLE, Key, Raw, annotation, key_of, uid_of
 from adapter.quota.clusterqueue import local_queue_target
 
-PatchOperation = dict[str, Any]  # of a JSON patch
+PatchOperation = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerQueues:
-    """The queues of one worker cluster, as last observed."""
-
     local_queues: Collection[Raw]
     cluster_queues: Mapping[str, Raw]
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """A new nominal quota for a resource, with amounts as people write them, and the amount of each cluster."""
-
     flavor: str
     resource: str
-    indexes: tuple[int, int, int]  # of the resource group, of the flavor in it, and of the resource in that
-    before: object  # as in the object
+    indexes: tuple[int, int, int]  # resource group, flavor, resource
+    before: object
     after: str
     amount_by_cluster: Mapping[str, str]
 
@@ -44,21 +39,21 @@ class QuotaChange:
 
 
 def is_opted_in(queue: Raw) -> bool:
-    """Whether the administrator of a ClusterQueue opted in; raises `specs.InvalidSpec` for another value."""
+    """Whether the annotation is true; raises `specs.InvalidSpec` for another value than true or false."""
     value = annotation(queue, names.QUOTA_ANNOTATION)
     if value not in ("", "true", "false"):
         raise specs.InvalidSpec(
-            f'ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION} is "{value}"; '
-            'make it "true" or "false".'
+            f'ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION} is "{value}"; set it to "true" or '
+            '"false".'
         )
     return value == "true"
 
 
 def check_and_flavor(queue: Raw, our_checks: Collection[str]) -> tuple[str, str]:
-    """Find the one AdmissionCheck of ours that the ClusterQueue lists, and the one flavor that it is limited to.
+    """Find the one AdmissionCheck of ours on the ClusterQueue, and the one flavor that it is limited to.
 
-    Raises `specs.InvalidSpec` for other numbers. In a shared flavor heads and submitters use quota, and a sum of
-    workers has no capacity for them. With several flavors the sum cannot be divided.
+    Raises `specs.InvalidSpec` for other numbers. A shared flavor also serves heads and submitters, for which a sum of
+    workers has no capacity. With several flavors the sum cannot be divided.
     """
     checks = [(check, flavors) for check, flavors in read_cluster_queue(queue).checks.items() if check in our_checks]
     start = f"ClusterQueue {_queue_name(queue)}: annotation {names.QUOTA_ANNOTATION}"
@@ -70,8 +65,8 @@ def check_and_flavor(queue: Raw, our_checks: Collection[str]) -> tuple[str, str]
     check, flavors = checks[0]
     if len(flavors) != 1:
         raise specs.InvalidSpec(
-            f"{start} needs a flavor for the workers alone, since heads would find no room in the sum of worker queues; "
-            f"AdmissionCheck {check} has {len(flavors)} onFlavors there, give it one."
+            f"{start} needs a flavor for workers only, because the sum of the worker queues has no capacity for heads; "
+            f"AdmissionCheck {check} has {len(flavors)} onFlavors there: list one."
         )
     return check, flavors[0]
 
@@ -81,9 +76,8 @@ def quota_changes(
 ) -> list[QuotaChange]:
     """Compare the ClusterQueue's nominal quota in that flavor with the sum of the worker queues, by resource.
 
-    `served` are the LocalQueues (namespace and name) of the ClusterQueue; the worker queues are those behind the
-    LocalQueues of the same names. `workers` are the policy's clusters, None for an unreachable one. A worker queue
-    counts once, with all its flavors; a resource that it lacks adds nothing. Without a LocalQueue nothing changes.
+    The worker queues are those behind LocalQueues with a key in `served`; each queue counts once, with all its flavors.
+    `workers` are the policy's clusters, None for an unreachable one.
     """
     keys = set(served)
     sums = {cluster: _sum_nominal(worker, keys) for cluster, worker in workers.items()}
@@ -105,9 +99,8 @@ def quota_changes(
 def patch_operations(queue: Raw, changes: Iterable[QuotaChange]) -> list[PatchOperation]:
     """Build a JSON patch that changes only these numbers, and fails if the queue has changed since the read.
 
-    ClusterQueue.spec.resourceGroups is an atomic list, so a partial apply would own and replace the whole quota. The
-    test operations check uid, opt-in, flavor, resource and the old number. A resourceVersion would be stricter, but the
-    status of a busy queue changes it all the time.
+    ClusterQueue.spec.resourceGroups is an atomic list: a partial apply would own and replace the whole quota. The
+    resourceVersion is no precondition, because the status of a busy queue changes it all the time.
     """
     annotation_path = f"/metadata/annotations/{names.QUOTA_ANNOTATION.replace('~', '~0').replace('/', '~1')}"
     operations = [_test_operation("/metadata/uid", uid_of(queue)), _test_operation(annotation_path, "true")]
@@ -137,7 +130,6 @@ def _quota_rows(queue: Raw, flavor: str) -> Iterable[tuple[tuple[int, int, int],
 
 
 def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str, int] | None:
-    """The nominal quota of the queues behind these LocalQueues, by resource; None if unknown."""
     if worker is None:
         return None
     behind = {local_queue_target(raw)[0] for raw in worker.local_queues if key_of(raw) in keys}
@@ -147,7 +139,7 @@ def _sum_nominal(worker: WorkerQueues | None, keys: Collection[Key]) -> dict[str
             for resource, amount in _nominal_quotas(worker.cluster_queues[name]):
                 total[resource] = total.get(resource, 0) + amount
     except UNREADABLE:
-        return None  # an unreadable queue must not count as one without quota
+        return None  # an unreadable queue must not count as zero
     return total
 
 
@@ -159,7 +151,7 @@ def _nominal_quotas(queue: Raw) -> Iterable[tuple[str, int]]:
 
 
 def _nominal_text(amount: int, resource: str) -> str:
-    if amount >= UNLIMITED:  # `format_quantity` writes a word for it, which the API server rejects
+    if amount >= UNLIMITED:  # the API server rejects the word that `format_quantity` returns
         return f"{UNLIMITED}m" if resource == CPU else str(UNLIMITED)
     return format_quantity(amount, resource)
 

@@ -1,11 +1,10 @@
-"""Reads a worker cluster's ClusterQueues, Cohorts and LocalQueues (kueue.x-k8s.io/v1beta2), and which are closed.
+"""Reads a worker cluster's ClusterQueues, Cohorts and LocalQueues (kueue.x-k8s.io/v1beta2), and why some are closed.
 
-An unreadable object is closed with a reason, because one malformed queue must not hide the others. `quota.tree`
-computes capacity.
+An unreadable object is closed with a reason, because one malformed queue must not hide the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from adapter import names
@@ -21,7 +20,7 @@ COHORT: Final = "Cohort"
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """A resource group: resources that must share one flavor, and its flavors in order of preference."""
+    """Resources that must share one flavor, and its flavors in order of preference."""
 
     resources: frozenset[str]
     flavors: tuple[str, ...]
@@ -29,15 +28,20 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueRules:
-    """A ClusterQueue's rules; its numbers are in the Forest. `closed_reason` is empty when it admits Workloads."""
+    """A ClusterQueue without its numbers, which are in the Forest."""
 
     name: str
     groups: tuple[ResourceGroup, ...] = ()
-    next_before_borrowing: bool = False  # flavorFungibility.whenCanBorrow is TryNextFlavor
+    next_before_borrowing: bool = False  # whenCanBorrow is TryNextFlavor
     topology_only: bool = False
-    reclaims_within_cohort: bool = False  # preemption.reclaimWithinCohort is Any: reclaims from every priority
+    reclaims_within_cohort: bool = False  # reclaimWithinCohort is Any
     namespace_selector: Raw | None = None
     closed_reason: str = ""
+    covered_resources: frozenset[str] = field(init=False, compare=False)  # of all groups; each plan asks often
+
+    def __post_init__(self) -> None:
+        covered = frozenset[str]().union(*(group.resources for group in self.groups))
+        object.__setattr__(self, "covered_resources", covered)
 
 
 def parse_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
@@ -51,7 +55,7 @@ def parse_flavors(objects: Iterable[Raw]) -> dict[str, Flavor]:
     return flavors
 
 
-ParsedQueue = tuple[Raw, ClusterQueueRules, ResourceNode]  # a ClusterQueue's object, with what was parsed from it
+ParsedQueue = tuple[Raw, ClusterQueueRules, ResourceNode]
 
 
 def parse_queues(
@@ -62,9 +66,9 @@ def parse_queues(
 ) -> tuple[dict[str, ClusterQueueRules], Forest, dict[str, ParsedQueue]]:
     """Read every ClusterQueue and sum up the trees that they and the Cohorts form.
 
-    A ClusterQueue whose object is the one in `previous` is not read again; the flavors must be unchanged. A stopped or
-    inactive ClusterQueue still lends its quota, as in Kueue; an unreadable one has none. A ClusterQueue is also closed
-    when a Cohort above it is unreadable or the Cohorts above it form a cycle.
+    Objects in `previous` are not read again; the flavors must be unchanged. A stopped or inactive ClusterQueue still
+    lends its quota, as in Kueue; an unreadable one has none. An unreadable Cohort above a ClusterQueue, or a cycle of
+    Cohorts, closes the ClusterQueue.
     """
     members: dict[TreeKey, ResourceNode] = {}
     faults: dict[TreeKey, str] = {}
@@ -104,18 +108,23 @@ def local_queue_target(local_queue: Raw) -> tuple[str, str]:
         return "", f"the LocalQueue cannot be read ({error})"
 
 
-def tree_root(cluster_queue: Raw, find_cohort: Callable[[str], Raw | None]) -> TreeKey:
-    """The root of a ClusterQueue's cohort tree, the ClusterQueue itself without a cohort.
+def covered_resources(cluster_queue: Raw) -> frozenset[str]:
+    """The resources that a ClusterQueue covers. Raises one of UNREADABLE."""
+    groups = (cluster_queue.get("spec") or {}).get("resourceGroups") or ()
+    return frozenset[str]().union(*(_resource_group(group).resources for group in groups))
 
-    Usage in other trees does not affect it. `find_cohort` returns a Cohort by name. Raises one of UNREADABLE for an
-    unreadable object.
+
+def tree_root(cluster_queue: Raw, find_cohort: Callable[[str], Raw | None]) -> TreeKey:
+    """The root of a ClusterQueue's cohort tree, or the queue itself; other trees do not affect the queue.
+
+    Raises one of UNREADABLE.
     """
     root, parent = (
         (CLUSTER_QUEUE, str(cluster_queue["metadata"]["name"])),
         _cohort_key((cluster_queue.get("spec") or {}).get("cohortName")),
     )
     visited: set[TreeKey] = set()
-    while parent and parent not in visited:  # a cycle has no root; Kueue admits nothing in it
+    while parent and parent not in visited:  # Kueue admits nothing in a cycle
         visited.add(parent)
         root, raw = parent, find_cohort(parent[1]) or {}
         parent = _cohort_key((raw.get("spec") or {}).get("parentName"))
@@ -123,7 +132,6 @@ def tree_root(cluster_queue: Raw, find_cohort: Callable[[str], Raw | None]) -> T
 
 
 def _named_objects(objects: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
-    """The objects by name; an object without a name cannot be referred to."""
     for raw in objects:
         metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
@@ -215,7 +223,7 @@ def _optional_limit(row: Raw, field: str) -> int | None:
 
 
 def _reserved_usage(status: Raw) -> dict[FlavorResource, int]:
-    # flavorsReservation, not flavorsUsage: quota is used from its reservation on, before the checks admit the Workload.
+    # flavorsUsage is not read, because quota is in use once it is reserved, before the checks admit the Workload.
     return {
         (_required_name(flavor), _required_name(row)): parse_quantity(row.get("total") or 0, row["name"])
         for flavor in status.get("flavorsReservation") or ()

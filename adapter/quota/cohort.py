@@ -1,8 +1,7 @@
 """Computes how much of a resource in a flavor a node of Kueue's cohort tree can still use, borrowing included.
 
-Integer arithmetic only, that of kueue v0.19.2 pkg/cache/scheduler/resource_node.go; each function names its counterpart
-there. It does not know pods, flavors' labels, preemption or fair sharing (whose weights order the waiting Workloads but
-never change what fits).
+It is the integer arithmetic of kueue v0.19.2 pkg/cache/scheduler/resource_node.go; each function names its counterpart.
+Fair sharing never changes what fits.
 """
 
 from collections import defaultdict
@@ -11,14 +10,14 @@ from dataclasses import dataclass, field
 
 from adapter.objects.pod_requests import UNLIMITED
 
-FlavorResource = tuple[str, str]  # flavor, resource
-TreeKey = tuple[str, str]  # kind, name: a ClusterQueue and a Cohort may share their name
+FlavorResource = tuple[str, str]
+TreeKey = tuple[str, str]  # a ClusterQueue and a Cohort may share a name
 Amounts = Mapping[FlavorResource, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The own quota of a ClusterQueue or Cohort for one flavor and resource; None is no limit."""
+    """A node's quota of one resource in one flavor; a limit that is None does not limit."""
 
     nominal: int
     borrowing_limit: int | None = None
@@ -27,8 +26,6 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNode:
-    """The fields of one object: its parent, its own quotas and, for a ClusterQueue, its reserved usage."""
-
     parent: TreeKey | None = None
     quotas: Mapping[FlavorResource, Quota] = field(default_factory=dict)
     usage: Amounts = field(default_factory=dict)
@@ -38,27 +35,26 @@ class ResourceNode:
 class Forest:
     """All cohort trees of a cluster, with quotas and usage summed up per node.
 
-    A node that is in `nodes` but not in `subtree_quota` is in a cycle of cohorts, where Kueue admits nothing.
+    A node without a `subtree_quota` is in a cycle of cohorts, where Kueue admits nothing.
     """
 
     nodes: Mapping[TreeKey, ResourceNode]
     subtree_quota: Mapping[TreeKey, Amounts]  # own quota plus what the children lend
-    # Usage in the observed objects; for a Cohort: its children's usage beyond the quota that they do not lend.
+    # A ClusterQueue's own usage; for a Cohort, its children's usage beyond the quota that they do not lend.
     observed_usage: Mapping[TreeKey, Amounts]
-    paths: Mapping[TreeKey, Sequence[TreeKey]]  # from each node to its root, both included
-    # Usage of the nodes that were charged since the observation.
+    paths: Mapping[TreeKey, Sequence[TreeKey]]  # node to root, both included
+    # The usage of the nodes that were charged since the observation.
     charged_usage: Mapping[TreeKey, Amounts] = field(default_factory=dict)
 
     def usage(self, key: TreeKey) -> Amounts:
-        """The usage of a node."""
         return self.charged_usage[key] if key in self.charged_usage else self.observed_usage[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuotaPath:
-    """One node and its ancestors, the root first. Compared by identity.
+    """One node and its ancestors, the root first; paths are compared by identity.
 
-    Each entry has the node's own quotas that limit borrowing or lending, which are few; its subtree quota; its usage.
+    Each entry has the node's own limits on borrowing or lending, its subtree quota, and its usage.
     """
 
     nodes: Sequence[tuple[Mapping[FlavorResource, Quota], Amounts, Amounts]] = ()
@@ -86,7 +82,7 @@ def build_forest(nodes: Mapping[TreeKey, ResourceNode]) -> Forest:
 
 
 def quota_path(forest: Forest, key: TreeKey) -> QuotaPath:
-    """The path of a node, for the functions below; empty for a node that does not exist or is in a cycle."""
+    """The path from the root to a node; empty for a node that does not exist or is in a cycle."""
     path = reversed(forest.paths.get(key, ()))
     return QuotaPath(
         [(_limited_quotas(forest.nodes[node].quotas), forest.subtree_quota[node], forest.usage(node)) for node in path]
@@ -102,16 +98,13 @@ def _limited_quotas(quotas: Mapping[FlavorResource, Quota]) -> dict[FlavorResour
 
 
 def available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """The amount that the node may use now without preemption; negative where more was admitted than there is.
-
-    Source: available.
-    """
+    """The amount that the node may use now without preemption; negative if over-admitted. Source: available."""
     _, subtree, usage = path.nodes[0]
     free = subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0))
     for limits, subtree, usage in path.nodes[1:]:
         quota, used = limits.get(flavor_resource), usage.get(flavor_resource, 0)
         if quota is None and used >= 0:
-            continue  # as most nodes: it lends all its quota, and may use all that is free above it
+            continue  # like most nodes, this one lends all its quota
         local = _local_quota(quota, subtree.get(flavor_resource, 0))
         if quota is not None and quota.borrowing_limit is not None:
             stored = subtract_amounts(subtree.get(flavor_resource, 0), local)
@@ -124,10 +117,7 @@ def available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
 
 
 def potential_available(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """The amount that the node could use if nothing were in use.
-
-    Source: potentialAvailable.
-    """
+    """The amount that the node could use if nothing were in use. Source: potentialAvailable."""
     most = path.nodes[0][1].get(flavor_resource, 0)
     for limits, subtree, _ in path.nodes[1:]:
         quota = limits.get(flavor_resource)
@@ -140,7 +130,7 @@ def potential_available(path: QuotaPath, flavor_resource: FlavorResource) -> int
 
 
 def unused_nominal(path: QuotaPath, flavor_resource: FlavorResource) -> int:
-    """The unused part of the node's own nominal quota, borrowed by others or not; never negative."""
+    """The node's own unused nominal quota, whether other nodes have borrowed it or not."""
     _, subtree, usage = path.nodes[-1]
     return max(0, subtract_amounts(subtree.get(flavor_resource, 0), usage.get(flavor_resource, 0)))
 
@@ -148,8 +138,8 @@ def unused_nominal(path: QuotaPath, flavor_resource: FlavorResource) -> int:
 def borrowing_level(path: QuotaPath, flavor_resource: FlavorResource, amount: int) -> int:
     """The distance from which `amount` must be borrowed: 0 is no borrowing, 1 is from the nearest cohort.
 
-    Kueue uses the cohort's height instead of its distance; along one path the order is equal.
-    Source: pkg/scheduler/preemption/classical/hierarchical_preemption.go FindHeightOfLowestSubtreeThatFits.
+    Kueue uses the cohort's height instead; along one path the order is equal. Source:
+    pkg/scheduler/preemption/classical/hierarchical_preemption.go FindHeightOfLowestSubtreeThatFits.
     """
     level = 0
     for level, (limits, subtree, usage) in enumerate(reversed(path.nodes)):
@@ -165,10 +155,7 @@ def borrowing_level(path: QuotaPath, flavor_resource: FlavorResource, amount: in
 
 
 def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
-    """The path with `amounts` more in use at the node.
-
-    Source: addUsage.
-    """
+    """The path with `amounts` more in use at the node. Source: addUsage."""
     nodes = list(path.nodes)
     for index, (limits, subtree, usage) in reversed(list(enumerate(nodes))):
         used, beyond = dict(usage), {}
@@ -176,7 +163,7 @@ def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
             quota, before = limits.get(cell), used.get(cell, 0)
             used[cell] = add_amounts(before, more)
             if quota is None and before >= 0:
-                rest = more  # as at most nodes: `_local_available` would take a seventh of a long plan
+                rest = more  # calling `_local_available` would take a seventh of a long plan
             else:
                 rest = subtract_amounts(more, _local_available(quota, subtree.get(cell, 0), before))
             if rest > 0:
@@ -188,7 +175,6 @@ def add_usage(path: QuotaPath, amounts: Amounts) -> QuotaPath:
 
 
 def without_usage(path: QuotaPath) -> QuotaPath:
-    """The path as if nothing were in use."""
     return QuotaPath([(limits, subtree, {}) for limits, subtree, _ in path.nodes])
 
 
@@ -201,19 +187,19 @@ def with_path_usage(forest: Forest, key: TreeKey, path: QuotaPath) -> Forest:
 
 
 def add_amounts(amount: int, other: int) -> int:
-    """Add as Kueue's Amount does: unlimited stays unlimited, and results are clamped to 64 bits."""
+    """As Kueue's Amount: unlimited stays unlimited, and results are clamped to 64 bits."""
     return UNLIMITED if amount == UNLIMITED or other == UNLIMITED else _clamp_to_int64(amount + other)
 
 
 def subtract_amounts(amount: int, other: int) -> int:
-    """Subtract as Kueue's Amount does: unlimited less anything finite is unlimited, less unlimited is zero."""
+    """As Kueue's Amount: unlimited minus a finite amount is unlimited, and unlimited minus unlimited is zero."""
     if amount == UNLIMITED:
         return 0 if other == UNLIMITED else UNLIMITED
     return -UNLIMITED - 1 if other == UNLIMITED else _clamp_to_int64(amount - other)
 
 
 def _clamp_to_int64(amount: int) -> int:
-    if -UNLIMITED <= amount <= UNLIMITED:  # the usual case, in the innermost step of every plan
+    if -UNLIMITED <= amount <= UNLIMITED:  # the usual case, in the innermost loop
         return amount
     return max(-UNLIMITED - 1, min(amount, UNLIMITED))
 
@@ -223,7 +209,7 @@ def _roots_first(members: Mapping[TreeKey, ResourceNode]) -> list[TreeKey]:
     for key, member in members.items():
         children[member.parent].append(key)
     ordered = list(children[None])
-    for key in ordered:  # grows while it is read; a node in a cycle is never reached
+    for key in ordered:  # `ordered` grows meanwhile; a node in a cycle is never reached
         ordered.extend(children[key])
     return ordered
 
@@ -249,5 +235,5 @@ def _local_quota(quota: Quota | None, subtree: int) -> int:
 
 
 def _local_available(quota: Quota | None, subtree: int, used: int) -> int:
-    """The unused part of `_local_quota` (LocalAvailable)."""
+    """The unused part of the quota that a node never lends. Source: LocalAvailable."""
     return max(0, subtract_amounts(_local_quota(quota, subtree), used))

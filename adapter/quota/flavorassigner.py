@@ -1,10 +1,10 @@
 """Computes what one pod shape demands of a ClusterQueue's flavors, and how many such pods its quota admits.
 
-The demand does not depend on usage, so it is computed once; the count is computed for each usage. Counting and
-explaining are separate, because a plan counts far more often than it explains.
+The demand does not depend on usage. Counting pods is separate from explaining a shortage, because a plan counts far
+more often.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,16 +14,15 @@ from adapter.objects.unstructured import UNREADABLE, Raw, printable
 from adapter.quota import cohort, resource_flavor
 from adapter.quota.clusterqueue import ClusterQueueRules, ResourceGroup
 from adapter.quota.cohort import FlavorResource, QuotaPath
+from adapter.quota.kueue_answers import uncovered_resources
 from adapter.quota.resource_flavor import Flavor
 
-_MAX_LIST_LENGTH = 200  # characters of the list of resources that a queue does not cover
+_MAX_LIST_LENGTH = 200  # characters
 
 
 class FlavorChoice(NamedTuple):
-    """A flavor of a resource group, with the requests that it could serve or a reason why the pod may not use it."""
-
     flavor: str
-    # One pod's requests of the flavor, in the units of `pod_requests.Resources`; never empty.
+    # The needs of one pod, in the units of `pod_requests.Resources`; never empty.
     needs: Mapping[FlavorResource, int]
     unusable_reason: str = ""
 
@@ -34,14 +33,23 @@ class Demand:
 
     queue: ClusterQueueRules
     groups: Sequence[Sequence[FlavorChoice]] = ()
-    closed_reason: str = ""  # why no pod fits at any usage
+    closed_reason: str = ""
 
 
 def build_demand(
-    queue: ClusterQueueRules, flavors: Mapping[str, Flavor], request: Resources, pod_spec: Raw, namespace: Labels | None
+    queue: ClusterQueueRules,
+    flavors: Mapping[str, Flavor],
+    request: Resources,
+    pod_spec: Raw,
+    namespace: Labels | None,
+    uncovered_note: str = "",
 ) -> Demand:
-    """Distribute the pod's requests over the queue's resource groups; None skips the queue's namespaceSelector."""
-    closed = queue.closed_reason or _namespace_mismatch(queue, namespace) or _uncovered_resources(queue, request)
+    """Distribute the pod's requests over the resource groups; None as `namespace` skips the namespaceSelector.
+
+    `uncovered_note` continues the sentence on resources that the ClusterQueue does not cover.
+    """
+    closed = queue.closed_reason or _namespace_mismatch(queue, namespace)
+    closed = closed or _uncovered_reason(queue, request, uncovered_note)
     if closed:
         return Demand(queue, closed_reason=closed)
     shares = _requests_by_group(queue, request)
@@ -60,18 +68,17 @@ def _namespace_mismatch(queue: ClusterQueueRules, namespace: Labels | None) -> s
     return f"ClusterQueue {queue.name} does not select the namespace"
 
 
-def _uncovered_resources(queue: ClusterQueueRules, request: Resources) -> str:
-    requested = {name for name, need in request.items() if need and name != PODS}
-    uncovered = requested.difference(*(group.resources for group in queue.groups))
-    return (
-        f"ClusterQueue {queue.name} does not cover {printable(', '.join(sorted(uncovered)), _MAX_LIST_LENGTH)}"
-        if uncovered
-        else ""
-    )
+def _uncovered_reason(queue: ClusterQueueRules, request: Resources, note: str) -> str:
+    uncovered = uncovered_resources(request, queue.covered_resources)
+    return f"{describe_uncovered(queue.name, uncovered)}{note}" if uncovered else ""
+
+
+def describe_uncovered(queue: str, uncovered: Collection[str]) -> str:
+    return f"ClusterQueue {queue} does not cover {printable(', '.join(sorted(uncovered)), _MAX_LIST_LENGTH)}"
 
 
 def _requests_by_group(queue: ClusterQueueRules, request: Resources) -> list[tuple[ResourceGroup, dict[str, int]]]:
-    """The requests that each group serves: the first group that covers a resource serves it, as in Kueue."""
+    """The requests by group: the first group that covers a resource serves it, as in Kueue."""
     remaining = {**request, PODS: 1}
     shares = []
     for group in queue.groups:
@@ -91,11 +98,11 @@ def _flavor_choice(queue: ClusterQueueRules, flavor: Flavor, needs: Resources, p
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """The scarcest resource of a flavor: amounts as in `pod_requests.Resources`, `need` for one pod."""
+    """The scarcest resource of a flavor; `need` is for one pod."""
 
     flavor: str
     resource: str
-    free: int  # now, borrowing included
+    free: int  # borrowing included
     total: int  # if nothing were in use
     need: int
 
@@ -107,10 +114,9 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How many pods fit; UNLIMITED where no quota limits their requests.
+    """How many pods are admitted now without preemption; UNLIMITED where no quota limits them.
 
-    `nominal + borrow` are admitted now without preemption, in `flavors` (resource -> flavor, as in a Workload's
-    podSetAssignments; empty when none fits).
+    `flavors` is by resource, as in a Workload's podSetAssignments; empty if no pod fits.
     """
 
     flavors: Mapping[str, str] = field(default_factory=dict)
@@ -118,52 +124,48 @@ class Fit:
     borrow: int = 0
 
 
-# Each plan creates many of the next two, and a dataclass takes three times as long.
+# The next two classes are tuples, because each plan creates many and a dataclass takes three times as long.
 
 
 class FlavorOffer(NamedTuple):
-    """The number of pods that one flavor could serve."""
-
     choice: FlavorChoice
     fitting_pods: int
 
 
 class FlavorCapacity(NamedTuple):
-    """The capacity of one ClusterQueue's flavors for one pod shape, for any number of pods."""
-
     demand: Demand
     path: QuotaPath
-    groups: Sequence[Sequence[FlavorOffer]] = ()  # as in the demand
-    max_pods: int = 0  # the number of pods that fit in every group
+    groups: Sequence[Sequence[FlavorOffer]] = ()
+    max_pods: int = 0  # that fit in every group
 
     def fit(self, wanted: int) -> Fit:
         """Compute how many more such pods are admitted now as one podset.
 
-        Per resource group the whole podset takes one flavor: the first, in the group's order, that the pod may use and
-        where `wanted` pods fit; with whenCanBorrow TryNextFlavor the one that borrows from nearest, the first among
-        equals. Where fewer than `wanted` fit, the rule applies to the most that fit. The choice depends on the count:
-        call it with the count to place, and reserve one podset before the next.
-        Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets, shouldTryNextFlavor, isPreferred.
+        Per resource group the whole podset takes the first usable flavor where `wanted` pods fit. With whenCanBorrow
+        TryNextFlavor it takes, of these flavors, the first that borrows from the nearest cohort. If fewer pods fit, the
+        rule applies to as many as fit. So call this with the number of pods to place, and reserve one podset's quota
+        before you call it for the next. Source: pkg/scheduler/flavorassigner/flavorassigner.go findFlavorForPodSets,
+        shouldTryNextFlavor, isPreferred.
         """
         chosen = self._chosen_offers(wanted)
         if chosen is None:
             return Fit()
         total = min([offer.fitting_pods for offer in chosen], default=UNLIMITED)
-        # Others may have borrowed the unused nominal quota, so nominal is at most the pods that fit.
+        # Other queues may have borrowed the unused nominal quota.
         nominal = min([total, *[self._nominal_pods(offer) for offer in chosen]])
         return Fit(_flavor_by_resource(chosen), nominal, total - nominal)
 
     def assigned_flavors(self, wanted: int) -> Mapping[str, str]:
-        """The flavors in which so many pods are admitted; none where fewer fit."""
+        """The flavors in which `wanted` pods are admitted; empty if fewer fit."""
         chosen = self._chosen_offers(wanted) if wanted <= self.max_pods else None
         return _flavor_by_resource(chosen or ())
 
     def reclaimable_fit(self, wanted: int) -> Fit:
-        """Compute how many fit the queue's own unused nominal quota once Kueue has reclaimed it from borrowers.
+        """Compute how many pods fit the queue's own nominal quota once Kueue has reclaimed it from borrowers.
 
-        Only where reclaimWithinCohort is Any, because then no borrower's priority can prevent it; else none fit.
-        `nominal` is the count, `flavors` the first per resource group in which most of `wanted` fit.
-        Source: pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
+        It is 0 unless reclaimWithinCohort is Any, because otherwise a borrower's priority may prevent the preemption.
+        `flavors` has, for each resource group, the first flavor in which most of `wanted` fit. Source:
+        pkg/scheduler/preemption/preemption.go, a Workload within nominal quota may preempt those that borrow.
         """
         if self.demand.closed_reason or not self.demand.queue.reclaims_within_cohort:
             return Fit()
@@ -173,7 +175,7 @@ class FlavorCapacity(NamedTuple):
         return Fit(_flavor_by_resource([offer for _, offer in best]) if count else {}, count)
 
     def flavors_if_empty(self, wanted: int) -> Mapping[str, str]:
-        """The flavors that would hold so many pods if nothing were in use: a share that preempts gets one of them."""
+        """The flavors of a share that preempts: those that could hold `wanted` pods if nothing were in use."""
         able = [
             [offer for offer in group if _pods_within(cohort.potential_available, self.path, offer.choice) >= wanted]
             for group in self.groups
@@ -181,7 +183,6 @@ class FlavorCapacity(NamedTuple):
         return _flavor_by_resource([group[0] for group in able]) if all(able) else {}
 
     def potential_pods(self) -> int:
-        """The number of pods that would fit if nothing were in use."""
         most = (
             max(_pods_within(cohort.potential_available, self.path, offer.choice) for offer in group)
             for group in self.groups
@@ -189,13 +190,13 @@ class FlavorCapacity(NamedTuple):
         return 0 if self.demand.closed_reason else min(most, default=UNLIMITED)
 
     def shortage_reason(self, wanted: int) -> str:
-        """Explain the first group in which fewer than `wanted` fit, flavor by flavor; empty when all fit."""
+        """Explain the first group in which fewer than `wanted` pods fit, flavor by flavor."""
         short = next((group for group in self.groups if _max_fitting_pods(group) < max(wanted, 1)), ())
         texts = (offer.choice.unusable_reason or str(_find_shortfall(self.path, offer.choice)) for offer in short)
         return self.demand.closed_reason or "; ".join(texts)
 
     def shortfall(self, wanted: int) -> Shortfall | None:
-        """The scarcest resource of the chosen flavors; without any, that of the flavor that could hold the most."""
+        """The scarcest resource of the chosen flavors; if none is chosen, of the flavor that could hold the most."""
         chosen = self._chosen_offers(wanted)
         if chosen is None:
             full = next((group for group in self.groups if _max_fitting_pods(group) == 0), ())
@@ -211,7 +212,7 @@ class FlavorCapacity(NamedTuple):
         return next(shortfalls, None)
 
     def _chosen_offers(self, wanted: int) -> list[FlavorOffer] | None:
-        """The flavor of each group that Kueue takes for so many pods, or for the most that fit; None where none fits."""
+        """The flavors that Kueue assigns to `wanted` pods, or to as many as fit; None if no pod fits."""
         if self.max_pods == 0:
             return None
         count = min(max(wanted, 1), self.max_pods)
@@ -230,7 +231,6 @@ class FlavorCapacity(NamedTuple):
 
 
 def flavor_capacity(demand: Demand, path: QuotaPath) -> FlavorCapacity:
-    """Count the pods that each flavor could serve; `path` is the queue's."""
     if demand.closed_reason:
         return FlavorCapacity(demand, path)
     groups = [
@@ -241,11 +241,10 @@ def flavor_capacity(demand: Demand, path: QuotaPath) -> FlavorCapacity:
 
 
 def _pods_within(amount: Callable[[QuotaPath, FlavorResource], int], path: QuotaPath, choice: FlavorChoice) -> int:
-    """The number of pods for which this amount of each resource suffices."""
     least = 0 if choice.unusable_reason else UNLIMITED
     for cell, need in choice.needs.items():
         if not least:
-            break  # while a gang waits most flavors are full
+            break  # most flavors are full while a gang waits
         least = min(least, _times_fitting(amount(path, cell), need))
     return least
 
@@ -263,12 +262,11 @@ def _flavor_by_resource(chosen: Sequence[FlavorOffer]) -> dict[str, str]:
 
 
 def _max_borrowing_level(path: QuotaPath, choice: FlavorChoice, count: int) -> int:
-    """The largest borrowing level over the resources of so many pods."""
     return max(cohort.borrowing_level(path, cell, min(need * count, UNLIMITED)) for cell, need in choice.needs.items())
 
 
 def _find_shortfall(path: QuotaPath, choice: FlavorChoice) -> Shortfall:
-    """The resource that is free for the fewest pods; of equals, the one with the lowest total."""
+    """The resource that is free for the fewest pods; of equal resources, the one with the lowest total."""
     rows = []
     for cell, need in choice.needs.items():
         free, total = max(0, cohort.available(path, cell)), max(0, cohort.potential_available(path, cell))

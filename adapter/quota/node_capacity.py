@@ -1,8 +1,8 @@
 """Computes how many pods of one shape a cluster's nodes could hold if they were empty.
 
-A plausibility check for quota without nodes (a device plugin that is not ready, a machine too small), not a scheduler.
-It ignores running pods, which quota counts, and topology spread, affinity between pods and a gang's other worker
-groups. Nodes that are not ready or cordoned hold nothing.
+This is a plausibility check for quota without nodes (a device plugin that is not ready, a machine too small), not a
+scheduler. It ignores running pods, because quota counts them. It also ignores topology spread, affinity between pods,
+and other worker groups.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,14 +18,12 @@ from adapter.objects.selectors import Labels, parse_integer, tolerates
 from adapter.objects.unstructured import UNREADABLE, Raw, is_condition_true, meta
 from adapter.quota.resource_flavor import Flavor
 
-_NodeSet = int  # a bit mask of a cluster's nodes
+_NodeSet = int  # a bit mask
 _TAINT_FIELDS = ("key", "value", "effect")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A schedulable node: its allocatable resources are in the units of `objects.pod_requests`."""
-
     labels: Labels
     taints: tuple[Raw, ...]
     allocatable: pod_requests.Resources
@@ -35,14 +33,13 @@ class Node:
 class NodeIndex:
     """A cluster's nodes, indexed by label, taint and allocatable resources.
 
-    A pod's rules are compared once with each label, taint and machine type, not with each node: the cost of a plan does
-    not grow with its terms times the nodes.
+    Without the index, the cost of a plan would grow with the number of a pod's terms times the number of nodes.
     """
 
     count: int = 0
     by_label: dict[str, dict[str, _NodeSet]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
     by_label_key: dict[str, _NodeSet] = field(default_factory=dict)  # filled on first use
-    # For Gt and Lt, by key; filled on first use.
+    # For Gt and Lt; filled on first use.
     by_numeric_label: dict[str, tuple[list[int], list[_NodeSet]]] = field(default_factory=dict)
     by_taint: dict[tuple[object, ...], _NodeSet] = field(default_factory=dict)
     by_allocatable: dict[frozenset[tuple[str, int]], tuple[pod_requests.Resources, _NodeSet]] = field(
@@ -54,7 +51,6 @@ class NodeIndex:
         return (1 << self.count) - 1
 
     def add(self, node: Node) -> None:
-        """Add a node."""
         bit = 1 << self.count
         self.count += 1
         for key, value in node.labels.items():
@@ -69,7 +65,6 @@ class NodeIndex:
 
 
 def index_nodes(schedulable_nodes: Iterable[Node]) -> NodeIndex:
-    """Index these nodes."""
     nodes = NodeIndex()
     for node in schedulable_nodes:
         nodes.add(node)
@@ -99,9 +94,9 @@ def _parse_node(raw: Raw) -> Node | None:
 def pods_that_fit(
     nodes: NodeIndex, pod_spec: Raw, request: pod_requests.Resources, flavors: Sequence[Flavor], wanted: int
 ) -> tuple[int, str]:
-    """Count the pods that the nodes could hold, with a fragment that says why it is fewer than `wanted`.
+    """Count the pods that the nodes could hold, and a fragment that says why these are fewer than `wanted`.
 
-    `flavors` are those that Kueue would assign: it adds their labels to the pod's node selector, and their tolerations.
+    `flavors` are those that Kueue would assign to the pods.
     """
     fitting = _matching_nodes(nodes, pod_spec, flavors)
     needs = {name: need for name, need in request.items() if need > 0}
@@ -123,7 +118,6 @@ def pods_that_fit(
 
 
 def _matching_nodes(nodes: NodeIndex, pod_spec: Raw, flavors: Sequence[Flavor]) -> _NodeSet:
-    """The nodes that pass the scheduler's filters on labels and taints, with the flavors' labels and tolerations."""
     selector = dict(pod_spec.get("nodeSelector") or {})
     tolerations = list(pod_spec.get("tolerations") or ())
     for flavor in flavors:
@@ -153,7 +147,7 @@ def _nodes_matching_all(nodes: NodeIndex, expressions: Iterable[Raw]) -> _NodeSe
 
 
 def _nodes_matching(nodes: NodeIndex, expression: Raw) -> _NodeSet:
-    """The nodes whose labels match one expression, by the rules of `selectors.matches_expressions`."""
+    """The nodes that match an expression, by the rules of `selectors.matches_expressions`."""
     key = expression["key"]
     values: Sequence[str] = expression.get("values") or ()
     match expression.get("operator"):
@@ -185,7 +179,10 @@ def _nodes_with_key(nodes: NodeIndex, key: str) -> _NodeSet:
 
 
 def _numeric_values(nodes: NodeIndex, key: str) -> tuple[list[int], list[_NodeSet]]:
-    """The sorted numbers of a label, and for each the nodes with a lower one; the last set has all nodes with a number."""
+    """The sorted numeric values of a label, and for each value the nodes with a lower one.
+
+    One more set at the end has all nodes with a numeric value.
+    """
     if key not in nodes.by_numeric_label:
         parsed = ((parse_integer(value), node_set) for value, node_set in nodes.by_label.get(key, {}).items())
         ordered = sorted((number, node_set) for number, node_set in parsed if number is not None)
@@ -199,7 +196,7 @@ def _union_of(node_sets: Iterable[_NodeSet]) -> _NodeSet:
 
 
 def _no_fit_reason(nodes: NodeIndex, fitting: Sequence[pod_requests.Resources], needs: pod_requests.Resources) -> str:
-    """Why no node could hold a pod; `fitting` are the machines that it may use."""
+    """Why no node holds a pod; `fitting` has the allocatable resources of each kind of machine that the pod may use."""
     if not nodes.count:
         return "it has no ready node"
     if not fitting:

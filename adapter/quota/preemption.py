@@ -1,7 +1,6 @@
 """Computes the quota that Kueue could preempt from gangs of lower priority in a ClusterQueue.
 
-Only our own shares count: size and priority of other Workloads in the queue are unknown here. Kueue itself chooses
-whether and what it preempts; a gang that is not admitted in time is withdrawn.
+Only our own shares count: size and priority of other Workloads are unknown here.
 """
 
 from collections import Counter
@@ -11,17 +10,17 @@ from adapter import names
 from adapter.objects.pod_requests import format_quantity, parse_quantity
 from adapter.objects.unstructured import Raw, is_condition_true, key_of
 
-# The policies by which a Workload may preempt one of lower priority in its own ClusterQueue. The second also preempts
-# newer ones of equal priority. That is not counted, since a gang must not lose its quota to one that only waits longer.
+# The policies of a ClusterQueue that preempts lower priorities. The second also preempts newer Workloads of equal
+# priority. These are not counted: a gang must not lose its quota to a gang that only waits longer.
 _PREEMPTING_POLICIES = ("LowerPriority", "LowerOrNewerEqualPriority")
-_FlavorResource = tuple[str, str]  # flavor, resource
+_FlavorResource = tuple[str, str]
 
 
 def simulate_removal(cluster_queues: Iterable[Raw], shares: Iterable[Raw], priority: int) -> Sequence[Raw] | None:
-    """The ClusterQueues without the usage of lower-priority shares in queues that preempt; None if there is none.
+    """The ClusterQueues without the usage of lower-priority shares in queues that preempt; None without such shares.
 
-    `shares` are group Workloads of ours in that worker cluster. Source: kueue:pkg/scheduler/preemption/preemption.go,
-    candidates of the same ClusterQueue (preemption.withinClusterQueue).
+    Source: kueue:pkg/scheduler/preemption/preemption.go, candidates of the same ClusterQueue
+    (preemption.withinClusterQueue).
     """
     queues = list(cluster_queues)
     able = {key_of(raw)[1] for raw in queues if _preemption_spec(raw).get("withinClusterQueue") in _PREEMPTING_POLICIES}
@@ -39,7 +38,7 @@ def simulate_removal(cluster_queues: Iterable[Raw], shares: Iterable[Raw], prior
 
 
 def _subtract_usage(raw: Raw, usage: Counter[_FlavorResource]) -> Raw:
-    """Lower the reserved usage in the queue's status; usage that it does not count yet cannot be lowered."""
+    """The ClusterQueue with `usage` subtracted from its status; usage that the status does not count yet is ignored."""
     if not usage:
         return raw
     status = raw.get("status") or {}

@@ -1,8 +1,4 @@
-"""Decides whether a pod may use a ResourceFlavor.
-
-Labels, taints and tolerations only, as kueue v0.19.2 reads them. `quota.cohort` computes the flavor's quota. Nodes are
-not checked: whether one exists is left to the worker cluster's scheduler.
-"""
+"""Decides whether a pod may use a ResourceFlavor, by labels, taints and tolerations as kueue v0.19.2 reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +24,7 @@ def parse(name: str, raw: Raw) -> Flavor:
     spec = raw.get("spec") or {}
     labels = dict(spec.get("nodeLabels") or {})
     if not all(isinstance(value, str) for value in labels.values()):
-        raise ValueError("a value in spec.nodeLabels is no text")
+        raise ValueError("a value in spec.nodeLabels is not a string")
     taints = [taint for taint in spec.get("nodeTaints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
     return Flavor(
         name=name,
@@ -42,15 +38,14 @@ def parse(name: str, raw: Raw) -> Flavor:
 def mismatch_reason(flavor: Flavor, pod_spec: Raw, topology_only: bool) -> str:
     """Why a pod may not use the flavor, a fragment; empty when it may.
 
-    Every NoSchedule and NoExecute taint must be tolerated by the pod or by the flavor itself; nodeSelector and required
-    node affinity count only on the label keys that this flavor has. A flavor with a topology takes pods that request
-    none only where every flavor of the ClusterQueue has one (`topology_only`); packing is not modelled.
-    Source: pkg/scheduler/flavorassigner/flavorassigner.go checkFlavorForPodSets, tas_flavorassigner.go.
+    Selectors and required node affinity count only on label keys of this flavor. A flavor with a topology takes pods
+    that request no topology only if every flavor of the ClusterQueue has one (`topology_only`). How pods are packed is
+    not modelled. Source: pkg/scheduler/flavorassigner/flavorassigner.go checkFlavorForPodSets, tas_flavorassigner.go.
     """
     if flavor.fault:
         return flavor.fault
     if flavor.has_topology and not topology_only:
-        return f"flavor {flavor.name} takes only pods that ask for a topology"
+        return f"flavor {flavor.name} accepts only pods that request a topology"
     tolerations = (*(pod_spec.get("tolerations") or ()), *flavor.tolerations)
     for taint in flavor.taints:
         if not any(tolerates(toleration, taint) for toleration in tolerations):
@@ -67,7 +62,7 @@ def _selector_matches(labels: Labels, pod_spec: Raw) -> bool:
     affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [_relevant_expressions(term, labels) for term in required.get("nodeSelectorTerms") or ()]
-    # Terms are ORed, so a term without a label key of this flavor lets every pod in (flavorSelector).
+    # Terms are ORed, so a term without a label key of this flavor accepts every pod (flavorSelector).
     return not terms or any(matches_expressions(term, labels) for term in terms)
 
 

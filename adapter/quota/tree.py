@@ -1,14 +1,13 @@
 """Computes how many pods of one shape a worker cluster's Kueue admits now, nominal and borrowed, and what is scarce.
 
-The rules are kueue v0.19.2's own, on the quota that its objects show. It is a forecast for plans; the worker cluster's
-Kueue decides. Not modelled, because the objects do not show it: preemption, the order of waiting Workloads (a
-StrictFIFO queue's head blocks the rest), packing of topology flavors, the settings of Kueue's own configuration, and
-usage in a flavor that its ClusterQueue no longer lists, which Kueue still counts, for the cohort too, but status hides.
-Not modelled, though it could be: where only some podsets of a Workload fit, Kueue tries it again with the next flavors
-of those, so it may admit more of a Workload with several podsets than computed here, never less.
-Kueue itself verifies the rest, on random trees and along the path of plans: planning/offers.py computes the demand
-(`demand_for_pods`) and the capacity (`flavor_capacity`), reserves on a path (`reserve_pods`) and writes it into the
-tree (`with_usage`). See hack/oracle (`make oracle`).
+This is a forecast by the rules of kueue v0.19.2. It does not model what Kueue's objects do not show: preemption, the
+order of waiting Workloads (the first in a StrictFIFO queue blocks the rest), and packing of topology flavors. Nor does
+it model usage in a flavor that its ClusterQueue no longer lists; Kueue still counts that usage, for the cohort too.
+kueue_answers.py has what Kueue's own configuration does to requests.
+
+Where only some podsets of a Workload fit, Kueue tries again with the next flavors of those podsets. So it may admit
+more of such a Workload than computed here, never less. hack/oracle (`make oracle`) verifies the rest by Kueue itself,
+on random trees and along the path of plans.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -45,13 +44,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuotaTree:
-    """One worker cluster's quota in its observed objects, plus later charges; compared by identity."""
+    """One worker cluster's observed quota, plus later charges; compared by identity."""
 
     queues: Mapping[str, ClusterQueueRules]
     flavors: Mapping[str, Flavor]
     forest: Forest
-    parsed_queues: Mapping[str, clusterqueue.ParsedQueue] = field(default_factory=dict)  # for `previous` of `build`
-    # The results of planning/offers.py, cached here because they are valid for this tree only. None: no cache.
+    parsed_queues: Mapping[str, clusterqueue.ParsedQueue] = field(default_factory=dict)  # for `build`
+    # For planning/offers.py, whose results are valid for this tree only. None: no cache.
     offer_cache: dict[Hashable, Any] | None = field(default=None, repr=False)
 
 
@@ -60,8 +59,8 @@ def build(
 ) -> QuotaTree:
     """Build a tree from ClusterQueue, Cohort and ResourceFlavor objects, in any order; never raises.
 
-    `previous` is the last tree of this cluster: its objects are not read again, which saves most of the work where one
-    of a thousand queues has changed. Objects must therefore never be changed in place.
+    Objects of the `previous` tree are not read again, which saves most of the work where one of a thousand queues has
+    changed. So objects must never be changed in place.
     """
     parsed_flavors = clusterqueue.parse_flavors(flavors)
     reusable = previous.parsed_queues if previous is not None and previous.flavors == parsed_flavors else {}
@@ -69,28 +68,33 @@ def build(
     return QuotaTree(queues, parsed_flavors, forest, parsed_queues, offer_cache={})
 
 
-def demand_for_pods(tree: QuotaTree, queue: str, request: Resources, pod_spec: Raw, namespace: Labels | None) -> Demand:
-    """The demand of pods with this `request` on the ClusterQueue `queue`, independent of usage.
+def demand_for_pods(
+    tree: QuotaTree,
+    queue: str,
+    request: Resources,
+    pod_spec: Raw,
+    namespace: Labels | None,
+    uncovered_note: str = "",
+) -> Demand:
+    """The demand of pods with this request and spec, independent of usage; `pods: 1` is always requested.
 
-    `namespace` is the labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector. `pods: 1` is
-    always requested.
+    `namespace` is the labels of the pods' namespace; None skips the ClusterQueue's namespaceSelector.
+    `uncovered_note` continues the reason for resources that the ClusterQueue does not cover.
     """
     rules = tree.queues.get(queue) or ClusterQueueRules(queue, closed_reason=f"ClusterQueue {queue} does not exist")
-    return flavorassigner.build_demand(rules, tree.flavors, request, pod_spec, namespace)
+    return flavorassigner.build_demand(rules, tree.flavors, request, pod_spec, namespace, uncovered_note)
 
 
 def queue_path(tree: QuotaTree, queue: str) -> QuotaPath:
-    """The quota and usage of a ClusterQueue: only they change while one gang is planned."""
     return cohort.quota_path(tree.forest, (CLUSTER_QUEUE, queue))
 
 
 def reserve_pods(path: QuotaPath, flavors: Mapping[str, str], request: Resources, count: int) -> QuotaPath:
-    """The path of a ClusterQueue with `count` such pods reserved in these flavors, one for each resource."""
+    """The path of a ClusterQueue with quota reserved for `count` more pods; `flavors` is by resource."""
     needs = {**request, PODS: 1}
     amounts = {(flavor, name): min(needs.get(name, 0) * count, UNLIMITED) for name, flavor in flavors.items()}
     return cohort.add_usage(path, amounts) if amounts else path
 
 
 def with_usage(tree: QuotaTree, queue: str, path: QuotaPath) -> QuotaTree:
-    """The tree with the usage of a ClusterQueue's path."""
     return QuotaTree(tree.queues, tree.flavors, cohort.with_path_usage(tree.forest, (CLUSTER_QUEUE, queue), path))

@@ -1,8 +1,7 @@
 """Rewrites affinity and topology spread of a pod for a worker cluster.
 
-Labels of the manager's nodes are dropped from node affinity, as they are from node selectors. Labels of `ray.io` have
-another name on remote pods, so the selectors of pod affinity and of topology spread are renamed. Whether such nodes or
-pods exist in the worker cluster is left to its scheduler.
+Labels of the manager's nodes are dropped from node affinity. Labels of `ray.io` have another name on remote pods, so
+the selectors of pod affinity and of topology spread are renamed.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +13,13 @@ from adapter.objects.unstructured import Raw
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _RAY_PREFIX = f"{names.RAY_DOMAIN}/"
-_MAX_LABEL_NAME_LENGTH = 63  # without the prefix
+_MAX_LABEL_NAME_LENGTH = 63
 
-IsManagerLabel = Callable[[str], bool]  # whether a node label is the manager's
+IsManagerLabel = Callable[[str], bool]  # of a node label
 
 
 def remote_label_key(key: str) -> str:
-    """The name of a `ray.io` label on a remote pod (`ray.io/group` -> `rayspan.dev/ray-group`); others keep theirs.
+    """`ray.io/group` -> `rayspan.dev/ray-group`; other labels keep their names.
 
     A KubeRay in the worker cluster lists and deletes pods by the original name.
     """
@@ -29,12 +28,11 @@ def remote_label_key(key: str) -> str:
 
 
 def remote_ray_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels of `ray.io`, by their names on a remote pod."""
     return {remote_label_key(key): value for key, value in (labels or {}).items() if remote_label_key(key) != key}
 
 
 def scheduling_fields(pod_spec: Raw, is_manager_label: IsManagerLabel) -> dict[str, Any]:
-    """Rewrite the affinity and topology spread of a pod spec for the worker cluster; empty fields are left out."""
+    """Rewrite affinity and topology spread for the worker cluster; empty fields are left out."""
     affinity = {
         kind: rules
         for kind, change in _REWRITE_BY_KIND.items()
@@ -50,7 +48,8 @@ def _node_affinity(rules: Raw, is_manager_label: IsManagerLabel) -> Raw:
     required = rules.get(_REQUIRED) or {}
     before = list(required.get("nodeSelectorTerms") or ())
     terms = [_without_manager_labels(term, is_manager_label) for term in before]
-    # Terms are ORed: a term with manager labels only now matches every node. A term that was empty matches no node.
+    # Terms are ORed. A term that had only manager labels is now empty, and counts as matching every node. A term that
+    # was empty before matches no node.
     matches_all = any(not term and term is not old for term, old in zip(terms, before, strict=True))
     preferred = [
         {**weighted, "preference": preference}
@@ -83,7 +82,7 @@ def _pod_affinity(rules: Raw, _: IsManagerLabel) -> Raw:
 
 
 def _rewrite_term(term: Raw) -> Raw:
-    """Rewrite a pod affinity term or a topology spread constraint: both select pods by labels."""
+    """Rewrite a pod affinity term or a topology spread constraint."""
     new: dict[str, Any] = {}
     if isinstance(term.get("labelSelector"), Mapping):
         new["labelSelector"] = _rewrite_selector(term["labelSelector"], term.get("matchLabelKeys") or ())
@@ -98,8 +97,9 @@ def _rewrite_selector(selector: Raw, keys: Any) -> Raw:
     if "matchLabels" in selector:
         new["matchLabels"] = {remote_label_key(key): value for key, value in (selector["matchLabels"] or {}).items()}
     if "matchExpressions" in selector:
-        # The manager's API server has merged matchLabelKeys into the expressions. The worker's merges them again, and
-        # rejects a key that is there already (kubernetes:validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys).
+        # The manager's API server has merged matchLabelKeys into the expressions. The worker cluster's merges them
+        # again, and rejects a key that the expressions have already (kubernetes:validation.go,
+        # ValidateMatchLabelKeysAndMismatchLabelKeys).
         new["matchExpressions"] = [
             {**expression, "key": remote_label_key(expression.get("key") or "")}
             for expression in selector["matchExpressions"] or ()

@@ -1,8 +1,8 @@
 """Builds copied objects, and says which Secrets and ConfigMaps are not copied.
 
-A copied object belongs to one share: all pods of the share use it, and it is deleted with the share's anchor. Its name
-contains the anchor's uid, which is unknown before the anchor exists. An object of that name is therefore from an
-earlier attempt of ours. No message here quotes the content of an object.
+A share's copied objects are deleted with its anchor. Their names contain the anchor's uid, so an existing object of
+such a name is from an earlier write of ours. Each reason is a fragment, or empty. No reason quotes the content of an
+object.
 """
 
 import hashlib
@@ -18,12 +18,13 @@ from adapter.objects.reservation import anchor_references, anchor_uid
 from adapter.objects.unstructured import Raw, annotation, key_of, label
 from adapter.objects.workload import PodSet
 
-# The limits of one job, over all its worker groups. The API server takes up to 1 MiB in each object, and etcd holds
-# 2 GiB by default: a hundred jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once
-# in every interval while the job runs. Larger data belongs in an image or in object storage.
+# The limits of one job. The API server takes up to 1 MiB in each object, and etcd holds 2 GiB by default. A hundred
+# jobs at the limit fill a fifth of a worker cluster's etcd. Each object is also read once in every interval while the
+# job runs.
 MAX_OBJECTS = 32
 MAX_BYTES = 4 * 2**20
-# Tokens issued by the manager. The worker cluster's own controller would fill in or remove such a Secret.
+# Types of Secrets that are not copied: they hold tokens issued by the manager. The worker cluster's own controller
+# would fill in or remove the copied object.
 FORBIDDEN_TYPES = ("kubernetes.io/service-account-token",)
 _DATA_FIELDS = ("type", "data", "binaryData")
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -33,19 +34,18 @@ _MAX_NAME_LENGTH = 253
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """The state of the manager's object behind a reference, without its content; `size` is in bytes."""
+    """The manager's object behind a reference, without its content; `size` is in bytes."""
 
     state: Literal["Found", "Missing", "Forbidden", "Unreadable"]
     type: str = ""
     size: int = 0
-    error: str = ""  # the API server's message, where the object is unreadable
+    error: str = ""  # if unreadable
 
 
 MISSING, FORBIDDEN = SourceObject("Missing"), SourceObject("Forbidden")
 
 
 def describe_source(raw: Raw) -> SourceObject:
-    """Describe a Secret or ConfigMap of the manager."""
     encoded = [str(value) for value in (raw.get("binaryData") or {}).values()]
     plain = [str(value) for value in (raw.get("data") or {}).values()]
     if raw.get("kind") == SECRET:
@@ -55,19 +55,18 @@ def describe_source(raw: Raw) -> SourceObject:
 
 
 def invalid_name_reason(reference: Reference) -> str:
-    """Why a reference's name is not a valid object name, a fragment; empty when it is valid.
+    """Why a reference's name is not a valid object name.
 
-    A pod may name anything as the source of a volume: its API server only requires a name
-    (kubernetes:validation.go, validateSecretVolumeSource). A request with `../../other/secrets/x` in its path would
-    read from another namespace, so an invalid name is never requested.
+    The API server requires only that a volume's source has some name (kubernetes:validation.go,
+    validateSecretVolumeSource). If a name were `../../other/secrets/x`, the request with it in its path would read from
+    another namespace.
     """
     if len(reference.name) <= _MAX_NAME_LENGTH and _DNS_SUBDOMAIN.fullmatch(reference.name):
         return ""
-    return f"{reference.kind} {reference.name[:60]!r}, which is no name that an object can have; put its name there"
+    return f"{reference.kind} {reference.name[:60]!r}, which is not a valid object name; use the name of an object"
 
 
 def copy_name(reference: Reference, anchor_uid: str) -> str:
-    """Name the copied object that a share's pods use."""
     digest = hashlib.sha256(f"{reference.kind}/{reference.name}/{anchor_uid}".encode()).hexdigest()
     return f"rayspan-{digest[:32]}"
 
@@ -75,8 +74,8 @@ def copy_name(reference: Reference, anchor_uid: str) -> str:
 def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
     """Build the copied object of a source, with the origin and the owner of `pod`, a remote pod of the share.
 
-    Labels and annotations of the source are not copied: kubectl keeps a whole Secret in one of them. Neither is
-    `immutable`: the copied object must follow a source that is deleted and created again.
+    Labels and annotations are not copied: kubectl keeps a whole Secret in an annotation. The field `immutable` is not
+    copied either, since a source may be deleted and created again.
     """
     labels = (names.MANAGER_LABEL, names.WORKLOAD_UID_LABEL, names.PLACEMENT_LABEL, names.CLUSTER_LABEL)
     annotations = (names.WORKLOAD_ANNOTATION, names.ROUND_ANNOTATION)
@@ -98,7 +97,7 @@ def build_copy(reference: Reference, source: Raw, pod: Raw) -> dict[str, Any]:
 
 
 def rejection_reason(wanted: Mapping[Reference, str], sources: Mapping[Reference, SourceObject]) -> str:
-    """Why a template's references can never be copied, a fragment; empty when they can be, now or later."""
+    """Why a template's references can never be copied."""
     for reference, field in wanted.items():
         if reason := invalid_name_reason(reference):
             return f"{field} is {reason}" if field else reason
@@ -113,7 +112,6 @@ def rejection_reason(wanted: Mapping[Reference, str], sources: Mapping[Reference
 
 
 def over_limit_reason(wanted: Iterable[Reference], sources: Mapping[Reference, SourceObject]) -> str:
-    """Why the references of a job are too many or too large, a fragment; empty when they are not."""
     sizes = {reference: sources[reference].size if reference in sources else 0 for reference in wanted}
     if len(sizes) > MAX_OBJECTS:
         return (
@@ -131,7 +129,7 @@ def over_limit_reason(wanted: Iterable[Reference], sources: Mapping[Reference, S
 
 
 def missing_reason(namespace: str, wanted: Mapping[Reference, str], sources: Mapping[Reference, SourceObject]) -> str:
-    """Why a reference that a template requires is unavailable now, a fragment; empty when all are available."""
+    """Why a reference that a template requires is unavailable now."""
     required = (
         (reference, field, unavailable_reason(namespace, sources.get(reference)))
         for reference, field in wanted.items()
@@ -141,7 +139,6 @@ def missing_reason(namespace: str, wanted: Mapping[Reference, str], sources: Map
 
 
 def podset_references(podsets: Iterable[PodSet]) -> dict[Reference, str]:
-    """The references of worker groups, as `references.find_in_spec` returns them for a pod."""
     return {
         reference: field
         for podset in podsets
@@ -150,10 +147,6 @@ def podset_references(podsets: Iterable[PodSet]) -> dict[Reference, str]:
 
 
 def rejection_of_podsets(podsets: Sequence[PodSet], sources: Mapping[Reference, SourceObject]) -> str:
-    """Why the references of worker groups can never be copied, a fragment; empty when they can be.
-
-    It is about the first group with such a reference, or about all groups together when they are over a limit.
-    """
     for podset in podsets:
         if reason := rejection_reason(podset_references([podset]), sources):
             return f"worker group {podset.name}: {reason}"
@@ -161,7 +154,6 @@ def rejection_of_podsets(podsets: Sequence[PodSet], sources: Mapping[Reference, 
 
 
 def missing_for_podsets(namespace: str, podsets: Sequence[PodSet], sources: Mapping[Reference, SourceObject]) -> str:
-    """Why an object that worker groups require is unavailable in the manager, a fragment; empty when all are there."""
     for podset in podsets:
         if reason := missing_reason(namespace, podset_references([podset]), sources):
             return f"worker group {podset.name}: {reason}"
@@ -169,19 +161,20 @@ def missing_for_podsets(namespace: str, podsets: Sequence[PodSet], sources: Mapp
 
 
 def unavailable_reason(namespace: str, source: SourceObject | None) -> str:
-    """Why an object is unavailable now, though it may be available later; empty when it is available or unknown."""
+    """Why an object is unavailable now; empty also if it is not known whether the object is available."""
     if source and source.state == "Unreadable":
-        return f"which cannot be read in namespace {namespace} ({source.error}); it is tried again"
+        return f"which cannot be read in namespace {namespace} ({source.error}); the controller tries again"
     if source == FORBIDDEN:
         return _forbidden_text(namespace)
-    return f"which does not exist in namespace {namespace}; create it, and the job goes on" if source == MISSING else ""
+    return (
+        f"which does not exist in namespace {namespace}; create it, and the job continues" if source == MISSING else ""
+    )
 
 
 def _forbidden_text(namespace: str) -> str:
-    """Say that the right to read is missing, and how an administrator grants it."""
     return (
         f"which the controller may not read in namespace {namespace}; bind ClusterRole {names.COPIED_OBJECTS_ROLE} to "
-        f"ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job goes on"
+        f"ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace {names.SYSTEM_NAMESPACE} there, and the job continues"
     )
 
 

@@ -1,8 +1,7 @@
-"""Rewrites downward API volumes for a remote pod.
+"""Rewrites downward API volumes for a remote pod, so that their files read as in the manager.
 
-Name, namespace and annotations are those of the manager pod. Its uid and its `ray.io` labels have other names on the
-remote pod, so the volume refers to those: under the old names the files would be empty, without an error. Environment
-variables become literals (stripping.py).
+The manager pod's uid and its `ray.io` labels have other names on the remote pod. Under the old names the files would be
+empty, without an error.
 """
 
 import re
@@ -16,7 +15,6 @@ _LABEL_PATH = re.compile(r"metadata\.labels\['(.+)'\]")
 
 
 def rewrite_volumes(volumes: Iterable[Raw]) -> list[Raw]:
-    """Rewrite a pod spec's volumes so that their files read as in the manager; other volumes stay as they are."""
     return [_rewrite_volume(volume) for volume in volumes]
 
 

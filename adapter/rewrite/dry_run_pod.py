@@ -1,10 +1,8 @@
 """Builds the pod of a dry run, and reads the response of the worker cluster.
 
 The dry run precedes the share (docs/upstream.md, "A dry run of a pod"), so that the share holds the quota of the pod as
-admitted: LimitRanges, RuntimeClasses and webhooks have been applied, and policies have denied what they deny. The
-rewriter builds the pod as it builds a remote pod: selectors by label, annotation or owner match it, and Kueue's webhook
-gates it. It names no head, because none exists yet. Commands and environments are left out: nothing runs, and they may
-be private. When a dry run is made and how long its result is valid is not decided here.
+admitted, after LimitRanges, RuntimeClasses, webhooks and policies. The rewriter builds the pod, so that selectors by
+label, annotation or owner match it, and Kueue's webhook gates it. No head exists yet.
 """
 
 import hashlib
@@ -25,33 +23,31 @@ from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 
-# Fields that are private, or differ in each job: without them, jobs of one shape share a dry run. A remote pod has them
-# from its template and from KubeRay, with the head's address. They cause no request and no toleration, and the API
-# requires none. A policy on them applies to the first remote pod (docs/pods.md, "What the worker cluster adds"). The
-# variables for Ray's zone labels come from the rewriter, in a dry run too.
+# Container fields that a dry run leaves out, because they are private or differ between jobs: so jobs of one shape
+# share a dry run. They cause no request and no toleration. A policy on them applies to the first remote pod
+# (docs/pods.md, "What the worker cluster adds").
 _PRIVATE_FIELDS = ("env", "envFrom", "command", "args")
-# KubeRay adds both to a Ray container without them, and a policy may require them.
+# KubeRay adds both probes, and a policy may require them.
 _PROBES: Mapping[str, Any] = {probe: {"exec": {"command": ["true"]}} for probe in ("livenessProbe", "readinessProbe")}
-# The fields that KubeRay's init container copies from the Ray container.
+# The fields that KubeRay copies from the Ray container into its init container.
 _INIT_CONTAINER_FIELDS = ("image", "imagePullPolicy", "securityContext", "volumeMounts")
-# The bound of a reserved template, as JSON. No real pod is larger without environments, commands and mounts, and many
-# results are cached for minutes.
+# A larger template counts as unreadable: many results are cached for minutes, and no real pod is larger without
+# environments, commands and mounts.
 MAX_TEMPLATE_BYTES = 32 * 1024
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_NO_ROUND = 0  # rounds count from 1, so no share has this name
-# The statuses by which an API server denies the pod; not those of an overload or of a name conflict.
+_NO_ROUND = 0  # rounds count from 1
+# The statuses of a denial, without those of an overload or of a name conflict.
 _DENIED_STATUSES = (400, 403, 404, 422)
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """The outcome for one worker group: exactly one of a reserved template, a denied reason and an unknown reason."""
+    """The result for one worker group: it has exactly one of a reserved template, a denied and an unknown reason."""
 
-    # The pod template that the share reserves quota for.
     reserved_template: Mapping[str, Any] = field(default_factory=dict)
-    request: Resources = field(default_factory=dict)  # the quota that one such pod requests
-    scheduling_hash: str = ""  # covers all fields that quota and nodes depend on (pod_requests.scheduling_hash)
+    request: Resources = field(default_factory=dict)  # of one such pod
+    scheduling_hash: str = ""  # see pod_requests.scheduling_hash
     denied_reason: str = ""
     unknown_reason: str = ""
     valid_until: datetime = _FOREVER
@@ -60,7 +56,7 @@ class DryRunResult:
 def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict[str, Any]:
     """Build the pod of a dry run from a worker group's podset template (manager), for the cluster of a target.
 
-    No pod ever has its name, and no share that of its share. The anchor does not exist yet, so any uid serves for it.
+    No real pod ever has the name of this pod. Any uid serves for the anchor, which does not exist yet.
     """
     role = group_workload.role_of_group(group)
     manager_pod = {
@@ -72,7 +68,6 @@ def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict
         head=HeadAddress(namespace=namespace),
         target=replace(target, share=share_name(target.placement, _NO_ROUND), round=_NO_ROUND),
         role=role,
-        total=1,
         slot=str(Slot(ShareKey(target.cluster, _NO_ROUND), role, 0)),
         anchor_uid=target.workload_uid,
         pull_secrets=(template.get("spec") or {}).get("imagePullSecrets") or (),
@@ -80,13 +75,12 @@ def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict
 
 
 def digest(template: Raw, group: str, target: Target) -> str:
-    """Hash all inputs of a dry run except its cluster and namespace; `target` has a queue and no cluster."""
+    """Hash all inputs of a dry run except its cluster and namespace."""
     text = json.dumps(build_pod(template, group, target, ""), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_response(answer: Raw, template: Raw, target: Target) -> DryRunResult:
-    """Read the pod that the cluster would run."""
     try:
         reserved = group_workload.reserved_template(template, target, admitted_spec=answer["spec"])
         request = _checked_requests(reserved["spec"])
@@ -98,24 +92,20 @@ def parse_response(answer: Raw, template: Raw, target: Target) -> DryRunResult:
 
 
 def parse_error(name: str, status: int, message: str) -> DryRunResult:
-    """Read the API server's error for the pod of that name.
+    """Read the API server's error for the pod `name`.
 
-    Where a dry run is impossible the result is unknown, and the share holds the template's requests. A remote pod that
-    requests more is then reported once it exists: later, but better than never using such a cluster.
+    Where a dry run is impossible, the share holds the template's requests. If a remote pod requests more, this is
+    reported once the pod exists, which is better than never using such a cluster.
     """
     text = truncate(message.replace(name, "*").removesuffix("."), MAX_ITEM_LENGTH)
-    # A missing right is the account's fault and says nothing about the pod.
-    is_unknown = api_messages.takes_no_dry_run(message) or api_messages.lacks_right(message)
+    is_unknown = api_messages.takes_no_dry_run(message) or api_messages.lacks_right(message, "create")
     if status in _DENIED_STATUSES and not is_unknown:
         return DryRunResult(denied_reason=text or f"its API server answers {status}")
     return DryRunResult(unknown_reason=text or f"its API server answers {status}")
 
 
 def _checked_requests(spec: Raw) -> Resources:
-    """The quota that a pod requests; raises one of UNREADABLE for a spec that the planner cannot use.
-
-    Such a spec would make the plan fail, and with it the plans of all gangs behind it.
-    """
+    """The requests of a pod; raises one of UNREADABLE for a spec that would make all plans from this gang on fail."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
     expressions = [
         expression
@@ -153,7 +143,7 @@ def _pod_metadata(template: Raw, role: str, group: str, namespace: str) -> dict[
 def _with_kuberay_defaults(spec: Raw) -> dict[str, Any]:
     """A worker group's spec with probes and with KubeRay's init container (kuberay:controllers/ray/common/pod.go).
 
-    The init container is complete: a LimitRange may find it too small, and a policy its security context too loose.
+    A LimitRange may find the init container too small, and a policy its security context too loose.
     """
     containers = [_without_private_fields(container) for container in spec.get("containers") or ()]
     inits = [_without_private_fields(container) for container in spec.get("initContainers") or ()]

@@ -1,10 +1,9 @@
 """Builds the group Workload that holds a share's quota before its pods exist, with its anchor and its PodGroup.
 
-The group Workload has no pods and is owned by the anchor ConfigMap (docs/upstream.md, "A group Workload without pods").
-Names come from the target, so a crash repeats the same writes. With Volcano, a share also has one PodGroup, because all
-its workers must start together while the gang starts. Volcano itself would create a PodGroup of one for each pod: it
-reads a size only from owners of Kubernetes' own kinds (volcano:pkg/controllers/podgroup/pg_controller_handler.go,
-getAnnotationsFromUpperRes). When to create or withdraw a share, and whether it is admitted, is not decided here.
+The anchor ConfigMap owns the Workload (docs/upstream.md, "A group Workload without pods"). Names come from the target,
+so the writes after a crash are the same. With Volcano, a share has one PodGroup, because its workers must start
+together. Otherwise Volcano would create a PodGroup for each pod: it reads a size only from owners of Kubernetes' own
+kinds (volcano:pkg/controllers/podgroup/pg_controller_handler.go, getAnnotationsFromUpperRes).
 """
 
 import hashlib
@@ -16,40 +15,39 @@ from adapter import names
 from adapter.objects import api_messages
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
 from adapter.objects.unstructured import Key, Raw, meta
-from adapter.rewrite import stripping
+from adapter.rewrite import request_floor, stripping
 from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin_annotations, origin_labels
 
 GCS_WAITER = "wait-gcs-ready"
-# KubeRay hard-codes these for the init container that it adds to every worker (kuberay:controllers/ray/common/pod.go).
+# The resources of the init container that KubeRay adds to every worker (kuberay:controllers/ray/common/pod.go).
 GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
-# The container fields that Kueue counts. Environments, commands and mounts are left out: a reservation runs nothing,
-# and private values need no second object.
+_GCS_WAITER_FLOOR = {GCS_WAITER: GCS_WAITER_RESOURCES}
+# The container fields that a reserved template keeps: private values need not be in a second object.
 _COUNTED_FIELDS = ("name", "image", "resources", "restartPolicy")
-# The fields that a worker cluster's admission may change and that its Kueue and its scheduler read.
+# The fields that admission may change, and that Kueue and the scheduler read.
 _ADMISSION_FIELDS = ("nodeSelector", "tolerations", "affinity", "overhead", "resources", "runtimeClassName")
 
 
 def role_of_group(group: str) -> str:
     """Name a worker group's podset in every worker cluster: 8 hex digits.
 
-    Kueue's podset name is the group's name in lower case (kueue:raycluster/common.go), so both give the same role.
+    Kueue's podset name is the group's name in lower case (kueue:raycluster/common.go).
     """
     return hashlib.sha256(group.lower().encode()).hexdigest()[:8]
 
 
 def reserved_template(template: Raw, target: Target, *, admitted_spec: Raw | None = None) -> dict[str, Any]:
-    """Turn a worker group's podset template (manager) into the pod template that the group Workload requests quota for.
+    """Turn a worker group's podset template (manager) into the one that the group Workload requests quota for.
 
-    It must never request less than the later pods: Kueue ungates them by role and count alone
-    (kueue:pod_controller.go, group sync), so a pod that requests more would run without quota. `admitted_spec` is the
-    spec of such a pod after the worker cluster's admission, sidecars included, where a dry run was made
-    (dry_run_pod.py).
+    The result must never request less than the later pods: Kueue ungates them by role and count alone
+    (kueue:pod_controller.go, group sync). `admitted_spec` is the spec from a dry run. Where admission lowers a request,
+    the template's request stays: a policy may lower the next pod less, or not at all.
     """
     spec = stripping.portable_spec(template.get("spec") or {}, target)
     inits = spec.get("initContainers") or ()
     added = not any(container.get("name") == GCS_WAITER for container in inits)
     if admitted_spec:
-        spec = _with_admitted_fields(spec, admitted_spec)
+        spec = request_floor.with_request_floor(_with_admitted_fields(spec, admitted_spec), spec, _GCS_WAITER_FLOOR)
     counted = {key: value for key, value in spec.items() if key not in ("volumes", "initContainers", "containers")}
     containers = [_counted_fields(container) for container in spec.get("containers") or ()]
     inits = [_counted_fields(container) for container in spec.get("initContainers") or ()]
@@ -65,9 +63,10 @@ def reserved_template(template: Raw, target: Target, *, admitted_spec: Raw | Non
 
 
 def build_anchor(target: Target, namespace: str) -> dict[str, Any]:
-    """Build the ConfigMap that owns the share's Workload and pods: deleting it deletes them all.
+    """Build the ConfigMap that owns the share's Workload and pods.
 
-    Without it the garbage collector would delete the Workload, and free its quota, when the last pod is replaced.
+    Without this owner, the garbage collector would delete the Workload, and free its quota, when the last pod is
+    replaced.
     """
     about = (
         f"Worker pods of Workload {namespace}/{target.workload} of manager cluster {target.manager}, "
@@ -92,39 +91,41 @@ def build_workload(
 ) -> dict[str, Any]:
     """Build the share's group Workload; `groups` are (worker group, count, podset template of the manager).
 
-    `dry_run_templates` replaces the templates of groups with a dry run by what `reserved_template` made of its result.
-    `priority` is the job's, from its WorkloadPriorityClass in the manager, capped by the WorkerCluster. Only the number
-    is copied: Kueue orders and preempts by nothing else (kueue:pkg/util/priority), and never changes that of a Workload
-    without a class. A reference to a class of the same name would require a right to read classes, and each edit of
-    that class would replace the job's number (kueue:workloadpriorityclass_controller.go).
+    `priority` is from the WorkloadPriorityClass in the manager. Only the number is copied: Kueue orders and preempts by
+    nothing else (kueue:pkg/util/priority). A reference to a class would require a right to read classes, and each edit
+    of that class would replace the number (kueue:workloadpriorityclass_controller.go).
     """
     metadata = _share_metadata(target, namespace)
-    metadata["annotations"] |= {names.GROUP_WORKLOAD_ANNOTATION: "true"} | pod_group_annotations(pod_group_name(target))
+    capped = capped_priority(priority, target.max_priority)
+    metadata["annotations"] |= {
+        names.GROUP_WORKLOAD_ANNOTATION: "true",
+        names.PRIORITY_ANNOTATION: str(capped or 0),
+        **pod_group_annotations(pod_group_name(target)),
+    }
     metadata["ownerReferences"] = [anchor_owner(target, anchor_uid)]
     known = dry_run_templates or {}
     podsets = [
         _build_podset(group, count, known.get(group) or reserved_template(template, target))
         for group, count, template in groups
     ]
-    # NB: sorted by name. Kueue sorts the roles of the observed pods and matches them with this list in one pass. In any
-    # other order it finishes the Workload as OutOfSync and stops its pods (kueue:pod_controller.go,
-    # equivalentToWorkload).
+    # NB: sorted by name, as Kueue sorts the roles of the observed pods. In any other order it finishes the Workload as
+    # OutOfSync and stops its pods (kueue:pod_controller.go, equivalentToWorkload).
     spec: dict[str, Any] = {
         "active": True,
         "queueName": target.queue,
         "podSets": sorted(podsets, key=lambda podset: str(podset["name"])),
     }
-    if (capped := capped_priority(priority, target.max_priority)) is not None:
+    if capped is not None:
         spec["priority"] = capped
     return {"apiVersion": names.KUEUE_API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 
 def excess_requests(pod_spec: Raw, template: Raw, usage: Raw | None = None, pods: int = 0) -> str:
-    """The requests of a pod beyond the template that holds quota, `nvidia.com/gpu: 2 instead of 1`; empty when none.
+    """A text with the requests of a pod beyond the template that holds quota, or empty.
 
-    KubeRay's init container holds no quota for resources that the user's containers do not request (`_gcs_waiter`).
-    `usage` is what Kueue counts for so many `pods` of the template. It may be more than the template's requests,
-    because Kueue applies LimitRanges and RuntimeClasses (kueue:pkg/workload/resources.go, AdjustResources).
+    An example is `nvidia.com/gpu: 2 instead of 1`. KubeRay's init container may hold less quota than it requests
+    (`_gcs_waiter`). `usage` is what Kueue counts for `pods` of the template, after LimitRanges and RuntimeClasses
+    (kueue:pkg/workload/resources.go, AdjustResources).
     """
     reserved = pod_requests(template.get("spec") or {})
     for name, amount in (usage or {}).items() if pods else ():
@@ -153,13 +154,13 @@ def _share_metadata(target: Target, namespace: str) -> dict[str, Any]:
 
 
 def _build_podset(group: str, count: int, template: Raw) -> dict[str, Any]:
-    # The label is for people: the podset's name is a hash.
+    # The group's label is for people: the podset's name is a hash.
     labels = {**(meta(template).get("labels") or {}), names.REMOTE_RAY_GROUP_LABEL: group}
     return {"name": role_of_group(group), "count": count, "template": {**template, "metadata": {"labels": labels}}}
 
 
 def _with_admitted_fields(spec: Raw, admitted_spec: Raw) -> dict[str, Any]:
-    """Replace fields of a spec by those that admission gave its pod, less what admission writes into every pod."""
+    """The spec after admission, less what admission writes into every pod."""
     admitted = {
         key: admitted_spec[key]
         for key in (*_ADMISSION_FIELDS, "initContainers", "containers")
@@ -187,10 +188,11 @@ def _counted_fields(container: Raw) -> dict[str, Any]:
 
 
 def _gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
-    """Stand in for KubeRay's init container, the last one: the order decides how its requests are summed.
+    """A stand-in for KubeRay's init container; empty if the pod has that container or no containers.
 
-    It requests only resources that the user's containers request, too. A ClusterQueue that does not cover memory admits
-    no Workload that requests it, and would reject every worker for a container that the user never wrote.
+    It must be the last init container: the order decides how its requests are summed. It requests only resources that
+    the user's containers request, too. Otherwise a ClusterQueue that does not cover memory would reject every worker
+    for a container that the user never wrote.
     """
     if not containers or any(container.get("name") == GCS_WAITER for container in inits):
         return []
@@ -201,8 +203,7 @@ def _gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
 
 
 def _limit_gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[Raw]:
-    """Limit KubeRay's init container in an admitted spec to resources that other containers request; it keeps its
-    position among those that the cluster added."""
+    """The init containers of an admitted spec, with KubeRay's limited as in `_gcs_waiter`, at its position."""
     others = [container for container in inits if container.get("name") != GCS_WAITER]
     requested = {name for container in (*containers, *others) for name in _resource_names(container)}
     return [
@@ -214,7 +215,6 @@ def _limit_gcs_waiter(containers: Sequence[Raw], inits: Sequence[Raw]) -> list[R
 
 
 def _requested_only(container: Raw, resource_names: Collection[str]) -> dict[str, Raw]:
-    """The resources of a container, limited to these names."""
     resources = container.get("resources") or {}
     lists = {kind: resources.get(kind) or {} for kind in ("requests", "limits")}
     return {
@@ -228,20 +228,18 @@ def _resource_names(container: Raw) -> set[str]:
     return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
 
 
-# The metadata that a PodGroup has in common with its group Workload.
 _SHARED_METADATA = ("name", "namespace", "labels", "ownerReferences")
 
 
 def pod_group_name(target: Target) -> str:
-    """Name the PodGroup of a new share; empty where its pods use another scheduler."""
     return target.share if target.pods.scheduler == names.VOLCANO_SCHEDULER else ""
 
 
 def pod_group_annotations(group: str) -> dict[str, str]:
     """The annotation that makes a pod a member of a PodGroup (volcano:pkg/scheduler/api/job_info.go, getJobID).
 
-    None for an empty name. On a group Workload it says that its share has that PodGroup: a WorkerCluster may change to
-    Volcano while it has shares.
+    A group Workload has the annotation if its share has a PodGroup: a WorkerCluster may change to Volcano while it has
+    shares.
     """
     return {names.POD_GROUP_ANNOTATION: group} if group else {}
 
@@ -249,9 +247,9 @@ def pod_group_annotations(group: str) -> dict[str, str]:
 def build_pod_group(workload: Raw, target: Target, *, starts: bool) -> dict[str, Any] | None:
     """Build the PodGroup of a share from its group Workload; None where the share has none.
 
-    Volcano starts no pod before all exist and fit. A pod that is replaced later starts as soon as it fits beside the
-    running ones, which count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a running gang (not
-    `starts`) gets its workers one by one, as a drain moves them, so no worker waits for another.
+    Volcano starts no pod before all pods of the group exist and fit. A pod that is replaced later starts as soon as it
+    fits beside the running ones, which count (volcano:pkg/scheduler/api/job_info.go, ReadyTaskNum). A share for a
+    running gang (not `starts`) gets its workers one by one, as a drain moves them, so its pods start singly.
     """
     if not pod_group_name(target):
         return None
@@ -259,7 +257,7 @@ def build_pod_group(workload: Raw, target: Target, *, starts: bool) -> dict[str,
     spec: dict[str, Any] = {"minMember": 1}
     if starts:
         spec = {"minMember": sum(podset["count"] for podset in podsets), "minResources": _total_requests(podsets)}
-    # Volcano reads the queue from a pod's annotation only for PodGroups that it creates itself.
+    # Volcano reads a pod's annotation only for PodGroups that it creates itself.
     if queue := target.pods.annotations.get(names.VOLCANO_QUEUE_ANNOTATION):
         spec["queue"] = queue
     metadata = {key: meta(workload)[key] for key in _SHARED_METADATA}
@@ -267,17 +265,13 @@ def build_pod_group(workload: Raw, target: Target, *, starts: bool) -> dict[str,
 
 
 def pod_group_error(key: Key, status: int, message: str) -> str:
-    """Say why a share's PodGroup (namespace and name) cannot be created, and what to do.
-
-    `status` and `message` are the API server's.
-    """
     text = (
-        f"PodGroup {'/'.join(key)}, which spec.pods.schedulerName {names.VOLCANO_SCHEDULER} asks for, "
-        f"cannot be made: {message}"
+        f"PodGroup {'/'.join(key)}, which spec.pods.schedulerName {names.VOLCANO_SCHEDULER} requires, cannot be "
+        f"created: {message}"
     )
     if status == 404:
         return f"{text}; install Volcano there, or let the WorkerCluster name another scheduler"
-    if api_messages.lacks_right(message):  # a webhook of Volcano may deny with the same status
+    if api_messages.lacks_right(message, "create"):  # Volcano's webhook may deny with the same status
         return f"{text}; apply kustomize/overlays/worker there"
     return text
 

@@ -1,20 +1,18 @@
 """Rewrites the head's address in a worker pod for a worker cluster, and finds remote pods with an old address.
 
-Every mention of the head's Service becomes the head pod's IP or another name, by the worker cluster's `spec.head`.
-Where the Service is mirrored (service_mirror.py), nothing changes. KubeRay writes the Service's name into six places of
-a worker pod (args, KUBERAY_GEN_RAY_START_CMD, RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script:
-kuberay:controllers/ray/common/pod.go), and users repeat it in their own commands and sidecars. The names are read from
-the pod itself. Whether the address is reachable is not checked here.
+Every mention of the head's Service becomes the head pod's IP or another name, by the worker cluster's `spec.head`. A
+mirrored Service keeps its name (service_mirror.py). KubeRay writes it into six places (args, KUBERAY_GEN_RAY_START_CMD,
+RAY_ADDRESS, FQ_RAY_IP, RAY_IP, the wait-gcs-ready script: kuberay:controllers/ray/common/pod.go), and users into their
+commands and sidecars.
 
 When the head starts again with another IP, `spec.head.address` decides:
 
 - PodIP: a remote pod with the old IP is deleted (worker/dispatch.py), and KubeRay replaces its worker.
-- ServiceMirror: the mirror gets the new IP, and no IP at once while there is no head (worker/create_pod.py). The remote
-  pods stay. Where the mirror may not be read, or heads are no longer mirrored, they are deleted as for PodIP.
-- ClusterSet, Static: nothing happens, because others keep the name up to date.
+- ServiceMirror: the mirror gets the new IP, and has no address while there is no head (worker/create_pod.py). The
+  remote pods stay, unless the mirror may not be read or heads are no longer mirrored.
+- ClusterSet, Static: nothing happens, because something outside Rayspan keeps the name up to date.
 
-A WorkerCluster may change, so each remote pod records the address that it was created with (`head_annotations`), and
-`stale_address` compares that.
+A WorkerCluster may change, so each remote pod records its address (`head_annotations`).
 """
 
 import ipaddress
@@ -29,72 +27,66 @@ from adapter.objects.specs import HeadSpec
 from adapter.objects.unstructured import Key, Raw, annotation, label, meta
 
 FQDN_ENV = "FQ_RAY_IP"
-SHORT_ENV = "RAY_IP"  # KubeRay: the FQDN's first label (ExtractRayIPFromFQDN)
-PORT_ENV = "RAY_PORT"  # the port of the head's GCS
-CLUSTER_SET = "svc.clusterset.local"  # the zone of the Multi-Cluster Services API (KEP-1645)
-_DEFAULT_SUFFIX = "-head-svc"  # KubeRay: GenerateHeadServiceName, unless headService names it otherwise
+SHORT_ENV = "RAY_IP"  # the first label of FQ_RAY_IP (kuberay: ExtractRayIPFromFQDN)
+PORT_ENV = "RAY_PORT"  # of the head's GCS
+CLUSTER_SET = "svc.clusterset.local"  # Multi-Cluster Services API (KEP-1645)
+_DEFAULT_SUFFIX = "-head-svc"  # kuberay: GenerateHeadServiceName, without a headService
 
-_BEFORE = r"(?<![A-Za-z0-9_.-])"  # else `my-raycluster-head-svc`, another cluster's head, would change too
-_AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"  # else `raycluster-head-svc.other-namespace` would
-_PORT = r":(?=[0-9$%{])"  # `:6379`, `:$RAY_PORT`, `:%d`, `:{port}`; never the colon of `head: up`
+_BEFORE = r"(?<![A-Za-z0-9_.-])"  # not in `my-raycluster-head-svc`, another cluster's head
+_AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"  # nor in `raycluster-head-svc.other-namespace`
+_PORT = r":(?=[0-9$%{])"  # `:6379`, `:$RAY_PORT`, `:%d`, `:{port}`; not `head: up`
 _PORT_FOLLOWS = re.compile(_PORT)
 
 
 @dataclass(frozen=True)
 class HeadAddress:
-    """The head that one worker pod joins: its address, its names in the pod, and how a worker cluster reaches it.
+    """The head that one worker pod joins, its names in the pod, and its address for a worker cluster."""
 
-    A pod is read once, by `from_pod`. Without `for_cluster` the head is addressed by its IP.
-    """
-
-    ip: str = ""  # the head pod's, empty while it has none
-    fqdn: str = ""  # of the head's Service in the manager; empty when the pod names none, or an address
-    gcs_port: str = ""  # of that Service; empty when the pod has none
+    ip: str = ""
+    fqdn: str = ""  # of the head's Service; empty if the pod names no Service, or an address
+    gcs_port: str = ""  # empty when the pod has none
     namespace: str = ""  # the worker pod's
     ray_cluster: str = ""
-    head_spec: HeadSpec = field(default_factory=HeadSpec)  # `spec.head` of the worker cluster
+    head_spec: HeadSpec = field(default_factory=HeadSpec)
 
     @classmethod
     def from_pod(cls, pod: Raw, ip: str) -> Self:
-        """Read a worker pod of the manager, as KubeRay made it; `ip` is the head pod's, empty while it has none."""
+        """Read a worker pod of the manager; `ip` is empty while the head pod has none."""
         containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
-        # The container gets the last entry of a name, and KubeRay appends its own after the user's.
+        # The last entry of a name wins, and KubeRay appends its own.
         env = {entry.get("name"): entry.get("value") or "" for entry in containers[0].get("env") or ()}
         fqdn, namespace = env.get(FQDN_ENV, ""), meta(pod).get("namespace") or ""
-        service_fqdn = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # an absolute name ends in a dot
+        service_fqdn = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # absolute names end in a dot
         return cls(ip, service_fqdn, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
 
     def for_cluster(self, head_spec: HeadSpec) -> Self:
-        """This head, for the workers of a cluster with that `spec.head`."""
         return replace(self, head_spec=head_spec)
 
     @property
     def service_key(self) -> Key | None:
-        """Namespace and name of the head's Service in the manager; None unless it is in the pod's own namespace."""
+        """The head's Service in the manager; None unless it is in the pod's own namespace."""
         name, namespace = self._name_and_namespace
         return (namespace, name) if name and namespace == self.namespace else None
 
     @property
     def host(self) -> str:
-        """The host that replaces the Service's names; empty to leave them as they are."""
+        """What replaces the Service's names; empty to leave the names. `port` replaces the port after them likewise."""
         return self._host_and_port[0]
 
     @property
     def port(self) -> str:
-        """The port that replaces the GCS's port; empty to leave that as it is."""
         return self._host_and_port[1]
 
     def relocate(self, value: Any) -> Any:
         """Replace the head Service's names in any JSON value by the host, and the port after them.
 
-        Unchanged sub-trees come back as the same objects. An IPv6 address gets brackets where a port or a URL needs
-        them. Without a Service name nothing changes.
+        Unchanged sub-trees come back as the same objects.
         """
         pattern = self._service_pattern
         return _map_strings(value, lambda text: pattern.sub(self._replacement, text)) if pattern else value
 
     def rewrite_env(self, entry: Raw) -> Raw:
-        """Set FQ_RAY_IP and RAY_IP where they hold the Service's names, which may be plain words, and RAY_PORT."""
+        """Set FQ_RAY_IP, RAY_IP and RAY_PORT; in the first two, the Service's name may be a plain word."""
         name = entry.get("name") or ""
         before = {FQDN_ENV: self.fqdn, SHORT_ENV: self.fqdn.split(".")[0], PORT_ENV: self.gcs_port}.get(name)
         after = self.port if name == PORT_ENV else self.host
@@ -102,21 +94,21 @@ class HeadAddress:
         return {**entry, "value": after} if before and after and value == before else entry
 
     def head_annotations(self) -> dict[str, str]:
-        """The annotations of a new remote pod that `stale_address` reads; none where a moved head needs no action."""
+        """The annotations that `stale_address` reads; none where a moved head needs no action."""
         match self.head_spec.address, self.service_key:
             case "PodIP", _:
                 return {names.HEAD_IP_ANNOTATION: self.ip}
             case "ServiceMirror", (_, name):
                 return {names.HEAD_IP_ANNOTATION: self.ip, names.HEAD_SERVICE_ANNOTATION: name}
-            case "ServiceMirror", None:  # nothing can be mirrored, so nothing follows the head
+            case "ServiceMirror", None:  # no mirror, so nothing follows the head
                 return {names.HEAD_IP_ANNOTATION: self.ip}
         return {}
 
     def stale_address(self, remote_pod: Raw, *, mirrored: bool) -> str:
-        """The old head address of a remote pod that must be deleted; empty when the remote pod may stay.
+        """The old head address of a remote pod that must be deleted; empty when it may stay.
 
-        `mirrored` says that the mirror in its cluster can be read and is kept up to date. No remote pod is deleted
-        before the head has an address again.
+        `mirrored`: the mirror is readable and up to date. No remote pod is deleted before the head has an address
+        again.
         """
         recorded_ip = annotation(remote_pod, names.HEAD_IP_ANNOTATION)
         follows = mirrored and annotation(remote_pod, names.HEAD_SERVICE_ANNOTATION)
@@ -155,10 +147,7 @@ class HeadAddress:
 
 
 def _build_pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
-    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one.
-
-    With a port, match it after the name, too.
-    """
+    """Match each form of the Service's name that resolves in the manager's namespace, and no part of a longer one."""
     follows = rf"(?P<port>:{re.escape(port)}(?![0-9]))?" if port else "(?P<port>)"
     return re.compile(rf"(?:{'|'.join(_name_patterns(fqdn))}){follows}") if fqdn else None
 
@@ -168,7 +157,7 @@ def _name_patterns(fqdn: str) -> Iterator[str]:
     plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
     for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
         name = re.escape(".".join(labels[:count]))
-        # A head Service may be named `ray`: replacing that word everywhere would break `ray start`.
+        # A Service may be named `ray`: replacing that word everywhere would break `ray start`.
         if plain_word and count < min(3, len(labels)):
             yield rf"(?<=://){name}{_AFTER}"
             yield rf"(?<![A-Za-z0-9_./-]){name}(?={_PORT})"

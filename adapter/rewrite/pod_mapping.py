@@ -1,7 +1,6 @@
-"""Applies `WorkerCluster.spec.pods` to a pod spec: nodes, service account, scheduler, runtime class and registries.
+"""Applies `WorkerCluster.spec.pods` to a pod spec that is stripped of the manager's own fields (stripping.py).
 
-Its input is stripped of the manager's own fields (stripping.py). The mapping wins over the pod's fields, since the
-cluster's administrator knows what exists there. `admission.job_validation` decides whether a pod may be dispatched.
+The mapping wins over the pod, since the cluster's administrator knows what exists there.
 """
 
 from collections.abc import Mapping
@@ -14,10 +13,7 @@ _DOCKER_HUB = "docker.io"
 
 
 def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
-    """Apply a mapping to a pod spec; a second application changes nothing.
-
-    The remote pod, the reservation and the plan all use it, because Kueue and the scheduler read these fields.
-    """
+    """Apply a mapping to a pod spec; a second application changes nothing."""
     if mapping == NO_MAPPING:
         return pod_spec
     tolerations = list(pod_spec.get("tolerations") or ())
@@ -37,8 +33,8 @@ def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
 def replace_registry(name: str, registries: Mapping[str, str]) -> str:
     """Replace the longest prefix that fits: `docker.io/rayproject` -> `mirror.east/rayproject`.
 
-    A name without a registry is Docker Hub's, and one without a path is in its `library`, as every container runtime
-    reads them (distribution/reference, ParseNormalizedNamed). A prefix ends where a part of the name ends.
+    A name without a registry is Docker Hub's, and one without a path is in its `library` (distribution/reference,
+    ParseNormalizedNamed). A prefix ends where a part of the name ends.
     """
     full = _full_image_name(name)
     fitting = [

@@ -1,9 +1,7 @@
 """Builds the remote pod of a manager's KubeRay worker pod.
 
-A pure function of the pod, the head's address and the share: equal input gives equal bytes, so a controller that
-crashed after a create repeats it. `admission.job_validation` decides whether the pod may be dispatched, and the plan
-where. Order inside a container: literals first, then addresses (a literal may hold one), then the termination message
-policy, the zone, and the preStop hook.
+Equal input gives equal bytes, so a controller that crashed after a create repeats the same request. Field references
+become literals before addresses are replaced, since a literal may contain an address.
 """
 
 from collections.abc import Sequence
@@ -18,20 +16,19 @@ from adapter.rewrite import (
     downward_api,
     group_workload,
     pre_stop,
+    ray_node_env,
     stripping,
     termination_message,
-    zone,
 )
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.stripping import resolve_field_ref
 from adapter.rewrite.target import Target, anchor_owner, origin_annotations, origin_labels
 
-# The container fields that can hold an address; `name`, `image` and mounts are names, never addresses.
+# The container fields that can hold an address.
 _TEXT_FIELDS = ("command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
-# A node autoscaler may evict pods that would fit on another node. A Ray worker loses its tasks and objects then, and
-# their consumers wait again. A user may allow it in the template, an administrator for a whole cluster in its
-# WorkerCluster.
+# A node autoscaler may evict pods that would fit on another node; a Ray worker loses its tasks and objects then. A user
+# may allow the eviction in the template, an administrator in the WorkerCluster.
 _NO_DISRUPTION_ANNOTATIONS = {names.DO_NOT_DISRUPT_ANNOTATION: "true", names.SAFE_TO_EVICT_ANNOTATION: "false"}
 
 
@@ -41,19 +38,15 @@ def remote_pod(
     head: HeadAddress,
     target: Target,
     role: str,
-    total: int,
     slot: str,
     anchor_uid: str,
     pod_group: str = "",
     pull_secrets: Sequence[Raw] = (),
 ) -> dict[str, Any]:
-    """Turn a manager pod into the remote pod to create in the worker cluster, with the same name and namespace.
+    """Turn a manager pod into the remote pod, with the same name and namespace.
 
-    `head` comes from `HeadAddress.from_pod` of the same pod, and is addressed by `target.head`; `role` is the podset's
-    name (`group_workload.role_of_group`); `total` the number of pods that the share reserves over all its podsets;
-    `slot` the text of a slot; `anchor_uid` the uid of the share's anchor ConfigMap; `pod_group` the share's Volcano
-    PodGroup, empty where it has none; `pull_secrets` the template's imagePullSecrets. The input pod: docs/upstream.md,
-    "The worker pod that KubeRay makes"; the markers: docs/upstream.md, "Pods that join a group Workload".
+    The input pod is described in docs/upstream.md, "The worker pod that KubeRay makes". The annotations for Kueue are
+    described in docs/upstream.md, "Pods that join a group Workload".
     """
     head = head.for_cluster(target.head)
     portable = {key: value for key, value in meta(pod).items() if key not in stripping.DROPPED_METADATA}
@@ -64,7 +57,7 @@ def remote_pod(
         **origin_annotations(target),
         names.SLOT_ANNOTATION: slot,
         **head.head_annotations(),
-        **_group_annotations(target, role, total),
+        **_group_annotations(target, role),
         **group_workload.pod_group_annotations(pod_group),
     }
     metadata = {
@@ -82,12 +75,12 @@ def remote_pod(
 
 
 def referenced_objects(pod: Raw, pull_secrets: Sequence[Raw] = ()) -> dict[references.Reference, str]:
-    """The objects that must be copied before the remote pod can start, as `references.find_in_spec` returns them."""
+    """The objects to copy before the remote pod starts, each with the field that requires it, empty if optional."""
     return references.find_in_spec(_with_pull_secrets(pull_secrets, stripping.without_token(pod.get("spec") or {})))
 
 
 def _with_pull_secrets(pull_secrets: Sequence[Raw], spec: dict[str, Any]) -> dict[str, Any]:
-    """Set the template's own pull secrets; those that admission added to a pod without any are the manager's."""
+    """The spec with these pull secrets instead of its own: those that admission added are the manager's."""
     rest = {key: value for key, value in spec.items() if key != "imagePullSecrets"}
     return {**rest, "imagePullSecrets": list(pull_secrets)} if pull_secrets else rest
 
@@ -105,13 +98,18 @@ def _pod_labels(pod: Raw, target: Target) -> dict[str, str]:
     }
 
 
-def _group_annotations(target: Target, role: str, total: int) -> dict[str, str]:
-    """Make the pod a member of the share's admitted group Workload: ungated at once, no finalizer, replaceable."""
+def _group_annotations(target: Target, role: str) -> dict[str, str]:
+    """The annotations that make the pod a member of the share's group Workload.
+
+    Kueue ungates such a pod at once, adds no finalizer, and lets it be replaced.
+    """
     return {
         names.SUSPENDING_PARENT_ANNOTATION: names.DOMAIN,
         names.GROUP_NAME_ANNOTATION: target.share,
-        names.PREBUILT_ANNOTATION: target.share,  # Kueue's webhook requires the group's name
-        names.GROUP_TOTAL_ANNOTATION: str(total),
+        names.PREBUILT_ANNOTATION: target.share,  # the webhook requires the group's name
+        # Some slots stay empty. With the true total, Kueue would count a group with fewer pods as not ready, and evict
+        # it after waitForPodsReady.
+        names.GROUP_TOTAL_ANNOTATION: "1",
         names.ROLE_HASH_ANNOTATION: role,
         names.GROUP_SERVING_ANNOTATION: "true",
     }
@@ -127,7 +125,7 @@ def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
                 termination_message.with_log(_rewrite_container(container, pod, head)) for container in spec[kind] or ()
             ]
     if ray := spec.get("containers"):
-        zoned = {**ray[0], "env": zone.with_zone(ray[0].get("env") or (), target)}
+        zoned = {**ray[0], "env": ray_node_env.with_zone(ray[0].get("env") or (), target)}
         spec["containers"] = [pre_stop.with_hook(zoned, spec), *ray[1:]]
     return spec
 

@@ -1,8 +1,7 @@
 """Mirrors a head's Service into a worker cluster, so that its name resolves to the head pod's address there.
 
-The mirror is a headless Service of the same name and namespace, without a selector, and an EndpointSlice with the
-head's address. The anchors of all shares that use it own it, so it is deleted with the last one. Whether a cluster has
-a mirror, and the writes themselves, are left to others.
+The mirror is a headless Service of the same name and namespace, and an EndpointSlice. It is owned by the anchors of all
+shares that use it, and so is deleted with the last of these anchors.
 """
 
 import ipaddress
@@ -17,27 +16,24 @@ from adapter.rewrite.target import Target, anchor_owner
 
 @dataclass(frozen=True, slots=True)
 class MirrorState:
-    """Our mirror objects of one head in a worker cluster."""
-
     service: Raw | None
     slices: Sequence[Raw]
-    readable: bool = True  # False: RBAC forbids the read, so the state is unknown
+    readable: bool = True  # False: RBAC forbids the read
 
 
 def slice_keys(service: Key) -> list[Key]:
-    """Namespace and name of each EndpointSlice that a mirrored Service may have; an address family is immutable."""
+    """The keys of the mirror's EndpointSlices, one for each address family: the family of a slice is immutable."""
     return [_slice_key(service, family) for family in ("IPv4", "IPv6")]
 
 
 def mirror_writes(
     key: Key, head: Raw | None, state: MirrorState, target: Target, anchor_uid: str
 ) -> list[dict[str, Any]]:
-    """The writes that bring the mirror up to date for one share; none when it is up to date.
+    """The writes that bring the mirror up to date for one share.
 
     A write is a whole object where none exists, else a JSON merge patch with its resourceVersion as a precondition.
-    `key` is namespace and name of the head's Service; `head` is the head pod, None while there is none or it is being
-    deleted. Its address is then removed at once, as in the manager's own Service: another pod may get it, and restarted
-    workers must not join another job's head.
+    `head` is None also while it is being deleted. Its address is then removed at once: another pod may get it, and
+    restarted workers must not join another job's head.
     """
     slice_by_family = {str(raw.get("addressType")): raw for raw in state.slices}
     address = str(((head or {}).get("status") or {}).get("podIP") or "")
@@ -52,11 +48,10 @@ def mirror_writes(
 
 
 def rebase_write(body: Raw, current: Raw) -> dict[str, Any] | None:
-    """The same write for the current object, where only its owners changed since the decision.
+    """The write, rebased on the current object, if nothing but its owners has changed since the decision; else None.
 
-    None where more changed, or where the write is no longer needed. Each single-worker share of an elastic job has its
-    own anchor: if each new owner invalidated all other writes, hundreds of workers that start at once would be
-    reconciled hundreds of times.
+    Each single-worker share of an elastic job has its own anchor. If each new owner invalidated all other writes,
+    hundreds of workers that start at once would be reconciled hundreds of times.
     """
     metadata = dict(body["metadata"])
     known, new = list(meta(current).get("ownerReferences") or ()), metadata.pop("ownerReferences", ())
@@ -70,20 +65,20 @@ def rebase_write(body: Raw, current: Raw) -> dict[str, Any] | None:
 
 
 def _mirror_labels(target: Target, head: Raw | None) -> dict[str, str]:
-    """The labels of the mirror; none names a Workload, because several may share the mirror."""
+    """The labels of a mirror. No label names a Workload, because shares of several Workloads may use the mirror."""
     ray_cluster = label(head, names.RAY_GCS_CLUSTER_LABEL) if head else ""
     origin = {names.MANAGER_LABEL: target.manager, names.CLUSTER_LABEL: target.cluster}
     return {**origin, **({names.REMOTE_RAY_CLUSTER_LABEL: ray_cluster} if ray_cluster else {})}
 
 
 def _service_spec(head: Raw | None) -> dict[str, Any]:
-    headless = {"clusterIP": "None", "selector": None}  # with a selector, the worker cluster would add endpoints
+    headless = {"clusterIP": "None", "selector": None}  # a selector would add endpoints
     return headless | ({"ports": [{**port, "targetPort": port["port"]} for port in _head_ports(head)]} if head else {})
 
 
 def _endpoint_slice(key: Key, family: str, address: str, labels: dict[str, str], head: Raw | None) -> dict[str, Any]:
     slice_labels = {**labels, names.SERVICE_NAME_LABEL: key[1], names.SLICE_MANAGED_BY_LABEL: names.DOMAIN}
-    # Always ready: KubeRay's own Service publishes a head that is not ready, too (publishNotReadyAddresses).
+    # The endpoint is always ready, as in KubeRay's own Service (publishNotReadyAddresses).
     endpoints = [{"addresses": [address], "conditions": {"ready": True}}] if address else []
     ports = {"ports": list(_head_ports(head))} if head else {}
     rest = {"addressType": family, "endpoints": endpoints, **ports}
@@ -100,7 +95,7 @@ def _build_object(api_version: str, kind: str, key: Key, labels: dict[str, str],
 
 
 def _head_ports(head: Raw | None) -> Iterator[dict[str, Any]]:
-    """The distinct ports of the head's Ray container, for people and SRV records: a headless Service forwards nothing."""
+    """The head's ports, for people and SRV records only: a headless Service forwards no ports."""
     containers: Sequence[Raw] = ((head or {}).get("spec") or {}).get("containers") or ({},)
     used: set[object] = set()
     for port in containers[0].get("ports") or ():
@@ -117,7 +112,7 @@ def _write_if_different(body: dict[str, Any], current: Raw | None, owner: dict[s
         return {**body, "metadata": {**metadata, "ownerReferences": [owner]}}
     owners = list(meta(current).get("ownerReferences") or ())
     missing = [] if any(other.get("uid") == owner["uid"] for other in owners) else [owner]
-    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # listed objects lack both fields
+    named = {**current, "apiVersion": body["apiVersion"], "kind": body["kind"]}  # listed objects lack these
     if not missing and _satisfies_wanted(named, body):
         return None
     version = {"resourceVersion": meta(current).get("resourceVersion")}
@@ -125,7 +120,7 @@ def _write_if_different(body: dict[str, Any], current: Raw | None, owner: dict[s
 
 
 def _satisfies_wanted(current: Any, wanted: Any) -> bool:
-    """Whether an object has all wanted fields; its other fields are defaults of the API server, or harmless."""
+    """Whether `current` has all fields of `wanted`; further fields are the API server's defaults, or harmless."""
     if isinstance(wanted, dict):
         return all(_satisfies_wanted((current or {}).get(key), value) for key, value in wanted.items())
     return bool(current == wanted) or (not current and not wanted)

@@ -1,12 +1,12 @@
 """Removes the manager's own fields from a pod or a pod template.
 
-Fields that are known to belong to the manager are removed and all others are kept: a new field is copied, and an
-incompatibility shows up by name (docs/upstream.md, "What a worker pod leaves at home"). Fields that must not be copied
-at all are not removed here: `admission.job_validation` rejects them before quota is held. Environment variables that
-refer to the pod's own metadata become literals. Name, namespace, labels, annotations and uid must stay the manager's:
-Ray's autoscaler knows a node by the manager pod's name (docs/upstream.md, "How Ray's autoscaler knows a node"), and the
-remote pod lacks the labels that KubeRay reads back. Fields that are known only where the pod runs (podIP, hostIP,
-nodeName, limits) stay references.
+Only known fields are removed: a new field is copied, and an incompatibility shows up by name
+(docs/upstream.md, "What a worker pod leaves at home").
+
+Environment variables that refer to the pod's own metadata become literals of the manager pod. Ray's autoscaler knows a
+node by the manager pod's name (docs/upstream.md, "How Ray's autoscaler knows a node"), and the remote pod lacks the
+labels that KubeRay reads back. Fields that are known only where the pod runs (podIP, hostIP, nodeName, limits) stay
+references.
 """
 
 import re
@@ -23,30 +23,30 @@ DROPPED_METADATA = frozenset({
     "managedFields", "ownerReferences", "generateName", "finalizers", "selfLink",
 })  # fmt: skip
 DROPPED_SPEC_FIELDS = frozenset({
-    # set by the manager's scheduler, by gates, by `kubectl debug`, by a RuntimeClass (admission sets overhead again)
+    # set by the scheduler, by gates, by `kubectl debug`, by a RuntimeClass (admission sets overhead again)
     "nodeName", "schedulingGates", "ephemeralContainers", "overhead",
-    # names of the manager; the worker cluster's admission sets its own default account and that account's pull
-    # secrets (it adds them only to a pod that has none; the rewriter restores those of a template)
+    # the worker cluster's admission sets its default account and that account's pull secrets (only in a pod that has
+    # none; the rewriter restores those of a template)
     "serviceAccountName", "serviceAccount", "imagePullSecrets",
-    # the share's Workload sets the priority in the worker cluster's Kueue
+    # the share's Workload sets the priority
     "priority", "priorityClassName", "preemptionPolicy",
     # a cluster-local DNS identity
     "hostname", "subdomain", "hostnameOverride",
-    # gang scheduling by the manager's own scheduler
+    # gang scheduling
     "schedulingGroup", "workloadRef",
 })  # fmt: skip
-# Domains of labels and annotations for the manager's scheduler: KubeRay names there the queue and the PodGroup that it
-# created (kuberay:controllers/ray/batchscheduler).
+# The domains of the labels and annotations in which KubeRay names the queue and the PodGroup that it created
+# (kuberay:controllers/ray/batchscheduler).
 SCHEDULER_DOMAINS = (
     "volcano.sh", "yunikorn.apache.org", "kai.scheduler", "scheduling.x-k8s.io", "scheduling.k8s.io",
 )  # fmt: skip
 DEFAULT_SCHEDULER = "default-scheduler"
-# A kubelet treats a pod with the first one as a static pod of its own. LimitRanger records its changes in the other
-# one.
+# Prefixes of annotations that are dropped. The first makes a kubelet treat the pod as its own static pod; LimitRanger
+# records its changes in the second.
 NODE_ANNOTATIONS = ("kubernetes.io/config.", "kubernetes.io/limit-ranger")
 DROPPED_LABELS = {"app.kubernetes.io/name": "kuberay", "app.kubernetes.io/created-by": "kuberay-operator"}
-TOKEN_VOLUME_PREFIX = "kube-api-access-"  # of the ServiceAccount admission plugin's volume
-# The DefaultTolerationSeconds admission plugin writes them, in the worker cluster too.
+TOKEN_VOLUME_PREFIX = "kube-api-access-"  # of the ServiceAccount admission plugin
+# The tolerations that the DefaultTolerationSeconds admission plugin writes, in the worker cluster too.
 ADMISSION_TOLERATIONS = tuple(
     {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for state in ("not-ready", "unreachable")
@@ -63,7 +63,6 @@ def portable_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def portable_annotations(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """Keep the annotations that are neither ours nor of Kueue, a scheduler or a kubelet."""
     domains = (names.KUEUE_DOMAIN, names.DOMAIN, *SCHEDULER_DOMAINS)
     return {
         k: v
@@ -75,9 +74,8 @@ def portable_annotations(annotations: Mapping[str, str] | None) -> dict[str, str
 def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
     """Remove the manager's fields from a pod spec and apply the worker cluster's mapping (`pod_mapping`).
 
-    Node labels and taints of our own domain are always the manager's (the lock, and the node pool of the layout "local
-    and remote"). In a worker cluster that is a manager as well they would mean its remote nodes. A scheduler name is
-    dropped, because a scheduler that does not run there would leave the pod Pending for ever.
+    Node labels and taints of our domain are the manager's; a worker cluster that is a manager as well would read them
+    as its own. A scheduler's name is removed: if the scheduler did not run there, the pod would stay Pending for ever.
     """
 
     def is_manager_label(key: str) -> bool:
@@ -104,7 +102,7 @@ def portable_spec(pod_spec: Raw, target: Target) -> dict[str, Any]:
 
 
 def without_token(pod_spec: Raw) -> dict[str, Any]:
-    """Drop the API token volume that the manager's admission added, and its mounts in every container.
+    """Drop the API token volume of the manager's admission, and its mounts.
 
     The worker cluster's admission adds its own; a token of the manager has the wrong issuer.
     """
@@ -134,7 +132,6 @@ def _without_mounts(container: Raw, volumes: frozenset[str]) -> Raw:
 
 
 def _set_or_drop(fields: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """Set a field, or drop it when its value is empty."""
     if value:
         return {**fields, key: value}
     return {name: other for name, other in fields.items() if name != key}
@@ -149,12 +146,11 @@ _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
 
 def resolve_field_ref(entry: Raw, pod: Raw) -> Raw:
-    """Turn an env entry that refers to the pod's metadata into the literal that a kubelet of the manager would set."""
     path = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
     value = _field_value(path, meta(pod))
     if value is None:
         return entry
-    # A kubelet expands $(NAME) in literals but not in referenced values. It turns a doubled dollar into a single one.
+    # A kubelet expands $(NAME) in literals but not in referenced values, and turns a doubled dollar into a single one.
     rest = {key: item for key, item in entry.items() if key != "valueFrom"}
     return {**rest, "value": value.replace("$", "$$")}
 
@@ -164,5 +160,5 @@ def _field_value(path: str, metadata: Raw) -> str | None:
         return str(metadata.get(path.removeprefix("metadata.")) or "")
     if match := _KEYED_FIELD.fullmatch(path):
         kind, key = match.groups()
-        return str((metadata.get(kind) or {}).get(key) or "")  # as the kubelet: "" for a missing key
+        return str((metadata.get(kind) or {}).get(key) or "")  # as the kubelet
     return None

@@ -1,7 +1,4 @@
-"""The values that the rewriter, the group Workload and the mirror need for one share in a worker cluster.
-
-Plain values only: the callers read the Workload, its round and its flavors.
-"""
+"""The values that the rewriter, the group Workload and the mirror need for one share in a worker cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,25 +14,24 @@ from adapter.objects.unstructured import Raw
 class Target:
     """One share of one Workload in one worker cluster.
 
-    `manager_flavor_keys` are node label keys of the manager only (its ResourceFlavors' nodeLabels);
-    `manager_flavor_tolerations` are the tolerations of those flavors, compared as whole objects.
+    `manager_flavor_keys` and `manager_flavor_tolerations` are those of the manager's ResourceFlavors.
     """
 
     cluster: str
     zone: str
     region: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)  # for Ray, beside zone, region and cluster
-    resources: Mapping[str, int] = field(default_factory=dict)  # for Ray, beside the zone's own
-    head: HeadSpec = field(default_factory=HeadSpec)  # how its workers find the head
-    queue: str  # LocalQueue in the worker cluster
+    labels: Mapping[str, str] = field(default_factory=dict)  # for Ray
+    resources: Mapping[str, int] = field(default_factory=dict)  # for Ray
+    head: HeadSpec = field(default_factory=HeadSpec)
+    queue: str  # LocalQueue
     manager: str  # id of the manager cluster
-    workload: str  # name of the Workload, or of the gang of an elastic job
-    workload_uid: str  # uid of the Workload, or of the elastic job
+    workload: str  # its name, or that of the gang of an elastic job
+    workload_uid: str  # its uid, or that of the elastic job
     placement: str
-    share: str  # name of the group Workload and of its anchor ConfigMap
+    share: str  # name of the group Workload and its anchor
     round: int
-    max_priority: int | None = None  # the highest priority of a share there; None: that of its job
-    pods: PodMapping = NO_MAPPING  # `spec.pods` of the worker cluster
+    max_priority: int | None = None  # highest priority of a share there; None: no limit
+    pods: PodMapping = NO_MAPPING  # `spec.pods`
     manager_flavor_keys: frozenset[str] = frozenset()
     manager_flavor_tolerations: tuple[Raw, ...] = ()
 
@@ -53,10 +49,7 @@ class Target:
         round_: int,
         flavors: Iterable[Raw] = (),
     ) -> Self:
-        """The share of a round of a Placement in a cluster.
-
-        `flavors` are the specs of the ResourceFlavors that the manager's Kueue assigned to the Workload.
-        """
+        """The target of a share; `flavors` are the specs of the ResourceFlavors that the manager's Kueue assigned."""
         keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster=cluster,
@@ -80,7 +73,7 @@ class Target:
 
     @classmethod
     def without_cluster(cls, flavors: Iterable[Raw]) -> Self:
-        """A target without a cluster, for computations that are equal for all clusters."""
+        """A target for computations that are equal for all clusters."""
         keys, tolerations = _manager_only_rules(flavors)
         return cls(
             cluster="", zone="", queue="", manager="", workload="", workload_uid="", placement="", share="", round=0,
@@ -96,14 +89,12 @@ def capped_priority(priority: int | None, max_priority: int | None) -> int | Non
 
 
 def _manager_only_rules(flavors: Iterable[Raw]) -> tuple[frozenset[str], tuple[Raw, ...]]:
-    """The node label keys and the tolerations that these flavors add to pods in the manager; void in other clusters."""
     specs = list(flavors)
     keys = frozenset(key for spec in specs for key in spec.get("nodeLabels") or {})
     return keys, tuple(toleration for spec in specs for toleration in spec.get("tolerations") or ())
 
 
 def origin_labels(target: Target) -> dict[str, str]:
-    """The labels that identify the remote objects of a share as ours."""
     return {
         names.MANAGER_LABEL: target.manager,
         names.WORKLOAD_UID_LABEL: target.workload_uid,
@@ -113,7 +104,7 @@ def origin_labels(target: Target) -> dict[str, str]:
 
 
 def origin_annotations(target: Target) -> dict[str, str]:
-    """The annotations of every remote object of a share: the Workload, which may be too long for a label, and the round."""
+    """The Workload's name, which may be too long for a label, and the round."""
     return {names.WORKLOAD_ANNOTATION: target.workload, names.ROUND_ANNOTATION: str(target.round)}
 
 
@@ -121,6 +112,6 @@ def anchor_owner(target: Target, anchor_uid: str) -> dict[str, Any]:
     """The owner reference to the share's anchor ConfigMap, not as a controller.
 
     Kueue finishes a pod-less group Workload that has a *controller* (kueue:pkg/controller/jobframework/reconciler.go,
-    OwnerNotFound). Garbage collection does not need one.
+    OwnerNotFound).
     """
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": target.share, "uid": anchor_uid}

@@ -1,7 +1,6 @@
-"""Serves the TLS certificate in a folder, where a Secret of type kubernetes.io/tls is mounted; reloads it on change.
+"""Serves the TLS certificate of a folder, where a Secret of type kubernetes.io/tls is mounted; reloads it on change.
 
-It creates no certificate and checks none: expiry and owner are for the client to check. It keeps no copy of the key.
-When a new certificate cannot be read, the previous one stays.
+No copy of the key is kept. A new certificate that cannot be read leaves the previous one.
 """
 
 import asyncio
@@ -22,38 +21,35 @@ class UnreadableCertificate(Exception):
 
 
 class Certificate:
-    """The certificate in the folder. `tls` presents it to clients."""
-
     def __init__(self, folder: Path) -> None:
-        """Raises UnreadableCertificate."""
+        """Read the certificate; raises UnreadableCertificate."""
         self._folder = folder
         self._files = folder / names.TLS_CERT_KEY, folder / names.TLS_PRIVATE_KEY_KEY
         self._digest = ""
         self._current = self._read_changed() or _tls_context()
-        self.tls = self._current
-        self.tls.sni_callback = self._select_context  # called at each handshake, also without a server name
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """The context for a new connection."""
+        return self._current
 
     async def reload_periodically(self, every: float = REREAD_SECONDS) -> None:
-        """Reload the certificate periodically, for new connections; until cancelled."""
+        """Reload the certificate periodically, for new connections."""
         while True:
             await asyncio.sleep(every)
             try:
                 if new := self._read_changed():
                     self._current = new
-                    log.info("the certificate in %s was read anew", self._folder)
+                    log.info("the certificate in %s was read again", self._folder)
             except UnreadableCertificate as error:
-                # One of the files may be newer than the other: the next reload has both.
+                # During an update one file may be newer than the other.
                 log.warning("the certificate that was read before stays: %s", error)
-
-    def _select_context(self, connection: ssl.SSLObject, *_: object) -> None:
-        connection.context = self._current
 
     def _read_changed(self) -> ssl.SSLContext | None:
         """A context with the certificate if it has changed, else None; raises UnreadableCertificate.
 
-        Each certificate gets a context of its own. A context that takes a second one keeps the first beside it when the
-        keys are of two types. It loses its key when key and certificate do not match. A key with a password is an
-        error, since it cannot be typed in.
+        Each certificate gets its own context. In one context, it would not replace a certificate whose key is of
+        another type, and a key that does not match would be lost. A key with a password is an error.
         """
         try:
             digest = hashlib.sha256(b"".join(file.read_bytes() for file in self._files)).hexdigest()
@@ -71,11 +67,10 @@ class Certificate:
 
 def _tls_context() -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # independent of the image's openssl.cnf
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # whatever the image's openssl.cnf says
     return context
 
 
 def _error_reason(error: OSError) -> str:
-    """The reason of a TLS error, or the system's text for a file error; neither quotes the file."""
     reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
     return reason or type(error).__name__

@@ -1,23 +1,22 @@
 """Tunes the cyclic garbage collector: stored objects are trees without cycles.
 
-Reference counting frees them. A collection would walk through all of them in vain and block the loop meanwhile. By
-default Python runs one after 700 new container objects, which is every second pod that is read.
+Reference counting frees them; a collection walks through all of them in vain and blocks the loop. By default Python
+runs a collection after 700 new container objects, which is every second pod that is read.
 """
 
 import gc
 
-# New container objects between two collections of the youngest generation: two pages of pods, and most are freed with
-# their page. A collection takes some milliseconds, and a few megabytes may be garbage until then.
+# The number of new objects after which a collection runs: two pages of pods, mostly freed with their page. A collection
+# takes some milliseconds; a few megabytes may be garbage until then.
 _THRESHOLD_0 = 50_000
-# Collections of one generation until the next older one is collected.
+# The collections of a generation before one of the next older generation.
 _THRESHOLD_1, _THRESHOLD_2 = 5, 10
 
 
 def collect_rarely() -> None:
-    """Make collections rare, in the whole process."""
     gc.set_threshold(_THRESHOLD_0, _THRESHOLD_1, _THRESHOLD_2)
 
 
 def freeze_objects() -> None:
-    """Exclude all current objects from collections: they stay, or reference counting frees them."""
+    """Exclude current objects from collections: they stay, or reference counting frees them."""
     gc.freeze()

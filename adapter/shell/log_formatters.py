@@ -1,7 +1,4 @@
-"""Formats of the controller's log: text for people, JSON for log collectors.
-
-Both have the same records. Each call decides what it logs.
-"""
+"""Formats of the controller's log: text for people, JSON for log collectors."""
 
 import json
 import logging
@@ -11,10 +8,10 @@ from adapter.objects.unstructured import format_micro_time
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time (RFC 3339, UTC), level, logger, message, and a trace where there is one."""
+    """One JSON object per line: time (RFC 3339, UTC), level, logger, message, and any trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record in ASCII with escapes: no message breaks a line, and a reader needs no encoding."""
+        """The record as JSON in ASCII: no message breaks a line, and a reader needs no encoding."""
         record_fields = {
             "time": format_micro_time(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,

@@ -1,8 +1,7 @@
-"""Prometheus metrics of the controller that are counted as events occur.
+"""Prometheus metrics that are counted as events occur. docs/metrics.md describes all, with alerts.
 
 Labels take few values: a registered worker cluster (empty: the manager, or none yet), a kind or a stage, never a pod or
-a job. Gauges of the current state are in shell/controller/measurements.py. docs/metrics.md describes all metrics, with
-alerts.
+job. shell/controller/measurements.py has gauges of the current state.
 """
 
 import contextlib
@@ -11,15 +10,13 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from adapter import __version__, names
 
-# Stages of a dispatch.
 CREATED, RUNNING = "created", "running"
-# Replaces a reason or state that is not ours: values that others write must not decide how many labels there are.
+# The label value for names that users wrote: users must not decide how many label values there are.
 OTHER = "other"
 
-# The API has creation times in whole seconds, so finer buckets would add nothing. There is an alert for a pod that is
-# gated for ten minutes.
+# The API has creation times in whole seconds. An alert exists for a pod gated for ten minutes.
 _DISPATCH_BUCKETS = (1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600)
-# From a small fleet to one of a hundred clusters with a thousand queues each (`hack.bench planner`): factors of three.
+# From a small fleet to a hundred clusters with a thousand queues each (`hack.bench planner`).
 _PLAN_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 # Reserving takes seconds; a gang without capacity may wait for hours. Beyond a day a mean says nothing.
 _CHECK_WAIT_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 43_200, 86_400)
@@ -31,7 +28,7 @@ RECONCILES = Counter(
     "rayspan_reconciles_total", "Reconciliations by kind of key: a hot loop shows here first.", ["kind"]
 )
 ACTIONS = Counter("rayspan_actions_total", "Actions done, by kind and worker cluster.", ["kind", "cluster"])
-CONNECTED = Gauge("rayspan_cluster_connected", "1 while a worker cluster can be seen, else 0.", ["cluster"])
+CONNECTED = Gauge("rayspan_cluster_connected", "1 while a worker cluster is reachable, else 0.", ["cluster"])
 REQUESTS = Counter(
     "rayspan_api_requests_total",
     "Requests to API servers, by the status code of the answer; `none` where no answer came.",
@@ -71,7 +68,7 @@ ROLLBACKS = Counter(
 )
 SPILLS = Counter(
     "rayspan_spills_total",
-    "Shares that a worker cluster did not admit in time. Other clusters are tried instead.",
+    "Shares that a worker cluster did not admit in time. Other clusters are planned instead.",
     ["cluster"],
 )
 ORPHANS = Counter(
@@ -86,12 +83,11 @@ TASK_FAILURES = Counter(
 )
 
 
-_registered_clusters: set[str] = set()  # worker clusters that are registered, or were
+_registered_clusters: set[str] = set()  # the clusters that are registered now or were earlier
 
 
 def register_cluster(cluster: str) -> None:
-    """Initialise the counters of a worker cluster with zero: for Prometheus the first loss would otherwise be no
-    increase."""
+    """Set a cluster's counters to zero: otherwise the first loss is no increase for Prometheus."""
     _registered_clusters.add(cluster)
     SPILLS.labels(cluster)
     for reason in (*names.LOSS_REASONS, OTHER):
@@ -101,11 +97,10 @@ def register_cluster(cluster: str) -> None:
 
 
 def cluster_label(cluster: str) -> str:
-    """A worker cluster's name as a label value; OTHER for what a user wrote into a pod's slot."""
+    """A cluster's label value; OTHER for what a user wrote into a pod's slot."""
     return cluster if cluster in _registered_clusters else OTHER
 
 
 def unregister_cluster(cluster: str) -> None:
-    """Drop the gauge of a worker cluster that is not registered any more."""
     with contextlib.suppress(KeyError):  # it was never set
         CONNECTED.remove(cluster)

@@ -1,30 +1,26 @@
-"""Rate limit for actions that others can cause as often as they like.
-
-It reads no clock: the caller passes the time of a monotonic clock.
-"""
+"""Rate limit for actions that users or other programs cause. The caller passes a monotonic time."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Token bucket: `burst` actions at once, then one per `every_seconds`; the burst refills at rest."""
+    """`burst` actions at once, then one per `every_seconds`."""
 
     burst: int
-    every_seconds: float  # seconds
+    every_seconds: float
     _full_at: float = float("-inf")  # when the whole burst is available again
 
     def wait_seconds(self, now: float) -> float:
-        """The seconds until the action is allowed; 0 when it is allowed now."""
         return max(0.0, self._full_at - now - (self.burst - 1) * self.every_seconds)
 
     def try_take(self, now: float) -> bool:
-        """Whether the action is allowed now; if so, it is counted."""
+        """Whether the action is allowed; counts it if so."""
         if self.wait_seconds(now) > 0.0:
             return False
         self._full_at = max(self._full_at, now) + self.every_seconds
         return True
 
     def take_or_delay(self, now: float) -> float:
-        """0 when the action is allowed now, and it is counted; else the seconds until it is allowed."""
+        """Take an action: 0 if it is allowed, and then counted; else the seconds to wait."""
         return 0.0 if self.try_take(now) else self.wait_seconds(now)

@@ -1,8 +1,7 @@
 """Supervises tasks: an unexpected exception is logged once, counted, and retried with backoff.
 
-Objects that others write may have any shape, and no reader foresees all of them. One unreadable object affects no other
-and ends no process. Cancellation passes through, and so do the exceptions that the caller names as fatal. The text of
-an exception is never logged, since it may quote a Secret: its type and its place show what to fix.
+One unreadable object affects no other and ends no process. Cancellation and fatal exceptions pass through. An
+exception's text is never logged, since it may quote a Secret.
 """
 
 import asyncio
@@ -19,18 +18,17 @@ from adapter.shell import metrics
 
 log = logging.getLogger(__name__)
 
-# Pauses between two attempts. A bug of ours will most likely recur. The first pause is too short to notice; after the
-# last one a broken watch has been dead for no longer than a resync takes.
+# Seconds. The first pause is too short to notice; with the last pause, a broken watch is dead for no longer than a
+# resync takes.
 FIRST_PAUSE, LAST_PAUSE = 0.5, 60.0
-# The same fault at the same place is logged once in this time and counted in between: others decide how many odd
-# objects they write.
+# One place in the code logs its failure once in this time: users decide how many odd objects they write.
 RELOG_SECONDS = 60.0
 _CLOSED = "the handler is closed"  # uvloop: handles/handle.pyx, _ensure_alive
-_LONGEST_TRACE = 8_000  # characters of a trace: the frames nearest to the fault are enough
+_LONGEST_TRACE = 8_000  # characters
 
 ResultT = TypeVar("ResultT")
 _Fault = tuple[str, str, str]  # task, exception type, place
-# When it was last logged, and how often it has occurred since; one entry for each place in the code.
+# The last log line's time, and how often it occurred since.
 _logged_faults: dict[_Fault, tuple[float, int]] = {}
 
 
@@ -42,10 +40,9 @@ async def run_with_restarts(
     fatal: tuple[type[Exception], ...] = (),
     longest_pause: float = LAST_PAUSE,
 ) -> None:
-    """Run a task until it returns or is cancelled, and restart it whenever it fails.
+    """Run a task until it returns; restart it whenever it fails.
 
-    `on_failure` is called with each error before the pause. `fatal` errors must end the process. `longest_pause` bounds
-    the pause.
+    `on_failure` gets each error before the pause, of at most `longest_pause`. `fatal` errors must end the process.
     """
     clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE
     while True:
@@ -65,7 +62,7 @@ async def run_with_restarts(
 
 @contextmanager
 def contain_errors(task: str, about: object = "") -> Iterator[None]:
-    """Contain and report any error in the block; `about` names the object concerned."""
+    """Contain and report errors in the block; `about` names the object concerned."""
     try:
         yield
     except Exception as error:
@@ -73,7 +70,7 @@ def contain_errors(task: str, about: object = "") -> Iterator[None]:
 
 
 def read_each(task: str, objects: Iterable[Raw], read: Callable[[Raw], ResultT]) -> Iterator[tuple[Raw, ResultT]]:
-    """Each object with the result of `read`, without the objects for which it fails."""
+    """Each object with the result of `read`; objects for which `read` fails are reported and skipped."""
     for raw in objects:
         try:
             result = read(raw)
@@ -84,7 +81,7 @@ def read_each(task: str, objects: Iterable[Raw], read: Callable[[Raw], ResultT])
 
 
 def report_failure(task: str, error: Exception, about: object = "") -> None:
-    """Count a fault of a task, and log it with its trace, unless the same one was logged within RELOG_SECONDS."""
+    """Count a fault; log it with its trace, unless it was logged within RELOG_SECONDS."""
     metrics.TASK_FAILURES.labels(task).inc()
     fault, now = (task, type(error).__name__, _fault_location(error)), time.monotonic()
     last_logged, repeats = _logged_faults.get(fault, (0.0, 0))
@@ -92,16 +89,16 @@ def report_failure(task: str, error: Exception, about: object = "") -> None:
         _logged_faults[fault] = last_logged, repeats + 1
         return
     _logged_faults[fault] = now, 0
-    repeat_note = f" ({repeats} more like it since it was told last)" if repeats else ""
+    repeat_note = f" ({repeats} more like it since the last report)" if repeats else ""
     subject = f" at {str(about)[:200]}" if about else ""
     log.error("%s failed%s by %s%s:\n%s", task, subject, type(error).__name__, repeat_note, _format_trace(error))
 
 
 def handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A loop's exception handler, for errors that nothing awaits; a client that provokes them cannot flood the log.
+    """A loop's exception handler; clients that provoke errors cannot flood the log.
 
-    A connection that is closed during a write is no fault. uvloop reports it as a RuntimeError of its protocol
-    (uvloop: sslproto.pyx, _fatal_error), and the user of the connection gets an error.
+    A connection closed during a write is no fault. uvloop reports it as a RuntimeError of its protocol (uvloop:
+    sslproto.pyx, _fatal_error), and the connection's user gets an error.
     """
     error = context.get("exception")
     closed = isinstance(error, OSError) or (type(error) is RuntimeError and _CLOSED in str(error))
@@ -120,12 +117,11 @@ def _fault_location(error: Exception) -> str:
 
 
 def _innermost_error(error: BaseException) -> BaseException:
-    """The first of a group's exceptions, which made the group cancel the others."""
+    """The first error of a group, which made it cancel the others."""
     return _innermost_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _format_trace(error: Exception) -> str:
-    """The trace of an error, without its text."""
     inner = _innermost_error(error)
     outer = traceback.format_tb(error.__traceback__) if inner is not error else []
     text = "".join([*outer, *traceback.format_tb(inner.__traceback__), type(inner).__name__])

@@ -1,4 +1,4 @@
 """Decides the next actions for a worker pod, from its creation in the manager cluster to the end of its remote pod.
 
-The input is facts and the time. `planning` has assigned the slot before.
+`planning` has assigned the slot before.
 """

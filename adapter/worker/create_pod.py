@@ -1,14 +1,15 @@
 """Creates the remote pod of a manager pod, with the mirror of the head that it needs.
 
-A remote pod requests no more than its share holds. It is created when its share is admitted and the head has an
-address. dispatch.py decides whether a pod gets a remote pod, and rewrite/rewriter.py writes its spec.
+A remote pod requests no more than its share holds. dispatch.py decides whether a pod gets one, and rewrite/rewriter.py
+writes its spec.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from adapter import names
-from adapter.actions import Action, CreatePod, MirrorHead, emit_event
+from adapter.actions import Action, CreatePod, MirrorHead, RequeueAfter, emit_event
 from adapter.admission import pod_validation
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
@@ -16,17 +17,21 @@ from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
-from adapter.rewrite import copied_objects, rewriter, service_mirror, zone
+from adapter.rewrite import copied_objects, ray_node_env, rewriter, service_mirror
 from adapter.rewrite import group_workload as holding
 from adapter.rewrite.target import Target
 from adapter.worker.worker_facts import Worker
 
+# How often a worker is reconciled whose share Kueue is about to evict for unready pods (gang/readiness_timeout.py). It
+# waits until Kueue has seen the share without them, or has evicted it. A share of one worker has no others to protect.
+_READINESS_RETRY = timedelta(seconds=2)
 
-def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot) -> list[Action]:
+
+def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot, now: datetime) -> list[Action]:
     """Create the remote pod in the slot, with the head's mirror; nothing while something is to be waited for."""
     cluster = slot.cluster
-    # Nothing is created in these cases: an orphan of this name or a remote pod elsewhere still ends; the share is not
-    # admitted, or is deleted with its job; the head has no address yet.
+    # Wait while an orphan of this name or a remote pod elsewhere ends, the share is not admitted, the job is being
+    # deleted, or the head has no address.
     share = next((share for share in placement.active_shares if placement.share_key(share) == slot.share), None)
     reservation = worker.clusters.reservations.get(slot.share)
     if (
@@ -38,6 +43,9 @@ def create_when_ready(worker: Worker, pod: Raw, placement: Placement, slot: Slot
         or not worker.head.address.ip
     ):
         return []
+    cluster_time = worker.clusters.clocks.time_in(cluster, now)
+    if share and share.workers > 1 and reservation.is_pods_ready_due(cluster_time):
+        return [RequeueAfter(_READINESS_RETRY)]
     return _create_actions(worker, pod, placement, reservation, share, slot) if share else []
 
 
@@ -51,7 +59,7 @@ def _create_actions(
         or _excess_reason(body, reservation, slot)
         or copied_objects.over_limit_reason(wanted, {})
     ):
-        text = f"A worker for {share.cluster} is not made: {problem}."
+        text = f"A worker for {share.cluster} is not created: {problem}."
         return emit_event(worker.owner.job, names.EventReason.WORKER_FAILING, text, warning=True)
     creation = CreatePod(share.cluster, worker.owner.job, placement, slot.share, pod, body, wanted)
     events = _report_user_overrides(worker.owner.job, pod, worker.clusters.targets[share.cluster])
@@ -59,8 +67,7 @@ def _create_actions(
 
 
 def head_mirror_writes(worker: Worker, pod: Raw, placement: Placement, share_key: ShareKey) -> list[Action]:
-    """What makes the head's name resolve in the cluster: created before the first worker, and kept up to date after
-    that."""
+    """The head's mirror is created before the first worker, and then kept up to date."""
     cluster, reservation = share_key.cluster, worker.clusters.reservations.get(share_key)
     mirror, service = worker.head.mirrors.get(cluster), worker.head.address.service_key
     if mirror is None or service is None or reservation is None or reservation.deleting:
@@ -79,7 +86,6 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
         head=worker.head.address,
         target=replace(target, share=reservation.name, round=reservation.round, labels=labels, pods=pods),
         role=role,
-        total=share.workers,
         slot=str(slot),
         anchor_uid=reservation.anchor_uid,
         pod_group=reservation.pod_group,
@@ -88,10 +94,10 @@ def _remote_pod_body(worker: Worker, pod: Raw, reservation: Reservation, share: 
 
 
 def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role: str) -> PodMapping:
-    """The cluster's pod mapping with the node selector of the share.
+    """Use the node selector of the share, by which Kueue chose a flavor.
 
-    Kueue chose a flavor by that selector. It would finish the whole share for one pod that contradicts its flavor's
-    node labels (kueue:pkg/podset, Merge; jobframework, FailedToStart).
+    Kueue would finish the whole share for one pod that contradicts its flavor's node labels (kueue:pkg/podset, Merge;
+    jobframework, FailedToStart).
     """
     template = reservation.templates.get(role)
     return (
@@ -100,17 +106,17 @@ def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role:
 
 
 def _excess_reason(body: Raw, reservation: Reservation, slot: Slot) -> str:
-    """What a remote pod requests beyond its share: Kueue lets the pods of a group run by role and number alone."""
+    """Kueue checks the pods of a group by role and number alone."""
     template = reservation.templates.get(slot.role)
     excess = holding.excess_requests(body["spec"], template) if template else ""
     return excess and (
-        f"it asks for {excess}, which is not what quota is held for; whatever adds to the template's requests, such as "
-        "sidecars of KubeRay's operator or a resize, must stand in the template"
+        f"it requests {excess}, for which no quota is held; put everything that adds to the template's requests, such "
+        "as sidecars of KubeRay's operator or a resize, into the template"
     )
 
 
 def _report_user_overrides(job: Job | None, pod: Raw, target: Target) -> list[Action]:
-    """Report the zone and cluster settings that the user set, and that are kept."""
+    """Report the user's zone and cluster settings, which are kept."""
     containers: Sequence[Raw] = (pod.get("spec") or {}).get("containers") or ({},)
-    text = zone.user_override_message(containers[0].get("env") or (), target)
+    text = ray_node_env.user_override_message(containers[0].get("env") or (), target)
     return emit_event(job, names.EventReason.ZONE_SETTINGS_KEPT, text) if text else []

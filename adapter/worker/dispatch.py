@@ -1,12 +1,13 @@
 """The next actions for one worker pod: its manager pod, and its remote pods in the worker clusters.
 
-The manager pod is the desired state, and a remote pod of the same name is the actual one. These rules hold through
-every fault: a remote pod is deleted once its manager pod (same uid) is gone; a manager pod whose remote pod vanished
-is reported as Failed, so that KubeRay replaces it; a remote pod is created only for a pod with a slot on an admitted
-share, and never a second time. Nothing is changed in an unreachable cluster: what ran there counts as running until
-it counts as lost.
+The manager pod is the desired state, and a remote pod of the same name the actual one. Through every fault:
 
-RULES has the rules in order. The first that applies gives the actions. Deletions of orphans precede them.
+- A remote pod is deleted once its manager pod (same uid) is gone.
+- A manager pod whose remote pod vanished is reported as Failed, so that KubeRay replaces it.
+- A remote pod is created only for a pod with a slot on an admitted share, and never a second time.
+- Nothing changes in an unreachable cluster: its workers count as running until they count as lost.
+
+RULES has the rules in order. The first that applies gives the actions, after deletions of orphans.
 docs/architecture.md lists the rules.
 """
 
@@ -37,82 +38,77 @@ from adapter.rules import Rule, always, no_actions
 from adapter.worker import create_pod, report
 from adapter.worker.worker_facts import Worker
 
-# Why an orphan is deleted, for the log.
 MANAGER_POD_GONE = "its pod in the manager cluster is gone"
 SLOT_ELSEWHERE = "its pod holds a slot in another cluster"
 POD_ENDED = "its pod in the manager cluster ended"
-# How often a pod is reconciled whose template slot another pod holds. A pod that leaves the slot enqueues this one,
-# but one that fails to take it does not. Only as many pods wait like this as replica indexes were given twice. The
-# pods of a share that was given up may be a whole group; they are enqueued like all pods without a slot.
+# After how long a pod without a free slot is requeued, if another pod holds its template slot or is about to take it.
+# If the other pod leaves the slot, this event enqueues the waiting pod. If the other pod never takes the slot, no event
+# does. Only pods with a repeated replica index are requeued like this. Pods of a given-up share, maybe a whole group,
+# wait for an event, like all pods without a slot.
 SLOT_RETRY = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What the rules are evaluated on."""
+    """The facts, prepared for the rules. Earlier rules ensure what the properties assert."""
 
     worker: Worker
-    own_remote_pods: Mapping[str, Raw]  # by cluster: those that were created for this very manager pod
+    own_remote_pods: Mapping[str, Raw]  # cluster -> pod created for this very manager pod
     slot: Slot | None
     now: datetime
 
     @property
     def pod(self) -> Raw:
-        """The manager pod; the first rule leaves only workers that have one."""
         assert self.worker.pod is not None
         return self.worker.pod
 
     @property
     def placement(self) -> Placement:
-        """The pod's Placement, for the rules after the one for pods without it."""
         assert self.worker.placement is not None
         return self.worker.placement
 
     @property
     def held_slot(self) -> Slot:
-        """The pod's slot, for the rules after the one for pods without it."""
         assert self.slot is not None
         return self.slot
 
     @property
     def cluster(self) -> str:
-        """The worker cluster of the slot; empty when the pod has none."""
         return self.slot.cluster if self.slot else ""
 
     @property
     def remote_pod(self) -> Raw | None:
-        """The remote pod in the cluster of the slot."""
         return self.own_remote_pods.get(self.cluster)
 
     @property
     def is_created(self) -> bool:
-        """Whether a remote pod was created, as far as it is known."""
         return bool(self.own_remote_pods or self.worker.creation.created or is_dispatched(self.pod))
 
     @property
     def has_planned_slot(self) -> bool:
-        """Whether the slot is one of the plan; users write templates, so an annotation may say anything."""
+        """Whether the pod has a slot, and the plan has this slot for the pod's group.
+
+        The slot may be from an annotation in a user's template, which may name any slot.
+        """
         return is_planned_slot(self.placement, self.pod, self.slot)
 
 
 def decide(worker: Worker, now: datetime) -> list[Action]:
-    """Decide the next actions for one worker pod."""
     state = worker_state(worker, now)
     return [*_delete_orphans(state), *first_rule(state).actions(state)]
 
 
 def worker_state(worker: Worker, now: datetime) -> WorkerState:
-    """Derive what the rules need from the facts."""
     pod = worker.pod
     own_remote_pods = worker.own_remote_pods(pod) if pod else {}
     return WorkerState(worker, own_remote_pods, slot_of(pod) if pod else None, now)
 
 
-# --- deletion of orphans, before the actions of a rule ---------------------------------------------------------------
+# --- deletion of orphans ---------------------------------------------------------------------------------------------
 
 
 def _delete_orphans(state: WorkerState) -> list[Action]:
-    """Delete remote pods of a manager pod that is gone, of an earlier one, and outside of the slot's cluster."""
+    """Delete remote pods of a gone or earlier manager pod, or outside of the slot's cluster."""
     own = state.own_remote_pods
     orphans: list[Action] = [
         DeletePod(cluster, remote_pod, MANAGER_POD_GONE, names.OrphanReason.POD_GONE)
@@ -128,7 +124,7 @@ def _delete_orphans(state: WorkerState) -> list[Action]:
     ]
 
 
-# --- conditions and actions of the rules, in their order -------------------------------------------------------------
+# --- the rules, in their order ---------------------------------------------------------------------------------------
 
 
 def _has_no_pod(state: WorkerState) -> bool:
@@ -147,12 +143,29 @@ def _delete_running_remote_pods(state: WorkerState) -> list[Action]:
     ]
 
 
+def _has_finished_job(state: WorkerState) -> bool:
+    return state.worker.owner.finished and bool(state.worker.owner.owns_pod)
+
+
+def _report_finished(state: WorkerState) -> list[Action]:
+    """Report a worker as not ready once its remote pod is gone.
+
+    In an unreachable cluster that pod may still run, so the manager pod keeps its last state.
+    """
+    if not is_dispatched(state.pod) or state.own_remote_pods or not state.worker.clusters.reachable:
+        return []
+    return report.mark_job_finished(state.pod, state.cluster, state.now)
+
+
 def _has_unknown_owner(state: WorkerState) -> bool:
     return state.worker.placement is None or state.worker.owner.owns_pod is None
 
 
 def _is_foreign(state: WorkerState) -> bool:
-    """A label is easily forged: only pods of the RayCluster that the Placement was made for are dispatched."""
+    """Whether the pod does not belong to the RayCluster of the Placement's job.
+
+    Such a pod is not dispatched: the label that names the Placement is easily forged.
+    """
     return not state.worker.owner.owns_pod
 
 
@@ -160,35 +173,39 @@ def _report_foreign(state: WorkerState) -> list[Action]:
     generate_name = meta(state.pod).get("generateName")  # pods of one template share it, and one event
     name = f"{generate_name}*" if generate_name else meta(state.pod).get("name")
     text = (
-        f"Pod {name} carries the label {names.PLACEMENT_LABEL} but belongs to no "
-        "RayCluster of this job, so it is left alone; remove the label from its template."
+        f"Pod {name} carries the label {names.PLACEMENT_LABEL} but belongs to no RayCluster of this job, so it is "
+        "ignored; remove the label from its template."
     )
     return emit_event(state.worker.owner.job, names.EventReason.REMOTE_POD_CONFLICT, text, warning=True)
 
 
 def _waits_for_quota(state: WorkerState) -> bool:
-    """Without the manager's quota, a pod takes nothing in the worker clusters."""
     return waits_for_quota(state.pod) and not state.is_created
 
 
 def _is_ungated(state: WorkerState) -> bool:
-    """With a remote pod, the worker would exist twice, once without quota."""
+    """Whether the manager's nodes may run the pod.
+
+    If it got a remote pod, the worker would exist twice, once without quota.
+    """
     return bool(unlocked_reason(state.pod)) and not state.is_created
 
 
 def _report_ungated(state: WorkerState) -> list[Action]:
     namespace, name = key_of(state.pod)
     text = (
-        f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no copy in a worker "
-        "cluster; leave schedulingGates and nodeSelector of the template to Rayspan, and delete the pod: KubeRay "
-        "makes another one."
+        f"{unlocked_reason(state.pod)}, so the manager's nodes may run this pod, and it gets no remote pod; do not "
+        "change schedulingGates and nodeSelector of the template, and delete the pod: KubeRay creates another one."
     )
     pod = Job("v1", "Pod", namespace, name, uid_of(state.pod))
     return emit_event(pod, names.EventReason.POD_NOT_GATED, text, warning=True)
 
 
 def _needs_slot(state: WorkerState) -> bool:
-    """A slot that another pod holds too (two writers met) is given up while no remote pod was created on it."""
+    """Whether the pod must choose a slot: it has none, or its slot is not planned or is taken by another pod.
+
+    Two writers may have given the same slot to two pods. A pod gives up such a slot only while it has no remote pod.
+    """
     return _may_choose_slot(state) and (state.slot in state.worker.slots.taken or not state.has_planned_slot)
 
 
@@ -217,12 +234,12 @@ def _report_unreachable(state: WorkerState) -> list[Action]:
 
 
 def _restarts_with_gang(state: WorkerState) -> bool:
-    """Whether the pod's remote pod ended or is gone, its share is lost, and its whole gang restarts (gang/running.py).
+    """Whether the remote pod ended or is gone, its share is lost, and so the whole gang restarts (gang/running.py).
 
-    If the pod were reported as Failed, KubeRay would replace it just before it suspends the RayCluster. The
-    replacement would then be deleted, and KubeRay would keep expecting it
-    (kuberay:controllers/ray/expectations/scale_expectations.go). When the RayCluster is resumed, its group would get
-    no workers until the next resync, up to five minutes later.
+    If the manager pod were Failed now, KubeRay would replace the pod, and then suspend the RayCluster and delete the
+    replacement. KubeRay would keep expecting the replacement
+    (kuberay:controllers/ray/expectations/scale_expectations.go). So the resumed group would get no workers until
+    KubeRay's next resync, up to five minutes later.
     """
     if state.remote_pod is not None and not has_ended(state.remote_pod):
         return False
@@ -237,9 +254,9 @@ def _has_remote_pod(state: WorkerState) -> bool:
 
 def _mirror_remote_pod(state: WorkerState) -> list[Action]:
     worker, pod, cluster, now = state.worker, state.pod, state.cluster, state.now
-    remote_pod = state.own_remote_pods[cluster]
+    remote_pod, cluster_time = state.own_remote_pods[cluster], worker.clusters.clocks.time_in(cluster, now)
     job, reservation = worker.owner.job, worker.clusters.reservations.get(state.held_slot.share)
-    if stuck := report.fail_if_stuck(pod, remote_pod, cluster, now):
+    if stuck := report.fail_if_stuck(pod, remote_pod, cluster, now, cluster_time):
         return stuck
     heads = (
         create_pod.head_mirror_writes(worker, pod, state.placement, state.held_slot.share)
@@ -247,8 +264,14 @@ def _mirror_remote_pod(state: WorkerState) -> list[Action]:
         else []
     )
     excess = report.excess_message(remote_pod, reservation, state.held_slot, cluster)
-    status = report.mirror_status(job, pod, remote_pod, cluster, now, excess, busy=worker.creation.creating_pods)
-    return [*heads, *status, *(report.requeue_while_ending(remote_pod, now) or _delete_outdated(state, remote_pod))]
+    status = report.mirror_status(
+        job, pod, remote_pod, cluster, cluster_time, excess, busy=worker.creation.creating_pods
+    )
+    return [
+        *heads,
+        *status,
+        *(report.requeue_while_ending(remote_pod, cluster_time) or _delete_outdated(state, remote_pod)),
+    ]
 
 
 def _is_remote_pod_gone(state: WorkerState) -> bool:
@@ -260,10 +283,9 @@ def _report_gone(state: WorkerState) -> list[Action]:
 
 
 def _create_remote_pod(state: WorkerState) -> list[Action]:
-    """Create it once nothing is in the way. A slot that is not of the plan gets no remote pod."""
     if not state.has_planned_slot:
         return []
-    return create_pod.create_when_ready(state.worker, state.pod, state.placement, state.held_slot)
+    return create_pod.create_when_ready(state.worker, state.pod, state.placement, state.held_slot, state.now)
 
 
 # --- what the rules share --------------------------------------------------------------------------------------------
@@ -272,8 +294,11 @@ def _create_remote_pod(state: WorkerState) -> list[Action]:
 def _may_choose_slot(state: WorkerState) -> bool:
     """Whether the pod has no slot, or may take another one.
 
-    It may not while a remote pod may exist in an unreachable cluster. Nor may it while a create request is
-    unanswered, for that is sent again (create_pod.create_when_ready) as long as the slot is planned.
+    The pod must keep its slot in three cases:
+
+    - A create request for the planned slot is unanswered; the request is repeated (create_pod.create_when_ready).
+    - The remote pod has been created.
+    - The slot's cluster is unreachable and in the plan, and the remote pod may exist there.
     """
     creation = state.worker.creation
     if creation.unanswered and state.has_planned_slot:
@@ -290,10 +315,7 @@ def _is_cluster_in_plan(state: WorkerState) -> bool:
 
 
 def _free_slot(state: WorkerState) -> Slot | None:
-    """The first free slot, in the order of the plan; None when there is none.
-
-    Clusters that the plan excludes now come last: workers of this gang may not start there.
-    """
+    """The first free slot in plan order; excluded clusters, where workers may not start, come last."""
     excluded = _excluded_clusters(state)
     taken = state.worker.slots.taken
     free = (s for s in planned_slots(state.placement, state.pod) if s not in taken and _takes_new_pods(state.worker, s))
@@ -304,10 +326,7 @@ def _free_slot(state: WorkerState) -> Slot | None:
 
 
 def _better_slot(state: WorkerState) -> Slot | None:
-    """A free slot in another cluster for a pod whose template slot is in an excluded cluster; None when there is none.
-
-    The plan did not choose that cluster for the pod.
-    """
+    """A free slot elsewhere, if the template slot is in an excluded cluster."""
     excluded = _excluded_clusters(state)
     if not has_template_slot(state.pod) or state.cluster not in excluded or not _may_choose_slot(state):
         return None
@@ -320,21 +339,21 @@ def _excluded_clusters(state: WorkerState) -> set[str]:
 
 
 def _takes_new_pods(worker: Worker, slot: Slot) -> bool:
-    """Whether the slot's cluster is not drained, and reachable, so that the slot is known to be free."""
+    """Whether the slot's cluster takes new pods; an unreachable cluster may have a pod on the slot already."""
     return slot.cluster in worker.clusters.targets and slot.cluster not in worker.clusters.draining
 
 
 def _observes_mirrors(state: WorkerState) -> bool:
-    """Whether the cluster's mirror of the head is observed, so that it can be kept up to date.
-
-    Where it is not, only the creation of a new pod updates the mirror.
-    """
+    """Whether the mirror of the head is observed; if not, only the creation of a pod updates it."""
     mirror = state.worker.head.mirrors.get(state.cluster)
     return mirror is not None and mirror.readable
 
 
 def _delete_outdated(state: WorkerState, remote_pod: Raw) -> list[Action]:
-    """Delete a remote pod whose head moved, with its grace period, in which its Ray node drains itself."""
+    """Delete a remote pod that uses an earlier address of the head, because the head moved.
+
+    In the remote pod's grace period, its Ray node drains itself.
+    """
     if is_deleting(remote_pod) or has_ended(remote_pod):
         return []
     address = state.worker.head.address
@@ -359,6 +378,12 @@ RULES: Final = (
         _delete_running_remote_pods,
     ),
     Rule(
+        "job finished",
+        "It is reported as not ready once its remote pod is gone; KubeRay may keep it for long.",
+        _has_finished_job,
+        _report_finished,
+    ),
+    Rule(
         "owner not known",
         "Nothing is done until its Placement and its RayCluster are observed.",
         _has_unknown_owner,
@@ -366,7 +391,7 @@ RULES: Final = (
     ),
     Rule(
         "pod of another RayCluster",
-        "It is left alone, and an event says so.",
+        "It is ignored, and an event reports it.",
         _is_foreign,
         _report_foreign,
     ),
@@ -378,7 +403,7 @@ RULES: Final = (
     ),
     Rule(
         "not gated",
-        "The manager's nodes may run it, so it gets no remote pod, and an event says so.",
+        "The manager's nodes may run it, so it gets no remote pod, and an event reports it.",
         _is_ungated,
         _report_ungated,
     ),
@@ -428,5 +453,4 @@ RULES: Final = (
 
 
 def first_rule(state: WorkerState) -> Rule[WorkerState]:
-    """Return the first rule that applies."""
     return next(rule for rule in RULES if rule.applies(state))

@@ -1,8 +1,7 @@
 """The EndpointSlice writes by which a Service's requests go straight to its remote workers.
 
-There is at most one write for each address family, and none if all is up to date. service_endpoints.py computes the
-wanted slices; here they are compared with the existing ones. Unwanted slices are deleted, also when their Service is
-deleted or is not followed any more. Slices of others are neither observed nor touched.
+service_endpoints.py computes the wanted slices; here they are compared with ours, for at most one write per address
+family. A Service that is deleted or not followed any more has no slices. Slices of other writers are not touched.
 """
 
 from collections.abc import Iterator
@@ -21,22 +20,23 @@ from adapter.worker.service_endpoints import Backend
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """The facts that the slices of one Service depend on."""
+    """The facts for the slices of one Service."""
 
     service: Raw | None
     ray_cluster: Raw | None = None  # named by the Service's selector
-    backends: tuple[Backend, ...] = ()  # worker pods of that RayCluster
-    current_slices: tuple[Raw, ...] = ()  # our slices of the Service
-    exceeds_limit: bool = False  # the RayCluster has more Services than get slices
+    backends: tuple[Backend, ...] = ()  # workers of that RayCluster
+    current_slices: tuple[Raw, ...] = ()  # ours
+    exceeds_limit: bool = False  # this Service is beyond MAX_SERVICES of its RayCluster
 
 
 def decide(serving: ServiceFacts) -> list[Action]:
-    """Decide the writes for one Service."""
     service = serving.service
     if service is None:
         return [
             DeleteEndpointSlice(
-                _owning_service(endpoint_slice), endpoint_slice, "its Service is gone, or is none of Ray Serve's"
+                _owning_service(endpoint_slice),
+                endpoint_slice,
+                "its Service does not exist, or is not one of Ray Serve's",
             )
             for endpoint_slice in serving.current_slices
         ]
@@ -60,7 +60,7 @@ def decide(serving: ServiceFacts) -> list[Action]:
 
 
 def _wanted_slices(service: Raw, serving: ServiceFacts) -> tuple[dict[str, Any], str]:
-    if is_deleting(service):  # a finalizer may keep the Service and its address for longer than its workers
+    if is_deleting(service):  # a finalizer may keep it for longer than its workers
         return {}, ""
     if serving.exceeds_limit:
         return {}, service_endpoints.over_limit_message(service)
@@ -70,9 +70,9 @@ def _wanted_slices(service: Raw, serving: ServiceFacts) -> tuple[dict[str, Any],
 def _delete_unwanted(regarding: Job, wanted: dict[str, Any], current_slices: dict[str, Raw]) -> Iterator[Action]:
     for family, current in current_slices.items():
         if family not in wanted:
-            yield DeleteEndpointSlice(regarding, current, "its Service has no worker elsewhere that it would lead to")
+            yield DeleteEndpointSlice(regarding, current, "its Service has no worker in a worker cluster")
         elif current.get("addressType") != family:
-            yield DeleteEndpointSlice(regarding, current, "its addresses are of another family than its name says")
+            yield DeleteEndpointSlice(regarding, current, "its address family differs from the one in its name")
 
 
 def _put_slice(regarding: Job, body: dict[str, Any], current: Raw | None) -> PutEndpointSlice | None:
@@ -95,12 +95,11 @@ def _is_up_to_date(current: Raw, body: Raw) -> bool:
 
 
 def _owning_service(endpoint_slice: Raw) -> Job:
-    """The Service that a slice belongs to."""
     owner: Raw = next(iter(meta(endpoint_slice).get("ownerReferences") or ()), {})
     return Job("v1", "Service", key_of(endpoint_slice)[0], str(owner.get("name") or ""), str(owner.get("uid") or ""))
 
 
 def _service_as_job(service: Raw) -> Job:
-    """A Service that KubeRay does not control any more, and that may still have slices."""
+    """The Service in place of a job: a Service that KubeRay no longer controls may still have slices."""
     namespace, name = key_of(service)
     return Job("v1", "Service", namespace, name, str(meta(service).get("uid") or ""))

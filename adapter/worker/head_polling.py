@@ -1,8 +1,7 @@
 """When each Ray head is asked for its nodes, and which heads are asked next.
 
-How long a head takes to answer depends on its user. So heads that answer, heads that were never asked and unresponsive
-heads have separate polls, and within these each namespace has an equal share. shell/observe/head_client.py sends the
-requests; cluster_loss.py uses the answers.
+Users decide how long a head takes to answer. So answering, new and unresponsive heads have separate polls, which
+namespaces share equally. shell/observe/head_client.py sends the requests; cluster_loss.py uses the answers.
 """
 
 from collections import Counter, defaultdict, deque
@@ -12,13 +11,13 @@ from typing import Literal
 
 from adapter.objects.unstructured import Key
 
-# Ray takes about a minute to give up a node. With six polls in that time, we notice it at most ten seconds later.
+# The interval of an answering head. Ray gives up a node after about a minute, and we notice that at most ten seconds
+# later.
 POLL_SECONDS = 10.0
-# The longest time between two polls of an unresponsive head. A head that answers again is asked within the time in
-# which Ray gives up a node.
+# The longest interval of an unresponsive head: if it answers again, it is asked before Ray gives up a node.
 MAX_BACKOFF_SECONDS = 60.0
-# Concurrent polls of each kind. An unresponsive head takes 2 s, or 5 s if it accepts the connection. So four hundred
-# such heads are polled in one to two minutes, and no head that answers waits for them.
+# Concurrent polls of each kind of head. An unresponsive head takes 2 s, or 5 s if it accepts the connection: four
+# hundred are polled in one to two minutes.
 POLLS_AT_ONCE = 16
 POLLS_PER_NAMESPACE = POLLS_AT_ONCE // 2  # one tenant's heads leave polls to others
 
@@ -27,24 +26,19 @@ HeadId = tuple[str, str, str]  # namespace, RayCluster, uid of the head's pod
 
 @dataclass(frozen=True, slots=True)
 class HeadPollState:
-    """When a head is polled next, and its failures in a row."""
-
     due_at: float = 0.0
-    failures: int | None = None  # None: it was never polled
+    failures: int | None = None  # None: never polled
 
     @property
     def kind(self) -> Literal["new", "answers", "silent"]:
-        """The kind of polls that it takes part in."""
         return "new" if self.failures is None else "silent" if self.failures else "answers"
 
 
 def ray_cluster_key(head: HeadId) -> Key:
-    """Namespace and name of the head's RayCluster."""
     return head[0], head[1]
 
 
 def state_after_poll(state: HeadPollState, answered: bool, now: float) -> HeadPollState:
-    """The state after a poll: the next poll follows soon after an answer, and with backoff after a failure."""
     if answered:
         return HeadPollState(now + POLL_SECONDS, 0)
     failures = (state.failures or 0) + 1
@@ -67,13 +61,13 @@ def heads_to_poll(
 
 
 def _pick_fairly(due: Iterable[HeadId], busy: Counter[str]) -> list[HeadId]:
-    """The due heads of one kind that get a free poll, each from the namespace with the fewest; `busy` counts polls."""
+    """Give free polls to heads of one kind, namespaces with the fewest polls (`busy`) first."""
     waiting: dict[str, deque[HeadId]] = defaultdict(deque)
     for head in due:
         waiting[head[0]].append(head)
     heads: list[HeadId] = []
     while waiting and busy.total() < POLLS_AT_ONCE:
-        # Of several, the first: its head waits longest.
+        # Of equal namespaces the first is taken, because its head waits longest.
         namespace = min(waiting, key=lambda key: busy[key])
         if busy[namespace] >= POLLS_PER_NAMESPACE:
             break

@@ -1,7 +1,6 @@
-"""Parses the node list of Ray's state API: which nodes of a RayCluster its head has alive.
+"""Parses the node list of Ray's state API: which nodes of a RayCluster its head reports alive.
 
-Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). report.py decides what follows
-from a node's death.
+Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). report.py acts on dead nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,24 +10,20 @@ from adapter.objects.unstructured import Raw
 
 NODES_PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
-# An answer is valid for this long when later requests fail: a dashboard that is busy for a moment has not lost its
-# nodes.
+# How long an answer counts while requests fail: a dashboard that is busy for a moment has not lost its nodes.
 ANSWER_VALID_SECONDS = 60.0
 _ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
 
 
 def dashboard_port(head: Raw) -> int:
-    """The port of Ray's dashboard on the head pod: the one named `dashboard`, else Ray's default."""
+    """The port named `dashboard`, else Ray's default."""
     containers = (head.get("spec") or {}).get("containers") or ()
     ports = (port for container in containers for port in container.get("ports") or ())
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "dashboard"), DASHBOARD_PORT)
 
 
 def parse_node_states(answer: object) -> dict[str, bool]:
-    """Map each node address to whether the head has that node alive.
-
-    An address with a dead and an alive node is alive. Empty if the answer is not understood.
-    """
+    """Map each address to whether a node there is alive; empty if the answer is not understood."""
     states: dict[str, bool] = {}
     for node in _answered_nodes(answer):
         address, state = node.get("node_ip"), _ALIVE_BY_STATE.get(str(node.get("state")))
@@ -40,7 +35,7 @@ def parse_node_states(answer: object) -> dict[str, bool]:
 def newest_answer(
     answer: Mapping[str, bool] | None, previous: tuple[Mapping[str, bool], float] | None, now: float
 ) -> tuple[Mapping[str, bool], float]:
-    """The answer, or the previous one while it is valid if there is none (None); each with its time, in seconds."""
+    """The answer, else the previous answer while it is valid; each with its time in seconds."""
     if answer is not None:
         return answer, now
     return previous if previous and now - previous[1] < ANSWER_VALID_SECONDS else ({}, 0.0)

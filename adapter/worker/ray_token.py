@@ -1,7 +1,7 @@
 """The token for requests to a Ray head, and the messages for a head that requires one and does not get it.
 
-A head gets the token that its own pod is started with, and no other: from KubeRay's spec.authOptions, or from its user.
-So no pod learns a token from us that its kubelet has not given it. No Secret is read here, and no message quotes one.
+A head gets only the token that its own pod is started with, from KubeRay's spec.authOptions or from its user. So no pod
+learns a token that its kubelet has not given it. No Secret is read here, and no message quotes one.
 """
 
 import base64
@@ -13,16 +13,17 @@ from adapter import names
 from adapter.objects.references import SECRET, Reference
 from adapter.objects.unstructured import Raw, key_of
 
-# As in KubeRay (kuberay:controllers/ray/utils/constant.go, kuberay:controllers/ray/utils/dashboardclient). Ray reads
-# `authorization` as well, but so does any other server that may listen at the dashboard's address.
+# The variable and the header of a token, as in KubeRay (kuberay:controllers/ray/utils/constant.go,
+# kuberay:controllers/ray/utils/dashboardclient). Ray also reads `authorization`, but so does any other server at that
+# address.
 _TOKEN_ENV = "RAY_AUTH_TOKEN"
 _TOKEN_HEADER = "x-ray-authorization"
-_MAX_TOKEN_LENGTH = 4096  # characters: KubeRay's tokens have 44, and servers reject headers of more than 8 KiB
+_MAX_TOKEN_LENGTH = 4096  # characters: KubeRay's have 44, and servers reject headers of more than 8 KiB
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """The source of the token of a head's container: a key of a Secret, or a value in the pod."""
+    """A key of a Secret, or a value in the head's pod."""
 
     secret: Reference | None = None
     key: str = ""
@@ -30,15 +31,15 @@ class TokenSource:
 
 
 def token_source(head: Raw) -> TokenSource | None:
-    """The source of the token of a head's own container; None if it is started without a known one.
+    """The source of the token of the head's first container.
 
-    KubeRay takes the first container for Ray's (kuberay:controllers/ray/utils/constant.go, RayContainerIndex).
+    KubeRay takes that container for Ray's (kuberay:controllers/ray/utils/constant.go, RayContainerIndex).
     """
     containers: Sequence[Raw] = (head.get("spec") or {}).get("containers") or ({},)
     entries = [entry for entry in containers[0].get("env") or () if entry.get("name") == _TOKEN_ENV]
     if not entries:
         return None
-    # Of several entries the last one counts.
+    # Of several entries the last counts.
     secret_ref = (entries[-1].get("valueFrom") or {}).get("secretKeyRef") or {}
     if secret_ref.get("name") and secret_ref.get("key"):
         return TokenSource(Reference(SECRET, str(secret_ref["name"])), str(secret_ref["key"]))
@@ -46,7 +47,6 @@ def token_source(head: Raw) -> TokenSource | None:
 
 
 def decode_token(secret: Raw, key: str) -> str:
-    """The token in a Secret; empty if that key has none."""
     try:
         return base64.b64decode((secret.get("data") or {}).get(key) or "", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -54,10 +54,7 @@ def decode_token(secret: Raw, key: str) -> str:
 
 
 def auth_headers(token: str) -> Mapping[str, str]:
-    """The headers by which a head accepts a request.
-
-    Raises ValueError, which quotes nothing, if the token is invalid.
-    """
+    """The headers of a request with the token. Raises ValueError, which quotes nothing, if the token is invalid."""
     stripped = token.strip()  # Ray strips it, too
     if not stripped or len(stripped) > _MAX_TOKEN_LENGTH or not (stripped.isascii() and stripped.isprintable()):
         raise ValueError("no token")
@@ -65,7 +62,6 @@ def auth_headers(token: str) -> Mapping[str, str]:
 
 
 def forbidden_message(source: TokenSource, namespace: str) -> str:
-    """A message part: the controller may not read the Secret with the head's token."""
     return (
         f"the controller may not read {source.secret} in namespace {namespace}, which holds its token; bind "
         f"ClusterRole {names.COPIED_OBJECTS_ROLE} to ServiceAccount {names.CONTROLLER_ACCOUNT} of namespace "
@@ -74,37 +70,31 @@ def forbidden_message(source: TokenSource, namespace: str) -> str:
 
 
 def missing_secret_message(source: TokenSource, namespace: str) -> str:
-    """A message part: the Secret with the head's token does not exist."""
     return f"{source.secret} with its token does not exist in namespace {namespace}; create it again as it was"
 
 
 def invalid_token_message(source: TokenSource) -> str:
-    """A message part: the head is started with an invalid token."""
     if source.secret is None:
-        return f"env {_TOKEN_ENV} of its container is no token; put one line of printable ASCII there"
-    return f"key {source.key} of {source.secret} holds no token; put one line of printable ASCII there"
+        return f"env {_TOKEN_ENV} of its container is not a valid token; set it to one line of printable ASCII"
+    return f"key {source.key} of {source.secret} holds no valid token; set it to one line of printable ASCII"
 
 
 def unauthorized_message(source: TokenSource | None, status: int) -> str:
-    """A message part: the head rejects the request."""
     if source is None:
         return (
             f"it answers {status}, and its container has no token in env {_TOKEN_ENV}; set spec.authOptions.mode of "
-            "the RayCluster to token, and KubeRay puts it there"
+            "the RayCluster to token, so that KubeRay sets it"
         )
     location = f"key {source.key} of {source.secret}" if source.secret else f"env {_TOKEN_ENV} of its container"
     return (
-        f"it answers {status} to the token in {location}; if that changed since the head was started, put the old one "
-        "back, or start the job again"
+        f"it answers {status} to the token in {location}; if that changed since the head was started, restore the old "
+        "one, or start the job again"
     )
 
 
 def head_not_asked_message(head: Raw, reason: str) -> str:
-    """The message for the job's user that the head cannot be asked; equal for all of the job's workers.
-
-    `reason` is one of the message parts above.
-    """
+    """A message for the job's user, equal for all workers; `reason` is one of the messages above."""
     return (
-        f"Ray's head {key_of(head)[1]} cannot be asked which workers it still hears from: {reason}. Until then, "
-        "workers in a cluster that cannot be seen count as lost only when the policy's workerLostTimeout is over."
+        f"Ray's head {key_of(head)[1]} does not report which workers it is still connected to: {reason}. Until it "
+        "does, workers in an unreachable cluster count as lost only after the policy's workerLostTimeout."
     )

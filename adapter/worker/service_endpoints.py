@@ -1,13 +1,12 @@
 """The EndpointSlices by which a Service's requests go straight to remote workers.
 
-A Service of a RayService has Kubernetes' own endpoints for pods on nodes. In the manager cluster these are heads alone,
-since a worker's gated pod has no node. Our slices are added beside them; kube-proxy joins all slices of a Service by
-the names of their ports (docs/upstream.md, "Endpoints that others write"). A slice has addresses of one family, and the
-number of endpoints is limited. endpoint_objects.py compares the slices with the existing ones.
+In the manager cluster, Kubernetes' own endpoints of a RayService's Service are heads alone: a gated worker pod has no
+node. kube-proxy joins our slices with them by port names (docs/upstream.md, "Endpoints that others write").
+endpoint_objects.py writes them.
 
 Addresses come from worker clusters and are untrusted. An address that no API server accepts, or that the cluster's pods
-cannot have, is left out, at the cost of its pod alone. An address is dropped when its pod is deleted or its remote pod
-does not have it any more, since another pod may get it.
+cannot have, leaves out only its own pod. An address is dropped when its pod is deleted or its remote pod no longer has
+it: another pod may get it.
 """
 
 import heapq
@@ -35,11 +34,11 @@ from adapter.objects.unstructured import (
 from adapter.objects.worker_pod import has_ended, is_deleting, is_dispatched, slot_of, unlocked_reason
 
 IP_FAMILIES = ("IPv4", "IPv6")
-# k8s:pkg/apis/discovery/validation/validation.go, maxEndpoints.
+# Endpoints of one slice (k8s:pkg/apis/discovery/validation/validation.go, maxEndpoints).
 MAX_ENDPOINTS = 1000
 SERVICE_OWNERS = (names.RAY_SERVICE, "RayCluster")
-# KubeRay creates one Service for Serve of a RayCluster and one of its RayService. Each is written at every change of a
-# worker, and job submitters may create any number of them.
+# Services of a RayCluster that get slices. KubeRay creates one for Serve of a RayCluster and one for its RayService.
+# Slices are written at every change of a worker, and job submitters may create any number of Services.
 MAX_SERVICES = 4
 
 _PortList = tuple[tuple[str, str, int, str], ...]  # name, protocol, number, application protocol
@@ -47,15 +46,15 @@ _PortList = tuple[tuple[str, str, int, str], ...]  # name, protocol, number, app
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A manager's worker pod, and what is known of its remote pod."""
+    """A manager pod, and what is known of its remote pod."""
 
     pod: Raw
-    remote_pod: Raw | None  # None if absent, and while its cluster is unreachable
+    remote_pod: Raw | None  # None if absent or unreachable
     reachable: bool
-    # For an unreachable cluster: Ray's head reports the node dead, or its proxy is unresponsive.
+    # In an unreachable cluster: Ray's head reports the node dead, or the proxy is unresponsive.
     node_dead: bool = False
     cluster: str = ""
-    pod_networks: tuple[Network, ...] = ()  # spec.podCIDRs of the WorkerCluster; empty: any
+    pod_networks: tuple[Network, ...] = ()  # spec.podCIDRs; empty: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,9 @@ class _Endpoint:
 def wanted_slices(
     service: Raw, ray_cluster: Raw | None, backends: Iterable[Backend]
 ) -> tuple[dict[str, dict[str, Any]], str]:
-    """The slices of a Service by address family, and a sentence about omitted workers; empty if there are none.
+    """A Service's slices by address family, and a sentence on omitted workers.
 
-    `ray_cluster` is the RayCluster that the Service's selector names.
+    `ray_cluster`: the one that the Service's selector names.
     """
     own_backends = [backend for backend in backends if is_backend(service, ray_cluster, backend.pod)]
     strangers = [backend for backend in own_backends if not _is_in_networks(backend)]
@@ -87,10 +86,10 @@ def wanted_slices(
 
 
 def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
-    """Whether a Service selects a pod that is kept from the manager's nodes, and both have the same owner.
+    """Whether a Service selects a gated pod, and both belong to the RayCluster.
 
-    KubeRay's RayService or RayCluster controls the Service, and its RayCluster controls the pod. Labels and names alone
-    are easily forged.
+    Labels and names are easily forged, so controlling owners count: the Service's must be the RayCluster or its
+    RayService.
     """
     selector = (service.get("spec") or {}).get("selector") or {}
     if ray_cluster is None or not is_service_of(service, ray_cluster):
@@ -103,7 +102,7 @@ def is_backend(service: Raw, ray_cluster: Raw | None, pod: Raw) -> bool:
 
 
 def is_service_of(service: Raw, ray_cluster: Raw) -> bool:
-    """Whether a Service with a selector is controlled by a RayCluster, or by that RayCluster's RayService."""
+    """Whether the RayCluster or its RayService controls a Service with a selector."""
     spec, owner = service.get("spec") or {}, raycluster.kuberay_owner(service, SERVICE_OWNERS)
     if not (owner and owner.uid and spec.get("selector")) or spec.get("type") == "ExternalName":
         return False
@@ -111,7 +110,7 @@ def is_service_of(service: Raw, ray_cluster: Raw) -> bool:
 
 
 def routed_services(services: Iterable[Raw], ray_cluster: Raw) -> list[Key]:
-    """The Services of a RayCluster that get slices: the oldest of its own. Other Services only have the same labels."""
+    """The oldest MAX_SERVICES Services of the RayCluster; Services of other owners only have the same labels."""
     own = (service for service in services if is_service_of(service, ray_cluster))
     return [key_of(service) for service in heapq.nsmallest(MAX_SERVICES, own, key=_creation_order)]
 
@@ -121,11 +120,10 @@ def _creation_order(service: Raw) -> tuple[str, Key]:
 
 
 def over_limit_message(service: Raw) -> str:
-    """The message for a Service beyond the limit."""
     return (
-        f"Service {key_of(service)[1]} leads to no worker: its RayCluster has more than {MAX_SERVICES} Services with "
-        f"the label {names.RAY_SERVE_LABEL}, and the oldest {MAX_SERVICES} are led straight. Delete one of them, or "
-        "take that label off it."
+        f"Service {key_of(service)[1]} gets no endpoints in worker clusters: its RayCluster has more than "
+        f"{MAX_SERVICES} Services with the label {names.RAY_SERVE_LABEL}, and only the oldest {MAX_SERVICES} get them. "
+        "Delete one of them, or remove the label from it."
     )
 
 
@@ -146,7 +144,7 @@ def _build_endpoint(service: Raw, family: str, backend: Backend) -> _Endpoint | 
 
 
 def _current_address(backend: Backend, family: str) -> str:
-    """The pod's address of a family, if its remote pod still has it as far as that is known."""
+    """The pod's address of a family, unless its remote pod is known not to have it."""
     address = next((text for text in _pod_ips(backend.pod) if _is_valid_address(family, text)), "")
     if not backend.reachable:
         return address
@@ -166,7 +164,7 @@ def _pod_ips(pod: Raw) -> list[str]:
 
 
 def _is_valid_address(family: str, address: str) -> bool:
-    """Whether an EndpointSlice of that family may have the address, in the API server's own notation.
+    """Whether an EndpointSlice may have the address, in the API server's own notation.
 
     Follows k8s:pkg/apis/core/validation/validation.go, ValidateEndpointIP.
     """
@@ -183,7 +181,7 @@ def _is_valid_address(family: str, address: str) -> bool:
 
 
 def _is_in_networks(backend: Backend) -> bool:
-    """Whether all of a pod's addresses are in its cluster's pod networks, as far as an administrator has set them."""
+    """Whether all of a pod's addresses are in spec.podCIDRs, if that is set."""
     return not backend.pod_networks or all(
         any(address in network for network in backend.pod_networks)
         for address in map(_parse_address, _pod_ips(backend.pod))
@@ -199,7 +197,7 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
 
 
 def _endpoint_ports(service: Raw, pod: Raw) -> _PortList:
-    """The Service's ports as this pod has them, without those whose name none of its containers has."""
+    """The Service's ports with this pod's numbers, without those that the pod has no number for."""
     ports = []
     for port in (service.get("spec") or {}).get("ports") or ():
         protocol = str(port.get("protocol") or "TCP")
@@ -209,7 +207,7 @@ def _endpoint_ports(service: Raw, pod: Raw) -> _PortList:
 
 
 def _target_port(port: Raw, protocol: str, pod: Raw) -> int:
-    """The number of the pod's port; 0 if it has none (k8s:staging/src/k8s.io/endpointslice/utils.go, FindPort)."""
+    """The pod's number for a Service's port, or 0 (k8s:staging/src/k8s.io/endpointslice/utils.go, FindPort)."""
     target = port.get("targetPort") or port.get("port")
     if not isinstance(target, str):
         return int(target or 0)
@@ -224,10 +222,9 @@ def _target_port(port: Raw, protocol: str, pod: Raw) -> int:
 
 
 def _fit_to_slice(endpoints: Sequence[_Endpoint]) -> tuple[Sequence[_Endpoint], int, int]:
-    """The endpoints that fit into one slice, and how many do not.
+    """The endpoints of one slice, ready ones preferred; how many have other port numbers; how many are too many.
 
-    A slice has one number for each port. The first count is of endpoints with other numbers than most, the second of
-    endpoints beyond the limit. Ready endpoints come first.
+    A slice has one number for each port; the most common numbers win.
     """
     if not endpoints:
         return (), 0, 0
@@ -246,9 +243,9 @@ def _stranger_messages(service: Raw, strangers: Sequence[Backend]) -> Iterator[s
         stranger = min(strangers, key=lambda backend: key_of(backend.pod))
         addresses = printable(", ".join(_pod_ips(stranger.pod)))
         yield (
-            f"Service {key_of(service)[1]} leads to {len(strangers)} workers less: pod {key_of(stranger.pod)[1]} has "
-            f"the address {addresses} in worker cluster {stranger.cluster}, which none of spec.podCIDRs of that "
-            "WorkerCluster has. Correct the field, or ask who runs the cluster."
+            f"Service {key_of(service)[1]} leaves out {len(strangers)} workers: pod {key_of(stranger.pod)[1]} has the "
+            f"address {addresses} in worker cluster {stranger.cluster}, which is outside spec.podCIDRs of that "
+            "WorkerCluster. Correct the field, or ask the administrator of the cluster."
         )
 
 
@@ -256,14 +253,14 @@ def _left_out_messages(service: Raw, odd: int, many: int) -> Iterator[str]:
     name = key_of(service)[1]
     if many:
         yield (
-            f"Service {name} has {MAX_ENDPOINTS + many} workers in worker clusters, of which {many} get no request "
-            f"straight: an EndpointSlice has at most {MAX_ENDPOINTS} endpoints. Their replicas are asked by the "
-            "proxies of the others; to have all asked straight, serve them by more than one RayService."
+            f"Service {name} has {MAX_ENDPOINTS + many} workers in worker clusters, of which {many} get no requests "
+            f"directly: an EndpointSlice has at most {MAX_ENDPOINTS} endpoints. The proxies of the others forward "
+            "requests to their replicas; to reach all directly, use more than one RayService."
         )
     if odd:
         yield (
-            f"Service {name} leads to no port of {odd} workers that the others have: spec.ports names its targetPort, "
-            "and their containers give that name another number. Give the port one number in all worker groups."
+            f"Service {name} leaves out {odd} workers: spec.ports refers to its targetPort by name, and their "
+            "containers give that name a different number. Use one port number in all worker groups."
         )
 
 
@@ -286,7 +283,7 @@ def _build_slice(service: Raw, family: str, endpoints: Sequence[_Endpoint]) -> d
 
 
 def slice_name(service: str, family: str) -> str:
-    """The name of a Service's slice for an address family, which is immutable in a slice."""
+    """The name of a slice of ours; the address family is in it, because it is immutable."""
     return f"{service}-rayspan-{family.lower()}"
 
 

@@ -1,26 +1,23 @@
 """Whether a worker pod owns its template slot, so that its remote pod may be created there without a write to the pod.
 
-The pod's template lists the slots of its group as they were planned when the job was admitted, and KubeRay numbers the
-pods. So each pod names its slot before its remote pod can be created, and a new leader, also after a crash, reads the
-same cluster in it. A pod owns the slot unless one of these is true. Then it counts as a pod without a slot, for its
-gang as well, and gets one by a write (dispatch.py).
+The pod's template lists its group's slots as planned at admission, and KubeRay numbers the pods. So a pod names its
+slot from the start, and a new leader reads the same cluster from the pod. The pod owns the slot unless one of the
+following is true. If one is, the pod counts as unplaced, for its gang as well, and dispatch.py writes a slot to it.
 
 - The share was given up, or the slot is not planned: a template keeps the first plan.
-- Another pod holds the slot, and keeps it when it is written there. KubeRay reuses a number when its pod is gone, and
-  the remote pod takes longer to go. Two pods may have one number. A user may write anything into a template.
+- Another pod holds the slot, and keeps it once written. KubeRay reuses a number when the manager pod is gone, but the
+  remote pod takes longer to end. Also, two pods may have one number, and a user may write anything into a template.
 - Its cluster is being drained.
 - Its cluster is unreachable, and no remote pod can have been created there. Then the worker may go elsewhere at once.
 
-An unreachable cluster may have a remote pod that was never reported. A written slot shows that the cluster was
-reachable just before; a template slot does not. There it counts who may have sent a remote pod. This process knows what
-it sent. An earlier leader can have sent one only for a pod that existed when this process began to lead, by our stores
-or by the pod's age.
+A written slot shows that its cluster was reachable just before; a template slot does not. So in an unreachable cluster
+a pod keeps a template slot only if its remote pod may have been sent. This process knows what it sent. An earlier
+leader sent remote pods only for pods that existed when this process began to lead, by our stores or by the pod's age.
 
-A reachable cluster may get a remote pod, too, when this process sent a create request that was not answered. There the
-pod keeps its slot as long as it is planned: the create request is repeated, and then the remote pod exists or is
-denied.
+In a reachable cluster, a pod keeps its planned slot while a create request is unanswered. The request is repeated; then
+the remote pod exists or is denied.
 
-Where numbers and lists come from: docs/upstream.md, "The number of a worker".
+Numbers and lists: docs/upstream.md, "The number of a worker".
 """
 
 from collections.abc import Collection
@@ -42,24 +39,21 @@ from adapter.objects.worker_pod import (
 
 @dataclass(frozen=True, slots=True)
 class TemplateSlotFacts:
-    """What decides whether a pod owns its template slot."""
-
-    remote_pod_created: bool  # its remote pod is observed, or this process created it
-    reachable: bool  # the cluster of the slot
-    maybe_sent: bool  # a remote pod may exist there that is not known
-    create_unanswered: bool  # this process sent a create request, and no answer says whether it succeeded
+    remote_pod_created: bool  # observed, or created by this process
+    reachable: bool  # the slot's cluster
+    maybe_sent: bool  # an unknown remote pod may exist there
+    create_unanswered: bool  # our create request may have succeeded
     slot_shared: bool  # another pod or remote pod holds the slot, or is about to
-    draining_clusters: Collection[str]  # clusters that get no new pods
+    draining_clusters: Collection[str]
 
 
 def must_check_slot(pod: Raw) -> bool:
-    """Whether a pod may not own its slot. A dispatched pod owns it, and a pod that is deleted or has ended needs no
-    remote pod."""
+    """Whether `owns_slot` must decide; a dispatched pod owns its slot, and an ending pod needs no remote pod."""
     return has_template_slot(pod) and not (is_dispatched(pod) or is_deleting(pod) or has_ended(pod))
 
 
 def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
-    """Whether a pod whose slot must be checked owns it."""
+    """Whether a pod that `must_check_slot` owns its slot."""
     if facts.remote_pod_created:
         return True
     if not facts.reachable:
@@ -69,7 +63,6 @@ def owns_slot(placement: Placement, pod: Raw, facts: TemplateSlotFacts) -> bool:
 
 
 def may_have_been_sent(pod: Raw, *, sent: bool, leads_since: datetime | None) -> bool:
-    """Whether a remote pod may have been sent to the pod's cluster: it is known (`sent`), or the pod is older than this
-    process's lead."""
+    """Whether a remote pod is known to be `sent`, or may have been, because the manager pod is older than our lead."""
     created = parse_time(meta(pod).get("creationTimestamp"))
     return sent or leads_since is None or created is None or created < leads_since

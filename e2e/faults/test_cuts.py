@@ -1,6 +1,7 @@
-"""Does a running job outlive a cut link, and does nothing of it run twice? Asked of Ray itself: actors, processes, results.
+"""Tests that a running job survives a cut link and runs nothing twice, by Ray's actors, processes and results.
 
-One job is cut twice, for its start and its end take as long as a cut: first as it must not notice, then as it must.
+The tests share one job, because its start and end take as long as a cut. The first cut must change nothing; the second
+must replace a worker.
 """
 
 import json
@@ -20,55 +21,55 @@ from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.rayjob import NAMESPACE, Job, removed
 from hack.testbed.reader import Raw
 
-# What becomes of a silent cluster where no Ray can be asked: tests/integration/faults/test_running.py.
+# An unreachable cluster without Ray: tests/integration/faults/test_running.py.
 pytestmark = pytest.mark.long
 
-TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout here: the shortest there is
-ASKED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the head is asked so often, and may take that long to answer
+TIMEOUT = timedelta(seconds=10)  # the policy's workerLostTimeout: the minimum
+POLLED_SINCE = timedelta(seconds=POLL_SECONDS + 5)  # the poll interval of the head, and 5 s for its answer
 POLICY = "everywhere"
 
 
 @pytest.fixture(scope="module")
 def job(fleet: Clusters) -> Iterator[Job]:
-    """A worker in each cluster, and actors that are asked. Its head tells nobody without its token how its nodes are."""
-    with removed(Job(fleet, "cut", 2, apart=True)) as made:
-        actors.submit(made, _impatient_with_a_token)
-        yield made
+    """A job with a worker and an actor in each cluster. Its head answers only with its token."""
+    with removed(Job(fleet, "cut", 2, apart=True)) as cut_job:
+        actors.submit(cut_job, _impatient_with_a_token)
+        yield cut_job
 
 
 @pytest.fixture
-def hasty(fleet: Clusters) -> Iterator[None]:
-    """A policy that gives up what it cannot see after ten seconds."""
-    _policy(fleet, f"{TIMEOUT.seconds}s")
+def short_timeout(fleet: Clusters) -> Iterator[None]:
+    """A policy that gives up unreachable workers after ten seconds."""
+    _set_lost_timeout(fleet, f"{TIMEOUT.seconds}s")
     yield
-    _policy(fleet, None)
+    _set_lost_timeout(fleet, None)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_what_ray_hears_from_is_not_given_up(job: Job, lab: Lab) -> None:
-    """East's API is silent for longer than the policy waits; the pods' network is whole. No process is replaced."""
-    before, first = {pod["metadata"]["uid"] for pod in job.pods()}, _asked_since(job, 0)
+@pytest.mark.usefixtures("short_timeout")
+def test_a_worker_that_ray_still_reaches_is_not_replaced(job: Job, lab: Lab) -> None:
+    """East's API server is unreachable past the timeout, the pods' network is not. No process is replaced."""
+    before, first = {pod["metadata"]["uid"] for pod in job.pods()}, _asked_more_than(job, 0)
     faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
-    wait(lambda: len(_unknown(job)) == 1, 60, "nothing is known of east's worker", job.dump)
+    wait(lambda: len(_unknown_conditions(job)) == 1, 60, "the state of east's worker is unknown", job.dump)
     wait(
-        lambda: _lost_for(job) > TIMEOUT + ASKED_SINCE,
+        lambda: _unreachable_for(job) > TIMEOUT + POLLED_SINCE,
         60,
-        "the timeout is over, and Ray was asked since",
+        "the timeout has passed, and Ray was polled since",
         job.dump,
     )
     assert {pod["metadata"]["uid"] for pod in job.pods()} == before
     faults.heal(lab)
-    wait(lambda: not _unknown(job), 60, "east is seen again", job.dump)
-    last = _asked_since(job, actors.seen(job).asked)
+    wait(lambda: not _unknown_conditions(job), 60, "east is reachable again", job.dump)
+    last = _asked_more_than(job, actors.seen(job).asked)
     assert {pod["metadata"]["uid"] for pod in job.pods()} == before
-    assert first.processes == last.processes, "an actor moved or started again"
-    assert {count for _, _, count in last.actors} == {last.asked}, "something was asked twice, or not at all"
+    assert first.processes == last.processes, "an actor moved or restarted"
+    assert {count for _, _, count in last.actors} == {last.asked}, "a call was made twice, or not at all"
 
 
-def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None:
-    """East is cut off altogether. Ray gives its node up, the worker comes up in west, and the old one does not come back.
+def test_a_worker_that_ray_lost_is_replaced_and_never_runs_twice(job: Job, lab: Lab) -> None:
+    """East is cut off completely: Ray gives up its node, the worker starts in west, and the old one never returns.
 
-    By the policy's own time it would be five minutes.
+    The policy's own timeout would take five minutes.
     """
     west = job.fleet.workers["west"]
     _set_quota(job, "800m", "2Gi")
@@ -86,11 +87,11 @@ def test_what_ray_lost_is_replaced_and_never_doubled(job: Job, lab: Lab) -> None
         wait(
             lambda: not job.fleet.workers["east"].items("pods", NAMESPACE, names.MANAGER_LABEL),
             60,
-            "east's is gone",
+            "east's remote pod is deleted",
             job.dump,
         )
-        found = actors.end(job)
-        assert len(found["alive"]) == 2, "more nodes than workers"
+        result = actors.end(job)
+        assert len(result["alive"]) == 2, "more nodes than workers"
         assert len(west.items("pods", NAMESPACE, names.MANAGER_LABEL)) == 2
     finally:
         _set_quota(job, "400m", "1Gi")
@@ -101,27 +102,27 @@ def _impatient_with_a_token(spec: Raw) -> None:
     spec.update(authOptions={"mode": "token"})
 
 
-def _asked_since(job: Job, times: int) -> actors.Seen:
-    """What the driver saw when it had asked more often than that."""
+def _asked_more_than(job: Job, times: int) -> actors.Seen:
+    """Wait until the driver has asked the actors more than `times` times; return what it saw."""
 
-    def found() -> actors.Seen | None:
+    def seen_since() -> actors.Seen | None:
         try:
             seen = actors.seen(job)
-        except LabError:  # it has written nothing yet
+        except LabError:  # the driver has no output yet
             return None
         return seen if seen.asked > times else None
 
-    seen = wait(found, 60, "the actors are asked", job.dump)
+    seen = wait(seen_since, 60, "the actors are asked", job.dump)
     assert seen
     return seen
 
 
-def _unknown(job: Job) -> list[object]:
-    found = (condition(pod, names.DISPATCHED_CONDITION) for pod in job.pods())
-    return [one for one in found if one.get("status") == "Unknown"]
+def _unknown_conditions(job: Job) -> list[object]:
+    conditions = (condition(pod, names.DISPATCHED_CONDITION) for pod in job.pods())
+    return [dispatched for dispatched in conditions if dispatched.get("status") == "Unknown"]
 
 
-def _lost_for(job: Job) -> timedelta:
+def _unreachable_for(job: Job) -> timedelta:
     since = parse_time((job.manager.get("workerclusters", "east").get("status") or {}).get("lostSince"))
     return datetime.now(UTC) - since if since else timedelta(0)
 
@@ -134,7 +135,7 @@ def _ready(pod: object) -> bool:
     return isinstance(pod, dict) and condition(pod, "Ready").get("status") == "True"
 
 
-def _policy(fleet: Clusters, timeout: str | None) -> None:
+def _set_lost_timeout(fleet: Clusters, timeout: str | None) -> None:
     patch = json.dumps({"spec": {"workerLostTimeout": timeout}})
     fleet.manager.kubectl("patch", "dispatchpolicy", POLICY, "--type=merge", "-p", patch)
 

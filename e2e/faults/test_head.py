@@ -1,7 +1,7 @@
-"""Does a RayCluster that spans clusters come back whole when its head is restarted under another address?
+"""Tests that a RayCluster across clusters recovers when its head restarts under another address.
 
-Asked of one RayCluster, whose worker in east has the head's address, and whose worker in west has its name: Ray takes its minute to give
-up a head once, and not for each of the two.
+In one RayCluster the worker in east has the head's address, and the worker in west its name: Ray takes a minute to give
+up a head, so both are tested at once.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from hack.testbed.raycluster import RayCluster
 from hack.testbed.reader import Raw
 from hack.testbed.workerclusters import found_by
 
-# That workers and mirrors follow a head, where no Ray is: tests/integration/test_losses.py, test_head.py.
+# Workers and mirrors that follow a head, without Ray: tests/integration/test_losses.py, test_head.py.
 pytestmark = pytest.mark.long
 
 BY_NAME = {"west": {"address": "ServiceMirror"}}
@@ -24,7 +24,7 @@ BY_NAME = {"west": {"address": "ServiceMirror"}}
 
 @dataclass(frozen=True)
 class Story:
-    """A head's pod that was deleted: the one after it, the uid of the worker in each cluster before and after, and the copies after."""
+    """The head pod after a deleted one, the worker uids per cluster before and after, and the remote pods after."""
 
     head: Raw
     before: Mapping[str, str]
@@ -34,7 +34,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(fleet: Clusters) -> Story:
-    """A RayCluster with a worker in each worker cluster. When Ray gives up a node, or its head, is as it is."""
+    """A RayCluster with a worker in each worker cluster, and Ray's default timeouts."""
     cluster = RayCluster(fleet, "head-restarted", 2)
     with found_by(fleet, BY_NAME):
         try:
@@ -48,20 +48,21 @@ def story(fleet: Clusters) -> Story:
             cluster.delete()
 
 
-def test_workers_come_back_to_a_head_with_another_address(story: Story) -> None:
-    """Where the old address was all that they had: as other pods, which have the new one."""
+def test_workers_with_the_heads_address_are_replaced(story: Story) -> None:
+    """The worker that had the old address is replaced by a pod with the new one."""
     assert story.after["east"] != story.before["east"]
-    made_for = story.copies[story.after["east"]]["metadata"]["annotations"][names.HEAD_IP_ANNOTATION]
-    assert made_for == story.head["status"]["podIP"]
+    head_ip = story.copies[story.after["east"]]["metadata"]["annotations"][names.HEAD_IP_ANNOTATION]
+    assert head_ip == story.head["status"]["podIP"]
 
 
-def test_workers_rejoin_a_head_that_they_find_by_name(story: Story) -> None:
-    """The same pods: when Ray gives up the old head their containers start again, and join the new one by its name."""
+def test_workers_with_the_heads_name_rejoin_a_new_head(story: Story) -> None:
+    """The pod stays: when Ray gives up the old head, its container restarts and joins the new head by name."""
     assert story.after["west"] == story.before["west"]
 
 
 def _workers(cluster: RayCluster) -> dict[str, str]:
-    """The uid of the one worker in each cluster."""
-    found = [(pod["metadata"]["labels"][names.CLUSTER_LABEL], pod["metadata"]["uid"]) for pod in cluster.pods("worker")]
-    assert sorted(where for where, _ in found) == ["east", "west"]
-    return dict(found)
+    """The uid of the only worker in each cluster."""
+    metas = (pod["metadata"] for pod in cluster.pods("worker"))
+    workers = [(meta["labels"][names.CLUSTER_LABEL], meta["uid"]) for meta in metas]
+    assert sorted(where for where, _ in workers) == ["east", "west"]
+    return dict(workers)

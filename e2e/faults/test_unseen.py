@@ -1,7 +1,7 @@
-"""Is a worker that Ray hears from, and of which the manager's pod says nothing yet, taken for dead by anybody?
+"""Tests that a worker known to Ray is not ended while its manager pod does not report it yet.
 
-Ray's autoscaler ends nodes that it finds no instance for, and an instance is a pod of the manager. The pod is there before its copy is,
-and tells of it later: here much later, because the controller is killed in between.
+Ray's autoscaler ends nodes without an instance, and an instance is a manager pod. The manager pod exists before its
+remote pod and reports it later: here much later, because the controller is killed in between.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,7 @@ from hack.testbed.reader import Raw
 pytestmark = pytest.mark.long
 
 MORE = 3
-# Of the autoscaler, which looks every five seconds: four looks.
-SECONDS = 20
+SECONDS = 20  # four intervals of the autoscaler
 PROGRAM = f"""
 import json, os, sys, time
 import ray
@@ -33,11 +32,11 @@ first = Actor.remote()
 ray.get(first.where.remote(), timeout=120)
 print("STARTED {{}}", flush=True)
 actors = [first, *(Actor.remote() for _ in range({MORE}))]
-before = ray.get([one.where.remote() for one in actors], timeout=240)
+before = ray.get([actor.where.remote() for actor in actors], timeout=240)
 print("JOINED {{}}", flush=True)
 began = time.monotonic()
 while time.monotonic() - began < {SECONDS}:
-    assert ray.get([one.where.remote() for one in actors], timeout=120) == before, "somebody was taken for dead"
+    assert ray.get([actor.where.remote() for actor in actors], timeout=120) == before, "a worker was ended"
     time.sleep(1)
 print("STAYED " + json.dumps(len({{node for _, node in before}})), flush=True)
 """
@@ -45,23 +44,25 @@ print("STAYED " + json.dumps(len({{node for _, node in before}})), flush=True)
 
 @pytest.fixture
 def deployment(fleet: Clusters) -> Iterator[Deployment]:
-    """The deployed controller, which runs again when the test is over."""
-    made = Deployment(fleet.manager)
-    yield made
-    made.unpark()
+    """The deployed controller; it runs again after the test."""
+    controller = Deployment(fleet.manager)
+    yield controller
+    controller.unpark()
 
 
-def test_nobody_takes_a_worker_for_dead_that_ray_hears_from(fleet: Clusters, deployment: Deployment) -> None:
-    """The controller is killed as soon as all copies are made, and comes back when they have worked for some looks of the autoscaler."""
+def test_the_autoscaler_keeps_a_worker_that_its_manager_pod_does_not_report_yet(
+    fleet: Clusters, deployment: Deployment
+) -> None:
+    """The controller is killed once all remote pods exist, and returns after some intervals of the autoscaler."""
     with removed(Job(fleet, "unseen", 1, sample=ELASTIC)) as job:
         job.submit(PROGRAM)
         job.said("STARTED")
-        wait(lambda: len(_copies(job)) == 1 + MORE, JOB_SECONDS, "all copies are made", job.dump)
+        wait(lambda: len(_remote_pods(job)) == 1 + MORE, JOB_SECONDS, "all remote pods are created", job.dump)
         deployment.kill()
         before = _uids(job)
         job.said("JOINED")
-        unseen = [pod for pod in job.pods() if pod["status"].get("phase") == "Pending"]
-        assert unseen, "the manager's pods tell of all of them, so nothing was asked"
+        unreported = [pod for pod in job.pods() if pod["status"].get("phase") == "Pending"]
+        assert unreported, "the manager pods report all remote pods, so nothing is tested"
         assert job.said("STAYED") == 1 + MORE
         assert _uids(job) == before
         deployment.unpark()
@@ -69,11 +70,11 @@ def test_nobody_takes_a_worker_for_dead_that_ray_hears_from(fleet: Clusters, dep
 
 
 def _uids(job: Job) -> set[str]:
-    """Its workers in the manager."""
+    """The uids of the manager pods."""
     return {pod["metadata"]["uid"] for pod in job.pods()}
 
 
-def _copies(job: Job) -> list[Raw]:
+def _remote_pods(job: Job) -> list[Raw]:
     return [
         pod for cluster in job.fleet.workers.values() for pod in cluster.items("pods", NAMESPACE, names.MANAGER_LABEL)
     ]

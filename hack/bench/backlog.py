@@ -36,7 +36,7 @@ def reserved(stage: Stage, seen: Recorder, job: str, workers: int, *, controller
             stage.ray_cluster(job, workers=workers, cpu=CPU)
             seen.wait(lambda now: _admitted(now, manager.name), PATIENCE, "the gang is admitted")
             ours.enter_context(parked(manager, install.CONTROLLER, names.SYSTEM_NAMESPACE))
-        seen.poll(lambda now: _made(now, manager.name) == workers, PATIENCE, f"KubeRay has made {workers} pods")
+        seen.poll(lambda now: _made(now, manager.name) == workers, PATIENCE, f"KubeRay has created {workers} pods")
         back.enter_context(parked(manager, KUBERAY.deployment, KUBERAY.namespace))
         pods = stage.workers()
         selector = f"{names.RAY_NODE_TYPE_LABEL}={names.WORKER}"

@@ -21,11 +21,14 @@ from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerCluste
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.resources import Resource
+from adapter.shell.shipped_policies import gate_policy
 from hack.bench import plannerinput
 from hack.bench.memoryapi import MemoryApi, versioned
 
 NAMESPACE, QUEUE, CHECK, APART = plannerinput.NAMESPACE, "team-0", "rayspan", "apart"
-_GATE = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
+_GATE, _GATE_BINDING = (
+    {"metadata": {"name": names.GATE_POLICY}, "spec": spec} for spec in (gate_policy().policy, gate_policy().binding)
+)
 _ENV = [{"name": f"SETTING_{number}", "value": "on"} for number in range(30)]  # as many as a Ray container has
 
 
@@ -161,7 +164,7 @@ def _of_manager(clusters: Iterable[str]) -> dict[Resource, Iterable[Raw]]:
         resources.CLUSTER_QUEUES: [{"metadata": {"name": "all"}, "spec": lists}],
         resources.LOCAL_QUEUES: [_local_queue("all")],
         resources.GATE_POLICIES: [_GATE],
-        resources.GATE_BINDINGS: [_GATE],
+        resources.GATE_BINDINGS: [_GATE_BINDING],
     }
 
 

@@ -27,7 +27,7 @@ from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube import resources
-from adapter.worker import status_mirror
+from adapter.worker import manager_pod_status
 from hack.bench.fleetpod import INDEX, POD, SINCE, SLOT, UID, golden, named, ran, written
 from hack.bench.memoryapi import merged
 
@@ -106,8 +106,8 @@ class Gang:
             namespace=NAMESPACE, name=self.name, uid="", workload_uid=self.work.uid, workload=self.work.name,
             attempt=self.work.attempt, round=1, failed_rounds=0, planned_at=SINCE,
             shares=tuple(Share(name, group) for name, group in groups.items()),
-            wanted_workers=self.workers, exclusions=(), explanation="", lost_reason="", withdrawn_round=0, placed_round=1, blocked=(),
-            status={},
+            wanted_workers=self.workers, exclusions=(), explanation="", lost_reason="",
+            withdrawn_round=0, placed_round=1, blocked=(), status={},
         )  # fmt: skip
         made = placement_manifest(place, self.job, CHECK, ())
         status = {"state": PlacementState.PLACED, "placedRound": 1}
@@ -213,11 +213,11 @@ class Gang:
         pod = {**pod, "metadata": {**pod["metadata"], **notes}}
         body = rewriter.remote_pod(
             pod, head=HeadAddress.from_pod(pod, HEAD_IP), target=self._target(cluster), role=self.role,
-            total=self.counts[cluster], slot=SLOT, anchor_uid=self._anchor(cluster),
+            slot=SLOT, anchor_uid=self._anchor(cluster),
         )  # fmt: skip
         told = {"uid": f"copy-{UID}", "creationTimestamp": format_time(SINCE)}
         copy = ran({**body, "metadata": {**body["metadata"], **told}})
-        patch = status_mirror.status_patch(pod, copy, cluster)
+        patch = manager_pod_status.status_patch(pod, copy, cluster)
         assert patch is not None
         return merged(pod, patch), copy
 

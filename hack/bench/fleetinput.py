@@ -11,6 +11,7 @@ from adapter import names
 from adapter.membership import cluster_identity_of
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube import resources
+from adapter.shell.shipped_policies import gate_policy
 from hack.bench import plannerinput
 from hack.bench.fleetapi import Cluster
 from hack.bench.fleetgang import CHECK, NAMESPACE, QUEUE, Gang, about, worker_cluster
@@ -18,7 +19,9 @@ from hack.bench.fleetgang import CHECK, NAMESPACE, QUEUE, Gang, about, worker_cl
 MANAGER = "manager"
 CPUS = 100_000  # of a worker cluster's queue: no gang waits for them unless they are set as used
 _QUOTA = {"cpu": CPUS, "memory": f"{4 * CPUS}Gi"}
-_GATE = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
+_GATE, _GATE_BINDING = (
+    {"metadata": {"name": names.GATE_POLICY}, "spec": spec} for spec in (gate_policy().policy, gate_policy().binding)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def _rules(size: Size, url: str) -> Iterator[tuple[resources.Resource, Raw]]:
     yield resources.CLUSTER_QUEUES, {"metadata": {"name": "all", "uid": "queue"}, "spec": checks}
     yield resources.LOCAL_QUEUES, {"metadata": about(QUEUE), "spec": {"clusterQueue": "all"}}
     yield resources.GATE_POLICIES, _GATE
-    yield resources.GATE_BINDINGS, _GATE
+    yield resources.GATE_BINDINGS, _GATE_BINDING
     for name in size.names:
         login = base64.b64encode(kubeconfig(url, name).encode()).decode()
         told = {"name": name, "namespace": names.SYSTEM_NAMESPACE, "uid": f"secret-{name}"}

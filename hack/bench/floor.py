@@ -43,7 +43,7 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from adapter.shell.kube.client import PARALLEL_REQUESTS
 from adapter.shell.kube.resources import PODS, RAY_CLUSTERS
-from adapter.worker import status_mirror
+from adapter.worker import manager_pod_status
 from hack.testbed import install
 from hack.testbed.stage import QUEUE, Stage
 
@@ -87,7 +87,6 @@ def _orders(stage: Stage, wanted: Sequence[Raw], place: Placement) -> Iterator[d
             for index, pod in zip(range(group.count), pods, strict=False):
                 body = rewriter.remote_pod(
                     pod, head=HeadAddress.from_pod(pod, head["status"]["podIP"]), target=target, role=group.role,
-                    total=share.workers,
                     slot=str(Slot(place.share_key(share), group.role, index)), anchor_uid=anchor,
                 )  # fmt: skip
                 yield {"cluster": share.cluster, "pod": pod, "body": body}
@@ -176,7 +175,7 @@ async def _mirror(
         async for copy in _copies(server, work):
             name = copy["metadata"]["name"]
             if name in left and (copy.get("status") or {}).get("phase") == "Running":
-                patch = status_mirror.status_patch(left.pop(name), copy, cluster)
+                patch = manager_pod_status.status_patch(left.pop(name), copy, cluster)
                 path = PODS.path(work["namespace"], name, "status")
                 tasks.create_task(_send(home, "PATCH", path, patch, _MERGE))
                 count -= 1

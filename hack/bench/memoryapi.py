@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapter.objects.unstructured import Raw
+from adapter.shell.kube.server_clock import ServerClock
 
 _versions = itertools.count(1_000)
 
@@ -18,7 +19,7 @@ class MemoryApi:
     """Stands in for a client. Objects are found by path; it knows no preconditions, since there is no other writer."""
 
     def __init__(self) -> None:
-        self.writes = 0
+        self.writes, self.clock = 0, ServerClock()
         self._objects: dict[str, dict[str, Any]] = {}
 
     def hold(self, path: str, raw: Raw) -> None:

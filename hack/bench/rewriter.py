@@ -66,7 +66,6 @@ def _rewrite(pod: Raw, mapping: PodMapping) -> float:
             head=HeadAddress.from_pod(pod, "10.11.0.12"),
             target=target,
             role="role",
-            total=16,
             slot="east/role/0",
             anchor_uid="a",
         )

@@ -78,7 +78,7 @@ def _about(stage: Stage, log: audit.Log) -> list[Request]:
 
 @contextmanager
 def _stage(fleet: Clusters, workers: int, *, spans: bool) -> Iterator[Stage]:
-    """Queues of our own; each of the two clusters has room for half of the gang and not for more."""
+    """Queues of our own; each of the two clusters has capacity for half of the gang and not for more."""
     stage = Stage(fleet, f"bench-{NAME}-{workers}-{'spans' if spans else 'plain'}", _two(fleet))
     try:
         stage.build(dict.fromkeys(_two(fleet), workers // 4) if spans else {})

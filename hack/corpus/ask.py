@@ -82,7 +82,9 @@ async def _with_pods(manager: Client, seen: Sequence[Seen]) -> list[Seen]:
     await bulk.until(done, patience=_PATIENCE)
     late = [key_of(one.cluster)[1] for one in found if not one.trouble and not _complete(one)]
     if late:
-        raise LabError(f"After {_PATIENCE:.0f} s KubeRay has made no workers for {', '.join(late)}, and says nothing.")
+        raise LabError(
+            f"After {_PATIENCE:.0f} s KubeRay has created no workers for {', '.join(late)}, and says nothing."
+        )
     return found
 
 

@@ -76,7 +76,6 @@ def rewritten(pod: Raw) -> Raw:
         head=HeadAddress.from_pod(pod, HEAD),
         target=TARGET,
         role="1f2e3d4c",
-        total=1,
         slot=f"east/1/{group}/0",
         anchor_uid="a-uid",
     )

@@ -49,7 +49,7 @@ KILLED = -signal.SIGKILL  # how multiprocessing tells of a process that was kill
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _PATIENCE = 10.0  # seconds for an answer of its own
 _FAULT = re.compile(
-    r" failed( at .*)? by [A-Z]\w+( \(\d+ more like it since it was told last\))?:$"
+    r" failed( at .*)? by [A-Z]\w+( \(\d+ more like it since the last report\))?:$"
 )  # adapter/shell/supervise.py
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([__name__])

@@ -75,10 +75,10 @@ class Job:
         found: Raw = self.manager.get("rayjobs", self.name).get("status") or {}
         return found
 
-    def wait_for_end(self) -> str:
+    def wait_for_end(self, seconds: float = JOB_SECONDS) -> str:
         """Wait until it has succeeded or failed, and say which."""
         ended = ("SUCCEEDED", "FAILED", "STOPPED")
-        wait(lambda: self.status().get("jobStatus") in ended, JOB_SECONDS, f"{self.name} ended", self.dump)
+        wait(lambda: self.status().get("jobStatus") in ended, seconds, f"{self.name} ended", self.dump)
         return str(self.status()["jobStatus"])
 
     def wait_for_workers(self) -> None:

@@ -135,14 +135,21 @@ class Stage:
     def hold_admission(self, name: str) -> None:
         """Give a worker cluster's queue an admission check without a controller, so that it reserves and never
         admits."""
-        cluster, kind = self.fleet.workers[name], f"admissionchecks.{names.KUEUE_DOMAIN}"
+        self._hold_admission(self.fleet.workers[name], [])
+
+    def hold_manager_admission(self) -> None:
+        """Give the manager's queue such a check beside ours: a job is placed, and Kueue never starts it."""
+        self._hold_admission(self.manager, [{"name": self.name}])
+
+    def _hold_admission(self, cluster: Cluster, other_checks: list[Raw]) -> None:
+        kind = f"admissionchecks.{names.KUEUE_DOMAIN}"
         spec = {"controllerName": "example.com/never"}
         check = self.add(cluster, "AdmissionCheck", {"spec": spec}, f"{self.name}-never")
         since = "2026-01-01T00:00:00Z"
         active = {"type": names.ACTIVE, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": since}
         patch = json.dumps({"status": {"conditions": [active]}})
         cluster.kubectl("patch", kind, check, "--subresource=status", "--type=merge", "-p", patch)
-        checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": check}]}}
+        checks = {"admissionChecksStrategy": {"admissionChecks": [*other_checks, {"name": check}]}}
         cluster.kubectl("patch", "clusterqueue", self.name, "--type=merge", "-p", json.dumps({"spec": checks}))
 
     def ray_cluster(

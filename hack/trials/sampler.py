@@ -2,8 +2,9 @@
 
 CopySampler follows remote pods, and reports whether two of one worker ever ran at the same time. A remote pod lives
 from the second after its creationTimestamp (which has no fractions) to the last sample that shows it, by the time of
-that request. Both bounds are safe, so what is called doubled was: all clocks are one machine's. An unreachable cluster
-is asked repeatedly: its state on return shows what it held meanwhile.
+that request. Both bounds are safe, so what is called doubled was: all clocks are one machine's, and where a trial sets
+a cluster's clock wrong, it sets it ahead (hack/trials/chaos/clockjumps.py). An unreachable cluster is asked repeatedly:
+its state on return shows what it held meanwhile.
 
 QuotaSampler follows reservations as well. One list of Workloads is one instant: Kueue cannot change anything between
 two of its entries. Changes between two lists are tolerated: a pod is compared with Workloads that held quota before and

@@ -1,7 +1,7 @@
 """One controller at a time, the deployed one or a process of the module under test, and a stage for each test.
 
-Most tests share one process under test and no queue, so several processes of pytest may run them side by side (`-n 4 -m "not
-alone"`): the one that starts those starts the process under test for all. The others are `alone`.
+Most tests share one process under test and no queue, so several pytest processes may run them side by side (`-n 4 -m
+"not alone"`): the one that starts those starts the process under test for all. The other tests are `alone`.
 """
 
 import re
@@ -22,7 +22,8 @@ from hack.testbed.deployment import Deployment
 from hack.testbed.pace import PACES, QUICK
 from hack.testbed.stage import Stage
 
-# Whoever kills the controller, runs another one, cuts a link, or changes what all stages share: a WorkerCluster, a role.
+# Whoever kills the controller, runs another one, cuts a link, or changes what all stages share: a WorkerCluster, a
+# role.
 ALONE = {"process", "deployed", "lab", "no_services", "unbound", "open_again"}
 _SHARED = pytest.StashKey[Controller]()
 
@@ -113,7 +114,7 @@ def parked(fleet: Clusters, shared: Controller | None, request: pytest.FixtureRe
 def standing(
     fleet: Clusters, shared: Controller | None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Controller]:
-    """The controller of all tests that run side by side or one after the other. They share no queue, so it need not start anew."""
+    """The controller of all tests that run side by side or in sequence. They share no queue, so it is not restarted."""
     if shared is not None:
         yield shared
         return

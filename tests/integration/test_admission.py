@@ -1,6 +1,7 @@
-"""What do the components admission and admission-gate do on real API servers: warnings for whoever applies, the gate, and nothing at all once they are dead?
+"""The components admission and admission-gate on real API servers: warnings on apply, the gate, and no effect once they
+are dead.
 
-With the deployed controller, and real kubectl. The API server calls the webhooks as it would anywhere: by the Service, over TLS, with the
+With the deployed controller and real kubectl. The API server calls the webhooks by the Service, over TLS, with the
 authority that the Job has put into the configurations.
 """
 
@@ -80,7 +81,8 @@ def _warned(stage: Stage, raw: Raw) -> list[str]:
 
 
 def _told(stage: Stage, raw: Raw, says: str) -> list[str]:
-    """What is warned of, once it says so: on a busy machine some warnings come too late, and the API server goes on without."""
+    """The expected warnings, once there are any: on a busy machine some come too late, and the API server goes on
+    without."""
 
     def found() -> list[str]:
         warned = _warned(stage, raw)
@@ -128,7 +130,8 @@ def test_all_that_is_refused_is_told_at_once(manager: Cluster, stage: Stage, kin
     who = f"{kind} pi: worker group workers: spec."
     wanted = [
         f"{who}hostNetwork is true: a worker needs a pod IP of its own, which the other clusters can reach; remove it.",
-        f"{who}volumes[data].persistentVolumeClaim is data: the claim is not there; use emptyDir or object storage.",
+        f"{who}volumes[data].persistentVolumeClaim is data: the claim does not exist in the worker cluster; use "
+        "emptyDir or object storage.",
     ]
     wait(lambda: _warned(stage, job) == wanted, 20, "both are told", lambda: f"{_warned(stage, job)} {_log(manager)}")
     assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name) == {}, "a dry run leaves nothing"
@@ -166,7 +169,7 @@ def test_what_admins_write_is_warned_of(manager: Cluster, stage: Stage) -> None:
     stage.build({"east": 1})
     assert _told(stage, _policy(("nowhere",)), "nowhere") == [
         "DispatchPolicy warned: spec.clusters.names has WorkerCluster nowhere, which does not exist; join it "
-        "(`kubectl rayspan join`), or take it out."
+        "(`kubectl rayspan join`), or remove it."
     ]
     spec = {"source": {"kubeConfig": {"secretRef": {"name": "nowhere"}}}}
     cluster = {"apiVersion": names.API_VERSION, "kind": "WorkerCluster", "metadata": {"name": "nowhere"}, "spec": spec}
@@ -198,7 +201,8 @@ def _asked(manager: Cluster) -> int:
 
 
 def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
-    """Nobody answers: what is applied is applied, no API server waits as long as it would by default, and pods that are not ours start."""
+    """No webhook answers: objects are applied, no API server waits as long as it would by default, and foreign pods
+    start."""
     stage.build({"east": 1})
     scale = ("-n", names.SYSTEM_NAMESPACE, "scale", f"deployment/{names.ADMISSION_COMPONENT}")
     manager.kubectl(*scale, "--replicas=0")
@@ -219,8 +223,11 @@ def test_dead_webhooks_change_nothing(manager: Cluster, stage: Stage) -> None:
 
 @pytest.mark.long  # the short tier asks of dead ones
 def test_webhooks_that_hang_change_nothing(manager: Cluster, stage: Stage, lab: Lab) -> None:
-    """They take connections and never answer, as a process that stands still does: what is applied is applied as soon as the API server has
-    waited for as long as the webhook's configuration says, without a warning."""
+    """They accept connections and never answer, as a stopped process does.
+
+    Objects are applied, without a warning, as soon as the API server has waited for as long as the webhook's
+    configuration says.
+    """
     stage.build({"east": 1})
     configured = manager.get("validatingwebhookconfigurations", names.WARNINGS_CONFIGURATION)["webhooks"][0][
         "timeoutSeconds"
@@ -257,7 +264,8 @@ def _passed_over(manager: Cluster) -> int:
 
 @pytest.mark.long
 def test_the_webhook_is_a_gate_by_itself(manager: Cluster, stage: Stage) -> None:
-    """Without the policy's binding, as before Kubernetes 1.36: the check stays Ready, and workers are held and run elsewhere."""
+    """Without the policy's binding, as before Kubernetes 1.36: the check stays Ready, and workers are held and run
+    elsewhere."""
     binding = manager.get("mutatingadmissionpolicybindings", names.GATE_POLICY)
     manager.kubectl("delete", "mutatingadmissionpolicybinding", names.GATE_POLICY)
     try:

@@ -1,4 +1,5 @@
-"""Does the manager's remote quota follow the worker queues, for those who asked, and is nothing else of the queue touched?"""
+"""The manager's remote quota follows the worker queues if an annotation asks for it, and nothing else of the queue
+changes."""
 
 import base64
 import json
@@ -62,7 +63,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         wait(lambda: _remote(stage) == "5", 30, "less in west", running.tail)
 
         _reach(stage.fleet, _elsewhere(install.worker_kubeconfig(manager, "west")))
-        wait(lambda: _connected(stage).get("status") == "Unknown", 60, "west cannot be seen", running.tail)
+        wait(lambda: _connected(stage).get("status") == "Unknown", 60, "west is unreachable", running.tail)
         stage.set_quota(stage.fleet.workers["east"], 1)
         stage.set_quota(stage.fleet.workers["east"], 9)
         wait(lambda: _remote(stage) == "9", 30, "more in east is more", running.tail)
@@ -80,7 +81,7 @@ def test_quota_follows_the_worker_queues(stage: Stage, west: str, running: Contr
         assert _told(stage, "FailedQuotaAggregation").endswith("; change the ClusterQueue.") and _remote(stage) == "11"
         _annotate(stage, "yes")
         wait(
-            lambda: 'is "yes"; make it' in _told(stage, "FailedQuotaAggregation"),
+            lambda: 'is "yes"; set it to' in _told(stage, "FailedQuotaAggregation"),
             30,
             "another word is told",
             running.tail,

@@ -1,9 +1,9 @@
-"""What do node autoscalers see of workers: pods that want a node in the worker cluster, which they leave alone afterwards, and nothing in
-the manager?
+"""Node autoscalers see worker pods that want a node in the worker cluster, later leave them alone, and see nothing in
+the manager.
 
-None of them runs here. They act on what stands in pods: the Cluster Autoscaler and Karpenter both add nodes for a pod that is in the
-state PodScheduled=False with the reason Unschedulable, and read each their annotation before they empty a node. So that is looked at, from
-the first moment of each pod to its last.
+No autoscaler runs here. The Cluster Autoscaler and Karpenter act on fields of pods: both add nodes for a pod with
+PodScheduled=False and the reason Unschedulable, and each reads its annotation before it empties a node. So these fields
+are checked, from the first moment of each pod to its last.
 """
 
 import json

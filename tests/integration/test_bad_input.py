@@ -1,7 +1,7 @@
-"""Does what people get wrong end in a sentence where they look, with nothing held in any cluster, while others' gangs run?
+"""Mistakes of users end in a message where they look, hold nothing in any cluster, and do not delay other gangs.
 
-Beside each bad job stands a good one in the same queues. What the API servers refuse themselves never comes to us: then their
-answer is the sentence.
+Beside each bad job a good one runs in the same queues. What the API servers reject themselves never reaches the
+controller: then their answer is the message.
 """
 
 import json
@@ -49,7 +49,8 @@ def _far_too_many(body: dict[str, Any]) -> None:
     ("change", "sentence"),
     [
         pytest.param(_far_too_many, "Even empty clusters hold only 4", id="more than all clusters hold"),
-        pytest.param(_nowhere, "matches the worker's node selector", id="no node there has the label", marks=pytest.mark.long),
+        pytest.param(_nowhere, "matches the worker's node selector", id="no node there has the label",
+            marks=pytest.mark.long),
         pytest.param(_no_such_zone, "atlantis", id="a zone that no cluster has", marks=pytest.mark.long),
     ],
 )  # fmt: skip
@@ -84,7 +85,7 @@ def test_a_gang_with_nothing_to_send_is_let_pass(stage: Stage, running: Controll
     written = Written(stage)
     stage.ray_cluster("bad", workers=0)
     wait(lambda: stage.check("bad").get("state") == names.CHECK_READY, 60, "it passes", _dump(stage, running))
-    assert stage.check("bad")["message"] == "No worker of this job is to run elsewhere."
+    assert stage.check("bad")["message"] == "No worker of this job needs to be placed."
     assert stage.placement("bad") == {}
     (update,) = stage.check("bad")["podSetUpdates"]
     assert update["nodeSelector"] == {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE}, (
@@ -128,7 +129,7 @@ POLICIES: dict[str, tuple[Raw, str]] = {
     "a cluster that does not exist": ({"clusters": {"names": ["atlantis"]}}, "atlantis"),
     "labels that no cluster has": (
         {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}},
-        "the policy chooses no WorkerCluster",
+        "the policy selects no WorkerCluster",
     ),
 }
 

@@ -1,6 +1,6 @@
-"""Does `rayspan check` say whether jobs can be dispatched, by what real API servers and the deployed controller say?
+"""`rayspan check` says whether jobs can be dispatched, by the state of real API servers and the deployed controller.
 
-By the command as a process, as an administrator's pipeline gives it. What each obstacle is called is tested with the rule.
+It runs as a process, as an administrator's pipeline runs it. The messages of obstacles are tested with their rules.
 """
 
 import json

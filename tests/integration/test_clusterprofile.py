@@ -1,6 +1,7 @@
-"""Does a ClusterProfile with a token beside it make a worker cluster, is each obstacle told, and is another token taken without a restart?
+"""A ClusterProfile and a token make a worker cluster, each obstacle is reported, and a new token needs no restart.
 
-The manager has the cluster inventory API's own CRD while these run; the test writes what a cluster manager and an admin would.
+The manager has the cluster inventory API's own CRD meanwhile. The test writes what a cluster manager and an admin
+would.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,8 @@ def cleanup(stage: Stage) -> Iterator[ExitStack]:
 def test_a_profile_and_a_token_make_a_worker_cluster_and_each_obstacle_is_told(
     cleanup: ExitStack, stage: Stage, process: Controller
 ) -> None:
-    """B24: from a manager without the kind to a gang that runs, and on with another token: one sentence at a time, and no restart."""
+    """B24: from a manager without the kind to a running gang, and on with another token: one message each, no
+    restart."""
     manager, east = stage.manager, stage.fleet.workers["east"]
     stage.clusters = (OURS,)
     stage.build({"east": 2})
@@ -45,7 +47,7 @@ def test_a_profile_and_a_token_make_a_worker_cluster_and_each_obstacle_is_told(
     process.start()
     _worker_cluster(stage, {"clusterProfileRef": {"name": OURS, "namespace": stage.name}})
     expect = partial(_expect, stage, process.tail)
-    expect(f"the manager cluster does not show ClusterProfile {stage.name}/{OURS} (404")
+    expect(f"the controller cannot read ClusterProfile {stage.name}/{OURS} (404")
 
     cleanup.enter_context(inventory.known(manager))
     expect(f"names ClusterProfile {stage.name}/{OURS}, which does not exist; create it")
@@ -54,9 +56,9 @@ def test_a_profile_and_a_token_make_a_worker_cluster_and_each_obstacle_is_told(
     put({"oidc": inventory.address(manager, "east")})
     expect("has the access providers oidc and none called secretreader, and Rayspan runs no program for a login")
     put({names.SECRET_READER: inventory.address(manager, "east", secret="west")})
-    expect("asks for the token in Secret west, and a profile does not choose another cluster's Secret")
+    expect("asks for the token in Secret west, and a profile may not choose the Secret of another cluster")
     put({names.SECRET_READER: inventory.address(manager, "east", secret=OURS)})
-    expect(f"Secret {OURS} in rayspan-system, which is to hold the token for ClusterProfile")
+    expect(f"Secret {OURS} in rayspan-system, which must hold the token for ClusterProfile")
 
     put_token(inventory.token(east, BOUND[0]))
     wait(lambda: _connected(stage).get("status") == "True", 45, "it is connected", process.tail)

@@ -1,4 +1,4 @@
-"""Does docs/compatibility.md tell the truth, and are the golden pods still those that KubeRay makes? Every sample is tried."""
+"""docs/compatibility.md is true, and the golden pods are still those that KubeRay makes. Every sample is tried."""
 
 import pytest
 

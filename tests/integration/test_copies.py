@@ -1,4 +1,5 @@
-"""Do the Secrets and ConfigMaps that a worker refers to reach its worker cluster, follow their sources, and go with the job?"""
+"""Secrets and ConfigMaps of a worker are copied to its worker cluster, follow their sources, and are deleted with
+the job."""
 
 import base64
 import json
@@ -37,7 +38,8 @@ COPIED = sorted(["Secret files", "ConfigMap code", "Secret part", "Secret regist
 def test_copies_stand_beside_the_workers_follow_their_sources_and_go_with_the_job(
     stage: Stage, running: Controller
 ) -> None:
-    """Every kind of reference, in two clusters: nothing of the manager's names is left, and each share has one copy of each."""
+    """Every kind of reference, in two clusters: no name of the manager is left, and each share has one copy of each
+    source."""
     stage.build({"east": 2, "west": 1})
     _sources(stage)
     _submit(stage, 3)
@@ -68,8 +70,8 @@ def test_a_missing_secret_is_waited_for_with_its_name(stage: Stage, running: Con
     stage.build({"east": 1})
     _submit(stage, 1, {}, {"env": ENV["env"]})
     said = (
-        f"RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which "
-        f"does not exist in namespace {stage.name}; create it, and the job goes on."
+        "RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, "
+        f"which does not exist in namespace {stage.name}; create it, and the job continues."
     )
     wait(
         lambda: stage.events("pi").get("FailedDispatch") == said, 60, "the job says so", lambda: str(stage.events("pi"))
@@ -102,7 +104,10 @@ def test_a_secret_that_goes_before_its_worker_is_made(stage: Stage, running: Con
     stage.manager.delete("secret", "token", stage.name)
     stage.manager.delete("pod", stage.workers()[0]["metadata"]["name"], stage.name, wait=False)
     running.start()
-    said = f"A worker for east is not made: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which does not exist in namespace {stage.name}; create it, and the job goes on."
+    said = (
+        "A worker for east is not created: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which "
+        f"does not exist in namespace {stage.name}; create it, and the job continues."
+    )
     wait(
         lambda: stage.events("pi").get("WorkerFailing") == said, 60, "the job says so", lambda: str(stage.events("pi"))
     )
@@ -121,9 +126,9 @@ def test_too_much_is_refused(stage: Stage, running: Controller) -> None:
     _submit(stage, 1, {}, {"envFrom": [{"configMapRef": {"name": name}} for name in some]})
     wait(lambda: "Rejected" in stage.events("pi"), 60, "the job says so", running.tail)
     assert stage.told("pi", "Rejected") == (
-        "RayCluster pi: the Secrets and ConfigMaps of its worker groups hold 4.4 MiB, and at most 4.0 MiB are copied to worker "
-        "clusters; put large files, such as ConfigMap big-0 with 0.9 MiB, into the image or object storage. "
-        "Delete the job, and submit it again then."
+        "RayCluster pi: the Secrets and ConfigMaps of its worker groups hold 4.4 MiB, and at most 4.0 MiB are copied "
+        "to worker clusters; put large files, such as ConfigMap big-0 with 0.9 MiB, into the image or object storage. "
+        "Then delete the job, and submit it again."
     )
     assert not stage.leftovers()
 
@@ -147,9 +152,9 @@ def test_without_the_right_it_waits_and_says_what_to_bind(unbound: Stage, runnin
     _submit(stage, 1, {}, {"env": ENV["env"]})
     wait(lambda: "FailedDispatch" in stage.events("pi"), 60, "the job says so", running.tail)
     assert stage.told("pi", "FailedDispatch") == (
-        "RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, which the "
-        f"controller may not read in namespace {stage.name}; bind ClusterRole rayspan-copies to ServiceAccount "
-        "rayspan-controller of namespace rayspan-system there, and the job goes on."
+        "RayCluster pi: worker group workers: spec.containers[ray-worker].env[TOKEN].secretKeyRef is Secret token, "
+        f"which the controller may not read in namespace {stage.name}; bind ClusterRole rayspan-copies to "
+        "ServiceAccount rayspan-controller of namespace rayspan-system there, and the job continues."
     )
     assert stage.check("pi")["state"] == names.CHECK_PENDING and not stage.leftovers()
     account = f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
@@ -184,7 +189,8 @@ def test_killed_between_the_writes(stage: Stage, process: Controller, count: int
 
 
 def _stand(cluster: Cluster, namespace: str, name: str) -> None:
-    """In one worker cluster: the copies are there, owned by the share's anchor, and its pods refer to them and nothing else."""
+    """In one worker cluster: the copies exist, the share's anchor owns them, and its pods refer to them and nothing
+    else."""
     found = _copies(cluster, namespace)
     assert sorted(found) == COPIED, name
     (anchor,) = [one for one in cluster.items("configmaps", namespace, names.MANAGER_LABEL) if _is_anchor(one)]

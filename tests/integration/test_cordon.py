@@ -1,6 +1,6 @@
-"""Do new workers keep away from a cluster that is cordoned or drained, and come back when it is not?
+"""New workers avoid a cluster that is cordoned or drained, and return when it is not.
 
-By the command as a process, as an administrator gives it. How a drain moves the workers that run there is tested elsewhere.
+It runs the command as a process, as an administrator does. How a drain moves running workers is tested elsewhere.
 """
 
 import subprocess
@@ -58,7 +58,7 @@ def test_a_gang_that_waits_for_a_cordoned_cluster_starts_when_it_is_open_again(
     _wait_until_seen(stage.manager, east)
     stage.ray_cluster("pi", workers=3)
     wait(lambda: stage.state("pi") == PlacementState.WAITING, 60, "it waits", running.tail)
-    assert f"{east} has room for 0 (it is cordoned)" in stage.reason("pi")
+    assert f"{east} has capacity for 0 (it is cordoned)" in stage.reason("pi")
     _rayspan(stage.manager, "uncordon", east)
     wait(lambda: stage.where("pi") == f"2 {east}, 1 west", 60, "it starts", running.tail)
 

@@ -1,6 +1,7 @@
-"""Does the controller come to the same end when it is killed right after any of its steps? The memory is gone, the API is not.
+"""The controller comes to the same end when it is killed after any of its steps: its memory is lost, the API objects
+are not.
 
-It is started first, so that its start takes no time beside the stage's. Until there is a job it does nothing for a stage that counts.
+It starts before the stage, so that its start costs no extra time. It does nothing for the stage until there is a job.
 """
 
 import pytest
@@ -12,7 +13,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.preemption import lend
 from hack.testbed.stage import Stage
 
-# Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are concerned.
+# Every kind of write on the way from the queue to running workers; the second one where two clusters or pods are
+# concerned.
 FORWARD = [
     ("Plan", 1),
     ("DryRunPod", 1),
@@ -30,7 +32,8 @@ FORWARD = [
 ]
 # Of an elastic job, whose pods come with no slots: of others none is written.
 ELASTIC = {"AssignSlot": 2}
-# Of those after which something of ours stands that nobody has written down yet, the two that hold quota or a pod elsewhere.
+# Of those after which something of ours stands that nobody has written down yet, the two that hold quota or a pod
+# elsewhere.
 TELLING = [("Reserve", 2), ("CreatePod", 1)]
 BACKWARD = [("DeleteShare", 1), ("DeleteShare", 2)]
 

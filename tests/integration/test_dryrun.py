@@ -1,4 +1,5 @@
-"""Does a share hold what will run, and does a refusal come before quota is held? What adds to pods in a worker cluster is the real thing."""
+"""A share holds what will run, and a denial comes before quota is held. Real admission in a worker cluster adds to
+the pods."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ _SIDECAR_CPU = "500m"
 
 @pytest.mark.long
 def test_a_share_holds_what_a_limit_range_gives_its_pods(stage: Stage, running: Controller) -> None:
-    """East has CPUs for two workers, and memory for one of the size that its LimitRange gives to who names none: so one goes there."""
+    """East has CPUs for two workers. Its LimitRange gives them a default of memory, of which it has enough for one:
+    one goes there."""
     stage.build({"east": 2, "west": 2}, resource="memory")
     east = stage.fleet.workers["east"]
     _set_memory(stage, east, "3Gi")
@@ -50,7 +52,7 @@ def test_a_namespace_that_refuses_the_pods_is_not_asked_for_quota(stage: Stage, 
     assert stage.where("pi") == "2 west"
     said = stage.placement("pi")["spec"]["explanation"]
     assert (
-        'east passed over: it refuses the pods of worker group workers: pods "*" is forbidden: violates PodSecurity'
+        'east passed over: it denies the pods of worker group workers: pods "*" is forbidden: violates PodSecurity'
         in said
     )
     assert "ShareLost" not in stage.events("pi")
@@ -116,7 +118,7 @@ def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, runni
     _inject(stage, stage.fleet.workers["east"])
     stage.manager.delete("pod", stage.workers()[0]["metadata"]["name"], stage.name, wait=False)
     wait(lambda: "PodExceedsShare" in stage.events("pi"), 90, "the job says so", running.tail)
-    assert "A worker in east runs with more than its share there holds, cpu: 1500m instead of 1" in stage.told(
+    assert "A worker in east requests more than its share there holds, cpu: 1500m instead of 1" in stage.told(
         "pi", "PodExceedsShare"
     )
     wait(lambda: stage.running(1), 60, "it runs all the same", running.tail)
@@ -124,7 +126,7 @@ def test_a_copy_that_is_more_than_its_share_holds_is_told_of(stage: Stage, runni
 
 @pytest.mark.long
 def test_a_webhook_that_hangs_holds_up_nobody_for_long(stage: Stage, running: Controller) -> None:
-    """Nobody is at home behind it, and it may be passed over: the share is asked for with the template's own figures."""
+    """Its webhook has no server and may fail open: the share is reserved with the template's own requests."""
     stage.build({"east": 1})
     where = {"matchLabels": {"kubernetes.io/metadata.name": stage.name}}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}

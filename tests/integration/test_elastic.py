@@ -1,4 +1,5 @@
-"""Does a RayCluster that changes its size while it runs grow into whichever cluster has room, and give back what it leaves?"""
+"""A RayCluster that changes its size while it runs scales up in any cluster with capacity, and gives back what it
+leaves."""
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running:
     after = stage.placement("pi")
     assert after["metadata"]["uid"] == place["uid"] and after["metadata"]["name"] == place["name"]
     assert after["spec"]["workload"]["uid"] == stage.workload("pi")["metadata"]["uid"]
-    wait(lambda: stage.reason("pi") == "All workers have a place: 2 east, 2 west.", 30, "it says so", running.tail)
+    wait(lambda: stage.reason("pi") == "All workers are placed: 2 east, 2 west.", 30, "it says so", running.tail)
 
     away = [name for name, pod in _named(stage).items() if pod["metadata"]["labels"][names.CLUSTER_LABEL] == "west"]
     stage.scale("pi", 0, 2, without=away)
@@ -39,7 +40,8 @@ def test_it_grows_into_the_next_cluster_and_shrinks_again(stage: Stage, running:
 
 
 def test_a_worker_that_leaves_gives_back_exactly_what_it_held(stage: Stage, running: Controller) -> None:
-    """Within seconds, and nobody else is touched: those who grew one by one, and those with which the job started beside its least."""
+    """Within seconds, without touching others: single-worker shares, and the workers that the job started with
+    beyond its minimum."""
     stage.build({"east": 3, "west": 4})
     stage.ray_cluster("pi", workers=3, elastic=8, least=1)
     wait(lambda: stage.running(3), 90, "three workers run", running.tail)
@@ -57,13 +59,13 @@ def test_a_worker_that_leaves_gives_back_exactly_what_it_held(stage: Stage, runn
         stage.scale("pi", 0, sum(left.values()), without=[goes])
         wait(lambda: goes not in _copies(stage, cluster), 30, "its copy is gone", running.tail)  # noqa: B023
         wait(lambda: _held(stage) == left, 5, "and exactly its quota", running.tail)  # noqa: B023
-        wait(lambda: stage.reason("pi").startswith("All workers have a place"), 30, "it says so", running.tail)
+        wait(lambda: stage.reason("pi").startswith("All workers are placed"), 30, "it says so", running.tail)
         assert _uids(stage) == stayed, "nobody was restarted"
 
 
 @pytest.mark.long
 def test_one_worker_that_is_preempted_is_replaced_by_one(stage: Stage, running: Controller) -> None:
-    """Whatever the policy says of a share that is lost: that counts for what the job always has. All others stay the same pods."""
+    """Whatever onShareLost says: that is for the workers that the job always has. All others stay the same pods."""
     stage.build({"east": 2, "west": 3}, policy={"onShareLost": "Restart"})
     stage.ray_cluster("pi", workers=2, elastic=8, least=2, priority=stage.priority("low", 10))
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
@@ -75,7 +77,7 @@ def test_one_worker_that_is_preempted_is_replaced_by_one(stage: Stage, running: 
     assert stage.told("pi", "ShareLost").startswith("Workers were lost, 1 in west: its workers were stopped there")
     wait(lambda: _held(stage) == {"east": 2, "west": 1}, 60, "three shares stand", running.tail)
     wait(
-        lambda: stage.reason("pi").startswith("3 of 4 workers have a place: 2 east, 1 west"),
+        lambda: stage.reason("pi").startswith("3 of 4 workers are placed: 2 east, 1 west"),
         90,  # the one who preempted may not hold yet what it was given: a reservation is tried in vain before
         "it waits",
         running.tail,
@@ -93,12 +95,10 @@ def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running:
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
     stage.scale("pi", 0, 4)
     wait(lambda: stage.running(3), 90, "a third worker runs", running.tail)
-    wait(
-        lambda: stage.reason("pi").startswith("3 of 4 workers have a place"), 30, "it says what it lacks", running.tail
-    )
+    wait(lambda: stage.reason("pi").startswith("3 of 4 workers are placed"), 30, "it says what it lacks", running.tail)
     assert stage.check("pi")["state"] == names.CHECK_READY
     assert stage.told("pi", "Waiting").startswith(
-        "3 of 4 workers have a place: 2 east, 1 west; the others wait for room"
+        "3 of 4 workers are placed: 2 east, 1 west; the others start as soon as there is capacity"
     )
     before = _uids(stage)
     (waits,) = (pod for pod in stage.workers() if names.CLUSTER_LABEL not in pod["metadata"]["labels"])
@@ -111,7 +111,10 @@ def test_what_does_not_fit_waits_and_runs_when_room_comes(stage: Stage, running:
 
 @pytest.mark.long
 def test_room_goes_to_whose_turn_it_is(stage: Stage, running: Controller) -> None:
-    """By priority, then by the age of the job, one worker at a time; who waits longer is not made anew, and keeps what it has."""
+    """By priority, then by the time that a running job has waited, one worker at a time.
+
+    The one that waits longer is not recreated, and keeps its workers.
+    """
     stage.build({"east": 3, "west": 0})
     low, high = stage.priority("low", 10), stage.priority("high", 1000)
     for number, (job, priority) in enumerate({"older": low, "younger": low, "urgent": high}.items(), 1):
@@ -119,15 +122,14 @@ def test_room_goes_to_whose_turn_it_is(stage: Stage, running: Controller) -> Non
         wait(lambda: stage.running(number), 90, f"{job} runs", running.tail)  # noqa: B023
     for job in ("younger", "older", "urgent"):
         stage.scale(job, 0, 2)
-    for job in ("younger", "older", "urgent"):
-        wait(lambda: stage.reason(job).startswith("1 of 2 workers have a place"), 60, f"{job} waits", running.tail)  # noqa: B023
+        wait(lambda: stage.reason(job).startswith("1 of 2 workers are placed"), 60, f"{job} waits", running.tail)  # noqa: B023
     wait(lambda: len(stage.workers()) == 6, 30, "all are there", running.tail)
     before, served = _uids(stage), list[str]()
-    for room, job in enumerate(("urgent", "older", "younger"), 4):
+    for room, job in enumerate(("urgent", "younger", "older"), 4):
         stage.set_quota(stage.fleet.workers["east"], room)
         wait(lambda: stage.running(room), QUICKLY, f"{job} has it", running.tail)  # noqa: B023
-        served += [one for one in ("urgent", "older", "younger") if one not in served and _placed(stage, one) == 2]
-    assert served == ["urgent", "older", "younger"]
+        served += [one for one in ("urgent", "younger", "older") if one not in served and _placed(stage, one) == 2]
+    assert served == ["urgent", "younger", "older"]
     assert _uids(stage) == before, "nobody was made anew"
 
 
@@ -169,7 +171,7 @@ def test_one_that_begins_with_no_worker_grows(stage: Stage, running: Controller)
     wait(lambda: stage.manager.get("rayclusters", "pi", stage.name)["spec"].get("suspend") is False, 60, "it runs")
     stage.scale("pi", 0, 2)
     wait(lambda: stage.running(1), 90, "one worker runs", running.tail)
-    wait(lambda: stage.reason("pi").startswith("1 of 2 workers have a place"), 30, "the other one waits", running.tail)
+    wait(lambda: stage.reason("pi").startswith("1 of 2 workers are placed"), 30, "the other one waits", running.tail)
 
 
 @pytest.mark.long

@@ -1,6 +1,6 @@
-"""Do requests go straight to workers elsewhere where an admin allowed it, and nowhere else? Against stock API servers, without Ray.
+"""Requests go straight to remote workers where an admin allowed it, and nowhere else. Stock API servers, without Ray.
 
-The Service is one that a RayCluster controls, made here as KubeRay makes it: KubeRay makes a RayService's only once Serve runs.
+The Service belongs to a RayCluster, made here as KubeRay makes it: KubeRay makes a RayService's only when Serve runs.
 """
 
 import copy
@@ -67,7 +67,7 @@ def test_requests_go_straight_while_the_right_is_there(served: Stage, running: C
 
 
 def _bounds_hold(manager: Cluster, found: Raw) -> None:
-    """The account may write such a slice anew under the same name, and no other; each try is one that nothing keeps of."""
+    """The account may create such a slice again under the same name, and no other; each attempt is a dry run."""
     meant = {**found, "apiVersion": names.DISCOVERY_API_VERSION, "kind": "EndpointSlice"}
     meant["metadata"] = {key: found["metadata"][key] for key in ("namespace", "labels", "ownerReferences")}
     another = {**meant["metadata"], "name": "other-rayspan-ipv4"}
@@ -77,12 +77,12 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
     _create(manager, meant)
     oddities: tuple[tuple[str, tuple[str | int, ...], object], ...] = (
         ("managed-by", ("metadata", "labels", names.SLICE_MANAGED_BY_LABEL), "somebody"),
-        ("is called by its Service", ("metadata", "name"), "other"),
-        ("is called by its Service", ("metadata", "labels", names.SERVICE_NAME_LABEL), "kubernetes"),
-        ("is owned by its Service", ("metadata", "ownerReferences"), []),
-        ("is a Pod of the same namespace", ("endpoints", 0, "targetRef", "namespace"), "default"),
-        ("is a Pod of the same namespace", ("endpoints", 0, "targetRef", "kind"), "Node"),
-        ("is a Pod of the same namespace", ("endpoints", 0, "nodeName"), "node"),
+        ("must be the name of its Service", ("metadata", "name"), "other"),
+        ("must be the name of its Service", ("metadata", "labels", names.SERVICE_NAME_LABEL), "kubernetes"),
+        ("must be owned by its Service", ("metadata", "ownerReferences"), []),
+        ("must be a Pod of the same namespace", ("endpoints", 0, "targetRef", "namespace"), "default"),
+        ("must be a Pod of the same namespace", ("endpoints", 0, "targetRef", "kind"), "Node"),
+        ("must be a Pod of the same namespace", ("endpoints", 0, "nodeName"), "node"),
     )
     for words, path, value in oddities:
         odd = copy.deepcopy(meant)
@@ -98,7 +98,7 @@ def _bounds_hold(manager: Cluster, found: Raw) -> None:
     ):
         name = theirs["metadata"]["name"]
         raw = f"/apis/{names.DISCOVERY_API_VERSION}/namespaces/{namespace}/endpointslices/{name}?dryRun=All"
-        with pytest.raises(LabError, match="not Rayspan's to change"):
+        with pytest.raises(LabError, match="Rayspan may not change it"):
             manager.kubectl("delete", "--raw", raw, f"--as={CONTROLLER}")
 
 

@@ -1,4 +1,4 @@
-"""Is a worker cluster that is cut off told and passed over, while the others go on, and is the lab's own repair true?
+"""A worker cluster that is cut off is reported and passed over while the others go on, and the lab's own repair works.
 
 The controller is the deployed one, a pod of the manager cluster: what is cut off from it is what a user's would be.
 """
@@ -19,15 +19,16 @@ pytestmark = [pytest.mark.usefixtures("deployed"), pytest.mark.long]  # which ma
 
 @pytest.mark.parametrize("way", faults.WAYS)
 def test_a_silent_cluster_is_told_and_passed_over(stage: Stage, lab: Lab, way: str) -> None:
-    """East's API is cut: its condition says since when, a new gang goes west, and after the repair east is seen as it is."""
+    """East's API is cut: its condition says since when, a new gang goes west, and after the repair east is reachable
+    again."""
     stage.build({"east": 2, "west": 2})
     faults.cut(lab, lab.cluster("east"), scope="all" if way == "link" else "api", way=way)
     wait(lambda: _connected(stage).get("status") == "Unknown", 60, "east is told to be silent")
-    assert "worker cluster east cannot be seen since" in _connected(stage)["message"]
+    assert "worker cluster east is unreachable since" in _connected(stage)["message"]
 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: _west_runs(stage), 60, "both workers run in west")
-    assert "east passed over: cannot be seen since" in stage.reason("pi")
+    assert "east passed over: is unreachable since" in stage.reason("pi")
 
     faults.heal(lab)
     wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")
@@ -49,7 +50,9 @@ def test_a_gang_that_is_placed_outlives_a_cut(stage: Stage, lab: Lab) -> None:
     faults.cut(lab, lab.cluster("east"), scope="api", way="drop")
     wait(lambda: _connected(stage).get("status") == "Unknown", 60, "east is told to be silent")
     wait(
-        lambda: "what runs in east is left running: cannot be seen since" in _reason(stage), 30, "the Placement says so"
+        lambda: "workers in east are left running: the cluster is unreachable since" in _reason(stage),
+        30,
+        "the Placement says so",
     )
     faults.heal(lab)
     wait(lambda: _connected(stage).get("status") == "True", 60, "east is seen again")

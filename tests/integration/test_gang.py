@@ -1,4 +1,4 @@
-"""Does a gang become pods in the worker clusters, and leave nothing behind?"""
+"""A gang becomes pods in the worker clusters, and leaves nothing behind."""
 
 import json
 
@@ -72,7 +72,8 @@ def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str)
 
     words = how.format(namespace=stage.name).split()
     stage.manager.kubectl("-n", stage.name, "delete", *words, "--wait=false")
-    # Of a namespace Kubernetes deletes the pods first, and looks again after half of the longest grace period, and again; the job
+    # Of a namespace Kubernetes deletes the pods first, and looks again after half of the longest grace period, and
+    # again; the job
     # is there until then.
     wait(lambda: not stage.manager.items("rayclusters", stage.name), 180, "the job is gone", running.tail)
     wait(lambda: not stage.leftovers(), 60, "nothing is left", lambda: f"{stage.leftovers()}\n{running.tail()}")
@@ -81,7 +82,8 @@ def test_deleted_job_leaves_nothing(stage: Stage, running: Controller, how: str)
 
 
 def test_quota_is_held_until_the_last_worker_is_gone(stage: Stage, running: Controller) -> None:
-    """Nothing in the manager waits for a worker that takes long to end, and in its cluster nobody gets its quota before."""
+    """Nothing in the manager waits for a worker that takes long to end, and its quota is not given away before its
+    end."""
     stage.build({"east": 2, "west": 0})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
@@ -141,7 +143,7 @@ def test_deleted_copy_is_replaced(stage: Stage, running: Controller) -> None:
 
 @pytest.mark.long
 def test_what_may_run_in_the_manager_gets_no_copy(stage: Stage, running: Controller) -> None:
-    """A pod of the gang's RayCluster that got our label without the gate: an event on it says so, and nothing is made of it."""
+    """A pod of the gang's RayCluster that has our label without the gate: it gets an event, and no remote pod."""
     stage.build({"east": 2})
     stage.ray_cluster("pi", workers=1)
     wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
@@ -163,7 +165,8 @@ def test_what_may_run_in_the_manager_gets_no_copy(stage: Stage, running: Control
 
 
 def test_no_label_dodges_the_gate(stage: Stage) -> None:
-    """What has the lock is gated, whatever its labels say; a copy, where the manager is a worker cluster as well, has none."""
+    """A pod with the lock is gated, whatever its labels; a remote pod is not, where the manager is a worker cluster
+    as well."""
     stage.build({"east": 1})
     marks = {names.PLACEMENT_LABEL: "x-1", names.MANAGER_LABEL: "x"}
     lock = {names.LOCK_NODE_SELECTOR: names.LOCK_NODE_SELECTOR_VALUE}
@@ -192,7 +195,8 @@ def test_foreign_pod_is_left_alone(stage: Stage, running: Controller) -> None:
     wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
     place = stage.placement("pi")["metadata"]["name"]
     stage.manager.apply(
-        f"{{apiVersion: v1, kind: Pod, metadata: {{name: stranger, namespace: {stage.name}, labels: {{{names.PLACEMENT_LABEL}: "
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: stranger, namespace: {stage.name}, labels: "
+        f"{{{names.PLACEMENT_LABEL}: "
         f"{place}}}}}, spec: {{containers: [{{name: c, image: 'rayproject/ray:2.60.0'}}]}}}}"
     )
     wait(lambda: "RemotePodConflict" in stage.events("pi"), 30, "an event tells of the stranger", running.tail)

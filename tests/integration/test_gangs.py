@@ -1,4 +1,4 @@
-"""Many gangs at once, and two tenants in one cohort: nobody is ever beyond quota, and nobody waits for ever."""
+"""Many gangs at once, and two tenants in one cohort: quota is never exceeded, and no gang waits for ever."""
 
 import pytest
 
@@ -12,7 +12,8 @@ from hack.trials.sampler import QuotaSampler
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # it takes all of the machine
 
 GANGS, SEED, CPU = 12, 7, 8
-PACE = 0.15  # 3 to 9 s: what takes seconds is what is tested. They come and go for most of that, so use in percent says little
+# 3 to 9 s: what takes seconds is what is tested. They come and go for most of that, so use in percent says little
+PACE = 0.15
 
 
 def test_a_crowd_of_gangs_finishes_and_never_overcommits(stage: Stage, running: Controller) -> None:
@@ -51,7 +52,8 @@ def test_a_tenant_gets_its_own_back_in_every_cluster(stage: Stage, running: Cont
 
 
 def test_a_gang_that_follows_closely_is_not_left_waiting(stage: Stage, running: Controller) -> None:
-    """Kueue has just counted the first gang's share, and we still count it, too: the second one fits as soon as we do not."""
+    """Kueue has just counted the first gang's share, and it is still deducted, too: the second gang fits when that
+    ends."""
     stage.build({"east": 4, "west": 0})
     stage.ray_cluster("first", workers=2)
     wait(lambda: stage.reserving() == 1, 60, "Kueue has counted the first", running.tail)

@@ -1,6 +1,7 @@
-"""Do the workers of a cluster that mirrors heads find theirs by name: before the first is made, wherever it moves, until the last is gone?
+"""Workers in a cluster that mirrors heads find theirs by name: before the first worker, wherever the head moves, until
+the last is gone.
 
-Real Kueue and KubeRay; heads and workers on fake nodes, so nobody dials: that DNS and Ray do as well is shown in e2e.
+Real Kueue and KubeRay; heads and workers on fake nodes, so nothing dials. That DNS and Ray do is shown in e2e.
 """
 
 import json
@@ -88,7 +89,7 @@ def test_a_service_of_somebody_else_is_left_alone(stage: Stage, running: Control
     assert stage.where("pi") == f"2 {_own(stage, 'west')}"
     said = stage.told("pi", "RemotePodRejected")
     assert f"services {stage.name}/{SERVICE} exists there and is not ours" in said
-    assert said.startswith(f"worker cluster {_own(stage, 'east')} refuses the mirror of the head's Service")
+    assert said.startswith(f"worker cluster {_own(stage, 'east')} denies the mirror of the head's Service")
     assert workers["east"].get("services", SERVICE, stage.name) == before
 
 

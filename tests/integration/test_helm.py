@@ -1,9 +1,10 @@
-"""Does Helm install the chart on a real cluster, as docs/install.md says it, and does its controller work there until Helm removes it?
+"""Helm installs the chart on a real cluster as docs/install.md says, and its controller works there until Helm removes
+it.
 
-The manager of these tests has what kubectl applied, so the chart goes to a cluster that has no manager's part yet: a worker cluster becomes a
-manager of its own for a while, with KubeRay's kinds and without KubeRay. There it stands beside what `join` made, which must stay. No job runs
-by it: that is what all other tests do, by objects that are the same (tests/unit/repo/test_release.py). The queues of the chart are asked of the
-manager's API server alone, for the worker cluster has a queue of that name; its alerts need kinds that no cluster here has.
+The manager of these tests has what kubectl applied. So a worker cluster becomes a manager of its own for a while, with
+KubeRay's kinds and without KubeRay, beside what `join` made, which must stay. No job runs there: all other tests run
+jobs with the same objects (tests/unit/repo/test_release.py). The chart's queues are tried on the manager's API server
+only, for the worker cluster has a queue of that name. The chart's alerts need kinds that no cluster here has.
 """
 
 import json
@@ -77,7 +78,8 @@ def west(fleet: Clusters) -> Iterator[Cluster]:
 
 
 def test_the_chart_installs_works_changes_and_goes(helm: Callable[[Cluster], Helm], west: Cluster) -> None:
-    """By the page's own lines: a controller that leads and judges a policy, then other values and each component's objects, then nothing."""
+    """By the page's own lines: a controller that leads and reads a policy, then other values and each component,
+    then nothing."""
     run, before = helm(west), _accounts(west)
     try:
         said = _fine(run(_INSTALL + _IMAGE))
@@ -144,7 +146,7 @@ def test_the_charts_queues_are_what_the_api_server_takes(
     assert len(said) == len(asked) == len(chosen) > 0
 
 
-# --- Helm ---------------------------------------------------------------------------------------------------------------
+# --- Helm -------------------------------------------------------------------------------------------------------------
 
 
 def _ran(line: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -158,7 +160,7 @@ def _fine(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout
 
 
-# --- what is there --------------------------------------------------------------------------------------------------------
+# --- what is there ----------------------------------------------------------------------------------------------------
 
 
 def _manager() -> list[Raw]:

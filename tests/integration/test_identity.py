@@ -1,6 +1,7 @@
-"""Is a worker cluster the one that it was, and whose is it? A kubeconfig that leads elsewhere loses nothing and doubles nothing.
+"""A worker cluster is recognised by its identity and its claim: a kubeconfig that leads elsewhere loses and doubles
+nothing.
 
-Real Kueue and KubeRay; workers on fake nodes. The clusters are those of the lab, which are each other's wrong ones.
+Real Kueue and KubeRay; workers on fake nodes. The lab's clusters are each other's wrong ones.
 """
 
 import asyncio
@@ -184,14 +185,14 @@ def _all(stage: Stage) -> set[str]:
     return {pod["metadata"]["uid"] for pods in stage.remote().values() for pod in pods}
 
 
-# --- whose it is -------------------------------------------------------------------------------------------------------
+# --- whose it is ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def pair(
     standing: Controller, parked: Clusters, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[tuple[Controller, Controller]]:
-    """Two processes of one manager that take part in its election, as those that are shipped do; none of them runs yet."""
+    """Two processes of one manager that take part in its election, as the shipped ones do; neither runs yet."""
     standing.stop()
     pace = request.config.getoption("--pace")
     folders = (tmp_path / "first", tmp_path / "second")
@@ -205,8 +206,10 @@ def pair(
 
 @pytest.mark.long  # that another one takes over: tests/integration/faults/test_leader.py
 def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Controller]) -> None:
-    """The claims of a leader that was killed are inherited, for they tell of nothing that the manager's Lease does not know; and the
-    claim of a WorkerCluster that is deleted is given back, so that whoever registers that cluster next need not wait."""
+    """The claims of a killed leader are inherited, because they name no process that the manager's Lease does not know.
+
+    The claim of a deleted WorkerCluster is given back, so that the next registration of that cluster need not wait.
+    """
     first, second = pair
     east, west = _started(stage, first), stage.fleet.workers["west"]
     before = _claim(stage, east)
@@ -230,7 +233,8 @@ def test_who_leads_next_writes_at_once(stage: Stage, pair: tuple[Controller, Con
 
 @pytest.mark.long  # cheaper: tests/unit/shell/clusters/test_claim_holder.py
 def test_a_clone_of_the_manager_writes_nothing(stage: Stage, pair: tuple[Controller, Controller]) -> None:
-    """One that knows, from a backup, who led then: it may not write while that one lives, and not at once when it is dead."""
+    """A clone knows from a backup who led then: it may not write while that process lives, and not at once when it
+    is dead."""
     first, _ = pair
     east = _started(stage, first)
     clone = Leadership("clone_1", _leader(stage), 1, 2)
@@ -321,7 +325,8 @@ class _Elected:
 
 
 async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
-    """Try for so long to hold the claim to east, as a clone of the manager would; returns why a write is not sent in the end."""
+    """Try for so long to hold the claim to east, as a clone of the manager would; returns why a write is finally not
+    sent."""
     kubeconfig = install.worker_kubeconfig(stage.manager, "east")
     identity = ConnectionIdentity(IdentityRecord("east", uid(stage.fleet.workers["east"])))
     own, client = [await Client.from_kubeconfig(kubeconfig) for _ in range(2)]
@@ -341,7 +346,8 @@ async def _as_clone(stage: Stage, lead: Leadership, seconds: float) -> str:
 
 
 async def _looks(made: ClaimHolder, seconds: float) -> None:
-    """Let it look for so long, as it does when it runs. No request is cancelled: its connection would outlive the loop."""
+    """Let it observe for so long, as it does when it runs. No request is cancelled: its connection would outlive the
+    loop."""
     ends, pause = asyncio.get_running_loop().time() + seconds, 0.0
     while asyncio.get_running_loop().time() + pause < ends:
         with suppress(TimeoutError):

@@ -1,6 +1,6 @@
-"""Does the fine-tuning job that people paste, grown to twenty workers, run over two islands of ten GPUs, and does the manager see it?
+"""The documented fine-tuning job, with twenty workers, runs over two islands of ten GPUs, and the manager sees it.
 
-The GPUs are those that fake nodes say they have. It is submitted without a submitter, whose memory no stage's queue covers.
+Fake nodes have the GPUs. It is submitted without a submitter, whose memory no stage's queue covers.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,8 @@ ISLAND = 10  # GPUs of each worker cluster; two fake nodes have eight each
 
 @pytest.mark.long
 def test_twenty_workers_run_on_two_islands_of_ten(stage: Stage, running: Controller) -> None:
-    """B1: limits only, no minReplicas and maxReplicas: no island holds the job, both are filled, all twenty are seen to run."""
+    """B1: limits only, no minReplicas and maxReplicas: no island holds the job, both are filled, all twenty workers
+    run."""
     stage.build(dict.fromkeys(stage.clusters, ISLAND), resource=GPU)
     job = _grown(stage, 2 * ISLAND)
     stage.manager.apply(yaml.safe_dump(job))

@@ -1,7 +1,7 @@
-"""Does a cluster join, renew its login and leave on real API servers, with the rights of the overlay and with nothing left behind?
+"""A cluster joins, renews its login and leaves on real API servers, with the overlay's rights and nothing left behind.
 
-By the commands as processes, as an administrator gives them. West leaves the lab's manager and joins it under another name; in the end it
-is what it was.
+By the commands as processes, as an administrator runs them. West leaves the lab's manager and joins it under another
+name; in the end it is what it was.
 """
 
 import base64
@@ -103,7 +103,7 @@ def test_west_leaves_and_joins_under_another_name(stage: Stage, running: Control
 
     first = install.worker_kubeconfig(stage.manager, NAME)
     said = rayspan(stage, "rotate", NAME, "--expires", "30d")
-    assert "UTC, in 30 days. Renew it before" in said and "The token before it ends " in said
+    assert "UTC, in 30 days. Renew it before" in said and "The previous token expires " in said
     second = install.worker_kubeconfig(stage.manager, NAME)
     assert membership.with_token(first, membership.token_in_kubeconfig(second)) == second != first
     for number, text in enumerate((first, second)):
@@ -141,8 +141,10 @@ def test_a_wrong_cluster_keeps_its_account(stage: Stage) -> None:
 
 
 def asks_by(stage: Stage, kubeconfig: str) -> bool:
-    """Whether the controller follows west by this token, of which west's API server notes an identity with each request; kubectl and
-    `join` asked by it, too, and follow nothing."""
+    """Whether the controller follows west by this token.
+
+    West's API server notes an identity with each request. kubectl and `join` used the token, too, and follow nothing.
+    """
     claims = membership.token_in_kubeconfig(kubeconfig).split(".")[1]
     known = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
     lines = west(stage).kubeconfig.with_name("audit.log").read_text(errors="replace").splitlines()

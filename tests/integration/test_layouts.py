@@ -1,12 +1,13 @@
-"""Do both layouts of the manager's queues do what docs/queues.md says of them?
+"""Both layouts of the manager's queues do what docs/queues.md says of them.
 
-The stage's queue gets the flavors local and remote, and the policy that ships with them is told of this queue only.
+The stage's queue gets the flavors local and remote, and the policy that ships with them is limited to this queue.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 
 from adapter import names
 from hack.lab.base.paths import REPO
+from hack.release import __main__ as release
 from hack.testbed.auditlog import Written
 from hack.testbed.clusters import Clusters, condition, wait
 from hack.testbed.controller import Controller
@@ -138,7 +140,8 @@ def test_applying_a_job_again_brings_no_worker_home(pools: Stage, running: Contr
 
 @pytest.mark.usefixtures("audited")
 def test_what_is_wrong_with_a_layout_stands_on_its_check(pools: Stage, running: Controller) -> None:
-    """Still Active, so local jobs pass; and a gang whose checks exclude each other is told, and holds nothing elsewhere."""
+    """The check is still Active, so local jobs pass. A gang whose checks exclude each other is told so, and holds
+    nothing elsewhere."""
     manager = pools.manager
     manager.kubectl("-n", pools.name, "label", "localqueue", QUEUE, f"{names.POOL_LABEL}-")
     wait(lambda: _said(pools)["reason"] == "InvalidQueueLayout", 30, "the missing label is told", running.tail)
@@ -188,12 +191,13 @@ def test_a_layout_applies_as_it_is_shipped(fleet: Clusters, layout: str) -> None
     assert "clusterqueue.kueue.x-k8s.io/ray serverside-applied" in said
 
 
-def test_the_manual_keeps_its_word(fleet: Clusters) -> None:
+def test_the_manual_keeps_its_word(fleet: Clusters, tmp_path: Path) -> None:
     """Every command and every object in docs/queues.md is taken, and so is the sample; nothing is changed by it."""
     commands = [line for block in _blocks("sh") for line in block.splitlines()]
     assert len(commands) > 3
+    release.write(tmp_path, "dev", "rayspan/rayspan")
     for command in commands:
-        words = command.removeprefix("kubectl --context manager ").split()
+        words = command.removeprefix("kubectl --context manager ").replace("$RELEASE", str(tmp_path)).split()
         changes = words[0] in ("apply", "label")
         places = [str(REPO / word) if word.startswith("manifests/") else word for word in words]
         fleet.manager.kubectl(*places, *(("--dry-run=server",) if changes else ()))
@@ -208,7 +212,8 @@ def _blocks(language: str) -> list[str]:
 
 
 def _sent_away(stage: Stage) -> bool:
-    """Whether a RayCluster of the stage's queue would be given the pool: the policy is read a moment after it is applied."""
+    """Whether a RayCluster of the stage's queue would get the pool: the policy takes effect a moment after it is
+    applied."""
     body = ray_cluster("probe", stage.name, {"far": 1})
     said = stage.manager.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump(body))
     spec = json.loads(said)["spec"]["workerGroupSpecs"][0]["template"]["spec"]

@@ -1,7 +1,8 @@
-"""Does a worker cluster that lies cost the others nothing? One controller follows two real clusters and an attacker beside them.
+"""A worker cluster that lies costs the others nothing. One controller follows two real clusters and an attacker.
 
-Gangs are placed again and again on the real ones, as quickly as before the attacker came; the controller is the same process in the
-end, and no larger than its Deployment lets it be. The attacker (hack/testbed/liar.py) stands for no real part. Hypothesis deals its lies.
+Gangs are placed again and again on the real ones, as quickly as before the attacker came. In the end the controller is
+the same process, and no larger than its Deployment allows. The attacker (hack/testbed/liar.py) stands for no real
+component. Hypothesis chooses its lies.
 """
 
 import base64
@@ -34,7 +35,8 @@ from hack.testbed.pace import HASTY
 from hack.testbed.stage import Stage
 from hack.testbed.world import World
 
-# It runs a controller of its own, and registers a cluster for it. Cheaper: tests/unit/shell/kube/test_liar.py tells each lie once.
+# It runs a controller of its own, and registers a cluster for it. Cheaper: tests/unit/shell/kube/test_liar.py tells
+# each lie once.
 pytestmark = [pytest.mark.alone, pytest.mark.long]
 
 LIAR = "liar"
@@ -42,12 +44,14 @@ ALL_LIES = int(os.environ.get("RAYSPAN_LIES", 600))  # ten thousand, by hand, ta
 BATCHES = 10  # of lies that are told together, each while a gang is placed
 LIES = st.builds(Lie, st.sampled_from(DRAWN), st.integers(0, 2**32))
 DEALT = st.lists(LIES, min_size=20, max_size=60)
-# Of ten answers to one kind one is enough that the cluster cannot be seen: with few lies gangs are tried there as well.
+# Of ten answers to one kind one is enough that the cluster is unreachable: with few lies gangs are tried there as well.
 SHARES = st.sampled_from([0.05, 0.4, 0.7, 0.95])
 BEFORE = 3  # gangs that show how long it takes without the liar
 WORKERS = 4
-# Both cores of the machine are shared with the attacker and with two real clusters: what is told apart here is a gang that
-# waits for somebody (a time-out is 3 s, a reservation's 30 s, a broken task's pause up to 60 s) from one that is computed slowly.
+# Both cores of the machine are shared with the attacker and with two real clusters: what is told apart here is a gang
+# that
+# waits for somebody (a time-out is 3 s, a reservation's 30 s, a broken task's pause up to 60 s) from one that is
+# computed slowly.
 RATIO, SLACK = 3.0, 5.0
 PATIENCE = 60.0
 # More than this is a restart (`manifests/controller.yaml`).
@@ -216,4 +220,7 @@ def _seconds(some: list[float]) -> str:
 
 
 def _said(stage: Stage, name: str) -> str:
-    return f"{stage.state(name)} {stage.reason(name)} {condition(stage.manager.get('workerclusters', LIAR), names.CONNECTED)}"
+    return (
+        f"{stage.state(name)} {stage.reason(name)} "
+        f"{condition(stage.manager.get('workerclusters', LIAR), names.CONNECTED)}"
+    )

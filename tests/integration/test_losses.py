@@ -1,6 +1,6 @@
-"""What becomes of a running gang that loses what it had in one cluster, and of who would take it away by mistake?
+"""A running gang loses workers or quota in one cluster, or somebody would delete them by mistake.
 
-Real Kueue and KubeRay; workers on fake nodes. What takes longer is in faults/test_running.py.
+Real Kueue and KubeRay; workers on fake nodes. Slower cases are in faults/test_running.py.
 """
 
 import json
@@ -59,8 +59,11 @@ def test_a_worker_cluster_with_workers_is_not_deleted_by_mistake(stage: Stage, r
 
 @pytest.mark.long
 def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> None:
-    """Whoever was made with the old address is replaced, and runs with the new one. The head is on a fake node, which gives
-    a new pod the address of the last one: so its status is told another one."""
+    """Workers with the old address are replaced and run with the new one.
+
+    The head is on a fake node, which gives a new pod the last one's address: so the test writes another one into its
+    status.
+    """
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
@@ -75,7 +78,7 @@ def test_workers_follow_a_head_that_moved(stage: Stage, running: Controller) -> 
 
 @pytest.mark.long
 def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: Controller) -> None:
-    """A policy of its own admin takes what is tried there, and refuses every pod that comes: the job says so, and runs elsewhere."""
+    """A policy of its own admin allows dry runs, and denies every real pod: the job says so, and runs elsewhere."""
     stage.build({"east": 2, "west": 2})
     tried = f"object.metadata.name.startsWith('{names.DRY_RUN_POD_PREFIX}')"
     probe = yaml.safe_dump(plain_pod("probe", stage.name, ""))
@@ -84,7 +87,7 @@ def test_a_cluster_that_refuses_the_pods_is_done_without(stage: Stage, running: 
     wait(lambda: stage.running(2), 90, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == "2 west"
     assert "no Ray here" in stage.told("pi", "RemotePodRejected")
-    assert "2 in east: the cluster refuses its pods" in stage.told("pi", "ShareLost")
+    assert "2 in east: the cluster denies its pods" in stage.told("pi", "ShareLost")
     wait(lambda: not stage.remote("workloads")["east"], 30, "nothing is held in east", running.tail)
 
 
@@ -107,7 +110,8 @@ def test_a_namespace_that_goes_there_takes_its_workers_elsewhere(stage: Stage, r
 @pytest.mark.long
 @pytest.mark.alone
 def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: Controller) -> None:
-    """The controller hears of it only when the Workload is gone: nothing names its anchor any more. West has one of that name."""
+    """The controller notices only when the Workload is gone: nothing names its anchor any more. West has an anchor
+    of that name."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
@@ -124,7 +128,8 @@ def test_a_share_that_somebody_deletes_leaves_no_anchor(stage: Stage, running: C
 
 @pytest.mark.long
 def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Controller) -> None:
-    """East takes the anchor and not the Workload, as while its Kueue is down: when nobody wants it any more, the anchor goes."""
+    """East accepts the anchor and not the Workload, as while its Kueue is down: when it is not wanted any more, the
+    anchor is deleted."""
     stage.build({"east": 1, "west": 0}, timeout="5m")
     template = plain_pod("probe", stage.name, "")["spec"]
     probe = {
@@ -142,7 +147,8 @@ def test_a_share_that_is_refused_leaves_no_anchor(stage: Stage, running: Control
 
 @pytest.mark.long
 def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: Controller) -> None:
-    """The job is stopped and started again, and east lets nobody delete Workloads: it goes west, and says what is left there."""
+    """The job is stopped and started again, and east denies the deletion of Workloads: it goes west, and says what
+    is left in east."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=1)
     wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
@@ -158,7 +164,7 @@ def test_a_share_that_its_cluster_keeps_holds_up_nobody(stage: Stage, running: C
     )
     said = stage.told("pi", "FailedShareDeletion")
     assert (
-        said.startswith(f"Worker cluster east refuses to have Workload {share} of this job deleted")
+        said.startswith(f"Worker cluster east denies the deletion of Workload {share} of this job, which still holds")
         and "no Ray here" in said
     )
     assert [one["metadata"]["name"] for one in stage.remote("workloads")["east"]] == [share]
@@ -204,8 +210,11 @@ _CREATE = ("create", "-f", "-")
 def _refuse(
     stage: Stage, name: str, of: str, plural: str, *probe: str, input: str = "", allowed: str = "false"
 ) -> None:
-    """The cluster's admin lets nobody do what `probe` does to these in the namespace of the stage, but for what is `allowed` (CEL);
-    returns when that is so."""
+    """The cluster's admin denies what `probe` does to these kinds in the stage's namespace, except for what is
+    `allowed` (CEL).
+
+    Returns when that is in effect.
+    """
     cluster, group = stage.fleet.workers[name], "admissionregistration.k8s.io"
     rule = {
         "apiGroups": [of],

@@ -1,7 +1,8 @@
-"""Does the deployed controller tell its metrics over TLS, and in the clear no more, with the page's certificate and overlay on a real cluster?
+"""The deployed controller serves its metrics over TLS only, with the page's certificate and overlay on a real cluster.
 
-Asked from a pod by the Service's name, as a Prometheus there would. Of docs/metrics.md the lines that make the certificate are run as they stand;
-the overlay is applied without what it has for the Prometheus operator, whose kinds no cluster here has.
+A pod asks by the Service's name, as a Prometheus there would. The lines of docs/metrics.md that make the certificate
+are run unchanged. The overlay is applied without its objects for the Prometheus operator, whose kinds no cluster here
+has.
 """
 
 import json
@@ -96,7 +97,8 @@ def _rolled_out(manager: Cluster) -> None:
 
 
 def _asked(manager: Cluster, *words: str) -> tuple[int, str]:
-    """What a URL answers in a pod of the controller, to who trusts a file there or what that image trusts: the code, and the body or why not."""
+    """What a URL answers in a pod of the controller that trusts this file, or what the image trusts: the code, and
+    the body or the error."""
     where = ("-n", names.SYSTEM_NAMESPACE, "exec", f"deployment/{install.CONTROLLER}", "--")
     code, said = json.loads(manager.kubectl(*where, "python3", "-c", ASK, *words))
     return int(code), str(said)

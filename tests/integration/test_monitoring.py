@@ -1,7 +1,8 @@
-"""Do promtool and a real Prometheus take the alerts, the scrape configuration of docs/metrics.md and every query of the dashboard?
+"""promtool and a real Prometheus accept the alerts, the scrape configuration of docs/metrics.md and every dashboard
+query.
 
-promtool needs no cluster. Prometheus asks the controller under test by the page's configuration, but for where it is: that stands in the DNS
-of a cluster there. Grafana, which draws the answers, is not here.
+promtool needs no cluster. Prometheus scrapes the controller under test with the page's configuration, except for its
+address, which is in the DNS of a cluster there. Grafana, which draws the answers, is not here.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Are MultiKueue's objects enough for us, and do we and stock MultiKueue leave each other alone in the same clusters?"""
+"""MultiKueue's objects are enough for Rayspan, and Rayspan and stock MultiKueue leave each other alone in the same
+clusters."""
 
 import json
 import re
@@ -24,7 +25,8 @@ from hack.testbed.rights import Row, may, wrong
 from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, added, pods_by_cluster, told
 from hack.testbed.workerclusters import meant
 
-# The controller's own rights are changed, or Kueue itself: by a process of the test's own, which is alone by that, or by an admin.
+# The controller's own rights are changed, or Kueue itself: by a process of the test's own, which is alone by that, or
+# by an admin.
 alone = pytest.mark.alone
 
 CLUSTERS = ("east", "west")
@@ -70,7 +72,7 @@ def test_multikueues_kubeconfig_is_reused_and_each_obstacle_is_told(
     _expect(stage, f"names MultiKueueCluster {ours}, which does not exist; create it", running)
 
     _put(stage, multikueue.cluster(ours, "/etc/multikueue/kubeconfigs/east") | _source(locationType="Path"))
-    _expect(stage, "has locationType Path, and a file of Kueue's pod is not ours to read", running)
+    _expect(stage, "has locationType Path, which is a file in Kueue's pod that Rayspan cannot read", running)
 
     _put(stage, multikueue.cluster(ours, "east"))
     _expect(stage, "Secret east in kueue-system cannot be read: the controller has no right to it", running)
@@ -105,10 +107,10 @@ def test_a_manager_that_hides_multikueue_works_without_it(secrets: Clusters, sta
         process.start()
         stage.ray_cluster("pi", workers=1)
         wait(lambda: stage.running(1), 90, "the worker runs", process.tail)
-        _expect(stage, "the manager cluster does not show its MultiKueueClusters (403", process)
+        _expect(stage, "the controller cannot read the MultiKueueClusters of the manager cluster (403", process)
         _apply_policy(stage)
         wait(lambda: _active(stage).get("reason") == "BadParameters", 30, "the check is inactive", process.tail)
-        assert "the manager cluster does not show its MultiKueueConfigs" in _active(stage)["message"]
+        assert "the controller cannot read the MultiKueueConfigs of the manager cluster" in _active(stage)["message"]
     finally:
         _patch_rules(stage, rules)
     _expect(stage, "Secret east in kueue-system cannot be read", process)
@@ -143,13 +145,14 @@ def test_a_policy_takes_a_configs_clusters_in_its_order(secrets: Clusters, stage
     "silent",
     [
         pytest.param(False, marks=pytest.mark.brief, id="all well"),
-        pytest.param(True, marks=pytest.mark.long, id="one falls silent"),
+        pytest.param(True, marks=pytest.mark.long, id="one cluster becomes unreachable"),
     ],
 )
 def test_stock_multikueue_works_beside_us(
     parked: Clusters, stage: Stage, process: Controller, lab: Lab, silent: bool
 ) -> None:
-    """Jobs by MultiKueue and Ray workers by us, in the same clusters and by the same Secrets; neither touches the other's."""
+    """Jobs by MultiKueue and Ray workers by Rayspan, in the same clusters and by the same Secrets; neither touches
+    the other's."""
     manager = parked.manager
     stage.build({"east": 3, "west": 3})
     with ExitStack() as stack:
@@ -213,7 +216,10 @@ def test_stock_multikueue_works_beside_us(
 
 
 def _one_is_silent(stage: Stage, process: Controller, lab: Lab) -> set[str]:
-    """While east is silent, MultiKueue dispatches nothing to west either; we do, and tidy up there. Returns what we had there meanwhile."""
+    """While east is unreachable, MultiKueue dispatches nothing to west either; Rayspan does, and tidies up there.
+
+    Returns what Rayspan had there meanwhile.
+    """
     manager = stage.manager
     faults.cut(lab, lab.cluster("east"), way="link")
     stage.ray_cluster("late", workers=1)
@@ -243,7 +249,8 @@ def _one_is_silent(stage: Stage, process: Controller, lab: Lab) -> set[str]:
 @alone
 @pytest.mark.long
 def test_the_manuals_commands_give_the_rights_that_it_speaks_of(fleet: Clusters) -> None:
-    """As they stand, in an account's place that has no right before; and the controller may read the Secrets in the end."""
+    """The commands run unchanged, in an account's place that had no right before; then the controller may read the
+    Secrets."""
     east, manager, who = fleet.workers["east"], fleet.manager, f"system:serviceaccount:{MANUALS_ACCOUNT}"
     reading = ("system:serviceaccount:rayspan-system:rayspan-controller", "list", "secrets/east", "-n kueue-system")
     with ExitStack() as stack:
@@ -277,7 +284,7 @@ def test_the_manuals_objects_are_accepted(fleet: Clusters) -> None:
     ]
 
 
-# --- what the tests make -----------------------------------------------------------------------------------------------
+# --- what the tests make ----------------------------------------------------------------------------------------------
 
 
 def _put(stage: Stage, body: Raw) -> None:
@@ -323,7 +330,8 @@ def _bind(stage: Stage, name: str) -> None:
 
 
 def _jobs_queue(stage: Stage) -> None:
-    """A queue for ordinary Jobs: with MultiKueue's check in the manager, and to the same ClusterQueue in the workers."""
+    """A queue for ordinary Jobs: with MultiKueue's check in the manager, and to the same ClusterQueue in the
+    workers."""
     check, queue = f"{stage.name}-mk", f"{stage.name}-jobs"
     parameters = {"apiGroup": names.KUEUE_DOMAIN, "kind": "MultiKueueConfig", "name": CONFIG}
     spec: Raw = {"controllerName": multikueue.CHECK_CONTROLLER, "parameters": parameters}
@@ -362,7 +370,8 @@ def _fenced(language: str) -> list[str]:
 
 
 def _commands() -> list[tuple[str, list[str]]]:
-    """The manual's commands: of which context each is, and what kubectl is told, with files as they are found from anywhere."""
+    """The manual's commands: the context of each, and kubectl's arguments, with file paths that work from any
+    folder."""
     lines = "".join(_fenced("sh")).replace("\\\n", "").splitlines()
     found = [shlex.split(line) for line in lines]
     assert all(words[:2] == ["kubectl", "--context"] for words in found), found
@@ -372,7 +381,7 @@ def _commands() -> list[tuple[str, list[str]]]:
     ]
 
 
-# --- what they look at -------------------------------------------------------------------------------------------------
+# --- what they look at ------------------------------------------------------------------------------------------------
 
 
 def _connected(stage: Stage, name: str = OURS["east"]) -> Raw:

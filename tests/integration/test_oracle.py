@@ -1,4 +1,5 @@
-"""Does our quota arithmetic say what Kueue does? A hundred random trees with loads, put to the Kueue of a worker cluster."""
+"""The quota arithmetic agrees with Kueue: a hundred random trees with loads, admitted by the Kueue of a worker
+cluster."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Does a KubeRay in a worker cluster leave our pods alone, even beside a RayCluster of the same name? It finds its pods by label."""
+"""A KubeRay in a worker cluster leaves remote pods alone, even beside a RayCluster of the same name. It finds its
+pods by label."""
 
 import functools
 import json
@@ -44,7 +45,8 @@ def kuberay(lab: Lab, fleet: Clusters) -> Iterator[Cluster]:
 def test_another_kuberay_neither_counts_nor_deletes_our_pods(
     stage: Stage, running: Controller, kuberay: Cluster
 ) -> None:
-    """A gang of two in a cluster where a RayCluster of that name and namespace starts, grows, shrinks and is deleted."""
+    """A gang of two in a cluster where a RayCluster of that name and namespace starts, scales up and down, and is
+    deleted."""
     stage.build({WHERE: 4}, policy={"clusters": {"names": [WHERE]}})
     stage.ray_cluster(NAME, workers=2)
     wait(lambda: stage.running(2), 60, "the gang runs", running.tail)

@@ -1,8 +1,8 @@
-"""Does `rayspan plan` say what really happens, to a user who may do nothing but ask, and does asking change nothing?
+"""`rayspan plan` predicts what happens, for a user who may do nothing else, and changes nothing.
 
-The question goes the way that it goes at a user's: the command as a process, the API server's proxy, the shipped Service and
-the shipped Role. Only the Service's one endpoint is not the Deployment's pod: a pod on a fake node carries the address of the
-controller under test, because the API server's proxy leads to addresses of pods and to nothing else.
+The request goes as a user's: the command as a process, the API server's proxy, the shipped Service and the shipped
+Role. Only the Service's one endpoint is not the Deployment's pod: a pod on a fake node has the address of the
+controller under test, because the API server's proxy leads to addresses of pods only.
 """
 
 import json
@@ -129,7 +129,7 @@ def test_what_was_planned_is_what_happens(stage: Stage, door: Controller) -> Non
 
 
 def test_one_that_waits_for_room_is_shown_what_the_clusters_have(stage: Stage, door: Controller) -> None:
-    """`why` ends with the table of `plan`, which says what the Placement says, and `top` has the same queues' figures."""
+    """`why` ends with the table of `plan`, which agrees with the Placement, and `top` has the same queues' figures."""
     stage.build({"east": 2, "west": 3})
     stage.ray_cluster("first", workers=4)
     wait(lambda: stage.state("first") == PlacementState.PLACED, 60, "the first is placed", door.tail)
@@ -195,7 +195,7 @@ def _questions(namespace: str) -> Iterator[tuple[int, str, Raw | str]]:
     yield 2, f"namespace {namespace} has no LocalQueue gold, it has ray, unchecked", job(queue="gold")
     yield 2, "has no kueue.x-k8s.io/queue-name", job(queue="")
     yield 2, "has no AdmissionCheck of rayspan.dev/dispatch", job(queue="unchecked")
-    yield 2, "Kueue takes 18 at most", job({f"g{n}": 1 for n in range(18)})
+    yield 2, "Kueue accepts at most 18", job({f"g{n}": 1 for n in range(18)})
     yield 2, "'lots' is not a quantity", job(cpu="lots")
     yield 2, "larger than 1 MiB", yaml.safe_dump(job()) + "#" * 2**20
     yield 3, "3 workers needed at once, 2 fit now", job({"workers": 3})

@@ -1,4 +1,4 @@
-"""Do pods get what their WorkerCluster gives them, from its API server and its Kueue too, and does a plan know of it?"""
+"""Pods get what their WorkerCluster, its API server and its Kueue give them, and a plan knows of it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,8 @@ TOLERATION = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSc
 
 @pytest.fixture
 def give(stage: Stage, running: Controller) -> Give:
-    """Write the spec.pods of a WorkerCluster of the test's own, which leads to east, and wait until the controller knows."""
+    """Write the spec.pods of a WorkerCluster of the test's own, which leads to east, and wait until the controller
+    knows."""
     own = stage.own("east")
     stage.clusters = (own, "west")
 
@@ -70,7 +71,8 @@ def test_copies_have_it_and_rules_about_other_pods_hold_there(stage: Stage, runn
 
 
 def test_a_share_keeps_the_nodes_that_it_was_reserved_for(stage: Stage, running: Controller, give: Give) -> None:
-    """Its flavor has them: a new pod that asks for others would have its Kueue end the share, and with it the pods that run."""
+    """They are its flavor's. With other nodes for a new pod its Kueue would end the share, and with it the running
+    pods."""
     stage.build({"east": 2}, node_labels={"east": FAKE_NODE})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "both run", running.tail)

@@ -1,6 +1,7 @@
-"""Does a preflight tell what would keep workers from joining, on real networks and with real pods, and leave nothing behind?
+"""A preflight reports what would keep workers from joining, on real networks and with real pods, and leaves nothing
+behind.
 
-By the command as a process, as an administrator gives it. The pods run on the clusters' real nodes.
+It runs the command as a process, as an administrator does. The pods run on the clusters' real nodes.
 """
 
 import json
@@ -25,7 +26,8 @@ from hack.testbed.controller import Controller
 from hack.testbed.stage import Stage
 
 pytestmark = pytest.mark.long
-# East is cordoned, or seconds are counted: who cuts a link is alone by that. The others name their clusters, and share them.
+# East is cordoned, or seconds are counted: who cuts a link is alone by that. The others name their clusters, and share
+# them.
 alone = pytest.mark.alone
 
 BOTH = ("--worker-cluster", "east", "--worker-cluster", "west")
@@ -107,7 +109,7 @@ def test_a_cluster_that_is_cut_off_is_told_and_passed_over(stage: Stage, running
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.where("pi") == "2 west", 60, "all go to west", running.tail)
     assert (
-        "east passed over: the last preflight found it not reachable (NoRoute)"
+        "east passed over: the last preflight found it unreachable (NoRoute)"
         in (stage.placement("pi")["spec"]["explanation"])
     )
 
@@ -165,7 +167,7 @@ def test_rights_that_are_missing_are_told_one_by_one(stage: Stage) -> None:
     for kind, verbs in kinds.items():
         assert all(f"{verb} {kind} in namespace {stage.name}" in text for verb in verbs)
     assert f"create pods in namespace {stage.name}" in text and "list nodes" not in text
-    assert "it could not be made: 403 Forbidden" in why
+    assert "it could not be created: 403 Forbidden" in why
 
 
 @alone
@@ -176,7 +178,7 @@ def test_an_image_that_cannot_be_had_is_told_at_once(stage: Stage) -> None:
     found = preflight(stage, "--worker-cluster", "east", "--image", "example.invalid/no/such:1", want=3)
     assert time.monotonic() - start < 40
     assert [(subject, check) for subject, check, _ in failures(found)] == [(MANAGER, "Image"), ("east", "Image")]
-    assert "Image example.invalid/no/such:1 cannot be had in east: " in failures(found)[1][2]
+    assert "Image example.invalid/no/such:1 cannot be pulled in east: " in failures(found)[1][2]
     assert reachable(stage, "east") == before
 
 
@@ -199,7 +201,9 @@ def test_one_that_is_stopped_removes_its_pods(stage: Stage, how: signal.Signals)
         process.send_signal(how)
         _, complained = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert complained.endswith("Stopped before it was done; its pods are removed, unless it says otherwise above.\n")
+    assert complained.endswith(
+        "Stopped before it was finished. Its pods are removed, except those that are named above.\n"
+    )
 
 
 def test_what_one_left_behind_that_was_killed_is_removed_by_the_next(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Does a job's priority count in the worker clusters as it does in the manager?"""
+"""A job's priority counts in the worker clusters as it does in the manager."""
 
 import json
 
@@ -20,8 +20,10 @@ PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
 
 @pytest.mark.parametrize(("value", "want"), [(1000, 1000), (2_000_000_000, 1_000_000_000)])
 def test_the_number_goes_along_and_stays(stage: Stage, running: Controller, value: int, want: int) -> None:
-    """The worker cluster does not have the class. Kueue keeps the number, before the first pod and after it; it is no more than the
-    WorkerCluster lets in, which keeps the system's own priorities out."""
+    """The worker cluster does not have the class. Kueue keeps the number, before the first pod and after it.
+
+    It is at most the WorkerCluster's maximum, which keeps the system's own priorities out.
+    """
     stage.build({"east": 1, "west": 0})
     stage.ray_cluster("pi", workers=1, priority=stage.priority("high", value))
     wait(lambda: stage.running(1), 90, "the worker runs", running.tail)
@@ -67,7 +69,7 @@ def test_where_the_queue_preempts_nobody_the_higher_one_waits(stage: Stage, runn
 
 
 def test_others_in_the_queue_are_preempted_and_preempt_by_the_number(stage: Stage, running: Controller) -> None:
-    """A pod of the worker cluster's own users: between two gangs, it takes the place of the lower and not of the higher."""
+    """A pod of the worker cluster's own users: between two gangs, it preempts the lower one and not the higher one."""
     stage.build({"east": 2, "west": 0})
     _let_preempt(stage)
     stage.ray_cluster("high", workers=1, priority=stage.priority("high", 1000))

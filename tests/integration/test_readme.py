@@ -1,8 +1,8 @@
-"""Do the README and the pages behind its doors keep their word: every command shows what they say, in their order, and every object is accepted?
+"""The README and its pages are true: every command prints what they say, in their order, and every object is accepted.
 
-The clusters have the contexts that they speak of. The tests of the commands build on each other, as the sections do. What they
-install is installed already, so nothing changes; what would remove it is a dry run. Helm's commands are run by
-test_helm.py, and Docker's are read (tests/unit/repo/test_install.py).
+The clusters have the contexts that the pages name. The tests of the commands build on each other, as the sections do.
+What they install is installed already, so nothing changes; what would remove it is a dry run. Helm's commands are run
+by test_helm.py, and Docker's are read (tests/unit/repo/test_install.py).
 """
 
 import json
@@ -83,7 +83,8 @@ class Shell:
         return done.stdout
 
     def shows(self, command: str, wanted: Sequence[str]) -> None:
-        """Run a command line that prints something for each pattern; one that only looks is repeated, as who waits for it would."""
+        """Run a command line that prints something for each pattern; one that only reads is repeated, as a waiting
+        user would."""
         said: list[str] = []
 
         def shown() -> bool:
@@ -162,7 +163,10 @@ _SHOWN: dict[str, list[str]] = {
     r"rayspan join ": [
         "^worker cluster: serviceaccount/rayspan-worker (created|configured|unchanged)$",
         "^manager cluster: secret/(east|west) (created|configured|unchanged)$",
-        "^The token ends .*, in .* days\\. Renew it before, by `kubectl rayspan rotate (east|west)( --[a-z-]+ \\S+)+`\\.$",
+        (
+            "^The token expires .*, in .* days\\. Renew it before that with `kubectl rayspan rotate "
+            "(east|west)( --[a-z-]+ \\S+)+`\\.$"
+        ),
         "^WorkerCluster (east|west) is connected\\.$",
         "^Next: DispatchPolicy .*everywhere.* sends workers there\\.$",
     ],

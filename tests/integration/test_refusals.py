@@ -1,4 +1,4 @@
-"""Is everything that is wrong said in a sentence, on the object that its author looks at, while the rest keeps working?"""
+"""Every mistake is reported in a message on the object that its author looks at, while the rest keeps working."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ def test_wrong_kubeconfig_is_told_and_costs_the_others_nothing(stage: Stage, run
     _expect(stage, "holds no usable kubeconfig", running)
 
     _put_secret(stage, yaml.safe_dump(_kubeconfig("https://10.240.0.250:6443")))
-    _expect(stage, "cannot be seen", running)
+    _expect(stage, "is unreachable", running)
 
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "both workers run in east", running.tail)
@@ -51,7 +51,7 @@ def test_missing_namespace_and_queue_are_named(stage: Stage, running: Controller
     """West has no such namespace, and later the namespace without a queue: passed over with that reason."""
     stage.build({"east": 1})
     stage.ray_cluster("pi", workers=2)
-    missing = f"west has room for 0 (no namespace {stage.name} there"
+    missing = f"west has capacity for 0 (no namespace {stage.name} there"
     wait(lambda: missing in _reason(stage), 60, "it waits", running.tail)
     wait(lambda: stage.state("pi") == PlacementState.WAITING, 10, "its state says so too", running.tail)
     west = stage.fleet.workers["west"]
@@ -97,14 +97,16 @@ def test_check_without_a_policy_is_inactive(stage: Stage, running: Controller) -
     wait(lambda: _active(stage).get("reason") == "BadParameters", 30, "the check is inactive", running.tail)
     assert f"names DispatchPolicy {stage.name}, which does not exist" in _active(stage)["message"]
     manager.apply(
-        f"{{apiVersion: {names.API_VERSION}, kind: DispatchPolicy, metadata: {{name: {stage.name}}}, spec: {{clusters: {{names: [east]}}}}}}"
+        f"{{apiVersion: {names.API_VERSION}, kind: DispatchPolicy, metadata: "
+        f"{{name: {stage.name}}}, spec: {{clusters: {{names: [east]}}}}}}"
     )
     wait(lambda: _active(stage).get("status") == "True", 30, "the check is active", running.tail)
 
 
 @pytest.mark.long
 def test_readiness_follows_what_its_admin_mends(stage: Stage, running: Controller) -> None:
-    """A wrong kubeconfig and an unknown name: Ready is False with a sentence, of this generation, and True after the mend."""
+    """A wrong kubeconfig and an unknown name: Ready is False with a message, of this generation, and True after the
+    repair."""
     stage.clusters = (BROKEN, "east")
     stage.build({"east": 1})
     _ready(stage, "dispatchpolicies", stage.name, "False", f"has WorkerCluster {BROKEN}, which does not exist", running)

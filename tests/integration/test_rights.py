@@ -1,6 +1,8 @@
-"""May our two accounts do what they must, and nothing else? Asked of the API servers, by reviews and by `kubectl auth can-i`."""
+"""The two accounts may do what they must, and nothing else, by reviews of the API servers and by `kubectl auth
+can-i`."""
 
 import base64
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +61,9 @@ MANAGER_ROWS: list[Row] = [
     ("list", "multikueueconfigs.kueue.x-k8s.io", "", True),
     ("patch", "multikueueclusters.kueue.x-k8s.io/status", "", False),
     ("create", "events", "-n default", True),
+    ("watch", "events", "-A", True),
+    ("get", "events/any", "-n default", False),
+    ("delete", "events", "-n default", False),
     ("list", "services", "-A", False),
     ("list", "endpointslices.discovery.k8s.io", "-A", False),
     ("create", "endpointslices.discovery.k8s.io", "-n default", False),
@@ -137,6 +142,9 @@ ACCESS_ROWS: list[Row] = [
     ("list", "secrets", "-n rayspan-system", False),
     ("get", "secrets/any", "-n default", False),
     ("get", "secrets/any", "-n kueue-system", False),
+    ("get", "leases.coordination.k8s.io/rayspan-controller", "-n rayspan-system", True),
+    ("get", "leases.coordination.k8s.io/other", "-n rayspan-system", False),
+    ("patch", "leases.coordination.k8s.io/rayspan-controller", "-n rayspan-system", False),
     ("get", "namespaces/kube-system", "", True),
     ("get", "namespaces/default", "", False),
     ("get", "validatingadmissionpolicies.admissionregistration.k8s.io/rayspan-access", "", True),
@@ -207,7 +215,8 @@ WORKER_ROWS: list[Row] = [
 ]
 
 
-# Of whoever is given the Role rayspan-plan; "services/NAME:PORT" with the subresource is how a request to it is authorized.
+# Of whoever is given the Role rayspan-plan; "services/NAME:PORT" with the subresource is how a request to it is
+# authorized.
 PLAN_ROWS: list[Row] = [
     ("create", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", True),
     ("get", "services/rayspan-controller:plan", "-n rayspan-system --subresource=proxy", False),
@@ -292,6 +301,66 @@ def test_what_the_controller_may_do(fleet: Clusters) -> None:
     assert wrong(fleet.manager, CONTROLLER, MANAGER_ROWS) == []
 
 
+_WORKER_POD: Raw = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "status-bounds", "namespace": "default", "finalizers": ["example.com/held"]},
+    "spec": {
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "containers": [{"name": "c", "image": "none"}],
+    },
+}
+_STATUS_CASES = [
+    # labels of the pod, merge patch of its status, what the refusal says (empty: allowed)
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"status": {"message": "m"}}, "", id="the status of a worker pod"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"labels": {names.CLUSTER_LABEL: "east"},
+        "annotations": {names.SLOT_ANNOTATION: "east/1/r/0"}}}, "", id="the slot of a worker pod"),
+    pytest.param({"app": "dns"}, {"status": {"message": "m"}}, "has no label", id="the status of another pod"),
+    pytest.param({"app": "dns"}, {"metadata": {"labels": {names.PLACEMENT_LABEL: "p"}}}, "has no label",
+        id="the label is put on another pod"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"labels": {"app": ""}}}, "rayspan.dev/cluster alone",
+        id="another label is added"),
+    pytest.param({names.PLACEMENT_LABEL: "p", "app": "a"}, {"metadata": {"labels": {"app": None}}},
+        "rayspan.dev/cluster alone", id="another label is removed"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"annotations": {"a": "b"}}}, "rayspan.dev/slot alone",
+        id="another annotation is added"),
+    pytest.param({names.PLACEMENT_LABEL: "p"}, {"metadata": {"finalizers": None}}, "finalizers",
+        id="the finalizers are removed"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reading(fleet: Clusters) -> Iterator[Cluster]:
+    """The manager, where the controller may also get pods in `default`: `kubectl patch` reads a pod first."""
+    manager, role = fleet.manager, "rayspan-status-test"
+    account = f"--serviceaccount={names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
+    manager.kubectl("-n", "default", "create", "role", role, "--verb=get", "--resource=pods,pods/status")
+    manager.kubectl("-n", "default", "create", "rolebinding", role, f"--role={role}", account)
+    manager.wait(lambda: may(manager, CONTROLLER, "get", "pods/status", "-n default"), 20, "the right is known")
+    yield manager
+    for kind in ("rolebinding", "role"):
+        manager.delete(kind, role, "default")
+
+
+@pytest.mark.parametrize(("labels", "patch", "refusal"), _STATUS_CASES)
+def test_the_controller_writes_the_status_of_worker_pods_alone(
+    reading: Cluster, labels: Raw, patch: Raw, refusal: str
+) -> None:
+    pod = {**_WORKER_POD, "metadata": {**_WORKER_POD["metadata"], "labels": labels}}
+    words = ("-n", "default", "patch", "pod", "status-bounds", "--type=merge")
+    reading.kubectl("create", "-f", "-", input=json.dumps(pod))
+    try:
+        write = (*words, "--subresource=status", f"--patch={json.dumps(patch)}", f"--as={CONTROLLER}")
+        if refusal:
+            with pytest.raises(LabError, match=refusal):
+                reading.kubectl(*write)
+        else:
+            reading.kubectl(*write)
+    finally:
+        reading.kubectl(*words, '--patch={"metadata":{"finalizers":null}}')
+        reading.delete("pod", "status-bounds", "default")
+
+
 @pytest.mark.parametrize("row", [row for row in MANAGER_ROWS if row[1].startswith("pods")][:3])
 def test_kubectl_is_told_the_same(fleet: Clusters, row: Row) -> None:
     """What an admin asks of his own cluster; the other questions are put without a process for each."""
@@ -331,7 +400,7 @@ def test_what_it_may_do_to_endpoints(fleet: Clusters) -> None:
 
 @pytest.fixture(scope="module")
 def reached(fleet: Clusters) -> Iterator[Cluster]:
-    """The manager, with the component by which workers are reached, and somebody who may view `default` and speak to its server."""
+    """The manager with the access component, and a user who may view `default` and reach its server."""
     manager, user = fleet.manager, VIEWER
     with added(manager, "worker-access"):
         system = ("-n", names.SYSTEM_NAMESPACE, "create", "rolebinding", user, f"--role={names.ACCESS_ROLE}")

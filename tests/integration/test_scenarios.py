@@ -1,7 +1,7 @@
-"""Do the placements that people bring along from other systems come out as they expect, with real Kueue in each cluster?
+"""Placements that are known from other systems come out as expected, with real Kueue in each cluster.
 
-`static` is east, whose nodes are there; `dynamic` is west, where an autoscaler would have to add them. Quota is in cpu,
-one for each worker, and stands for GPUs.
+`static` is east, whose nodes exist; `dynamic` is west, where an autoscaler would have to add them. Quota is in cpu, one
+for each worker, and stands for GPUs.
 """
 
 import json
@@ -27,7 +27,7 @@ QUICKLY = 15  # seconds in which a spilled gang must be decided on, and a freed 
 @pytest.mark.long
 @pytest.mark.alone
 def test_fill_and_spill(stage: Stage, running: Controller) -> None:
-    """C1: two of three jobs fill static; the third goes to dynamic, whose quota counts although its node is yet to come."""
+    """C1: two of three jobs fill static; the third goes to dynamic, whose quota counts although it has no node yet."""
     with _growing(stage, "west"):
         stage.build({"east": 4, "west": 2}, policy=TOGETHER, node_labels={"west": {"pool": stage.name}})
         for job in ("one", "two", "three"):
@@ -65,7 +65,8 @@ def test_fill_and_spill_keeps_a_gang_together(stage: Stage, running: Controller)
 
 @pytest.mark.long
 def test_a_queue_that_stands_still_is_passed_by(stage: Stage, running: Controller) -> None:
-    """C1: static has room, but its queue is strict and stands behind a pod that never fits; its Kueue says nothing of ours."""
+    """C1: static has capacity, but its queue is strict and stands behind a pod that never fits; its Kueue says
+    nothing of the gang."""
     stage.build({"east": 2, "west": 2})
     east = stage.fleet.workers["east"]
     strictly = {"spec": {"queueingStrategy": "StrictFIFO"}}
@@ -86,7 +87,7 @@ def test_full_everywhere_waits_and_starts_when_a_job_ends(stage: Stage, running:
     stage.ray_cluster("two", workers=2)
     wait(lambda: stage.state("two") == PlacementState.WAITING, 60, "the second waits", running.tail)
     reason = stage.reason("two")
-    assert "east has room for 0" in reason and "west has room for 0" in reason
+    assert "east has capacity for 0" in reason and "west has capacity for 0" in reason
     stage.manager.delete("rayclusters", "one", stage.name)
     wait(lambda: stage.leftovers() == [] or stage.where("two"), 60, "the first is gone", running.tail)
     wait(lambda: stage.where("two") == "2 east", QUICKLY, "the second takes its place", running.tail)
@@ -127,6 +128,67 @@ def test_no_worker_starts_before_its_head_can(stage: Stage, running: Controller)
     with added(stage.manager, stage.name):
         wait(lambda: stage.running(2), 90, "head and workers run", running.tail)
     assert "pods" in {one.what for one in written.take(["create"])}, "that shows in the logs"
+
+
+@pytest.mark.parametrize(
+    "manager_cpu",
+    [
+        pytest.param(100, id="both jobs have quota in the manager"),
+        pytest.param(3, id="the manager has quota for one job", marks=pytest.mark.long),
+    ],
+)
+def test_a_job_whose_head_finds_no_node_leaves_its_capacity_to_a_younger_one_after_the_start_timeout(
+    stage: Stage, running: Controller, manager_cpu: int
+) -> None:
+    """The job queues again, and its age counts from then. With quota for one job Kueue gives it back at once."""
+    stage.build({"east": 2, "west": 0}, manager_cpu=manager_cpu, policy={"workerStartTimeout": "30s"})
+    stage.ray_cluster("first", workers=2, head_on={"pool": stage.name})
+    wait(lambda: stage.where("first") == "2 east", 60, "its capacity is reserved", running.tail)
+    stage.ray_cluster("second", workers=2)
+    wait(lambda: "StartTimeout" in stage.events("first"), 90, "its head found no node", running.tail)
+    assert "is not ready: it was not scheduled" in stage.told("first", "StartTimeout")
+    wait(lambda: stage.where("second") == "2 east", 60, "the younger job has the capacity", running.tail)
+    wait(lambda: stage.running(2), 90, "the younger job runs", running.tail)
+    assert not stage.where("first")
+
+
+def test_a_job_of_which_one_worker_is_refused_gives_its_capacity_back_after_the_start_timeout(
+    stage: Stage, running: Controller
+) -> None:
+    """A ResourceQuota of the manager's namespace lets in the head and one of two workers; the job needs both."""
+    stage.build({"east": 2, "west": 0}, policy={"workerStartTimeout": "15s"})
+    _allow_pods(stage, 2)
+    stage.ray_cluster("first", workers=2)
+    wait(lambda: stage.where("first") == "2 east", 60, "its capacity is reserved", running.tail)
+    share = stage.remote("workloads")["east"][0]["metadata"]["uid"]
+    wait(lambda: "StartTimeout" in stage.events("first"), 90, "one worker is refused", running.tail)
+    assert "1 worker of the job was not created" in stage.told("first", "StartTimeout")
+    assert "a ResourceQuota of the namespace" in stage.told("first", "StartTimeout")
+    wait(
+        lambda: share not in {each["metadata"]["uid"] for each in stage.remote("workloads")["east"]},
+        60,
+        "its share is given back",
+        running.tail,
+    )
+
+
+@pytest.mark.long
+def test_an_elastic_job_whose_added_worker_is_refused_gives_its_share_back_and_runs_on(
+    stage: Stage, running: Controller
+) -> None:
+    stage.build({"east": 2, "west": 2}, policy={"workerStartTimeout": "15s"})
+    _allow_pods(stage, 2)
+    stage.ray_cluster("first", workers=1, elastic=3, least=1)
+    wait(lambda: stage.running(1), 90, "its worker runs", running.tail)
+    (worker,) = stage.workers()
+    stage.scale("first", 0, 2)
+    wait(lambda: stage.where("first") == "2 east", 60, "a share is reserved for the second one", running.tail)
+    wait(lambda: "StartTimeout" in stage.events("first"), 90, "the second worker is refused", running.tail)
+    assert "a ResourceQuota of the namespace" in stage.told("first", "StartTimeout")
+    wait(lambda: stage.where("first") == "1 east" and len(stage.remote("workloads")["east"]) == 1, 60,
+         "its share is given back", running.tail)  # fmt: skip
+    assert {each["cluster"] for each in stage.placement("first")["spec"]["excluded"]} == {"east", "west"}
+    assert [pod["metadata"]["uid"] for pod in stage.workers()] == [worker["metadata"]["uid"]] and stage.running(1)
 
 
 @pytest.mark.long
@@ -198,7 +260,8 @@ def test_priority_goes_before_age(stage: Stage, running: Controller) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_four_of_six(stage: Stage, running: Controller) -> None:
-    """B17: where three fit nothing is held; where four fit the gang starts with four, and the others stay pending until they have room."""
+    """B17: where three fit nothing is held; where four fit the gang starts with four, and the others wait for
+    capacity."""
     stage.build({"east": 2, "west": 1}, policy={"gang": "BestEffort", "minWorkers": 4})
     written = Written(stage)
     stage.ray_cluster("one", workers=6)
@@ -239,7 +302,7 @@ def test_quota_without_a_device_is_passed_over(stage: Stage, running: Controller
     device = "example.com/gpu"
     stage.build({"east": 4, "west": 4}, resource=device)
     stage.ray_cluster("one", workers=2, more={device: "1"})
-    short = f"east has room for 0 (no node there has allocatable {device}: is its device plugin ready?)"
+    short = f"east has capacity for 0 (no node there has allocatable {device}: is its device plugin ready?)"
     wait(lambda: short in stage.reason("one"), 60, "no cluster has the device", running.tail)
     assert stage.state("one") == PlacementState.WAITING
     with added(stage.fleet.workers["west"], stage.name, {device: "8"}):
@@ -257,7 +320,7 @@ def test_a_worker_group_in_its_zone(stage: Stage, running: Controller) -> None:
     wait(lambda: stage.where("one") == "1 east, 2 west", 60, "each is where it belongs", running.tail)
 
 
-# --- what a scenario needs besides queues ------------------------------------------------------------------------------
+# --- what a scenario needs besides queues -----------------------------------------------------------------------------
 
 
 def _two_groups(stage: Stage) -> str:
@@ -289,6 +352,14 @@ def _ray_job(stage: Stage, mode: str) -> Raw:
 
 def _active(stage: Stage) -> str:
     return str(condition(stage.manager.get("admissionchecks.kueue.x-k8s.io", stage.name), names.ACTIVE).get("message"))
+
+
+def _allow_pods(stage: Stage, count: int) -> None:
+    """Let the manager create so many pods in the stage's namespace."""
+    metadata = {"name": "few", "namespace": stage.name}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": str(count)}}}
+    stage.manager.apply(yaml.safe_dump(quota))
+    wait(lambda: stage.manager.get("resourcequota", "few", stage.name).get("status"), 30, "the quota is enforced")
 
 
 def _unschedulable(cluster: Cluster, namespace: str) -> list[Raw]:

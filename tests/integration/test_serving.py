@@ -1,4 +1,5 @@
-"""What do stock KubeRay and stock Kueue make of a RayService in a queue, without Ray: whose are its RayClusters, and who writes to them?"""
+"""What stock KubeRay and Kueue make of a RayService in a queue, without Ray: who owns its RayClusters, and who
+writes to them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +29,8 @@ def dispatched(fleet: Clusters) -> Iterator[Clusters]:
 def test_what_waits_takes_an_edit_and_what_runs_keeps_its_lock(
     dispatched: Clusters, stage: Stage, running: Controller
 ) -> None:
-    """Without the policy KubeRay turns `suspend` off some thirty times a second, and what it writes has neither label nor lock."""
+    """Without the policy KubeRay turns `suspend` off some thirty times a second, and what it writes has neither
+    label nor lock."""
     stage.build({"east": 1})
     _apply(stage, "first", workers=2)
     wait(lambda: "2 workers needed at once" in _said(stage, "Waiting"), 60, "the service says so", running.tail)

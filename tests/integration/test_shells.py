@@ -1,6 +1,7 @@
-"""Do zsh and fish themselves complete `rayspan`, by the script that it prints for each? Bash is asked by tests/unit/cli/test_completion.py.
+"""zsh and fish complete `rayspan` by the script that it prints for each. Bash is tested by
+tests/unit/cli/test_completion.py.
 
-It needs no cluster. It stands here because the lab's machine may install the two shells, which nobody else needs.
+It needs no cluster. It is here because the lab's machine may install the two shells, which nothing else needs.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Where do workers go whose pods come with their slots, and what does that spare; and where those who cannot have theirs?"""
+"""Workers with a template slot go where it says and cost no write; a worker that cannot have its slot gets another."""
 
 import json
 from collections import Counter
@@ -19,7 +19,8 @@ OURS = names.CONTROLLER_ACCOUNT
 
 
 def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controller) -> None:
-    """KubeRay numbers the pods, their template lists the slots: which one is whose needs no write. Its first news bring along where it is."""
+    """KubeRay numbers the pods and their template lists the slots, so an assignment needs no write. The first status
+    update contains the slot."""
     stage.build({"east": 3, "west": 3})
     log = audit.Log(definition.load().manager.audit_log)
     stage.ray_cluster("pi", workers=6)
@@ -58,7 +59,8 @@ def test_a_worker_costs_one_write_to_the_manager(stage: Stage, running: Controll
 def test_who_edits_a_template_gets_no_other_place_than_there_is(
     stage: Stage, running: Controller, listed: str | None, why: str
 ) -> None:
-    """Where a list says nothing of use, a slot is written, as before there were lists; what it says is a place of the plan, or none."""
+    """Where a list is of no use a slot is written, as before there were lists. A useful list names a slot of the
+    plan, or none."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)
@@ -74,7 +76,8 @@ def test_who_edits_a_template_gets_no_other_place_than_there_is(
 
 @pytest.mark.long
 def test_whose_number_is_given_again_waits_for_the_copy_to_go(stage: Stage, running: Controller) -> None:
-    """KubeRay gives the number of a pod that is gone, and its copy takes its time: both would ask for one worker's quota."""
+    """KubeRay reuses the number of a pod that is gone while its remote pod ends: both would claim one worker's
+    quota."""
     stage.build({"east": 1, "west": 1})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run", running.tail)

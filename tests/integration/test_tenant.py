@@ -1,7 +1,9 @@
-"""Does a tenant who submits whatever the CRDs can hold delay another's job, end the controller, or leave anything behind?
+"""A tenant who submits any object that the CRDs allow delays no other job, does not end the controller, and leaves
+nothing behind.
 
-Jobs with extremes are drawn from the schemas that the manager's API server has (hack/testbed/extremes.py), and submitted to it: what
-it refuses itself never comes to us. Beside them another namespace submits good jobs, one after the other, before and meanwhile.
+Jobs with extremes are drawn from the schemas of the manager's API server (hack/testbed/extremes.py), and submitted to
+it. What it rejects itself never reaches the controller. Another namespace submits good jobs, one after the other,
+before and meanwhile.
 """
 
 import logging
@@ -30,8 +32,10 @@ log = logging.getLogger(__name__)
 
 COUNT = 50
 _SEED = "RAYSPAN_SEED"
-# Seconds by which the others may make the placing of a good job take longer. On two processors that the crowd keeps busy it takes 1.6 to
-# 2.4 more, and no step of it waits for a step of theirs; one that waited for theirs, four at a time, each with up to 3 s, would take 12.
+# Seconds by which the others may make the placing of a good job take longer. On two processors that the crowd keeps
+# busy it takes 1.6 to
+# 2.4 more, and no step of it waits for a step of theirs; one that waited for theirs, four at a time, each with up to 3
+# s, would take 12.
 DELAY = 5.0
 STARTS = 5  # good jobs without the others
 BATCH = 4  # hostile jobs that come while one good job starts
@@ -50,15 +54,16 @@ def tenant(stage: Stage) -> Iterator[Stage]:
 
 
 def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Controller) -> None:
-    """Good jobs are placed within 5 s of their usual time, those that run stay, the controller is the same; each hostile job is placed
-    like any other or told why not in a sentence, and nothing is left of it.
+    """Good jobs are placed within 5 s of their usual time, running ones stay, and the controller is the same process.
 
-    It is the time from when Kueue has reserved the manager's quota. How long its API server, KubeRay and Kueue take before that is told,
-    and theirs: they are busy with the same crowd, and on two processors with all the rest.
+    Each hostile job is placed like any other or rejected with a message, and nothing is left of it. The time counts
+    from Kueue's reservation of the manager's quota. The time of its API server, KubeRay and Kueue before that is
+    reported as well: they are busy with the same crowd, and on two processors with all the rest.
     """
     number = _seed()
     stage.build({"east": 60, "west": 60}, manager_cpu=1_000)
-    # `pods` is covered, so that no amount that is as good as nothing makes thousands of them; in the manager all have room.
+    # `pods` is covered, so that no amount that is as good as nothing makes thousands of them; in the manager all have
+    # room.
     tenant.build(dict.fromkeys(tenant.clusters, WORKERS), manager_cpu=10**12, resource="pods")
     drawn = extremes.drawn(_schemas(stage.manager), number, COUNT)
     jobs = [extremes.submittable(job, tenant.name, index) for index, job in enumerate(drawn)]
@@ -86,8 +91,10 @@ def test_a_hostile_tenant_harms_nobody(stage: Stage, tenant: Stage, running: Con
     (queued, placed), (queued_beside, placed_beside) = (zip(*some, strict=True) for some in (before, beside))
     delay = statistics.median(placed_beside) - statistics.median(placed)
     told = (
-        f"{dict(answers)}; {len(reached)} Workloads were told something by our check; a good job has its quota in {_spread(queued)} and "
-        f"is placed in {_spread(placed)}, beside them in {_spread(queued_beside)} and {_spread(placed_beside)}: {delay:+.2f} s"
+        f"{dict(answers)}; {len(reached)} Workloads were told something by our check; a good job has its quota in "
+        f"{_spread(queued)} and "
+        f"is placed in {_spread(placed)}, beside them in {_spread(queued_beside)} and {_spread(placed_beside)}: "
+        f"{delay:+.2f} s"
     )
     log.info("%s", told)  # seen with --log-cli-level=INFO
     running.check()
@@ -132,12 +139,14 @@ def _recorded(stage: Stage) -> Recorder:
     return Recorder(stage.name, {stage.manager: [WORKLOADS]})
 
 
-# --- good jobs -----------------------------------------------------------------------------------------------------------
+# --- good jobs --------------------------------------------------------------------------------------------------------
 
 
 def _start(stage: Stage, seen: Recorder, name: str) -> Start:
-    """Seconds from a good job's submission until it has the manager's quota, and from then until its check is Ready; then it goes, and
-    the next one finds the same."""
+    """Seconds from a good job's submission to the manager's quota, and from then until its check is Ready.
+
+    Then it is deleted, so that the next one finds the same state.
+    """
     job, first = ray_cluster(name, stage.name, {"workers": 2}), len(seen.changes)
     began = time.monotonic()
     stage.manager.writer.apply(job)
@@ -177,7 +186,7 @@ def _long_plans(running: Controller) -> float:
     return running.metric(f"{SLOWEST}_count") - running.metric(f"{SLOWEST}_bucket", le="3.0")
 
 
-# --- hostile jobs --------------------------------------------------------------------------------------------------------
+# --- hostile jobs -----------------------------------------------------------------------------------------------------
 
 
 def _submit(tenant: Stage, jobs: Iterable[Raw]) -> Counter[str]:
@@ -214,7 +223,8 @@ def _checks(tenant: Stage, seen: Recorder) -> Iterator[tuple[str, str, str]]:
 
 
 def _events(tenant: Stage) -> Iterator[tuple[str, str, str]]:
-    """The same of what we said on their jobs. Of what is too long for an event there is the beginning; the check has all of it."""
+    """Our events on the hostile jobs, likewise. An event has the beginning of a long message; the check has all of
+    it."""
     for one in tenant.manager.items("events", tenant.name):
         text = one["message"]
         if one["source"].get("component") == names.EVENT_SOURCE:

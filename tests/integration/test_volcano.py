@@ -1,7 +1,7 @@
-"""Is Volcano told how many workers of a share belong together, before there is one of them, and is it told why when it cannot be?
+"""Volcano gets the PodGroup of a share before the first worker, and the job says why when it cannot get one.
 
-Real API servers, Kueue and KubeRay, and the PodGroups of Volcano's own CRD, which only east has. Nothing schedules there by that name:
-the test binds the pods to fake nodes itself, when it has seen what Volcano would see.
+Real API servers, Kueue and KubeRay, and the PodGroups of Volcano's own CRD, which only east has. No scheduler of that
+name runs there: the test binds the pods to fake nodes itself, when it has seen what Volcano would see.
 """
 
 import json
@@ -32,7 +32,7 @@ def installed(fleet: Clusters) -> Iterator[None]:
 
 
 def test_a_share_is_one_pod_group_until_it_goes(stage: Stage, running: Controller) -> None:
-    """Of all its worker groups, in the queue that the cluster's pods are told of; a worker that is replaced joins it."""
+    """One for all its worker groups, in the queue that the cluster's pod mapping names; a replaced worker joins it."""
     _scheduled(stage, {"east": 3}, annotations={names.VOLCANO_QUEUE_ANNOTATION: "research"})
     stage.ray_cluster("pi", workers=0, groups={"workers": 2, "gpu": 1})
     copies = wait(lambda: _waiting(stage, 3), 90, "three copies wait for Volcano", lambda: dump(stage, running))
@@ -66,8 +66,8 @@ def test_without_volcano_the_job_says_so_and_runs_where_it_is(stage: Stage, runn
     _bind(stage, wait(lambda: _waiting(stage, 2), 90, "two copies wait for Volcano", lambda: dump(stage, running)))
     wait(lambda: stage.running(2), 60, "two workers run", lambda: dump(stage, running))
     assert stage.where("pi") == f"2 {own['east']}"
-    assert "its API server refuses the share: PodGroup " in said
-    assert ", which spec.pods.schedulerName volcano asks for, cannot be made: " in said
+    assert "its API server denies the share: PodGroup " in said
+    assert ", which spec.pods.schedulerName volcano requires, cannot be created: " in said
     assert "; install Volcano there, or let the WorkerCluster name another scheduler" in said
     assert not stage.remote("workloads")["west"]
 
@@ -100,7 +100,7 @@ def test_killed_between_the_pod_group_and_the_share(stage: Stage, process: Contr
 def _scheduled(
     stage: Stage, cpu: dict[str, int], *, timeout: str = "30s", annotations: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """Build the stage over WorkerClusters of its own, asked in this order, whose pods go to Volcano; returns their names."""
+    """Build the stage over new WorkerClusters in this order, whose pods are for Volcano; returns their names."""
     own = {name: f"{stage.name}-{name}" for name in cpu}
     pods = {"schedulerName": names.VOLCANO_SCHEDULER, "annotations": annotations or {}}
     for name, each in own.items():

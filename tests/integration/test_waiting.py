@@ -1,4 +1,4 @@
-"""Does a gang that cannot be placed hold nothing, say why, and start when it can?"""
+"""A gang that cannot be placed holds nothing, says why, and starts when it can."""
 
 import pytest
 import yaml
@@ -21,7 +21,7 @@ def test_too_large_waits_and_starts_when_quota_is_raised(stage: Stage, running: 
     wait(lambda: "4 workers needed at once, 3 fit now" in stage.reason("pi"), 60, "it waits", running.tail)
     reason = stage.reason("pi")
     assert stage.state("pi") == PlacementState.WAITING
-    assert "east has room for 2" in reason and "west has room for 1" in reason
+    assert "east has capacity for 2" in reason and "west has capacity for 1" in reason
     wait(lambda: stage.events("pi").get("Waiting") == reason, 10, "the job says so")
     wait(lambda: stage.check("pi")["message"] == reason, 10, "its check says the same", running.tail)
     assert written.take() == [], "while it waits, no cluster is asked for anything"
@@ -63,7 +63,8 @@ def test_share_that_is_not_admitted_takes_the_others_back(stage: Stage, running:
     [pytest.param(True, id="StrictFIFO"), pytest.param(False, id="BestEffortFIFO", marks=pytest.mark.long)],
 )
 def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: bool) -> None:
-    """While others queue behind, a gang without room gives the manager's quota back; it gets its turn when there is room."""
+    """While others queue behind, a gang without capacity gives the manager's quota back; it is planned again in its
+    order."""
     stage.build({"east": 1, "west": 0}, manager_cpu=3, strict=strict)
     stage.ray_cluster("large", workers=2)
     wait(lambda: stage.state("large") == PlacementState.WAITING, 60, "the large one waits", running.tail)
@@ -79,8 +80,8 @@ def test_gang_gives_way_to_others(stage: Stage, running: Controller, strict: boo
 
 @pytest.mark.long
 def test_a_cluster_whose_kueue_says_no_is_not_waited_for(stage: Stage, running: Controller) -> None:
-    """East has the quota, but a LimitRange there forbids such a worker since one was tried: west is decided on long before the
-    timeout."""
+    """East has the quota, but a LimitRange there forbids such a worker since a dry run. West is chosen long before
+    the timeout."""
     stage.build({"east": 3, "west": 2}, timeout="2m")
     stage.ray_cluster("first", workers=1)
     wait(lambda: stage.running(1), 60, "one runs in east", running.tail)

@@ -1,6 +1,6 @@
-"""Do `rayspan where`, `why`, `watch` and `top` say what is so, to somebody who may only look at one namespace of the manager?
+"""`rayspan where`, `why`, `watch` and `top` are right, for a user who may view only one namespace of the manager.
 
-By the commands as processes. No plan is made here: the deployed controller is parked while these tests run.
+It runs the commands as processes. No plan is made here: the deployed controller is parked while these tests run.
 """
 
 import json

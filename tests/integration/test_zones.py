@@ -1,6 +1,7 @@
-"""Does each worker group run in its zone, whether Ray's labels or the nodes' say which, and grow there alone?
+"""Each worker group runs and scales up in its zone only, whether Ray's labels or the nodes' labels name it.
 
-Which group grows is for Ray's autoscaler to say, whose part is played here; with Ray it is in e2e/test_elastic.py.
+In a real cluster Ray's autoscaler decides which group grows; the test does so here. With Ray it is in
+e2e/test_elastic.py.
 """
 
 from collections.abc import Iterator
@@ -20,14 +21,14 @@ JOB = "by-zone"
 
 
 def test_a_group_whose_ray_labels_name_a_zone_runs_and_grows_there(stage: Stage, running: Controller) -> None:
-    """Though the policy's first cluster has room for all of them; and what has no room in its zone waits, and says so."""
+    """The policy's first cluster has capacity for all. Workers without capacity in their zone wait, and say so."""
     stage.build({"east": 8, "west": 2})
     _submit(stage, {"in-east": 0, "in-west": 1}, "labels")
     wait(lambda: _where(stage) == {"in-west": ["west"]}, 90, "the first worker runs in its zone", running.tail)
 
     stage.scale(JOB, 1, 3)
     wait(lambda: _where(stage) == {"in-west": ["west", "west"]}, 90, "as many as fit run there", running.tail)
-    lacks = "worker group in-west asks for zone west, this is east"
+    lacks = "worker group in-west requires zone west, and this cluster is in zone east"
     wait(lambda: lacks in stage.reason(JOB), 30, "it says what the third one lacks", lambda: stage.reason(JOB))
 
     stage.scale(JOB, 0, 1)

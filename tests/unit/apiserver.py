@@ -1,4 +1,5 @@
-"""A small API server on 127.0.0.1, over real sockets: it answers what a test has written down, and notes who asked."""
+"""A small API server on 127.0.0.1, over real sockets: it gives the answers that a test sets, and records the
+requests."""
 
 import asyncio
 import functools
@@ -18,7 +19,7 @@ from adapter.shell.kube.client import Client
 P = ParamSpec("P")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SPEED = 5.0
-PATIENCE = 100.0  # seconds after which what a test waits for will not happen; a fifth of it on a hurried loop
+PATIENCE = 100.0  # seconds after which an expected event counts as missing; a fifth of it on a hurried loop
 TOKEN = "swordfish"
 PAGE = "<html><body>Please sign in.</body></html>\n"
 
@@ -29,7 +30,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class Hurried(asyncio.SelectorEventLoop):
-    """A loop whose seconds are short: sockets are as they are, and a back-off is over five times as soon."""
+    """A loop whose clock runs faster: sockets are as they are, and a back-off is over five times as soon."""
 
     def __init__(self) -> None:
         super().__init__(_Selector())
@@ -94,10 +95,11 @@ class Asked:
 
 @dataclass
 class Server:
-    """Lists and watches are answered from their own scripts, everything else is a list; a script's end is silence.
+    """Lists and watches are answered from their own scripts, all other requests like lists. After a script's end there
+    is no answer.
 
-    Who asks for one object wants to know how far the cluster is, and is told `newest`; who asks for the namespace kube-system wants
-    to know which cluster it is, and is told `uid`. That stands in no script.
+    A request for one object reads the newest version and is answered with `newest`; one for the namespace kube-system
+    reads the cluster identity and is answered with `uid`. Neither is in a script.
     """
 
     lists: list[Answer] = field(default_factory=list)
@@ -105,11 +107,11 @@ class Server:
     asked: list[Asked] = field(default_factory=list)
     url: str = ""
     newest: int = 10**9
-    ready: bool = False  # probes are answered, and stand in no script
-    repeats: bool = False  # the last list is told again: by a hurried clock a busy machine may be too late with it
-    compared: int = 0  # how often it was asked how far it is
+    ready: bool = False  # probes are answered, and are in no script
+    repeats: bool = False  # the last list is repeated: by a hurried clock a busy machine may be too late with it
+    compared: int = 0  # requests for the newest version
     uid: str = "uid-of-kube-system"
-    proved: int = 0  # how often it was asked which one it is
+    proved: int = 0  # requests for the cluster identity
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -142,7 +144,7 @@ class Server:
         return script.pop(0) if script else silence(self)
 
     async def until(self, happened: Callable[[], bool]) -> None:
-        """Wait for something that comes with news."""
+        """Wait for a state that comes with a notification."""
         async with asyncio.timeout(PATIENCE):
             while not happened():
                 self.news.clear()
@@ -205,7 +207,7 @@ def text(body: str, status: int = 200, *, kind: str = "text/html", **headers: st
 
 
 def refuses(status: int, reason: str = "Forbidden", message: str = "no") -> Answer:
-    """A Status object, as an API server refuses."""
+    """A Status object with an error, as an API server sends it."""
     return says({"kind": "Status", "reason": reason, "message": message, "code": status}, status)
 
 
@@ -226,7 +228,7 @@ def streams(*lines: str, then: Callable[[web.Request], Awaitable[None]] | None =
 
 
 def silence(server: Server) -> Answer:
-    """A watch that says nothing until the test ends."""
+    """A watch that sends nothing until the test ends."""
     return holds(server)
 
 
@@ -240,7 +242,7 @@ def holds(server: Server, *lines: str) -> Answer:
 
 
 async def cut(request: web.Request) -> None:
-    """Cut the connection under an answer."""
+    """Cut the connection in the middle of an answer."""
     assert request.transport
     request.transport.abort()
 
@@ -251,7 +253,7 @@ def lists(version: int, objects: Iterable[Raw] = (), following: str = "") -> Ans
 
 
 def named(uid: str) -> Raw:
-    """What a cluster with this uid says to who asks which one it is."""
+    """The kube-system namespace of a cluster with this uid."""
     return {"kind": "List", "metadata": {}, "items": [{"metadata": {"name": "kube-system", "uid": uid}}] if uid else []}
 
 

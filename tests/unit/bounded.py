@@ -1,10 +1,10 @@
-"""Does something end soon, whatever it was given? Told by the processor time of this thread: the machine may be busy."""
+"""Asserts that a call ends soon, by the processor time of this thread, because the machine may be busy."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# A second of the loop is a second in which nobody else is served. What is read here is a megabyte at most; it takes milliseconds.
+# The loop serves nobody else during such a call. At most a megabyte is parsed here, which takes milliseconds.
 LONGEST = 1.0
 
 

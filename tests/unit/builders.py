@@ -1,6 +1,6 @@
-"""Raw objects as an API server gives them, for tests: each builder names only what its reader can tell apart.
+"""Raw objects as an API server gives them, for tests: each builder sets only fields that a reader depends on.
 
-Nothing here is read through adapter/, except a Workload's attempt, which only adapter/ can compute.
+Nothing here is computed by adapter/, except a Workload's attempt.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ def at(seconds: float) -> datetime:
 
 
 def stamp(seconds: float = 0) -> str:
-    """The same as an API timestamp."""
+    """So many seconds after START, as an API timestamp."""
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -178,7 +178,7 @@ def make_pod(
     }
 
 
-# --- what stands in a worker cluster ---------------------------------------------------------------------------------
+# --- objects in a worker cluster --------------------------------------------------------------------------------------
 
 
 def make_copy(pod: Raw, *, phase: str = "Running", deleting: bool = False) -> Raw:
@@ -209,9 +209,12 @@ def make_reservation(
     message: str = "",
     counts: Groups | None = None,
     reserved: float = 0,
+    priority: int | None = None,
 ) -> Raw:
-    """A share's group Workload in a worker cluster; `message` is what that Kueue says while it waits, `counts` are by role, and since
-    `reserved` it has its quota, or waits for it."""
+    """A share's group Workload in a worker cluster.
+
+    `message` is Kueue's while it waits, `counts` are by role, and since `reserved` it has its quota, or waits for it.
+    """
     number, found = round or placement["spec"]["round"], placement["metadata"]
     name, work = f"{found['name']}-{number}", placement["spec"]["workload"]
     true = [names.ADMITTED, *conditions] if admitted else list(conditions)
@@ -220,7 +223,11 @@ def make_reservation(
             name,
             deleting=deleting,
             labels={names.PLACEMENT_LABEL: found["name"], names.WORKLOAD_UID_LABEL: work["uid"]},
-            annotations={names.WORKLOAD_ANNOTATION: work["name"], names.ROUND_ANNOTATION: str(number)},
+            annotations={
+                names.WORKLOAD_ANNOTATION: work["name"],
+                names.ROUND_ANNOTATION: str(number),
+                **({} if priority is None else {names.PRIORITY_ANNOTATION: str(priority)}),
+            },
             ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"anchor-of-{name}"}],
         ),
         "spec": {
@@ -237,7 +244,7 @@ def make_reservation(
     }
 
 
-# --- what admins write -----------------------------------------------------------------------------------------------
+# --- objects that admins write ----------------------------------------------------------------------------------------
 
 
 def make_cluster_queue(cores: int, *, used: int = 0, name: str = "team-a", **spec: Any) -> Raw:
@@ -280,7 +287,8 @@ def make_check(*, policy: str = "default", conditions: Iterable[Raw] = (), **par
 def make_target(cluster: str, **more: Any) -> Target:
     """A share of the usual Workload in a worker cluster."""
     plain: Raw = {
-        "zone": cluster, "queue": QUEUE, "manager": "mgr", "workload": "rayjob-train", "workload_uid": "uid-of-rayjob-train",
+        "zone": cluster, "queue": QUEUE, "manager": "mgr", "workload": "rayjob-train",
+        "workload_uid": "uid-of-rayjob-train",
         "placement": "train-1", "share": "", "round": 0,
     }  # fmt: skip
     return Target(cluster=cluster, **plain | more)
@@ -312,7 +320,7 @@ def make_service(
 
 
 def make_serving(name: str = "worker-0", *, address: str = "10.1.0.1", ready: bool = True, **more: Any) -> Raw:
-    """A worker of a RayService, dispatched, as its copy is mirrored."""
+    """A dispatched worker of a RayService, as its remote pod is mirrored."""
     pod = of_service(
         make_pod(name, placement="train", dispatched=True, phase="Running", **{"slot": "east/1/w/0", **more})
     )
@@ -321,6 +329,6 @@ def make_serving(name: str = "worker-0", *, address: str = "10.1.0.1", ready: bo
 
 
 def make_serving_copy(pod: Raw, **more: Any) -> Raw:
-    """The copy from which such a worker is mirrored."""
+    """The remote pod from which such a worker is mirrored."""
     copy = make_copy(pod, **more)
     return {**copy, "status": {**copy["status"], "podIP": pod["status"]["podIP"], "podIPs": pod["status"]["podIPs"]}}

@@ -44,13 +44,13 @@ def same_as_golden(request: pytest.FixtureRequest) -> Callable[[str, Path], None
 
 @pytest.fixture(autouse=True)
 def _nothing_told() -> None:
-    """A fault is told once a minute: what one test met is news for the next one."""
+    """Forget which faults were logged: a fault is logged once a minute, and each test must see its own."""
     supervise._logged_faults.clear()
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """An API server that answers as it is told."""
+    """An API server with the answers of the test."""
     async with apiserver.serving() as found:
         yield found
 

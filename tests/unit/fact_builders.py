@@ -1,4 +1,4 @@
-"""Builds the facts that decisions take, from fields given by name: each goes to the record that has it."""
+"""Builds facts from fields given by name: each goes to the record that has it."""
 
 from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
@@ -14,6 +14,7 @@ from adapter.gang.gang_facts import (
     PolicyFacts,
     ShareFacts,
 )
+from adapter.objects.cluster_clock import ClockOffsets
 from adapter.rewrite.head_address import HeadAddress
 from adapter.worker.worker_facts import (
     CreationFacts,
@@ -38,6 +39,7 @@ _GANG = Gang(
         rejection="",
         planning_problem="",
         missing_object="",
+        kuberay_rejection="",
         start_warning="",
         waiting_warning="",
     ),
@@ -46,15 +48,20 @@ _GANG = Gang(
         start_timeout=timedelta(minutes=15),
         on_share_lost="Replace",
         same_cluster=False,
+        all_or_nothing=True,
+        clusters=("east", "west"),
     ),
-    clusters=GangClusterFacts(unreachable={}, lost={}, draining=frozenset(), targets={}),
+    clusters=GangClusterFacts(
+        unreachable={}, lost={}, draining=frozenset(), growing=frozenset(), targets={}, clocks=ClockOffsets()
+    ),
     shares=ShareFacts(
         reservations=(),
         creation_denials={},
         deletion_denials={},
         ending_pods={},
-        round_first_seen=None,
-        first_seen_by_round={},
+        round_started_at=None,
+        started_at_by_round={},
+        last_round=0,
     ),
     pods=PodFacts(
         shares_with_pods=frozenset(),
@@ -65,8 +72,13 @@ _GANG = Gang(
         pod_denials={},
         pods_to_drain=(),
         workers=None,
+        unstartable_since={},
+        uncreated_since={},
+        quota_unused_since=None,
     ),
-    capacity=CapacityFacts(changed_since_plan=False, deductions_expire_at=None, quota_contended_from=None),
+    capacity=CapacityFacts(
+        changed_since_plan=False, deductions_expire_at=None, quota_contended_from=None, earlier_jobs_wait=False
+    ),
     dry_runs=DryRunFacts(results={}, missing_for_shares=(), missing_for_plan=()),
 )
 
@@ -74,8 +86,12 @@ _WORKER = Worker(
     pod=None,
     remote_pods={},
     placement=None,
-    owner=OwnerFacts(job=None, owns_pod=None, deleted=False, restarts_on_share_loss=False, pull_secrets=()),
-    clusters=WorkerClusterFacts(reservations={}, targets={}, draining=(), loss=None),
+    owner=OwnerFacts(
+        job=None, owns_pod=None, deleted=False, finished=False, restarts_on_share_loss=False, pull_secrets=()
+    ),
+    clusters=WorkerClusterFacts(
+        reservations={}, targets={}, draining=(), loss=None, reachable=True, clocks=ClockOffsets()
+    ),
     slots=SlotChoiceFacts(taken=(), lost_template_slot=False),
     creation=CreationFacts(created=False, may_exist_unobserved=True, unanswered=False, creating_pods=False),
     head=HeadFacts(address=HeadAddress(), pod=None, mirrors={}),
@@ -83,17 +99,17 @@ _WORKER = Worker(
 
 
 def make_gang(**given: Any) -> Gang:
-    """A gang with these fields, of whichever record; it wants its group `workers` placed, and nothing else is known of it."""
+    """A gang with these fields, of any record. It wants its group `workers` placed; all else is unknown."""
     return with_facts(_GANG, **given)
 
 
 def make_worker(**given: Any) -> Worker:
-    """A worker with these fields, of whichever record; nothing else is known of it, and nobody holds a slot."""
+    """A worker with these fields, of any record. All else is unknown, and no slot is taken."""
     return with_facts(_WORKER, **given)
 
 
 def with_facts(facts: Facts, **given: Any) -> Facts:
-    """The facts with other values in these fields, of whichever record."""
+    """The facts with other values in these fields, of any record."""
     assert is_dataclass(facts) and not isinstance(facts, type)
     changed: dict[str, Any] = {}
     for field in fields(facts):

@@ -1,6 +1,8 @@
-"""A small schema of the kind that KubeRay's CRDs have, for tests: each way to describe a field once, and the fields that we read.
+"""A small schema like those of KubeRay's CRDs, for tests: each way to describe a field once, and the fields that are
+read.
 
-The whole of it, a megabyte of YAML, is in a cluster that has KubeRay: there the same draws are put to it (tests/integration).
+The complete schema, a megabyte of YAML, is in a cluster with KubeRay: there the same draws are tested
+(tests/integration).
 """
 
 from typing import Any
@@ -53,7 +55,8 @@ TOKEN = made("path", path=TEXT, audience=TEXT)
 VOLUME = made(
     "name",
     name=TEXT, hostPath=made("path", path=TEXT), persistentVolumeClaim=made("claimName", claimName=TEXT),
-    secret=made(secretName=TEXT, optional=YES), configMap=SELECTOR, csi=made("driver", driver=TEXT, nodePublishSecretRef=SELECTOR),
+    secret=made(secretName=TEXT, optional=YES), configMap=SELECTOR,
+    csi=made("driver", driver=TEXT, nodePublishSecretRef=SELECTOR),
     ephemeral=made(volumeClaimTemplate=made("spec", spec=CLAIM)),
     projected=made(sources=many(made(secret=SELECTOR, configMap=SELECTOR, serviceAccountToken=TOKEN))),
 )  # fmt: skip
@@ -67,24 +70,29 @@ POD = made(
     resourceClaims=many(made("name", name=TEXT), "name"), terminationGracePeriodSeconds={"type": "integer"},
     affinity=made(
         nodeAffinity=made(**{REQUIRED: made("nodeSelectorTerms", nodeSelectorTerms=many(TERM))}),
-        podAffinity=made(**{REQUIRED: many(NEAR), PREFERRED: many(made("podAffinityTerm", podAffinityTerm=NEAR, weight=NUMBER))}),
+        podAffinity=made(**{REQUIRED: many(NEAR),
+                            PREFERRED: many(made("podAffinityTerm", podAffinityTerm=NEAR, weight=NUMBER))}),
     ),
 )  # fmt: skip
 TEMPLATE = made(metadata=made(labels=mapping(TEXT), annotations=mapping(TEXT), name=TEXT), spec=POD)
 GROUP = made(
     "groupName", "rayStartParams", "template",
-    groupName=TEXT, replicas={**NUMBER, "default": 0}, minReplicas=NUMBER, maxReplicas={**NUMBER, "minimum": 0}, numOfHosts=NUMBER,
+    groupName=TEXT, replicas={**NUMBER, "default": 0}, minReplicas=NUMBER, maxReplicas={**NUMBER, "minimum": 0},
+    numOfHosts=NUMBER,
     suspend=YES, rayStartParams=mapping(TEXT), template=TEMPLATE, scaleStrategy=made(workersToDelete=many(TEXT)),
 )  # fmt: skip
 CLUSTER = made(
     "headGroupSpec",
     headGroupSpec=made("template", template=TEMPLATE, rayStartParams=mapping(TEXT)), workerGroupSpecs=many(GROUP),
-    enableInTreeAutoscaling=YES, tlsOptions=made(enabled=YES), authOptions=made(mode={**TEXT, "enum": ["token", "disabled"]}, enableK8sTokenAuth=YES),
+    enableInTreeAutoscaling=YES, tlsOptions=made(enabled=YES),
+    authOptions=made(mode={**TEXT, "enum": ["token", "disabled"]}, enableK8sTokenAuth=YES),
     rayVersion=TEXT, suspend=YES, autoscalerOptions=ANYTHING,
 )  # fmt: skip
 JOB = made(
-    entrypoint=TEXT, runtimeEnvYAML=TEXT, shutdownAfterJobFinishes=YES, rayClusterSpec=CLUSTER, clusterSelector=mapping(TEXT),
-    submissionMode={**TEXT, "enum": ["K8sJobMode", "HTTPMode", "SidecarMode", "InteractiveMode"]}, backoffLimit={**NUMBER, "minimum": 0},
+    entrypoint=TEXT, runtimeEnvYAML=TEXT, shutdownAfterJobFinishes=YES, rayClusterSpec=CLUSTER,
+    clusterSelector=mapping(TEXT),
+    submissionMode={**TEXT, "enum": ["K8sJobMode", "HTTPMode", "SidecarMode", "InteractiveMode"]},
+    backoffLimit={**NUMBER, "minimum": 0},
     ttlSecondsAfterFinished=NUMBER, suspend=YES, submitterPodTemplate=TEMPLATE,
 )  # fmt: skip
 

@@ -1,10 +1,12 @@
-"""What a controller sees, without a controller: its own stores, filled by hand, with everything that decides behind them."""
+"""A controller's caches without a controller: stores filled by hand, with everything that decides behind them."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from adapter import names
 from adapter.objects import specs
+from adapter.objects.cluster_clock import ClockOffsets, ClockReading, ClusterClock
 from adapter.objects.reason import Reason
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.clusters.capacity_versions import CapacityVersions
@@ -14,18 +16,20 @@ from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.controller import wiring
 from adapter.shell.kube.client import Client
+from adapter.shell.kube.server_clock import ServerClock
 from adapter.shell.kube.store import Store
 from adapter.shell.observe.cluster_losses import ClusterLosses
 from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.planning.preview import Preview
+from adapter.shell.shipped_policies import gate_policy
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
 from tests.unit import builders
 
-_NOBODY = cast(Client, None)  # whoever would speak to a cluster fails at once
+_NOBODY = cast(Client, None)  # any request to a cluster fails at once
 
 
 class Members:
@@ -41,8 +45,14 @@ class Members:
     def connected_cache(self, name: str) -> WorkerClusterCache:
         return self._caches[name]
 
+    def clock_offsets(self, clusters: Iterable[str], manager_clock: ServerClock) -> ClockOffsets:
+        return Fleet.clock_offsets(cast(Fleet, self), clusters, manager_clock)
+
     def draining(self) -> frozenset[str]:
         return Fleet.draining(cast(Fleet, self))
+
+    def growing(self) -> frozenset[str]:
+        return Fleet.growing(cast(Fleet, self))
 
     def reachable(self) -> dict[str, WorkerClusterCache]:
         return Fleet.reachable(cast(Fleet, self))
@@ -65,9 +75,9 @@ class Sight:
         manager.local_queues.replace([make_local_queue("all")])
         manager.checks.replace([builders.make_check()])
         manager.policies.replace([builders.make_policy(clusters=cores, **policy)])
-        manager.gate_policies.replace([{"metadata": {"name": names.GATE_POLICY}}])
-        binding = {"metadata": {"name": names.GATE_POLICY}, "spec": {"policyName": names.GATE_POLICY}}
-        manager.gate_bindings.replace([binding])
+        gate = gate_policy()
+        manager.gate_policies.replace([{"metadata": {"name": names.GATE_POLICY}, "spec": gate.policy}])
+        manager.gate_bindings.replace([{"metadata": {"name": names.GATE_POLICY}, "spec": gate.binding}])
         self.members = {name: make_member(name, amount) for name, amount in cores.items()}
         fleet = self.fleet = cast(Fleet, Members(self.members.values()))
         self.memory = TransientState()
@@ -84,7 +94,7 @@ class Sight:
         self.preview = Preview(manager, fleet, facts.policies, facts.job_problems, self.planning)
 
     def executor(self, client: Client) -> Executor:
-        """Who does actions here, and tells of them through this client."""
+        """The executor of actions, whose writes and events go through this client."""
         copier = ObjectCopier(self.manager, self.fleet, self.facts.sources, self.facts.worker_observer)
         return wiring.build_executor(
             self.manager, self.fleet, self.facts, self.planning, EventRecorder(client), self.memory, copier
@@ -92,13 +102,13 @@ class Sight:
 
 
 def fill(store: Store, *objects: Raw) -> None:
-    """Let a store hold these objects and no others; they have no versions by which it could tell them apart."""
+    """Fill a store with exactly these objects; they have no versions by which it could tell them apart."""
     store.replace([])
     store.replace(objects)
 
 
 def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> WorkerClusterCache:
-    """A worker cluster that is seen, with one large node."""
+    """A reachable worker cluster with one large node."""
     found = specs.parse_worker_cluster(builders.make_worker_cluster(name, **spec))
     member = WorkerClusterCache(name, found, _NOBODY, "mgr", WorkerClusterListeners())
     member.cluster_queues.replace([builders.make_cluster_queue(cores, used=used)])
@@ -117,6 +127,17 @@ def make_member(name: str, cores: int, *, used: int = 0, **spec: Any) -> WorkerC
     return member
 
 
+def put_clock_ahead(member: WorkerClusterCache, seconds: float) -> None:
+    """Put a worker cluster's clock ahead of the manager cluster's, or behind it."""
+    put_ahead(member.clock, seconds)
+
+
+def put_ahead(clock: ServerClock, seconds: float) -> None:
+    """Put a cluster's clock ahead of this machine's, or behind it. One answer does not move it."""
+    offset, monotonic = clock._clock.offset + seconds, time.monotonic()
+    clock._clock = ClusterClock(offset, (ClockReading(offset, monotonic, monotonic),))
+
+
 def make_local_queue(cluster_queue: str) -> Raw:
     return {
         "metadata": {"name": builders.QUEUE, "namespace": builders.NAMESPACE},
@@ -125,7 +146,7 @@ def make_local_queue(cluster_queue: str) -> Raw:
 
 
 def make_ray_job(*groups: Raw, kind: str = "RayJob", queue: str | None = builders.QUEUE, **spec: Any) -> Raw:
-    """A stock RayJob or RayCluster as its user writes it; without groups, one of four workers of one core."""
+    """A stock RayJob or RayCluster as its user writes it; by default with one group of four workers of one core."""
     cluster = {
         "headGroupSpec": {"rayStartParams": {}, "template": make_template("1")},
         "workerGroupSpecs": list(groups) or [make_group(4)],

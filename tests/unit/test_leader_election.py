@@ -1,4 +1,5 @@
-"""Two candidates never both believe that they may write, whatever clocks, pauses, crashes and lost answers they have."""
+"""Two candidates never both believe that they may write, whatever clocks, pauses, crashes and lost answers they
+have."""
 
 import math
 from collections.abc import Iterator
@@ -49,16 +50,21 @@ def leading(seconds: float) -> LeaseCandidate:
 @pytest.mark.parametrize(
     ("me", "found", "near"),
     [
-        pytest.param(seen(0), lease(OTHER), False, id="another one holds it"),
-        pytest.param(seen(NEAR_EXPIRY_SECONDS - 0.1), lease(OTHER), False, id="and was renewing it a moment ago"),
-        pytest.param(seen(NEAR_EXPIRY_SECONDS), lease(OTHER), True, id="and is late"),
-        pytest.param(seen(0), lease(""), True, id="it was given back"),
-        pytest.param(FRESH, None, True, id="there is none"),
-        pytest.param(seen(0), lease(ME), True, id="it is ours: the answer was lost"),
-        pytest.param(leading(1), lease(ME), True, id="we lead"),
+        pytest.param(seen(0), lease(OTHER), False, id="another candidate holds the Lease"),
+        pytest.param(
+            seen(NEAR_EXPIRY_SECONDS - 0.1),
+            lease(OTHER),
+            False,
+            id=("another candidate holds the Lease and renewed it a moment ago"),
+        ),
+        pytest.param(seen(NEAR_EXPIRY_SECONDS), lease(OTHER), True, id="another candidate holds the Lease and is late"),
+        pytest.param(seen(0), lease(""), True, id="the Lease was given back"),
+        pytest.param(FRESH, None, True, id="no Lease exists"),
+        pytest.param(seen(0), lease(ME), True, id="the Lease is ours, and the answer was lost"),
+        pytest.param(leading(1), lease(ME), True, id="this candidate leads"),
     ],
 )
-def test_whoever_may_lead_soon_knows_it_before(me: LeaseCandidate, found: Raw | None, near: bool) -> None:
+def test_a_candidate_that_may_lead_soon_knows_it_before(me: LeaseCandidate, found: Raw | None, near: bool) -> None:
     assert leader_election.may_lead_soon(me, found, NOW) is near
     assert RETRY_PERIOD_SECONDS * 2 < NEAR_EXPIRY_SECONDS < LEASE_DURATION_SECONDS / 2, (
         "two looks may miss a renewal; and there is time left to read"
@@ -71,21 +77,23 @@ def test_whoever_may_lead_soon_knows_it_before(me: LeaseCandidate, found: Raw | 
 @pytest.mark.parametrize(
     ("me", "found"),
     [
-        pytest.param(FRESH, None, id="there is none, and never was"),
-        pytest.param(seen(LEASE_DURATION_SECONDS), lease(OTHER), id="it did not change for its duration"),
-        pytest.param(seen(3600), lease(OTHER), id="nor for an hour"),
-        pytest.param(seen(0), lease(""), id="it was given back"),
-        pytest.param(seen(0), lease(None), id="nobody ever held it"),
-        pytest.param(seen(0), {"metadata": {"uid": "u1", "resourceVersion": "7"}}, id="it says nothing"),
-        pytest.param(seen(0), lease(ME), id="it is ours: the answer was lost"),
+        pytest.param(FRESH, None, id="no Lease ever existed"),
+        pytest.param(seen(LEASE_DURATION_SECONDS), lease(OTHER), id="the Lease did not change for its duration"),
+        pytest.param(seen(3600), lease(OTHER), id="the Lease did not change for an hour"),
+        pytest.param(seen(0), lease(""), id="the Lease was given back"),
+        pytest.param(seen(0), lease(None), id="the Lease never had a holder"),
+        pytest.param(seen(0), {"metadata": {"uid": "u1", "resourceVersion": "7"}}, id="the Lease is empty"),
+        pytest.param(seen(0), lease(ME), id="the Lease is ours, and the answer was lost"),
         pytest.param(
-            LeaseCandidate(ME, "", NOW - LEASE_DURATION_SECONDS), None, id="it was deleted, and nobody made it anew"
+            LeaseCandidate(ME, "", NOW - LEASE_DURATION_SECONDS),
+            None,
+            id=("the Lease was deleted, and its holder did not create it again"),
         ),
-        pytest.param(leading(9), lease(ME), id="we lead"),
-        pytest.param(leading(9), None, id="we lead, and somebody deleted it"),
+        pytest.param(leading(9), lease(ME), id="this candidate leads"),
+        pytest.param(leading(9), None, id="this candidate leads, and somebody deleted the Lease"),
     ],
 )
-def test_it_is_taken_or_renewed(me: LeaseCandidate, found: Raw | None) -> None:
+def test_the_lease_is_taken_or_renewed(me: LeaseCandidate, found: Raw | None) -> None:
     move = leader_election.decide(me, found, NOW, WALL)
     assert isinstance(move, LeaseWrite)
     assert move.create is (found is None)
@@ -97,17 +105,19 @@ def test_it_is_taken_or_renewed(me: LeaseCandidate, found: Raw | None) -> None:
 @pytest.mark.parametrize(
     ("me", "found", "seconds"),
     [
-        pytest.param(seen(0), lease(OTHER), RETRY_PERIOD_SECONDS, id="just renewed"),
-        pytest.param(seen(14.5), lease(OTHER), 0.5, id="not a moment later than needed"),
+        pytest.param(seen(0), lease(OTHER), RETRY_PERIOD_SECONDS, id="the holder has just renewed"),
+        pytest.param(seen(14.5), lease(OTHER), 0.5, id="the wait ends with the holder's duration"),
         pytest.param(
-            seen(16), lease(OTHER, leaseDurationSeconds=60), RETRY_PERIOD_SECONDS, id="its holder asks for longer"
+            seen(16), lease(OTHER, leaseDurationSeconds=60), RETRY_PERIOD_SECONDS, id="the holder asks for longer"
         ),
-        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=1), 1.0, id="its holder asks for less than is safe"),
-        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=None), 1.0, id="its holder does not say"),
-        pytest.param(LeaseCandidate(ME, "", NOW - 14), None, 1.0, id="deleted, and its holder may not know yet"),
+        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=1), 1.0, id="the holder asks for less than is safe"),
+        pytest.param(seen(14), lease(OTHER, leaseDurationSeconds=None), 1.0, id="the holder gives no duration"),
+        pytest.param(
+            LeaseCandidate(ME, "", NOW - 14), None, 1.0, id="the Lease was deleted, and its holder may not know yet"
+        ),
     ],
 )
-def test_another_ones_is_respected(me: LeaseCandidate, found: Raw | None, seconds: float) -> None:
+def test_another_holder_is_respected(me: LeaseCandidate, found: Raw | None, seconds: float) -> None:
     holder = OTHER if found else ""
     assert leader_election.decide(me, found, NOW, WALL) == Wait(seconds, holder)
 
@@ -115,13 +125,19 @@ def test_another_ones_is_respected(me: LeaseCandidate, found: Raw | None, second
 @pytest.mark.parametrize(
     ("me", "found", "why"),
     [
-        pytest.param(leading(1), lease(OTHER), f"it is held by {OTHER}", id="another one has it"),
-        pytest.param(leading(1), lease(""), "it is held by nobody", id="somebody emptied it"),
+        pytest.param(leading(1), lease(OTHER), f"it is held by {OTHER}", id="another candidate holds the Lease"),
+        pytest.param(leading(1), lease(""), "it is held by nobody", id="somebody removed the holder"),
         pytest.param(
-            leading(10), lease(ME), "it was not renewed for 10 s: this process did not run in time", id="too late"
+            leading(10),
+            lease(ME),
+            ("it was not renewed for 10 s: this process did not run in time"),
+            id="the renewal is too late",
         ),
         pytest.param(
-            leading(999), None, "it was not renewed for 10 s: this process did not run in time", id="much too late"
+            leading(999),
+            None,
+            ("it was not renewed for 10 s: this process did not run in time"),
+            id="the renewal is much too late",
         ),
     ],
 )
@@ -132,7 +148,7 @@ def test_a_leader_steps_down(me: LeaseCandidate, found: Raw | None, why: str) ->
 @pytest.mark.parametrize("renewed", ["1970-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z", "soon", None])
 @pytest.mark.parametrize("seconds", [0.0, 14.0, 15.0])
 def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
-    """The other machine's clock may be wrong by a century, and so may ours."""
+    """Both machines' clocks may be wrong by a century."""
     usual = leader_election.decide(seen(seconds), lease(OTHER), NOW, WALL)
     odd = leader_election.decide(seen(seconds), lease(OTHER, renewTime=renewed, acquireTime=renewed), NOW, WALL)
     assert odd == usual
@@ -144,12 +160,14 @@ def test_no_wall_clock_is_compared(renewed: str | None, seconds: float) -> None:
     ("me", "move"),
     [
         pytest.param(FRESH, Wait(RETRY_PERIOD_SECONDS), id="a candidate tries again"),
-        pytest.param(leading(3), Wait(RETRY_PERIOD_SECONDS), id="a leader, too"),
-        pytest.param(leading(9), Wait(1.0), id="but not beyond its deadline"),
-        pytest.param(leading(10), StepDown("it was not renewed for 10 s: refused"), id="which is its end"),
+        pytest.param(leading(3), Wait(RETRY_PERIOD_SECONDS), id="a leader tries again"),
+        pytest.param(leading(9), Wait(1.0), id="a leader does not try beyond its deadline"),
+        pytest.param(
+            leading(10), StepDown("it was not renewed for 10 s: refused"), id="a leader steps down at its deadline"
+        ),
     ],
 )
-def test_an_attempt_that_fails(me: LeaseCandidate, move: Wait | StepDown) -> None:
+def test_after_a_failed_attempt(me: LeaseCandidate, move: Wait | StepDown) -> None:
     assert leader_election.decide_after_error(me, NOW, "refused") == move
 
 
@@ -171,7 +189,7 @@ def test_an_attempt_of_a_leader_ends_with_its_deadline() -> None:
     assert leader_election.request_timeout(leading(8), NOW) == 2.0
 
 
-def test_what_was_seen_counts_from_when_it_changed() -> None:
+def test_an_observation_counts_from_the_last_change() -> None:
     me = leader_election.with_observation(FRESH, lease(OTHER, 7), 100.0)
     assert (me.observed_version, me.observed_at) == ("7", 100.0)
     assert leader_election.with_observation(me, lease(OTHER, 7), 105.0) == me
@@ -180,7 +198,7 @@ def test_what_was_seen_counts_from_when_it_changed() -> None:
     assert leader_election.with_observation(FRESH, None, 100.0).observed_at == -math.inf
 
 
-# --- what stands in it -----------------------------------------------------------------------------------------------
+# --- the fields of the Lease -----------------------------------------------------------------------------------------
 
 
 def put(me: LeaseCandidate, found: Raw | None) -> LeaseWrite:
@@ -189,7 +207,7 @@ def put(me: LeaseCandidate, found: Raw | None) -> LeaseWrite:
     return move
 
 
-def test_it_is_made_with_the_fields_of_client_go() -> None:
+def test_the_lease_has_the_fields_of_client_go() -> None:
     assert put(FRESH, None).body == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -208,20 +226,20 @@ def test_it_is_made_with_the_fields_of_client_go() -> None:
     ("me", "found", "acquired", "transitions"),
     [
         pytest.param(leading(2), lease(ME), EARLIER, 3, id="a renewal"),
-        pytest.param(seen(0), lease(ME), EARLIER, 3, id="after a lost answer"),
-        pytest.param(leading(2), lease(ME, acquireTime=None), STAMP, 3, id="nobody knows since when"),
-        pytest.param(seen(15), lease(OTHER), STAMP, 4, id="a change"),
-        pytest.param(seen(0), lease(""), STAMP, 4, id="after it was given back"),
-        pytest.param(seen(0), lease("", leaseTransitions=None), STAMP, 1, id="the first change"),
-        pytest.param(seen(0), lease("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
+        pytest.param(seen(0), lease(ME), EARLIER, 3, id="a renewal after a lost answer"),
+        pytest.param(leading(2), lease(ME, acquireTime=None), STAMP, 3, id="a renewal without an acquire time"),
+        pytest.param(seen(15), lease(OTHER), STAMP, 4, id="a change of holder"),
+        pytest.param(seen(0), lease(""), STAMP, 4, id="a change of holder after the Lease was given back"),
+        pytest.param(seen(0), lease("", leaseTransitions=None), STAMP, 1, id="the first change of holder"),
+        pytest.param(seen(0), lease("", leaseTransitions=2**31 - 1), STAMP, 0, id="the counter of changes is full"),
     ],
 )
-def test_it_tells_who_leads_since_when(me: LeaseCandidate, found: Raw, acquired: str, transitions: int) -> None:
+def test_the_lease_says_who_leads_since_when(me: LeaseCandidate, found: Raw, acquired: str, transitions: int) -> None:
     spec = put(me, found).body["spec"]
     assert (spec["acquireTime"], spec["leaseTransitions"], spec["renewTime"]) == (acquired, transitions, STAMP)
 
 
-def test_it_is_given_back_by_its_holder_only() -> None:
+def test_only_its_holder_gives_the_lease_back() -> None:
     assert leader_election.release_patch(leading(1), lease(ME), WALL) == {
         "metadata": {"uid": "u1", "resourceVersion": "7", "annotations": {names.GAVE_BACK_ANNOTATION: ME}},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
@@ -230,13 +248,13 @@ def test_it_is_given_back_by_its_holder_only() -> None:
         assert leader_election.release_patch(leading(1), found, WALL) is None
 
 
-def test_who_led_last_is_known_although_it_was_given_back() -> None:
+def test_the_last_holder_is_known_after_the_lease_was_given_back() -> None:
     noted = lease("")
     noted["metadata"]["annotations"] = {names.GAVE_BACK_ANNOTATION: OTHER}
     assert [leader_election.lease_holder(found) for found in (None, lease(""), lease(ME), noted)] == ["", "", ME, OTHER]
 
 
-# --- two of them -----------------------------------------------------------------------------------------------------
+# --- two candidates --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -245,7 +263,7 @@ class Shelf:
 
     kept: Raw | None = None
     version: int = 0
-    late: list[LeaseWrite] = field(default_factory=list)  # on their way, when who sent them had given up
+    late: list[LeaseWrite] = field(default_factory=list)  # pending writes whose sender has given up
 
     def arrive(self) -> None:
         while self.late:
@@ -253,7 +271,7 @@ class Shelf:
             self.take(move.body, create=move.create)
 
     def take(self, body: Raw, *, create: bool) -> bool:
-        """Whether it was granted."""
+        """Write the Lease; return whether the write was granted."""
         stale = not create and self.kept and body["metadata"]["resourceVersion"] != str(self.version)
         if stale or create is (self.kept is not None):
             return False
@@ -265,13 +283,13 @@ class Shelf:
 
 @dataclass
 class Process:
-    """A candidate with a clock of its own, that may be stopped wherever it waits for something."""
+    """A candidate with its own clock, which may be stopped at every await."""
 
     shelf: Shelf
     rate: float
     ahead: float
     number: int
-    time: float = 0.0  # the true one
+    time: float = 0.0  # the true time
     lives: int = 0
     sending: LeaseWrite | None = None
     me: LeaseCandidate = field(init=False)
@@ -289,19 +307,19 @@ class Process:
         return leader_election.may_write(self.me, self.clock)
 
     def restart(self) -> None:
-        """Die at once, and begin as another one."""
+        """Die at once, and begin as another process."""
         self._drop()
         self.lives += 1
         self.me = LeaseCandidate(f"{self.number}_{self.lives}")
         self.work = self._attempt()
 
     def go_on(self) -> None:
-        """To the next place where it waits; after an attempt the next one begins, or a fresh process."""
+        """Run to the next await; after an attempt the next one begins, or a fresh process."""
         if next(self.work, self) is self:
             self.work = self._attempt()
 
     def fail(self) -> None:
-        """The attempt fails; a request that was sent may have been granted before, or will be."""
+        """Fail the attempt; a request that was sent may be granted before or later."""
         self._drop()
         self.work = self._attempt()
 
@@ -348,15 +366,17 @@ class Process:
 STEPS = st.tuples(
     st.integers(0, 1),
     st.sampled_from(["go on"] * 8 + ["fail", "restart", "give back", "arrive"]),
-    st.sampled_from([1, 2, 3, 20, 20, 20]),  # how often without a pause; an attempt has nine places to be stopped at
-    st.sampled_from([0, 0, 1, 9.5, 13, 15, 40]),  # seconds until then
+    st.sampled_from([1, 2, 3, 20, 20, 20]),  # steps without a pause; an attempt has nine awaits
+    st.sampled_from([0, 0, 1, 9.5, 13, 15, 40]),  # seconds before the steps
 )
-RATES = st.sampled_from([0.85, 1.0, 1.2])  # far beyond any real clock, and within what the times allow
+RATES = st.sampled_from([0.85, 1.0, 1.2])  # far beyond any real clock, and within what the durations allow
 
 
 @settings(max_examples=3 * settings().max_examples)
 @given(st.lists(STEPS, min_size=30, max_size=60), RATES, RATES, st.integers(0, 10**6))
-def test_never_two_write_at_once(steps: list[tuple[int, str, int, float]], one: float, two: float, ahead: int) -> None:
+def test_two_candidates_never_write_at_once(
+    steps: list[tuple[int, str, int, float]], one: float, two: float, ahead: int
+) -> None:
     shelf = Shelf()
     pair = [Process(shelf, one, 0.0, 0), Process(shelf, two, float(ahead), 1)]
     for number, what, times, pause in steps:
@@ -375,8 +395,8 @@ def test_never_two_write_at_once(steps: list[tuple[int, str, int, float]], one: 
             assert not all(process.writes for process in pair)
 
 
-def test_the_two_do_lead_in_turn() -> None:
-    """What the property above says would be true of candidates that never lead as well."""
+def test_the_two_candidates_lead_in_turn() -> None:
+    """Otherwise the property above would also hold for candidates that never lead."""
     shelf = Shelf()
     one, two = Process(shelf, 1.0, 0.0, 0), Process(shelf, 1.0, 500.0, 1)
 
@@ -401,7 +421,7 @@ def test_the_two_do_lead_in_turn() -> None:
     assert one.writes or two.writes, "what was given back is taken at once"
 
 
-def test_the_deadline_leaves_room_before_the_lease_runs_out() -> None:
-    """For clocks that run unequally fast."""
+def test_the_deadline_is_well_before_the_end_of_the_lease() -> None:
+    """For clocks of different rates."""
     assert RENEW_DEADLINE_SECONDS * 1.5 <= LEASE_DURATION_SECONDS
     assert LEASE_DURATION_SECONDS + RETRY_PERIOD_SECONDS < 20, "the hand-over that users are promised"

@@ -1,4 +1,5 @@
-"""What makes a cluster a worker of a manager: the objects of both sides, the kubeconfig, and what must not be mixed up."""
+"""What makes a cluster a worker of a manager: the objects of both sides, the kubeconfig, and cases of mistaken
+identity."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,7 +37,7 @@ def cluster(**source: Raw) -> Raw:
 
 
 def test_the_worker_side_is_what_the_overlay_installs() -> None:
-    """But for the name by which the manager knows the cluster."""
+    """Except for the name by which the manager knows the cluster."""
     folder = REPO / "manifests/rbac"
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     installed = [one for file in listed for one in yaml.safe_load_all((folder / file).read_text())]
@@ -60,7 +61,7 @@ def test_each_kind_of_object_has_a_place() -> None:
     ]
 
 
-def test_what_other_managers_call_the_cluster_stays() -> None:
+def test_the_names_that_other_managers_use_are_kept() -> None:
     made = membership.worker_cluster_objects(
         EAST,
         membership_objects.account_objects(),
@@ -73,7 +74,7 @@ def test_what_other_managers_call_the_cluster_stays() -> None:
     assert membership.other_managers(EAST, mine) == ["other"]
 
 
-def test_a_membership_that_is_printed_shows_no_token() -> None:
+def test_a_printed_membership_shows_no_token() -> None:
     assert "swordfish" not in repr(membership.AccountToken("swordfish", NOW))
 
 
@@ -89,13 +90,13 @@ def test_a_membership_that_is_printed_shows_no_token() -> None:
         ),
     ],
 )
-async def test_the_controller_takes_the_kubeconfig(there: ApiServerAddress) -> None:
+async def test_the_controller_accepts_the_kubeconfig(there: ApiServerAddress) -> None:
     login = await kubeconfig.login_of_text(membership.build_kubeconfig(there, "swordfish"))
     await login.close()
     assert login.address == there
 
 
-def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:
+def test_a_renewed_kubeconfig_differs_by_its_token_only() -> None:
     there = ApiServerAddress("https://10.1.2.3:6443", "PEM", "east.example.com")
     before = membership.build_kubeconfig(there, "swordfish")
     assert membership.with_token(before, "marlin") == membership.build_kubeconfig(there, "marlin")
@@ -114,8 +115,8 @@ def test_a_renewed_kubeconfig_differs_by_its_token_alone() -> None:
         "users: 3",
     ],
 )
-def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
-    with pytest.raises(MembershipError, match="it is no kubeconfig of one user with a token"):
+def test_a_kubeconfig_with_more_than_a_token_is_not_renewed(text: str) -> None:
+    with pytest.raises(MembershipError, match="it is not a kubeconfig with one user that has a token"):
         membership.with_token(text, "marlin")
 
 
@@ -132,16 +133,16 @@ def test_what_is_more_than_a_token_is_not_renewed(text: str) -> None:
         (held() | {"metadata": {}}, False),
     ],
 )
-def test_a_token_is_kept_while_nothing_is_to_be_changed(standing: Raw | None, kept: bool) -> None:
+def test_a_token_is_kept_while_nothing_changes(standing: Raw | None, kept: bool) -> None:
     token = membership.reusable_token(EAST, MembershipState(secret=standing, service_account=signed()), THERE, NOW)
     assert (token.value if token else None) == ("swordfish" if kept else None)
 
 
-def test_the_token_of_an_account_that_was_deleted_is_not_kept() -> None:
+def test_the_token_of_a_deleted_account_is_not_kept() -> None:
     assert membership.reusable_token(EAST, MembershipState(secret=held()), THERE, NOW) is None
 
 
-# --- what must not be mixed up -----------------------------------------------------------------------------------------
+# --- mistaken identity -----------------------------------------------------------------------------------------------
 
 OTHER = membership.kubeconfig_secret(Membership("east", EAST.manager_identity, "another"), "", NOW)
 OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
@@ -152,32 +153,46 @@ OWN = cluster(kubeConfig={"secretRef": {"name": "east"}})
     [
         (MembershipState(), ""),
         (MembershipState(OWN, held(), signed(mmmmmmmmmm="east")), ""),
-        (MembershipState(OWN, {"data": {}}, signed()), ""),  # as by hand: it is adopted
+        (MembershipState(OWN, {"data": {}}, signed()), ""),  # as created by hand: it is adopted
         (MembershipState(service_account=signed(other="x")), ""),
         (
             MembershipState(service_account=signed(mmmmmmmmmm="west")),
-            "This cluster has joined as west: it would be counted twice. Let it leave first, by `kubectl rayspan leave west`.",
+            (
+                "This cluster has joined as west: its capacity would be counted twice. Remove it first "
+                "with `kubectl rayspan leave west`."
+            ),
         ),
         (
             MembershipState(secret=OTHER),
-            "east is another cluster than the one that you named: Secret east in rayspan-system leads there. "
-            "Choose another name, or let that one leave first.",
+            (
+                "east is another cluster than the one that you named: Secret east in rayspan-system "
+                "leads there. Choose another name, or remove that cluster first."
+            ),
         ),
         (
             MembershipState(cluster(multiKueueClusterRef={"name": "east"})),
-            "WorkerCluster east uses the kubeconfig of a MultiKueueCluster (spec.source.multiKueueClusterRef): renew it there, or choose another name.",
+            (
+                "WorkerCluster east uses the kubeconfig of a MultiKueueCluster "
+                "(spec.source.multiKueueClusterRef): renew it there, or choose another name."
+            ),
         ),
         (
             MembershipState(cluster(clusterProfileRef={"name": "east"})),
-            "WorkerCluster east uses a ClusterProfile (spec.source.clusterProfileRef), and the token beside it: renew that, or choose another name.",
+            (
+                "WorkerCluster east uses a ClusterProfile (spec.source.clusterProfileRef), "
+                "and the token beside it: renew that, or choose another name."
+            ),
         ),
         (
             MembershipState(cluster(kubeConfig={"secretRef": {"name": "login"}})),
-            "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and join writes Secret east: set that there, or choose another name.",
+            (
+                "WorkerCluster east uses Secret login (spec.source.kubeConfig.secretRef), and "
+                "join writes Secret east: set that there, or choose another name."
+            ),
         ),
     ],
 )
-def test_who_may_not_join(found: MembershipState, said: str) -> None:
+def test_which_clusters_may_not_join(found: MembershipState, said: str) -> None:
     assert membership.join_problem(EAST, found) == said
 
 
@@ -194,23 +209,26 @@ def test_who_may_not_join(found: MembershipState, said: str) -> None:
         ),
         (
             MembershipState(OWN, held(), signed(other="east")),
-            "The account rayspan-worker of the worker cluster that you named was not made by ",
+            "The account rayspan-worker of the worker cluster that you named was not created by ",
         ),
-        (MembershipState(OWN), "The worker cluster that you named has no account rayspan-worker, and nothing says "),
+        (
+            MembershipState(OWN),
+            "The worker cluster that you named has no account rayspan-worker, and nothing identifies it ",
+        ),
         (
             MembershipState(OWN, {"data": {}}),
-            "The worker cluster that you named has no account rayspan-worker, and nothing says ",
+            "The worker cluster that you named has no account rayspan-worker, and nothing identifies it ",
         ),
         (MembershipState(OWN, held()), ""),
     ],
 )
-def test_whose_cluster_it_is(found: MembershipState, said: str) -> None:
+def test_whether_the_cluster_is_the_registered_one(found: MembershipState, said: str) -> None:
     assert membership.identity_problem(EAST, found).startswith(said) and bool(
         membership.identity_problem(EAST, found)
     ) == bool(said)
 
 
-def test_a_manager_is_no_worker_of_its_own() -> None:
+def test_a_manager_cannot_join_itself() -> None:
     same = Membership("east", "m", "m")
     for sentence in (
         membership.join_problem(same, MembershipState()),
@@ -252,10 +270,10 @@ def test_which_bindings_open_a_namespace_to_the_account_alone(raw: Raw, ours: bo
         (ApiServerAddress("https://[::1]:6443"), False, "is this machine's own address"),
         (ApiServerAddress("https://127.0.0.1:6443"), True, ""),  # a controller on this machine
         (ApiServerAddress("http://10.1.2.3:6443"), True, "is not https"),
-        (ApiServerAddress("https://10.1.2.3:6443", verified=False), True, "does not verify who answers"),
+        (ApiServerAddress("https://10.1.2.3:6443", verified=False), True, "does not verify the API server"),
     ],
 )
-def test_which_address_is_handed_on(there: ApiServerAddress, asked: bool, said: str) -> None:
+def test_which_address_is_registered(there: ApiServerAddress, asked: bool, said: str) -> None:
     sentence = membership.address_problem(there, explicit=asked)
     assert said in sentence and bool(sentence) == bool(said)
 
@@ -268,10 +286,10 @@ def test_which_address_is_handed_on(there: ApiServerAddress, asked: bool, said: 
         (timedelta(hours=24, seconds=-9), "2026-11-24 07:59 UTC, in 1 day"),
         (timedelta(hours=23, minutes=30), "2026-11-24 07:30 UTC, in 23 hours"),
         (timedelta(minutes=10), "2026-11-23 08:10 UTC, in 10 minutes"),
-        (timedelta(minutes=-10), "2026-11-23 07:50 UTC, which is over"),
+        (timedelta(minutes=-10), "2026-11-23 07:50 UTC, which has passed"),
     ],
 )
-def test_when_a_token_ends(left: timedelta, said: str) -> None:
+def test_the_description_of_a_tokens_end(left: timedelta, said: str) -> None:
     assert membership.describe_expiry(NOW + left, NOW) == said
 
 
@@ -282,13 +300,15 @@ def test_when_a_token_ends(left: timedelta, said: str) -> None:
         (timedelta(days=14), ""),
         (timedelta(days=14, seconds=-1), "2026-12-07"),
         (timedelta(hours=1), "2026-11-23"),
-        (timedelta(days=-3), "2026-11-20"),  # it is over, and nobody has met it yet
+        (timedelta(days=-3), "2026-11-20"),  # it has ended, and no error has shown it yet
     ],
 )
-def test_a_token_that_ends_soon_is_told_of_with_its_day(left: timedelta | None, day: str) -> None:
+def test_a_token_that_ends_soon_gets_a_notice_with_the_day(left: timedelta | None, day: str) -> None:
     said = membership.expiry_notice("east", None if left is None else NOW + left, NOW)
     assert said == (
-        f"Its token ends on {day}: renew it by `kubectl rayspan rotate east --worker-context CONTEXT`." if day else ""
+        (f"Its token expires on {day}: renew it with `kubectl rayspan rotate east --worker-context CONTEXT`.")
+        if day
+        else ""
     )
 
 
@@ -308,7 +328,7 @@ def test_a_notice_is_the_same_all_day() -> None:
         ({}, ""),
     ],
 )
-def test_which_secret_of_ours_a_cluster_names(raw: Raw, named: str) -> None:
+def test_which_secret_of_ours_a_worker_cluster_names(raw: Raw, named: str) -> None:
     assert membership.kubeconfig_secret_name(raw) == named
 
 

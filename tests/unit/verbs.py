@@ -9,7 +9,7 @@ from adapter import __main__ as command
 
 
 async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    """The command in a thread of its own, because it brings its own loop; returns its exit code."""
+    """Run the command in its own thread, because it brings its own event loop; returns its exit code."""
     monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", *map(str, words)])
     try:
         return await asyncio.to_thread(command.main)

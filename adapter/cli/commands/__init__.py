@@ -1,4 +1,4 @@
-"""Which words may be typed after `kubectl rayspan`: the verbs with their options and their helps?
+"""The verbs of `kubectl rayspan` with their options and help texts.
 
-Nothing is done here. What a verb does is imported when it is run, so that help, version and completion come at once.
+A verb's implementation is imported when it runs, so that help, version and completion are fast.
 """

@@ -1,16 +1,18 @@
-"""How are the verbs typed that reach into workers: their logs, commands, ports and files?"""
+"""Verbs that reach workers: logs, exec, port-forward and cp."""
 
 import argparse
 
 from adapter.cli.commands.options import VerbParsers, add_manager_login, add_verb
 
 _ACCESS_NOTE = """\
-A worker's pod in the manager does not run there, so `kubectl {verb}` does not reach it. This does, by the rights that you have in the manager:
-those that `kubectl {verb}` asks for, and the right to use the component worker-access. No login to a worker cluster is needed. Pods
-that run in the manager, such as a head, are left to kubectl.
+A manager pod of a worker does not run in the manager cluster, so `kubectl {verb}` does not reach the worker.
+This command does. It needs no login to a worker cluster, but these rights in the manager cluster: those of
+`kubectl {verb}`, and the right to use the component worker-access. For pods that run in the manager cluster,
+such as a head, it calls kubectl.
 """
 _LOGS_DESCRIPTION = f"""\
-Prints what the workers of a job have printed, or one pod. With -f it goes on, also with workers that come later, until the job is over.
+Print the logs of a job's workers, or of one pod. With -f, follow them until the job has ended, including those of
+workers that start later.
 
 {_ACCESS_NOTE.format(verb="logs")}"""
 _LOGS_EPILOG = """\
@@ -19,28 +21,30 @@ example:
   [pod/my-job-x7k2p-workers-worker-a/ray-worker] Local node IP: 10.1.0.4
   kubectl rayspan logs my-job-x7k2p-workers-worker-a --tail 20
 
-A word is taken for a pod where there is one of that name, else for a job; pod/NAME, rayjob/NAME, raycluster/NAME and rayservice/NAME are
-clear. A log that breaks off while its worker runs is followed again, and may repeat its last seconds.
+A name selects the pod of that name if there is one, and otherwise a job. pod/NAME, rayjob/NAME, raycluster/NAME and
+rayservice/NAME are unambiguous. If a log breaks off while its worker runs, it is followed again, and may repeat its
+last seconds.
 
-exit code: 0 it is shown, 2 there is no such job or pod or the command line is wrong, 1 or kubectl's own: it could not be shown
+exit code: 0 the logs were printed, 2 there is no such job or pod or the command line is wrong, 1 or that of kubectl:
+the logs could not be printed
 """
 _EXEC_DESCRIPTION = f"""\
-Runs a command in a worker.
+Run a command in a worker.
 
 {_ACCESS_NOTE.format(verb="exec")}
-The worker cluster's administrator must have allowed commands: it gives the manager logs alone at first."""
+The worker cluster's administrator must have allowed commands; `rayspan join` alone does not."""
 _EXEC_EPILOG = """\
 example:
   kubectl rayspan exec my-job-x7k2p-workers-worker-a -- ray status
   kubectl rayspan exec -it my-job-x7k2p-workers-worker-a -- bash
 
-exit code: that of the command; 2 there is no such pod or the command line is wrong, 1 it could not be run
+exit code: that of the command; 2 there is no such pod or the command line is wrong, 1 the command could not be run
 """
 _FORWARD_DESCRIPTION = f"""\
-Leads ports of this machine to a worker.
+Forward local ports to a worker.
 
 {_ACCESS_NOTE.format(verb="port-forward")}
-The worker cluster's administrator must have allowed it, by the same role as commands."""
+The worker cluster's administrator must have allowed it, with the same role as commands."""
 _FORWARD_EPILOG = """\
 example:
   kubectl rayspan port-forward my-job-x7k2p-workers-worker-a 8265:8265
@@ -48,57 +52,59 @@ example:
 exit code: kubectl's; 2 there is no such pod or the command line is wrong
 """
 _CP_DESCRIPTION = f"""\
-Copies a file or a folder from a worker to this machine, or to a worker.
+Copy a file or a directory from a worker to this machine, or from this machine to a worker.
 
 {_ACCESS_NOTE.format(verb="cp")}
-It is a command in the worker, which needs tar in its image."""
+It runs tar in the worker, so the image must contain tar."""
 _CP_EPILOG = """\
 example:
   kubectl rayspan cp my-job-x7k2p-workers-worker-a:/tmp/ray/session_latest/logs ./logs
   kubectl rayspan cp ./data.csv my-job-x7k2p-workers-worker-a:/tmp/data.csv
 
-exit code: 0 it is copied, 2 there is no such pod or the command line is wrong, 1 anything else
+exit code: 0 it was copied, 2 there is no such pod or the command line is wrong, 1 any other failure
 """
-_POD_HELP = "name of a worker's pod in the manager"
+_POD_HELP = "name of the worker's manager pod"
 
 
 def add(verbs: VerbParsers) -> None:
-    """Add them and their options to the command line."""
+    """Add the verbs and their options."""
     _add_logs(verbs)
     _add_exec(verbs)
     forward = add_verb(
         verbs,
         "port-forward",
         _run_port_forward,
-        "lead ports of this machine to a worker",
+        "forward local ports to a worker",
         _FORWARD_DESCRIPTION,
         _FORWARD_EPILOG,
     )
     forward.add_argument("pod", metavar="POD", help=_POD_HELP)
     forward.add_argument("ports", nargs="+", metavar="PORT", help="[LOCAL:]REMOTE, as for kubectl")
-    forward.add_argument("--address", default="localhost", help="where this machine listens (default: localhost)")
+    forward.add_argument("--address", default="localhost", help="local address to listen on (default: localhost)")
     _add_namespace_and_login(forward)
-    copy = add_verb(verbs, "cp", _run_cp, "copy files from a worker, or to one", _CP_DESCRIPTION, _CP_EPILOG)
-    copy.add_argument("source", metavar="SOURCE", help="POD:PATH, or a path of this machine")
-    copy.add_argument("goal", metavar="GOAL", help="the same")
+    copy = add_verb(verbs, "cp", _run_cp, "copy files from or to a worker", _CP_DESCRIPTION, _CP_EPILOG)
+    copy.add_argument("source", metavar="SOURCE", help="POD:PATH, or a local path")
+    copy.add_argument("goal", metavar="GOAL", help="POD:PATH, or a local path")
     _add_container(copy)
     _add_namespace_and_login(copy)
 
 
 def _add_logs(verbs: VerbParsers) -> None:
-    verb = add_verb(verbs, "logs", _run_logs, "print what a job's workers print", _LOGS_DESCRIPTION, _LOGS_EPILOG)
+    verb = add_verb(verbs, "logs", _run_logs, "print the logs of a job's workers", _LOGS_DESCRIPTION, _LOGS_EPILOG)
     verb.add_argument("what", metavar="JOB|POD", help="name of a job or of a pod")
-    verb.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
-    verb.add_argument("-p", "--previous", action="store_true", help="of the container that ran before")
-    verb.add_argument("--tail", default="", metavar="LINES", help="how many of the last lines (default: all)")
-    verb.add_argument("--since", default="", metavar="DURATION", help="only what is no older, such as 5m")
+    verb.add_argument("-f", "--follow", action="store_true", help="follow the logs")
+    verb.add_argument("-p", "--previous", action="store_true", help="print the logs of the previous container")
+    verb.add_argument("--tail", default="", metavar="LINES", help="number of the last lines to print (default: all)")
+    verb.add_argument(
+        "--since", default="", metavar="DURATION", help="print only lines that are not older than this, such as 5m"
+    )
     verb.add_argument("--timestamps", action="store_true", help="begin each line with its time")
     verb.add_argument(
         "--max-log-requests",
         type=int,
         default=20,
         metavar="N",
-        help="how many workers to follow at once, a kubectl of some 40 MB for each (default: 20)",
+        help="number of workers to follow at once; each takes a kubectl of about 40 MB (default: 20)",
     )
     _add_container(verb)
     _add_namespace_and_login(verb)
@@ -107,19 +113,19 @@ def _add_logs(verbs: VerbParsers) -> None:
 def _add_exec(verbs: VerbParsers) -> None:
     verb = add_verb(verbs, "exec", _run_exec, "run a command in a worker", _EXEC_DESCRIPTION, _EXEC_EPILOG)
     verb.add_argument("pod", metavar="POD", help=_POD_HELP)
-    verb.add_argument("words", nargs="+", metavar="COMMAND", help="the command and its words, after --")
-    verb.add_argument("-i", "--stdin", action="store_true", help="let it read what you type")
-    verb.add_argument("-t", "--tty", action="store_true", help="give it a terminal")
+    verb.add_argument("words", nargs="+", metavar="COMMAND", help="the command and its arguments, after --")
+    verb.add_argument("-i", "--stdin", action="store_true", help="pass the standard input to the command")
+    verb.add_argument("-t", "--tty", action="store_true", help="give the command a terminal")
     _add_container(verb)
     _add_namespace_and_login(verb)
 
 
 def _add_container(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("-c", "--container", default="", help="which container (default: as kubectl chooses)")
+    verb.add_argument("-c", "--container", default="", help="name of the container (default: as kubectl chooses)")
 
 
 def _add_namespace_and_login(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("-n", "--namespace", default="", help="where it is (default: the context's)")
+    verb.add_argument("-n", "--namespace", default="", help="namespace of the job or pod (default: the context's)")
     add_manager_login(verb)
 
 

@@ -1,4 +1,4 @@
-"""How are the verbs about jobs typed: where one would go, where it is, why it waits, how it goes on, what its workers become?"""
+"""Verbs about jobs: plan, where, why, watch and render."""
 
 import argparse
 from typing import Final
@@ -15,11 +15,12 @@ from adapter.cli.commands.options import (
     add_verb,
 )
 
-_EXAMPLE_HEAD_ADDRESS: Final = "192.0.2.1"  # of the range that is kept for documentation (RFC 5737)
+_EXAMPLE_HEAD_ADDRESS: Final = "192.0.2.1"  # reserved for documentation (RFC 5737)
 
 _PLAN_DESCRIPTION = """\
-Says which worker clusters a RayJob or RayCluster would go to if it were submitted now, and why, without submitting it; of a
-RayService, where the next RayCluster that KubeRay makes of it would go, beside all that runs, the one that serves now included.
+Show to which worker clusters the workers of a RayJob or RayCluster would go if it were submitted now, and why. The job
+is not submitted. For a RayService, the plan is for the next RayCluster that KubeRay would create, in addition to all
+that run, including the active one.
 """
 _PLAN_EPILOG = f"""\
 example:
@@ -35,24 +36,24 @@ example:
   Price per hour: 0.44.
 
 columns:
-  ASKED     who is asked first; "-" was not asked
-  CHOSEN    how many workers it would get
-  NOMINAL   how many fit into its free nominal quota; BORROWED: how many more with borrowed quota;
-            EVER: how many if nothing else ran there, each worker group for itself
-  USED      of the resource that is scarcest there, by everybody, with what other jobs were just promised
-  FREE      of the same, borrowing included. `-o yaml` shows every resource in every flavor.
-  PER HOUR  of the chosen workers, where the WorkerCluster names prices
+  ASKED     the order in which the clusters are considered; "-" if a cluster is not considered
+  CHOSEN    the number of workers that it would get
+  NOMINAL   how many workers fit into its free nominal quota; BORROWED: how many more with borrowed quota;
+            EVER: how many if nothing else ran there, for each worker group alone
+  USED      of the scarcest resource there, by all jobs, including quota that was just promised to other jobs
+  FREE      of the same resource, including quota that may be borrowed. `-o yaml` shows every resource in every flavor.
+  PER HOUR  the price of the chosen workers, if the WorkerCluster has prices
 
-What is not looked at: the manager's own quota, which the job needs first, and preemption, other than of those
-who borrowed quota and of gangs of lower priority.
-The job is taken for the youngest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
-only if another job has it already, else its priority is taken for 0. All worker groups are taken for remote ones.
+The plan does not include the manager's own quota, which the job needs first. Of preemption, it includes only that of
+Workloads that borrowed quota and of gangs of lower priority.
+The job counts as the newest of its priority. A priority class (label {names.PRIORITY_CLASS_LABEL}) is known
+only if another job already has it; otherwise the priority counts as 0. All worker groups count as remote.
 
-exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 nobody could be asked
+exit code: 0 it fits, 3 it does not fit, 2 there is no job to plan, 1 the controller gave no plan
 """
 _WHERE_DESCRIPTION = """\
-Shows where the head and the workers of a RayJob or RayCluster are, and how they are; of a RayService those of the RayCluster that
-serves, and of the one that an upgrade waits for.
+Show where the head and the workers of a RayJob or RayCluster run, and their state. For a RayService, show those of the
+active RayCluster and of the pending one of an upgrade.
 """
 _WHERE_EPILOG = """\
 example:
@@ -71,20 +72,21 @@ example:
   Runs: Its head runs, and all of its 3 workers have joined. The job is RUNNING.
 
 columns:
-  ZONE      as Ray is told of it
-  NODE      its name, and of a node in a worker cluster the address
-  PHASE     of the pod; for one that is not well, why in a word
+  ZONE      the zone that Ray uses
+  NODE      the node's name, or the address of a node in a worker cluster
+  PHASE     the pod's phase, or the reason of its problem
   RESTARTS  of its containers
-  SINCE     for how long it has been ready, and before that for how long it has been there
+  SINCE     how long the pod has been ready, or how long it has existed if it is not ready
 
-It reads the manager cluster alone, with your rights: those of the ClusterRole view in the job's namespace are enough. Zones are in
-WorkerClusters, which only administrators may read at first.
+This command reads only the manager cluster, with your rights: the ClusterRole view in the job's namespace is enough.
+Zones are in WorkerClusters, which by default only administrators may read.
 
-exit code: 0 it is shown, 2 there is no such job or the command line is wrong, 1 the manager cluster cannot be asked
+exit code: 0 the job is shown, 2 there is no such job or the command line is wrong,
+1 the manager cluster cannot be reached
 """
 _WHY_DESCRIPTION = """\
-Says which one link of its way keeps a RayJob or RayCluster from running, and what to do about it; of a RayService this of the
-RayCluster that serves, and of the one that an upgrade waits for.
+Show which step keeps a RayJob or RayCluster from running, and what to do about it. For a RayService, show this for the
+active RayCluster and for the pending one of an upgrade.
 """
 _WHY_EPILOG = """\
 example:
@@ -99,74 +101,78 @@ example:
   Pods             -
   Ray              -
 
-  Waits: 6 workers needed at once, 4 fit now: ... It starts by itself as soon as there is room.
+  Waits: 6 workers needed at once, 4 fit now: ... It starts by itself as soon as there is capacity.
   See Placement default/my-job-a9b41619.
 
 The steps:
-  Job             it is there, is not over, and has the label of its LocalQueue
-  Workload        Kueue has made one, which is active and holds the manager's quota
-  AdmissionCheck  those of the ClusterQueue are ready, and one of them is Rayspan's
-  Placement       the worker clusters have room, and have admitted their shares
-  Pods            KubeRay has made the pods, the head is ready, each worker has a slot, a copy and a node, and its containers start
+  Job             it exists, has not ended, and has the label of its LocalQueue
+  Workload        Kueue has created it; it is active and holds the manager's quota
+  AdmissionCheck  all checks of the ClusterQueue are ready, and one of them is Rayspan's
+  Placement       the worker clusters have capacity, and have admitted their shares
+  Pods            KubeRay has created the pods, the head is ready, each worker has a slot, a remote pod and a node, and
+                  its containers start
   Ray             every worker has joined the head
 
-What the link says is what stands on the object that is named. Where a job waits for room, the table of `kubectl rayspan plan`
-follows, if you may ask for plans. It reads the manager cluster alone, with your rights: those of the ClusterRole view in the job's
-namespace are enough. What could not be read is told.
+The message comes from the object that is named. For a job that waits for capacity, the table of `kubectl rayspan plan`
+follows, if you may ask for plans. This command reads only the manager cluster, with your rights: the ClusterRole view
+in the job's namespace is enough. The output names what could not be read.
 
-exit code: 0 it runs or has succeeded, 3 it waits, 4 it is refused or has failed and needs somebody, 2 there is no such job or the
-command line is wrong, 1 the manager cluster cannot be asked
+exit code: 0 the job runs or has succeeded, 3 it waits, 4 it is rejected or has failed and does not go on without a
+change, 2 there is no such job or the command line is wrong, 1 the manager cluster cannot be reached
 """
 _WATCH_DESCRIPTION = """\
-Shows a RayJob as it goes on, from the queue to its end: what `kubectl rayspan where` says of it, over and over. A RayCluster or a
-RayService has no end of its own, and is shown until somebody deletes it.
+Watch a RayJob from the queue until it ends: show the output of `kubectl rayspan where`, and update it. A RayCluster or
+RayService does not end by itself, and is watched until it is deleted.
 """
 _WATCH_EPILOG = """\
 example:
   kubectl rayspan watch my-job | cat
-     0 s  RayJob default/my-job: Waits: 4 workers needed at once, 2 fit now. It starts by itself as soon as there is room.
+     0 s  RayJob default/my-job: Waits: 4 workers needed at once, 2 fit now. It starts by itself as soon as there is \
+capacity.
      0 s  Waiting: 0 of 4 workers.
     12 s  Placed: 4 of 4 workers, 2 east, 2 west.
     14 s  manager: 1 head Pending
     21 s  east: 2 workers Running
     33 s  RayJob default/my-job: Done: It has succeeded.
 
-On a terminal it draws one picture over and over; elsewhere it prints a line for each thing that changes. With `-o json` each line is the
-document of `kubectl rayspan where -o json`, with the time at which it was found. It looks every other second, and while the manager cluster
-cannot be asked it says so once and asks again. Ctrl-C stops the watching, and changes nothing. It needs the rights of `where`.
+On a terminal the output is redrawn in place; elsewhere a line is printed for each change. With `-o json`, each line is
+the document of `kubectl rayspan where -o json` with the time of the observation. The command polls every two seconds.
+While the manager cluster cannot be reached, it says so once and tries again. Ctrl-C stops this command and changes
+nothing. The command needs the rights of `where`.
 
-exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted; 1 the job has failed, or was deleted before its end was seen, or
-may not be read any more, or the watching was stopped; 2 there is no such job or the command line is wrong
+exit code: 0 the job has succeeded, or the RayCluster or RayService was deleted; 1 the job has failed, was deleted
+before its end was observed, or may no longer be read, or the command was stopped; 2 there is no such job or the command
+line is wrong
 """
 _RENDER_DESCRIPTION = """\
-Shows Ray worker pods as they would be in a worker cluster, and as comments what was changed and why. Nothing is created,
-and no cluster is asked.
+Show Ray worker pods as they would be in a worker cluster, with a comment for each change and its reason. Nothing is
+created, and no request is sent to a cluster.
 """
 _RENDER_EPILOG = f"""\
 example:
-  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - --worker-cluster east.yaml
+  kubectl get pods -l {names.RAY_NODE_TYPE_LABEL}={names.WORKER} -o yaml | kubectl rayspan render -f - \
+--worker-cluster east.yaml
   kubectl rayspan render -f my-job.yaml > pods.yaml
 
-The file holds worker pods as KubeRay made them, or RayJobs, RayClusters and RayServices: of those the worker templates are
-shown, to which KubeRay adds the start command and the head's address later. What the share, the head and the WorkerCluster will
-be is made up where it is not given: the head's address is {_EXAMPLE_HEAD_ADDRESS}, and the uid of the owner is zero.
+The file has worker pods as KubeRay created them, or RayJobs, RayClusters and RayServices. Of the latter, the worker
+templates are shown; KubeRay adds the start command and the head's address later. Values of the share, the head and the
+WorkerCluster that are not given are examples: the head's address is {_EXAMPLE_HEAD_ADDRESS},
+and the owner's uid is zero.
 
-exit code: 0 all of it can run in a worker cluster, 3 some of it is refused, 2 there is no worker pod in the file
+exit code: 0 all pods can run in a worker cluster, 3 some of them are rejected, 2 there is no worker pod in the file
 """
 
 
 def add(verbs: VerbParsers) -> None:
-    """Add them and their options to the command line."""
+    """Add the verbs and their options."""
     _add_plan(verbs)
     add_job_options(
-        add_verb(verbs, "where", _run_where, "show where the workers of a job are", _WHERE_DESCRIPTION, _WHERE_EPILOG)
+        add_verb(verbs, "where", _run_where, "show where the workers of a job run", _WHERE_DESCRIPTION, _WHERE_EPILOG)
     )
     add_job_options(
-        add_verb(verbs, "why", _run_why, "say what keeps a job from running", _WHY_DESCRIPTION, _WHY_EPILOG)
+        add_verb(verbs, "why", _run_why, "show what keeps a job from running", _WHY_DESCRIPTION, _WHY_EPILOG)
     )
-    watch = add_verb(
-        verbs, "watch", _run_watch, "show a job as it goes on, until it has ended", _WATCH_DESCRIPTION, _WATCH_EPILOG
-    )
+    watch = add_verb(verbs, "watch", _run_watch, "watch a job until it ends", _WATCH_DESCRIPTION, _WATCH_EPILOG)
     add_job_name(watch)
     add_stream_output(watch)
     add_manager_login(watch)
@@ -174,7 +180,7 @@ def add(verbs: VerbParsers) -> None:
 
 
 def _add_plan(verbs: VerbParsers) -> None:
-    summary = "say where a job's workers would go, without submitting it"
+    summary = "show where a job's workers would go, without submitting it"
     verb = add_verb(verbs, "plan", _run_plan, summary, _PLAN_DESCRIPTION, _PLAN_EPILOG)
     verb.add_argument(
         "-f",
@@ -184,14 +190,14 @@ def _add_plan(verbs: VerbParsers) -> None:
         help='file with one RayJob, RayCluster or RayService; "-" is the standard input',
     )
     verb.add_argument(
-        "-n", "--namespace", default="", help="where it would be submitted (default: the file's, else the context's)"
+        "-n", "--namespace", default="", help="namespace to plan for (default: the file's, else the context's)"
     )
     add_output(verb)
     add_manager_login(verb)
 
 
 def _add_render(verbs: VerbParsers) -> None:
-    summary = "show what a worker pod would be in a worker cluster, and why"
+    summary = "show how a worker pod would change in a worker cluster, and why"
     verb = add_verb(verbs, "render", _run_render, summary, _RENDER_DESCRIPTION, _RENDER_EPILOG)
     verb.add_argument(
         "-f",
@@ -201,7 +207,7 @@ def _add_render(verbs: VerbParsers) -> None:
         help='file with worker Pods, RayJobs, RayClusters or RayServices; "-" is the standard input',
     )
     verb.add_argument(
-        "--worker-cluster", default="", metavar=FILE, help="file with the WorkerCluster that they would go to"
+        "--worker-cluster", default="", metavar=FILE, help="file with the WorkerCluster where the pods would run"
     )
     verb.add_argument(
         "--head",

@@ -1,4 +1,4 @@
-"""How are the verbs typed by which a cluster becomes a worker of a manager, its login is renewed, and it leaves?"""
+"""Verbs about the membership of a worker cluster: join, rotate and leave."""
 
 import argparse
 from datetime import timedelta
@@ -7,11 +7,13 @@ from adapter.cli.commands import options
 from adapter.cli.commands.options import VerbParsers, add_verb
 
 _JOIN_DESCRIPTION = """\
-Makes a cluster a worker of the manager. In the worker cluster: an account (rayspan-worker in rayspan-system) that may look at queues,
-nodes and pods, and create workers in the namespaces that -n names, and a token of it that ends. In the manager: a Secret of that name
-in rayspan-system with a kubeconfig, and a WorkerCluster. Nothing is started in the worker cluster. No token is ever shown.
+Add a worker cluster to the manager. In the worker cluster, this creates an account (rayspan-worker in rayspan-system)
+that may read queues, nodes and pods, and may create workers in the namespaces that -n names, and a token that expires.
+In the manager cluster, it creates a Secret of the same name with a kubeconfig in rayspan-system, and a WorkerCluster.
+Nothing is started in the worker cluster. Tokens are never shown.
 
-You need an administrator's rights in both clusters. Doing it again changes nothing; with another -n, --server or context, that is changed.
+You need an administrator's rights in both clusters. If you run the command again, nothing changes, except for another
+-n, --server or context.
 """
 _JOIN_EPILOG = """\
 example:
@@ -19,13 +21,16 @@ example:
   kubectl rayspan join east --worker-kubeconfig east.yaml --server https://10.1.2.3:6443 --expires 30d
   kubectl rayspan join east --worker-context east -o yaml
 
-Whoever may create pods in a namespace can have them read its Secrets, so open only namespaces that hold none but their own.
+A user who may create pods in a namespace can read its Secrets with them. Open only namespaces that have no Secrets of
+other users.
 
-exit code: 0 it has joined, 3 it has, but something would keep workers away, 2 the command line is wrong, 1 anything else
+exit code: 0 the cluster has joined, 3 it has joined, but something would keep workers away, 2 the command line is
+wrong, 1 any other failure
 """
 _ROTATE_DESCRIPTION = """\
-Renews the login by which the manager reaches a worker cluster: a new token of the account that `kubectl rayspan join` made, in the same
-kubeconfig. Nothing is restarted, and what runs goes on. The token before it is good until it ends by itself. No token is ever shown.
+Renew the manager's token for a worker cluster: write a new token of the account that `kubectl rayspan join` created
+into the same kubeconfig. Nothing is restarted, and workers keep running. The previous token stays valid until it
+expires. Tokens are never shown.
 
 You need an administrator's rights in both clusters.
 """
@@ -33,36 +38,39 @@ _ROTATE_EPILOG = """\
 example:
   kubectl rayspan rotate east --context manager --worker-context east
   manager cluster: secret/east configured
-  The token ends 2027-02-21 08:00 UTC, in 90 days. Renew it before, by `kubectl rayspan rotate east --context manager --worker-context east`.
-  The token before it ends 2026-12-01 10:30 UTC, in 7 days.
+  The token expires 2027-02-21 08:00 UTC, in 90 days. Renew it before that with `kubectl rayspan rotate east --context \
+manager --worker-context east`.
+  The previous token expires 2026-12-01 10:30 UTC, in 7 days.
 
-exit code: 0 it is renewed, 2 the command line is wrong, 1 anything else
+exit code: 0 the token is renewed, 2 the command line is wrong, 1 any other failure
 """
 _LEAVE_DESCRIPTION = """\
-Takes a worker cluster out of the manager, for good. New workers are kept away and those that run there move to other clusters, as by
-`kubectl rayspan drain`, or end with their jobs. When the last one is gone, the WorkerCluster and its Secret are deleted, and then the
-account in the worker cluster with its roles and bindings. Your queues, namespaces and policies stay.
+Remove a worker cluster from the manager permanently. New workers are kept away; running ones move to other clusters, as
+with `kubectl rayspan drain`, or end with their jobs. When the last one is gone, the WorkerCluster and its Secret are
+deleted, and then the account in the worker cluster with its roles and bindings. Your queues, namespaces and policies
+stay.
 
-It says what it will delete, and does not ask. It may be stopped at any time; the same command goes on.
-You need an administrator's rights in both clusters.
+The command prints what it will delete, and does not ask for confirmation. You may stop it at any time; run it again to
+continue. You need an administrator's rights in both clusters.
 """
 _LEAVE_EPILOG = """\
 example:
   kubectl rayspan leave east --context manager --worker-context east
   kubectl rayspan leave east --worker-kubeconfig east.yaml --timeout 10m
 
-exit code: 0 nothing is left of it, 3 the time is up and workers are left, 2 the command line is wrong, 1 anything else
+exit code: 0 the cluster is removed, 3 the timeout has passed and workers remain, 2 the command line is wrong,
+1 any other failure
 """
 
 
 def add(verbs: VerbParsers) -> None:
-    """Add them and their options to the command line."""
+    """Add the verbs and their options."""
     _add_join(verbs)
     rotate = add_verb(
         verbs,
         "rotate",
         _run_rotate,
-        "renew the manager's login to a worker cluster",
+        "renew the manager's token for a worker cluster",
         _ROTATE_DESCRIPTION,
         _ROTATE_EPILOG,
     )
@@ -72,13 +80,13 @@ def add(verbs: VerbParsers) -> None:
 
 
 def _add_join(verbs: VerbParsers) -> None:
-    verb = add_verb(verbs, "join", _run_join, "make a cluster a worker of the manager", _JOIN_DESCRIPTION, _JOIN_EPILOG)
+    verb = add_verb(verbs, "join", _run_join, "add a worker cluster to the manager", _JOIN_DESCRIPTION, _JOIN_EPILOG)
     options.add_membership_options(verb)
     verb.add_argument(
         "--server",
         default="",
         metavar="URL",
-        help="the worker cluster's API server as the manager's pods reach it (default: as you do)",
+        help="URL at which the manager's pods reach the worker cluster's API server (default: that of your kubeconfig)",
     )
     verb.add_argument(
         "-n",
@@ -86,10 +94,10 @@ def _add_join(verbs: VerbParsers) -> None:
         action="append",
         default=[],
         metavar="NAMESPACE",
-        help="where the manager may run workers; repeat (default: default)",
+        help="namespace where the manager may run workers; may be repeated (default: default)",
     )
     options.add_token_lifetime(verb)
-    verb.add_argument("-o", "--output", choices=("yaml",), help="print the objects of both clusters, and write nothing")
+    verb.add_argument("-o", "--output", choices=("yaml",), help="print the objects of both clusters and write nothing")
 
 
 def _add_leave(verbs: VerbParsers) -> None:
@@ -97,7 +105,7 @@ def _add_leave(verbs: VerbParsers) -> None:
         verbs,
         "leave",
         _run_leave,
-        "take a worker cluster out of the manager, for good",
+        "remove a worker cluster from the manager",
         _LEAVE_DESCRIPTION,
         _LEAVE_EPILOG,
     )
@@ -106,7 +114,7 @@ def _add_leave(verbs: VerbParsers) -> None:
         "--timeout",
         type=options.parse_duration,
         default=timedelta(0),
-        help="how long to wait for its workers, such as 10m (default: until they are gone)",
+        help="how long to wait until its workers are gone, such as 10m (default: no limit)",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is the whole command line: `rayspan VERB`, which is `kubectl rayspan VERB` where kubectl found it?"""
+"""The command line `rayspan VERB`, or `kubectl rayspan VERB` when kubectl runs it as a plugin."""
 
 import argparse
 import os
@@ -11,16 +11,16 @@ _PLUGIN_NAME = "kubectl-rayspan"
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser for a command line: the program's name and the words after it."""
-    made = argparse.ArgumentParser(
+    """The parser for `words`: the program's name and its arguments."""
+    parser = argparse.ArgumentParser(
         prog="kubectl rayspan" if os.path.basename(words[0]) == _PLUGIN_NAME else "rayspan",
-        description="Spans one RayCluster over many Kubernetes clusters.",
+        description="Run one RayCluster across several Kubernetes clusters.",
     )
-    made.add_argument("--version", action="version", version=__version__)
-    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for some in (job_commands, access_commands, fleet_commands, membership_commands, program_commands):
-        some.add(verbs)
-    for hidden in words[1:2]:  # else argparse would name them among the verbs when one is mistyped
-        if hidden in program_commands.HIDDEN_VERBS:
-            program_commands.HIDDEN_VERBS[hidden](verbs)
-    return made
+    parser.add_argument("--version", action="version", version=__version__)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for module in (job_commands, access_commands, fleet_commands, membership_commands, program_commands):
+        module.add(verbs)
+    for word in words[1:2]:  # hidden verbs are added only when they run: argparse's error messages list all verbs
+        if word in program_commands.HIDDEN_VERBS:
+            program_commands.HIDDEN_VERBS[word](verbs)
+    return parser

@@ -1,4 +1,4 @@
-"""How does a cluster become a worker of a manager, how is its login renewed, and how does it leave?
+"""`join`, `rotate` and `leave`: their requests to both clusters, and their output.
 
-The requests to both sides and what is told of them; which objects these are, and what must not be mixed up, is for `membership`.
+`adapter.membership` defines the objects and the checks.
 """

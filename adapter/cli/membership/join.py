@@ -1,9 +1,9 @@
-"""`rayspan join`: make a cluster a worker of this manager.
+"""`rayspan join`: make a cluster a worker cluster of this manager.
 
-In the worker cluster it makes an account with the rights of kustomize/overlays/worker, and a token of it that ends; in the manager a
-Secret with a kubeconfig and a WorkerCluster. It then waits until the controller is connected, and looks with the account's own rights
-whether workers could be sent there. Doing it again changes nothing, and goes on where one that was stopped ended. Exit code 0: it has
-joined; 3: it has, but something would keep workers away; 2: the command line is wrong, and nothing was written; 1: anything else.
+In the worker cluster it creates an account with the rights of kustomize/overlays/worker, and an expiring token. In the
+manager it creates a Secret with a kubeconfig, and a WorkerCluster. It waits until the controller is connected, then
+checks with the account's rights whether workers could run. It is idempotent and resumable. Exit code 2: nothing was
+written.
 """
 
 import argparse
@@ -15,12 +15,14 @@ from datetime import UTC, datetime, timedelta
 import yaml
 
 from adapter import membership, names
+from adapter.admission.cluster_identity import IdentityRecord
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK
 from adapter.cli.membership import clients, membership_objects
 from adapter.cli.membership.clients import EXIT_INCOMPLETE, MANAGER, WORKER, MembershipClients, reporting_errors
 from adapter.cli.membership.membership_objects import ReportLine
 from adapter.cli.preflight import inspection, run
+from adapter.cli.terminal import print_line, print_text
 from adapter.membership import AccountToken, ApiServerAddress, MembershipError
 from adapter.objects.unstructured import Raw, annotation, condition, meta
 from adapter.preflight import evaluation
@@ -38,29 +40,29 @@ from adapter.shell.kube.resources import (
     WORKER_CLUSTERS,
 )
 
-# A controller that runs connects within two seconds; after an upgrade its new leader needs ten.
+# A running controller connects within two seconds; a new leader after an upgrade needs ten.
 CONNECT_TIMEOUT_SECONDS = 30.0
 PAUSE_SECONDS = 1.0
-RIGHTS_ATTEMPTS = 3  # an API server grants a right a moment after it was bound
+RIGHTS_ATTEMPTS = 3  # a new binding takes effect after a moment
 _TOKEN_ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    """Join the cluster; return the exit code."""
     return clients.run_reporting_errors(args, _join_cluster(args))
 
 
 async def _join_cluster(args: argparse.Namespace) -> int:
     async with clients.open_clients(args) as both:
         namespaces = list(dict.fromkeys(args.namespace)) or ["default"]
-        there = await _checked_address(both, args.server, namespaces)
+        address = await _checked_address(both, args.server, namespaces)
         if args.output:
-            print(_render_manifests(both, there, namespaces, args.expires), end="")
+            print_text(_render_manifests(both, address, namespaces, args.expires))
             return EXIT_OK
-        token = await create_login(both, there, namespaces, args.expires, print)
+        token = await create_login(both, address, namespaces, args.expires, print_line)
         with reporting_errors(MANAGER):
             await membership_objects.apply_object(
-                both.manager, f"{MANAGER} cluster", membership.worker_cluster_manifest(args.name), print
+                both.manager, f"{MANAGER} cluster", membership.worker_cluster_manifest(args.name), print_line
             )
         clients.print_token_expiry(token, args)
         await _report_legacy_token(both)
@@ -68,40 +70,42 @@ async def _join_cluster(args: argparse.Namespace) -> int:
 
 
 async def _checked_address(both: MembershipClients, server: str, namespaces: Sequence[str]) -> ApiServerAddress:
-    """The address that is handed on; raises Unusable while nothing is written yet."""
-    why = membership.join_problem(both.membership, both.existing)
-    if why:
-        raise MembershipError(why)
-    there = await address_for_manager(both, server)
-    why = membership.address_problem(there, explicit=bool(server))
-    if why:
-        raise MembershipError(why)
-    try:  # as the controller will
-        await (await kubeconfig.login_of_text(membership.build_kubeconfig(there, membership.TOKEN_PLACEHOLDER))).close()
+    """The address for the manager's kubeconfig; raise `MembershipError` before anything is written."""
+    problem = membership.join_problem(both.membership, both.existing)
+    if problem:
+        raise MembershipError(problem)
+    address = await address_for_manager(both, server)
+    problem = membership.address_problem(address, explicit=bool(server))
+    if problem:
+        raise MembershipError(problem)
+    try:  # parse it as the controller will
+        await (
+            await kubeconfig.login_of_text(membership.build_kubeconfig(address, membership.TOKEN_PLACEHOLDER))
+        ).close()
     except BadLogin as error:
-        raise MembershipError(f"The controller would not take this kubeconfig: {error}.") from None
+        raise MembershipError(f"The controller would not accept this kubeconfig: {error}.") from None
     with reporting_errors(WORKER):
         for namespace in namespaces:
             if not await both.worker.find(NAMESPACES.path(name=namespace)):
                 raise MembershipError(
-                    f"There is no namespace {namespace} in the worker cluster: create it, or name another by -n."
+                    f"There is no namespace {namespace} in the worker cluster: create it, or name another one with -n."
                 )
-    return there
+    return address
 
 
 async def address_for_manager(both: MembershipClients, server: str) -> ApiServerAddress:
-    """How the manager is to reach the worker cluster: as this machine does, without its proxy; or by another URL.
+    """The address by which the manager reaches the worker cluster: this machine's, without its proxy, or `server`.
 
-    Who answers at another URL may show a certificate of the cluster's own authority, in place of one that is made for people.
+    The endpoint at `server` may have a certificate of the cluster's own CA, so the CA is added.
     """
-    there = replace(both.worker_address, proxy_url="")
+    address = replace(both.worker_address, proxy_url="")
     if not server:
-        return there
+        return address
     with reporting_errors(WORKER):
-        found = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_CA_CONFIG_MAP))
-    own = str(((found or {}).get("data") or {}).get("ca.crt") or "")
-    authority = there.ca_bundle if own.strip() in there.ca_bundle else f"{there.ca_bundle}{own}"
-    return ApiServerAddress(server.rstrip("/"), authority, verified=there.verified)
+        config_map = await both.worker.find(CONFIG_MAPS.path("kube-system", names.ROOT_CA_CONFIG_MAP))
+    cluster_ca = str(((config_map or {}).get("data") or {}).get("ca.crt") or "")
+    ca_bundle = address.ca_bundle if cluster_ca.strip() in address.ca_bundle else f"{address.ca_bundle}{cluster_ca}"
+    return ApiServerAddress(server.rstrip("/"), ca_bundle, verified=address.verified)
 
 
 async def create_login(
@@ -111,8 +115,8 @@ async def create_login(
     lifetime: timedelta,
     report: ReportLine,
 ) -> AccountToken:
-    """Make the account, and the manager's Secret with a kubeconfig of it; a token that lasts is kept."""
-    made = membership.worker_cluster_objects(
+    """Create the account and the manager's Secret with its kubeconfig; reuse a token that still lasts."""
+    account_objects = membership.worker_cluster_objects(
         both.membership,
         membership_objects.account_objects(),
         membership_objects.namespace_binding(),
@@ -120,10 +124,14 @@ async def create_login(
         both.existing.service_account,
     )
     with reporting_errors(WORKER):
-        for body in made:
+        for body in account_objects:
             await membership_objects.apply_object(both.worker, f"{WORKER} cluster", body, report)
-    kept = membership.reusable_token(both.membership, both.existing, worker_address, datetime.now(UTC))
-    token = kept if kept and await _token_works(both, kept) else await clients.create_token(both, lifetime)
+    reusable_token = membership.reusable_token(both.membership, both.existing, worker_address, datetime.now(UTC))
+    token = (
+        reusable_token
+        if reusable_token and await _token_works(both, reusable_token)
+        else await clients.create_token(both, lifetime)
+    )
     body = membership.kubeconfig_secret(
         both.membership, membership.build_kubeconfig(worker_address, token.value), token.expires_at
     )
@@ -133,7 +141,7 @@ async def create_login(
 
 
 async def _token_works(both: MembershipClients, token: AccountToken) -> bool:
-    """Whether the token still works: that of an account that was deleted, and made again, does not."""
+    """Whether the token works: it is invalid if the account was recreated since."""
     with reporting_errors(WORKER):
         client = await _account_client(both, token)
         try:
@@ -148,70 +156,76 @@ async def _token_works(both: MembershipClients, token: AccountToken) -> bool:
 
 
 async def _account_client(both: MembershipClients, token: AccountToken) -> Client:
-    """The worker cluster by the account's rights, on the way that this machine takes."""
+    """A client with the account's rights, by this machine's address of the worker cluster."""
     return await Client.from_kubeconfig(
         membership.build_kubeconfig(both.worker_address, token.value), both.membership.name
     )
 
 
 async def _report_legacy_token(both: MembershipClients) -> None:
-    """The token that earlier versions made never ends; others may use it, so it is told of, and not deleted."""
+    """Report a never-expiring token of an earlier version; another manager may use it, so it is not deleted."""
     with reporting_errors(WORKER):
-        old = await both.worker.find(SECRETS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
-    if old and annotation(old, _TOKEN_ACCOUNT_ANNOTATION) == names.WORKER_ACCOUNT:
-        print(
-            f"Secret {names.WORKER_ACCOUNT} of the worker cluster holds a token that never ends, of an earlier installation. If no other manager uses it, "
-            f"delete it there: `kubectl -n {names.SYSTEM_NAMESPACE} delete secret {names.WORKER_ACCOUNT}`."
+        secret = await both.worker.find(SECRETS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT))
+    if secret and annotation(secret, _TOKEN_ACCOUNT_ANNOTATION) == names.WORKER_ACCOUNT:
+        print_line(
+            f"Secret {names.WORKER_ACCOUNT} of the worker cluster holds a token that never expires, "
+            "from an earlier installation. If no other manager uses it, delete it there: `kubectl -n "
+            f"{names.SYSTEM_NAMESPACE} delete secret {names.WORKER_ACCOUNT}`."
         )
 
 
-# --- what comes next -------------------------------------------------------------------------------------------------
+# --- readiness and next steps ----------------------------------------------------------------------------------------
 
 
 async def _report_readiness(
     args: argparse.Namespace, both: MembershipClients, token: AccountToken, namespaces: Sequence[str]
 ) -> int:
     name = both.membership.name
-    silent = await common.await_with_hint(_await_connection(both), "Waiting until the controller is connected ...")
-    print(f"WorkerCluster {name} is {'joined, but not connected' if silent else 'connected'}.", flush=True)
-    failures = [] if silent else await _find_failures(both, token, namespaces)
-    for sentence in [*([silent] if silent else ()), *(one.message for one in failures)]:
-        print(f"Failure: {sentence}", flush=True)
-    for sentence in await _next_steps(args, both, namespaces, inspected=not silent):
-        print(f"Next: {sentence}")
-    return EXIT_INCOMPLETE if silent or failures else EXIT_OK
+    connection_problem = await common.await_with_hint(
+        _await_connection(both), "Waiting until the controller is connected ..."
+    )
+    print_line(f"WorkerCluster {name} is {'joined, but not connected' if connection_problem else 'connected'}.")
+    failures = [] if connection_problem else await _find_failures(both, token, namespaces)
+    for sentence in [*([connection_problem] if connection_problem else ()), *(failure.message for failure in failures)]:
+        print_line(f"Failure: {sentence}")
+    for sentence in await _next_steps(args, both, namespaces, inspected=not connection_problem):
+        print_line(f"Next: {sentence}")
+    return EXIT_INCOMPLETE if connection_problem or failures else EXIT_OK
 
 
 async def _await_connection(both: MembershipClients) -> str:
-    """Why the controller does not see the cluster after a while, a sentence; empty once it does."""
+    """Wait until the controller is connected; return a sentence that says why it is not, else empty."""
     deadline = asyncio.get_running_loop().time() + CONNECT_TIMEOUT_SECONDS
     while True:
         with reporting_errors(MANAGER):
-            found = await both.manager.get(WORKER_CLUSTERS.path(name=both.membership.name))
-        told = condition(found, names.CONNECTED)
-        current = told.get("observedGeneration") == meta(found).get("generation")
-        if current and told.get("status") == "True":
+            cluster = await both.manager.get(WORKER_CLUSTERS.path(name=both.membership.name))
+        connected = condition(cluster, names.CONNECTED)
+        current = connected.get("observedGeneration") == meta(cluster).get("generation")
+        if current and connected.get("status") == "True":
             return ""
         if asyncio.get_running_loop().time() > deadline:
-            said = told.get("message") if current else "the controller has not said anything of it"
-            return f"{said or 'the controller gives no reason'}; see `kubectl -n {names.SYSTEM_NAMESPACE} get pods`, and --server of this command."
+            message = connected.get("message") if current else "the controller has not reported on it"
+            return (
+                f"{message or 'the controller gives no reason'}; "
+                f"see `kubectl -n {names.SYSTEM_NAMESPACE} get pods`, and --server of this command."
+            )
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _find_failures(both: MembershipClients, token: AccountToken, namespaces: Sequence[str]) -> list[Finding]:
-    """What would keep workers away, as the account itself sees it; a preflight's own words."""
+    """The preflight's failures, as the account itself observes them."""
     with reporting_errors(WORKER):
         client = await _account_client(both, token)
     try:
         for _ in range(RIGHTS_ATTEMPTS):
-            looked = [await _inspect_namespace(both, client, namespace) for namespace in namespaces]
-            found = [one for findings in looked for one in findings if one.outcome == "failure"]
-            if not any(one.check == "Rights" for one in found):
+            results = [await _inspect_namespace(both, client, namespace) for namespace in namespaces]
+            failures = [finding for findings in results for finding in findings if finding.outcome == "failure"]
+            if not any(finding.check == "Rights" for finding in failures):
                 break
             await asyncio.sleep(PAUSE_SECONDS)
     finally:
         await client.close()
-    return list({one.message: one for one in found}.values())
+    return list({finding.message: finding for finding in failures}.values())
 
 
 async def _inspect_namespace(both: MembershipClients, client: Client, namespace: str) -> list[Finding]:
@@ -220,7 +234,8 @@ async def _inspect_namespace(both: MembershipClients, client: Client, namespace:
     scheduler = (spec.get("pods") or {}).get("schedulerName") or ""
     with reporting_errors(MANAGER):
         queues = await run.dispatched_queues(both.manager, namespace)
-    side = await inspection.inspect_worker(client, both.membership.name, head, scheduler, namespace, queues)
+    record = IdentityRecord(both.membership.name)  # membership.join_problem has compared the identities
+    side = await inspection.inspect_worker(client, record, head, scheduler, namespace, queues)
     return evaluation.evaluate_clusters([side], PreflightOptions(namespace, queues, ""))
 
 
@@ -230,28 +245,32 @@ async def _next_steps(
     name = both.membership.name
     with reporting_errors(MANAGER):
         policies = membership.policies_naming((await list_all(both.manager, DISPATCH_POLICIES.path()))[0], name)
-        unasked = [one for one in namespaces if inspected and await _lacks_queue(both.manager, one)]
-    sends = f"DispatchPolicy {', '.join(policies)} sends workers there."
-    none = f"No DispatchPolicy names {name} yet: add it to spec.clusters.names of one, unless one selects it by its labels."
+        unqueued = [namespace for namespace in namespaces if inspected and await _lacks_queue(both.manager, namespace)]
+    named_message = f"DispatchPolicy {', '.join(policies)} sends workers there."
+    unnamed_message = (
+        f"No DispatchPolicy names {name} yet: "
+        "add it to spec.clusters.names of one, unless one selects it by its labels."
+    )
     preflight = clients.manager_command(args, "preflight", "--worker-cluster", name, "-n", namespaces[0])
-    tries = f"`{preflight}` tries whether pods of both clusters reach each other."
-    return [*map(_missing_queue_message, unasked), sends if policies else none, tries]
+    preflight_message = f"`{preflight}` tests whether pods of both clusters reach each other."
+    return [*map(_missing_queue_message, unqueued), named_message if policies else unnamed_message, preflight_message]
 
 
 async def _lacks_queue(manager: Client, namespace: str) -> bool:
-    """Whether no queue of a namespace asks our check; not where that may not be read."""
+    """Whether no queue of the namespace has our check; False when its queues are not readable."""
     readable = await inspection.list_if_allowed(manager, LOCAL_QUEUES, namespace) is not None
     return readable and not await run.dispatched_queues(manager, namespace)
 
 
 def _missing_queue_message(namespace: str) -> str:
     return (
-        f"In the manager, namespace {namespace} has no LocalQueue yet whose ClusterQueue lists our AdmissionCheck, so no queue of the worker "
-        "cluster was looked at: create one, of the same name in both."
+        f"Namespace {namespace} of the manager has no LocalQueue yet whose ClusterQueue lists "
+        "Rayspan's AdmissionCheck, so no queue of the worker cluster was checked: create a "
+        "LocalQueue of the same name in both clusters."
     )
 
 
-# --- what is only shown ----------------------------------------------------------------------------------------------
+# --- -o yaml ---------------------------------------------------------------------------------------------------------
 
 
 def _render_manifests(
@@ -270,19 +289,23 @@ def _render_manifests(
     secret["stringData"] = {names.KUBECONFIG_KEY: text}
     hours = int(lifetime.total_seconds()) // 3600
     note = (
-        f"# No token was made, and none is shown: {membership.TOKEN_PLACEHOLDER} stands for it. By hand, in the worker cluster:\n"
+        f"# No token was made, and none is shown: {membership.TOKEN_PLACEHOLDER} stands for it. "
+        "By hand, in the worker cluster:\n"
         f"#   kubectl -n {names.SYSTEM_NAMESPACE} create token {names.WORKER_ACCOUNT} --duration={max(hours, 1)}h\n"
     )
     manager = [secret, membership.worker_cluster_manifest(both.membership.name)]
-    return f"# In the worker cluster.\n{_dump_documents(worker)}---\n# In the manager cluster.\n{note}{_dump_documents(manager)}"
+    return (
+        f"# In the worker cluster.\n{_dump_documents(worker)}---\n"
+        f"# In the manager cluster.\n{note}{_dump_documents(manager)}"
+    )
 
 
 def _dump_documents(objects: Sequence[Raw]) -> str:
-    return "---\n".join(yaml.dump(one, Dumper=_BlockTextDumper, sort_keys=False) for one in objects)
+    return "---\n".join(yaml.dump(body, Dumper=_BlockTextDumper, sort_keys=False) for body in objects)
 
 
 class _BlockTextDumper(yaml.SafeDumper):
-    """A text of several lines stays one."""
+    """Writes a text of several lines as a block."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:

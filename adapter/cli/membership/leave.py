@@ -1,10 +1,8 @@
-"""`rayspan leave`: a cluster is no worker of this manager any more, and nothing of the membership is left on either side.
+"""`rayspan leave`: end the membership of a worker cluster, and delete its objects in both clusters.
 
-First its workers leave, as in a drain; nothing is deleted before the last one is gone. Then go the WorkerCluster and the Secret, and last
-the account of the worker cluster with all that it was given. It asks nobody for a yes, as no verb of kubectl does: what may be lost, the
-workers, is waited for; all else is made again by `join`, and the right to logs and commands by who gave it. It may be stopped, or die, at
-any point: the same command goes on. Exit code 0: nothing is left; 3: it is not empty yet, and nothing was deleted; 2: the command line is
-wrong; 1: anything else.
+Nothing is deleted before the cluster is drained. Then it deletes the WorkerCluster and the Secret, and last the account
+in the worker cluster with its roles and bindings. It needs no confirmation: `join` recreates all but the roles for logs
+and commands. It can be interrupted at any point and run again.
 """
 
 import argparse
@@ -13,7 +11,7 @@ from collections.abc import Sequence
 
 from adapter import membership, names
 from adapter.cli import cordon, drain
-from adapter.cli.common import EXIT_OK, print_error
+from adapter.cli.common import EXIT_OK, join_lines, print_error
 from adapter.cli.membership import clients, membership_objects
 from adapter.cli.membership.clients import (
     EXIT_INCOMPLETE,
@@ -23,8 +21,9 @@ from adapter.cli.membership.clients import (
     MembershipClients,
     reporting_errors,
 )
+from adapter.cli.terminal import print_line, print_text
 from adapter.membership import MembershipError
-from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.objects.unstructured import Raw, annotation, key_of, meta, uid_of
 from adapter.shell.kube.pagination import list_all
 from adapter.shell.kube.resources import (
     CLUSTER_ROLES,
@@ -40,12 +39,13 @@ from adapter.shell.kube.resources import (
     WORKLOADS,
 )
 
-PAUSE_SECONDS = 2.0  # between two looks at what is left in the worker cluster; who waits sees no delay
-NAMESPACE_TIMEOUT_SECONDS = 60.0  # until a namespace is gone with what was in it; ten on a busy machine
-# What the controller makes there: a job's last pod gives back its quota, then its anchor goes with all that hangs on it.
+PAUSE_SECONDS = 2.0  # between polls of the worker cluster
+NAMESPACE_TIMEOUT_SECONDS = 60.0  # to delete a namespace and its contents; a busy machine needs ten
+# The kinds of the controller's objects in the worker cluster. When a job's last pod ends, its quota is free; then its
+# anchors are deleted with their dependents.
 _CONTROLLER_RESOURCES = {"pod": PODS, "workload": WORKLOADS, "configmap": CONFIG_MAPS}
 
-# What tells that a namespace is used for more than the account, and what stands in it in any case.
+# Kinds whose objects show that the namespace has another use, and below the objects that are in it in any case.
 _NAMESPACE_RESOURCES = {
     "deployment": DEPLOYMENTS,
     "pod": PODS,
@@ -56,67 +56,75 @@ _NAMESPACE_RESOURCES = {
 _ACCOUNT_OBJECTS = {
     ("serviceaccount", "default"),
     ("serviceaccount", names.WORKER_ACCOUNT),
-    ("secret", names.WORKER_ACCOUNT),  # its token of an earlier version
+    ("secret", names.WORKER_ACCOUNT),  # the token of an earlier version
     ("configmap", names.ROOT_CA_CONFIG_MAP),
     ("configmap", "openshift-service-ca.crt"),
 }
 
 
+_ACCOUNT_PATH = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
+
+
 def main(args: argparse.Namespace) -> int:
-    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    """Drain the cluster, delete the membership, and return the exit code."""
     return clients.run_reporting_errors(args, _leave_manager(args))
 
 
 async def _leave_manager(args: argparse.Namespace) -> int:
     async with clients.open_clients(args) as both:
-        why = membership.identity_problem(both.membership, both.existing)
-        if why:
-            raise MembershipError(why)
-        made = await _objects_to_delete(both)
-        print(_deletion_notice(both, made), flush=True)
+        problem = membership.identity_problem(both.membership, both.existing)
+        if problem:
+            raise MembershipError(problem)
+        objects = await _objects_to_delete(both)
+        print_text(_deletion_notice(both, objects))
         try:
             async with asyncio.timeout(args.timeout.total_seconds() or None):
                 code = await _wait_until_empty(both)
         except TimeoutError:
-            return print_error(f"The time is up, and workers are left. {_resume_hint(args.name)}", EXIT_INCOMPLETE)
+            return print_error(
+                f"The timeout has passed, and workers remain. {_resume_hint(args.name)}", EXIT_INCOMPLETE
+            )
         if code != EXIT_OK:
             return code
         await _delete_from_manager(both)
-        await _delete_from_worker(both, made)
+        await _delete_from_worker(both, objects)
         await _report_leftovers(both)
-    print(f"{args.name} has left.")
+    print_line(f"{args.name} has left.")
     return EXIT_OK
 
 
 async def _objects_to_delete(both: MembershipClients) -> list[Raw]:
-    """What there is to be deleted in the worker cluster, in that order: the account late, for it tells whose all this is."""
+    """The worker cluster's objects in order of deletion; none while other managers use the account.
+
+    The account comes first: its deletion is the one that a manager which joins meanwhile can prevent.
+    """
     if membership.other_managers(both.membership, both.existing.service_account):
         return []
     with reporting_errors(WORKER):
         bindings = [
-            one
-            for one in (await list_all(both.worker, ROLE_BINDINGS.path()))[0]
-            if membership.is_namespace_binding(one)
+            binding
+            for binding in (await list_all(both.worker, ROLE_BINDINGS.path()))[0]
+            if membership.is_namespace_binding(binding)
         ]
-        added = [
+        reach_roles = [
             role for name in membership.REACH_ROLES if (role := await both.worker.find(CLUSTER_ROLES.path(name=name)))
         ]
-    last = [
-        one
-        for one in reversed(membership_objects.account_objects())
-        if one["kind"] != "Namespace" or not await _has_other_objects(both)
+    account_objects = [
+        body
+        for body in reversed(membership_objects.account_objects())
+        if body["kind"] != "Namespace" or not await _has_other_objects(both)
     ]
-    kinds = (("RoleBinding", bindings), ("ClusterRole", added))
-    return [*({**one, "kind": kind} for kind, found in kinds for one in found), *last]
+    kinds = (("RoleBinding", bindings), ("ClusterRole", reach_roles))
+    objects = [*({**body, "kind": kind} for kind, bodies in kinds for body in bodies), *account_objects]
+    return sorted(objects, key=lambda body: body["kind"] != "ServiceAccount")
 
 
 async def _has_other_objects(both: MembershipClients) -> bool:
-    """Whether anybody else's things stand in the namespace of the account: in a cluster that is a manager as well, its controller and
-    its logins do."""
+    """Whether the account's namespace has other objects, such as those of a manager in the same cluster."""
     with reporting_errors(WORKER):
         for kind, resource in _NAMESPACE_RESOURCES.items():
-            for one in (await list_all(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
-                if (kind, key_of(one)[1]) not in _ACCOUNT_OBJECTS:
+            for body in (await list_all(both.worker, resource.path(names.SYSTEM_NAMESPACE)))[0]:
+                if (kind, key_of(body)[1]) not in _ACCOUNT_OBJECTS:
                     return True
     return False
 
@@ -127,16 +135,16 @@ def _deletion_notice(both: MembershipClients, objects: Sequence[Raw]) -> str:
     manager = f"  in the manager cluster: workercluster/{name}, secret/{name}"
     worker = (
         ", ".join(map(membership_objects.display_name, objects))
-        or f"nothing, for other managers use its account; {name} is taken off its list"
+        or f"nothing, because other managers use its account; {name} is removed from its list"
     )
-    return "\n".join([first, manager, f"  in the worker cluster: {worker}"])
+    return join_lines([first, manager, f"  in the worker cluster: {worker}"])
 
 
-# --- first its workers -----------------------------------------------------------------------------------------------
+# --- drain -----------------------------------------------------------------------------------------------------------
 
 
 async def _wait_until_empty(both: MembershipClients) -> int:
-    """Keep new workers away, and wait until the last one and what was made for it are gone."""
+    """Drain the cluster, and wait until its last worker and the objects created for it are deleted."""
     if both.existing.worker_cluster is None:
         return EXIT_OK
     with reporting_errors(MANAGER):
@@ -144,46 +152,46 @@ async def _wait_until_empty(both: MembershipClients) -> int:
         code = await drain.DrainWatch(both.manager, both.membership.name).run()
     if code != EXIT_OK:
         return code
-    told = ""
-    while left := await _remaining_objects(both) or await _remaining_quota(both):
-        if left != told:
-            print(f"Waiting until the controller has removed {left} ...", flush=True)
-        told = left
+    reported = ""
+    while remaining := await _remaining_objects(both) or await _remaining_quota(both):
+        if remaining != reported:
+            print_line(f"Waiting until the controller has removed {remaining} ...")
+        reported = remaining
         await asyncio.sleep(PAUSE_SECONDS)
     return EXIT_OK
 
 
 async def _remaining_objects(both: MembershipClients) -> str:
-    """What there is of this manager's jobs in the worker cluster, a part of a sentence; empty when there is nothing."""
+    """A clause on the objects of this manager's jobs in the worker cluster; empty when there are none."""
     with reporting_errors(WORKER):
-        found = {
-            kind: await list_all(both.worker, place.path(), labelSelector=_owner_selector(both))
-            for kind, place in _CONTROLLER_RESOURCES.items()
+        lists = {
+            kind: await list_all(both.worker, resource.path(), labelSelector=_owner_selector(both))
+            for kind, resource in _CONTROLLER_RESOURCES.items()
         }
-    counts = {kind: len(objects) for kind, (objects, _) in found.items()}
+    counts = {kind: len(objects) for kind, (objects, _) in lists.items()}
     return " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count)
 
 
 async def _remaining_quota(both: MembershipClients) -> str:
-    """The quota that the WorkerCluster still tells of, as long as the API server refuses to delete it for that."""
+    """A clause on the quota that the WorkerCluster's status still counts, which blocks its deletion; else empty."""
     with reporting_errors(MANAGER):
         cluster = await both.manager.get(WORKER_CLUSTERS.path(name=both.membership.name))
-    held = (cluster.get("status") or {}).get("workers") or 0
-    return f"the quota of {held} worker{'' if held == 1 else 's'}" if held else ""
+    workers = (cluster.get("status") or {}).get("workers") or 0
+    return f"the quota of {workers} worker{'' if workers == 1 else 's'}" if workers else ""
 
 
 def _owner_selector(both: MembershipClients) -> str:
     return f"{names.MANAGER_LABEL}={both.membership.manager_identity},{names.CLUSTER_LABEL}={both.membership.name}"
 
 
-# --- then the membership ---------------------------------------------------------------------------------------------
+# --- delete the membership -------------------------------------------------------------------------------------------
 
 
 async def _delete_from_manager(both: MembershipClients) -> None:
-    """Delete what the manager has: first what the controller goes by, then the login."""
+    """Delete the WorkerCluster, on which the controller acts, and then the Secret with its login."""
     with reporting_errors(MANAGER):
         for body in (membership.worker_cluster_manifest(both.membership.name), _secret_reference(both.membership.name)):
-            await membership_objects.delete_object(both.manager, f"{MANAGER} cluster", body, _print_line)
+            await membership_objects.delete_object(both.manager, f"{MANAGER} cluster", body, print_line)
 
 
 def _secret_reference(name: str) -> Raw:
@@ -192,61 +200,95 @@ def _secret_reference(name: str) -> Raw:
 
 async def _delete_from_worker(both: MembershipClients, objects: Sequence[Raw]) -> None:
     with reporting_errors(WORKER):
-        if not objects:
+        if objects and await _delete_account(both):
+            await _delete_account_objects(both)
+        else:
             await _remove_join_annotation(both)
-        for body in objects:
-            await membership_objects.delete_object(both.worker, f"{WORKER} cluster", body, _print_line)
-        if any(body["kind"] == "Namespace" for body in objects):
-            await _await_namespace_deletion(both)
-        elif objects:
-            print(
-                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster stays, for it holds other things than the account."
+
+
+async def _delete_account(both: MembershipClients) -> bool:
+    """Delete the account unless another manager uses it now; False if one does.
+
+    A manager that joins writes the account first. So the account is read after the drain, which may have taken hours,
+    and is deleted in the version that was read. A finalizer may keep it after that.
+    """
+    while (account := await both.worker.find(_ACCOUNT_PATH)) and not meta(account).get("deletionTimestamp"):
+        if membership.other_managers(both.membership, account):
+            return False
+        if await both.worker.delete(_ACCOUNT_PATH, uid_of(account), str(meta(account).get("resourceVersion") or "")):
+            print_line(f"{WORKER} cluster: serviceaccount/{names.WORKER_ACCOUNT} deleted")
+    return True
+
+
+async def _delete_account_objects(both: MembershipClients) -> None:
+    """Delete what the account leaves behind, as it is now; stop when a manager has created the account again."""
+    objects = [body for body in await _objects_to_delete(both) if body["kind"] != "ServiceAccount"]
+    for body in objects:
+        if await both.worker.find(_ACCOUNT_PATH):
+            print_line(
+                "Another manager joins the worker cluster now, so the other objects of the account are kept there. "
+                "If its `kubectl rayspan join` reports missing rights, run that again."
             )
+            return
+        await membership_objects.delete_object(both.worker, f"{WORKER} cluster", body, print_line)
+    if any(body["kind"] == "Namespace" for body in objects):
+        await _await_namespace_deletion(both)
+        return
+    print_line(
+        f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is kept, because it holds "
+        "other objects than the account."
+    )
 
 
 async def _remove_join_annotation(both: MembershipClients) -> None:
-    """Only take the name off the account: others use it. The token that was deleted with the Secret ends by itself."""
+    """Remove this manager from the account, because other managers use it.
+
+    The deleted Secret's token expires by itself.
+    """
     key = f"{names.JOINED_PREFIX}{both.membership.manager_identity}"
-    path = SERVICE_ACCOUNTS.path(names.SYSTEM_NAMESPACE, names.WORKER_ACCOUNT)
-    patch = {"metadata": {"uid": uid_of(both.existing.service_account or {}), "annotations": {key: None}}}
-    await both.worker.merge_patch(path, patch)
-    print(
-        "The account of the worker cluster stays, for other managers use it; a copy of this manager's token is good until it ends."
+    account = await both.worker.find(_ACCOUNT_PATH) or {}
+    if annotation(account, key):
+        patch = {"metadata": {"uid": uid_of(account), "annotations": {key: None}}}
+        await both.worker.merge_patch(_ACCOUNT_PATH, patch)
+    print_line(
+        "The account in the worker cluster is kept, because other managers use it. A copy of "
+        "this manager's token stays valid until it expires."
     )
 
 
 async def _await_namespace_deletion(both: MembershipClients) -> None:
-    """Wait until the namespace has ended, so that the cluster can join again at once."""
+    """Wait until the namespace is deleted, so that the cluster can join again at once."""
     deadline = asyncio.get_running_loop().time() + NAMESPACE_TIMEOUT_SECONDS
     while await both.worker.find(NAMESPACES.path(name=names.SYSTEM_NAMESPACE)):
         if asyncio.get_running_loop().time() > deadline:
             raise ClusterError(
-                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is deleted, and has not ended after {NAMESPACE_TIMEOUT_SECONDS:.0f} s: "
-                "see what is left in it. The same command goes on."
+                f"Namespace {names.SYSTEM_NAMESPACE} of the worker cluster is being deleted, and still "
+                f"exists after {NAMESPACE_TIMEOUT_SECONDS:.0f} s: see what is left in it, and run the "
+                "same command again."
             )
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _report_leftovers(both: MembershipClients) -> None:
-    if both.existing.worker_cluster is None and (
-        left := await _remaining_objects(both)
-    ):  # it was deleted by force, and nobody removes these
-        print(
-            f"Left in the worker cluster: {left}. Delete them there: `kubectl delete pods,workloads,configmaps -A -l {_owner_selector(both)}`."
+    # After a forced deletion of the WorkerCluster the controller does not delete its remaining objects.
+    if both.existing.worker_cluster is None and (remaining := await _remaining_objects(both)):
+        print_line(
+            f"Still in the worker cluster: {remaining}. Delete them there: `kubectl delete "
+            f"pods,workloads,configmaps -A -l {_owner_selector(both)}`."
         )
     with reporting_errors(MANAGER):
         policies = membership.policies_naming(
             (await list_all(both.manager, DISPATCH_POLICIES.path()))[0], both.membership.name
         )
     if policies:
-        print(
-            f"Next: DispatchPolicy {', '.join(policies)} still names {both.membership.name}; take it out of spec.clusters.names."
+        print_line(
+            f"Next: DispatchPolicy {', '.join(policies)} still names {both.membership.name}; "
+            "take it out of spec.clusters.names."
         )
 
 
-def _print_line(line: str) -> None:
-    print(line, flush=True)
-
-
 def _resume_hint(name: str) -> str:
-    return f"Nothing was deleted; {name} goes on draining. The same command goes on, and `kubectl rayspan uncordon {name}` takes it back."
+    return (
+        f"Nothing was deleted, and {name} continues to drain. Run the same command again to "
+        f"continue; `kubectl rayspan uncordon {name}` stops the drain."
+    )

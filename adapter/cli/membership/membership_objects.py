@@ -1,6 +1,6 @@
-"""How do the objects of a membership come to both clusters, and how are they told of? One by one, as `kubectl apply --server-side` would.
+"""Applies, deletes and reports the objects of a membership, as `kubectl apply --server-side` would.
 
-The worker cluster's are those that kustomize/overlays/worker installs: the files beside this one are the manifests themselves.
+The files beside this one are the manifests that kustomize/overlays/worker installs in the worker cluster.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,12 +30,12 @@ RESOURCES_BY_KIND: Final[Mapping[str, Resource]] = {
 
 
 def account_objects() -> list[dict[str, Any]]:
-    """The account with its roles, in the order in which they are made."""
+    """The account and its roles, in order of creation."""
     return _read_manifest("worker.yaml")
 
 
 def namespace_binding() -> dict[str, Any]:
-    """What opens a namespace to it."""
+    """The RoleBinding of the account in a namespace of jobs."""
     (binding,) = _read_manifest("worker-tenant.yaml")
     return binding
 
@@ -46,20 +46,20 @@ def _read_manifest(name: str) -> list[dict[str, Any]]:
 
 
 async def apply_object(client: Client, side: str, body: Raw, report: ReportLine) -> None:
-    """Make one object as it is to be, and tell whether that changed anything."""
+    """Apply one object, and report whether it was created, configured or unchanged."""
     path = object_path(body)
     before = await client.find(path)
     after = await client.apply(path, body, names.JOIN_FIELD_MANAGER)
-    same = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
-    report(f"{side}: {display_name(body)} {'unchanged' if same else 'configured' if before else 'created'}")
+    unchanged = before and meta(before).get("resourceVersion") == meta(after).get("resourceVersion")
+    report(f"{side}: {display_name(body)} {'unchanged' if unchanged else 'configured' if before else 'created'}")
 
 
 async def delete_object(client: Client, side: str, body: Raw, report: ReportLine) -> None:
-    """Delete the object of that kind and name as it stands there now, if there is one."""
+    """Delete the object of that kind and name, by its current uid, if it exists."""
     path = object_path(body)
-    there = await client.find(path)
-    if there:
-        await client.delete(path, str(meta(there).get("uid")))
+    current = await client.find(path)
+    if current:
+        await client.delete(path, str(meta(current).get("uid")))
         report(f"{side}: {display_name(body)} deleted")
 
 
@@ -68,7 +68,7 @@ def object_path(body: Raw) -> str:
 
 
 def display_name(body: Raw) -> str:
-    """An object as people say it: kind and name, and where it is if that is not the system namespace."""
+    """`kind/name`, with the namespace when it is not the system namespace."""
     namespace, name = key_of(body)
     where = f" in {namespace}" if namespace not in ("", names.SYSTEM_NAMESPACE) else ""
     return f"{body['kind'].lower()}/{name}{where}"

@@ -1,7 +1,6 @@
-"""`rayspan rotate`: give the manager a fresh token of a worker cluster's account.
+"""`rayspan rotate`: replace the token in the kubeconfig of a WorkerCluster's Secret.
 
-The kubeconfig in the manager's Secret stays as it is but for the token; the controller connects anew by itself, and what runs goes on.
-Exit code 0: it is done; 2: the command line is wrong, and nothing was written; 1: anything else.
+The controller reconnects by itself, and workers keep running. Exit code 2: nothing was written.
 """
 
 import argparse
@@ -11,11 +10,12 @@ from adapter import membership, names
 from adapter.cli.common import EXIT_OK
 from adapter.cli.membership import clients, membership_objects
 from adapter.cli.membership.clients import MANAGER, reporting_errors
+from adapter.cli.terminal import print_line
 from adapter.membership import Membership, MembershipError, MembershipState
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do it and return the exit code; trouble is one sentence on the standard error."""
+    """Renew the token; return the exit code."""
     return clients.run_reporting_errors(args, _rotate_token(args))
 
 
@@ -26,34 +26,40 @@ async def _rotate_token(args: argparse.Namespace) -> int:
         text = membership.with_token(membership.read_kubeconfig(both.existing.secret), token.value)
         with reporting_errors(MANAGER):
             body = membership.kubeconfig_secret(both.membership, text, token.expires_at)
-            await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, print)
+            await membership_objects.apply_object(both.manager, f"{MANAGER} cluster", body, print_line)
         clients.print_token_expiry(token, args)
-        print(_old_token_expiry(both.existing))
+        print_line(_old_token_expiry(both.existing))
     return EXIT_OK
 
 
 def _check_renewable(current: Membership, existing: MembershipState) -> None:
-    """Raise Unusable where there is nothing to renew, or where it is another cluster's."""
-    join, where = f"`kubectl rayspan join {current.name}` makes it", names.SYSTEM_NAMESPACE
-    why = membership.identity_problem(current, existing)
-    if not why and not existing.worker_cluster:
-        why = (
-            f"There is no WorkerCluster {current.name}; `kubectl get workerclusters` lists those there are, and {join}."
+    """Raise `MembershipError` if there is no token to renew, or if the token belongs to another cluster."""
+    join_hint, namespace = f"`kubectl rayspan join {current.name}` creates it", names.SYSTEM_NAMESPACE
+    problem = membership.identity_problem(current, existing)
+    if not problem and not existing.worker_cluster:
+        problem = (
+            f"There is no WorkerCluster {current.name}; `kubectl get workerclusters` lists those that "
+            f"exist, and {join_hint}."
         )
-    elif not why and not existing.service_account:
-        why = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {where}; {join}."
-    elif not why and not existing.secret:
-        why = f"There is no Secret {current.name} in {where} of the manager; {join}."
-    if why:
-        raise MembershipError(why)
+    elif not problem and not existing.service_account:
+        problem = f"The worker cluster has no account {names.WORKER_ACCOUNT} in {namespace}; {join_hint}."
+    elif not problem and not existing.secret:
+        problem = f"There is no Secret {current.name} in {namespace} of the manager; {join_hint}."
+    if problem:
+        raise MembershipError(problem)
     try:
         membership.with_token(membership.read_kubeconfig(existing.secret), membership.TOKEN_PLACEHOLDER)
     except MembershipError as error:
-        raise MembershipError(f"Secret {current.name} in {where} cannot be renewed: {error}; {join} anew.") from None
+        raise MembershipError(
+            f"Secret {current.name} in {namespace} cannot be renewed: {error}; {join_hint} again."
+        ) from None
 
 
 def _old_token_expiry(existing: MembershipState) -> str:
-    last = membership.token_expires_at(existing.secret)
-    if last is None:
-        return "When the token before it ends was not noted; one that `kubectl rayspan join` made ends by itself."
-    return f"The token before it ends {membership.describe_expiry(last, datetime.now(UTC))}."
+    expires_at = membership.token_expires_at(existing.secret)
+    if expires_at is None:
+        return (
+            "It is not recorded when the previous token expires; one that `kubectl rayspan join` "
+            "created expires by itself."
+        )
+    return f"The previous token expires {membership.describe_expiry(expires_at, datetime.now(UTC))}."

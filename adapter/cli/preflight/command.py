@@ -1,8 +1,8 @@
-"""`rayspan preflight`: could workers join from the worker clusters? Tries it with short-lived pods, and tells what would keep them from it.
+"""`rayspan preflight`: tests with short-lived pods whether workers could join from the worker clusters.
 
-It asks with two kinds of rights: those of its user in the manager cluster, and those of each WorkerCluster's own kubeconfig there, which
-are the controller's. Exit code 0: all is well; 3: something would keep workers from joining; 2: the command line is wrong; 1: the
-manager cluster could not be asked, or the preflight was stopped.
+It uses the user's rights in the manager cluster, and in a worker cluster those of its WorkerCluster's kubeconfig, which
+the controller uses too. Exit code 0: ready; 3: not ready; 2: wrong command line; 1: the manager cluster does not
+answer, or the preflight was stopped.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from adapter import names
 from adapter.cli import common
 from adapter.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.preflight import run, table
+from adapter.cli.terminal import print_text
 from adapter.objects.unstructured import Raw, key_of
 from adapter.preflight import evaluation, reachability
 from adapter.preflight.reachability import Reachability
@@ -27,18 +28,18 @@ EXIT_NOT_READY = 3
 
 
 def main(args: argparse.Namespace) -> int:
-    """Try, print, and return the exit code; trouble is one sentence on the standard error."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    """Run the preflight and return the exit code; an error is one sentence on standard error."""
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own messages replace its warnings
     try:
         return asyncio.run(_run_preflight(args))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return print_error(
-            "Stopped before it was done; its pods are removed, unless it says otherwise above.", EXIT_ERROR
+            "Stopped before it was finished. Its pods are removed, except those that are named above.", EXIT_ERROR
         )
     except run.InvalidPreflight as error:
         return print_error(str(error), EXIT_USAGE)
     except (BadLogin, Unreachable) as error:
-        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
+        return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(_error_message(error), EXIT_ERROR)
 
@@ -46,18 +47,19 @@ def main(args: argparse.Namespace) -> int:
 async def _run_preflight(args: argparse.Namespace) -> int:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: what was made is removed
+    # SIGTERM removes the probe pods, as Ctrl-C does.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     client = await Client.for_user(args.kubeconfig, args.context)
     try:
-        asked = await run.read_request(client, args)
+        request = await run.read_request(client, args)
         clusters = await run.read_worker_clusters(client, args.worker_cluster)
-        sides = await run.inspect_and_probe(client, clusters, asked, args.timeout.total_seconds())
-        findings = evaluation.evaluate_clusters(list(sides.values()), asked)
-        found = {name: reachability.cluster_reachability(name, sides, findings) for name in clusters}
-        reached = {name: one for name, one in found.items() if one}
-        _print_result(args.output, list(sides.values()), asked, findings, reached)
-        for name, one in reached.items():
-            await _write_reachability(client, clusters[name], one)
+        sides = await run.inspect_and_probe(client, clusters, request, args.timeout.total_seconds())
+        findings = evaluation.evaluate_clusters(list(sides.values()), request)
+        results = {name: reachability.cluster_reachability(name, sides, findings) for name in clusters}
+        reachabilities = {name: result for name, result in results.items() if result}
+        _print_result(args.output, list(sides.values()), request, findings, reachabilities)
+        for name, result in reachabilities.items():
+            await _write_reachability(client, clusters[name], result)
     finally:
         await client.close()
     return EXIT_OK if evaluation.is_ready(findings) else EXIT_NOT_READY
@@ -76,9 +78,9 @@ async def _write_reachability(client: Client, raw: Raw, result: Reachability) ->
 
 def _print_result(output: str, *result: Any) -> None:
     if output == "table":
-        print(table.render(*result), end="", flush=True)
+        print_text(table.render(*result))
     else:
-        print(common.format_document(table.build_document(*result), output), end="", flush=True)
+        print_text(common.format_document(table.build_document(*result), output))
 
 
 def _error_message(error: ApiError) -> str:

@@ -1,6 +1,6 @@
-"""What is there to be seen of one cluster before workers are sent to it: namespace, queues, rights, pod network?
+"""Reads the facts of a cluster for a preflight: namespace, queues, rights, pod network.
 
-It reads, and asks the cluster what its own account may do. What may not be read is left out, and the missing right is told.
+The account's own access reviews give its rights. A kind that is not readable is left out.
 """
 
 import asyncio
@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 import yaml
 
 from adapter import names
-from adapter.objects.unstructured import Raw, key_of
+from adapter.admission import cluster_identity
+from adapter.admission.cluster_identity import IdentityRecord
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 from adapter.preflight.preflight_facts import CLUSTER_RIGHTS, NAMESPACE_RIGHTS, ClusterFacts, needed_rights
 from adapter.quota import tree
 from adapter.shell.kube import pagination, resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import Resource
 
-# Nodes tell which addresses their pods get, unless their network has its own ways; then some pods must do.
+# How many pods are listed: a sample of addresses, for pod networks that do not follow the nodes' podCIDRs.
 _POD_LIMIT = "500"
 
 
@@ -33,61 +35,73 @@ class _AccessRight:
 
 
 async def inspect_manager(client: Client, name: str, namespace: str) -> ClusterFacts:
-    """Look at the manager cluster, by the rights of who asks."""
-    # A worker that runs elsewhere shows its address there.
-    networks, addresses, unread = await _pod_network(client, labelSelector=f"!{names.CLUSTER_LABEL}")
+    """Read the facts of the manager cluster with the user's rights."""
+    # A manager pod with this label is left out: its status mirrors an address of its worker cluster.
+    networks, addresses, network_error = await _pod_network(client, labelSelector=f"!{names.CLUSTER_LABEL}")
     services = await list_if_allowed(client, resources.RAY_SERVICES, namespace, labelSelector=names.QUEUE_LABEL) or []
-    side = ClusterFacts(name, networks=networks, addresses=addresses, network_error=unread)
+    side = ClusterFacts(name, networks=networks, addresses=addresses, network_error=network_error)
     if not services:
         return side
-    frameworks, held = await asyncio.gather(_kueue_frameworks(client), _has_gate_policy(client))
+    frameworks, has_policy = await asyncio.gather(_kueue_frameworks(client), _has_gate_policy(client))
     return replace(
-        side, ray_services=[key_of(raw)[1] for raw in services], frameworks=frameworks, has_service_policy=held
+        side, ray_services=[key_of(raw)[1] for raw in services], frameworks=frameworks, has_service_policy=has_policy
     )
 
 
 async def _kueue_frameworks(client: Client) -> list[str] | None:
-    """Which kinds Kueue takes for jobs, none of Ray's where it is told nothing; None where that may not be read, or is not where stock
-    Kueue has it."""
-    for found in await list_if_allowed(client, resources.CONFIG_MAPS, names.KUEUE_NAMESPACE) or ():
-        if text := (found.get("data") or {}).get(names.KUEUE_CONFIG_KEY):
+    """Kueue's `integrations.frameworks`, empty by default.
+
+    None if Kueue's ConfigMap is unreadable, or not where stock Kueue has it.
+    """
+    for config_map in await list_if_allowed(client, resources.CONFIG_MAPS, names.KUEUE_NAMESPACE) or ():
+        if text := (config_map.get("data") or {}).get(names.KUEUE_CONFIG_KEY):
             try:
                 integrations = yaml.safe_load(text).get("integrations") or {}
-                return [str(one) for one in integrations.get("frameworks") or ()]
+                return [str(framework) for framework in integrations.get("frameworks") or ()]
             except (yaml.YAMLError, AttributeError, TypeError):
                 return None
     return None
 
 
 async def _has_gate_policy(client: Client) -> bool:
-    found = await list_if_allowed(
+    policies = await list_if_allowed(
         client, resources.GATE_POLICIES, fieldSelector=f"metadata.name={names.SERVICE_POLICY}"
     )
-    return found is None or bool(found)
+    return policies is None or bool(policies)
 
 
 async def inspect_worker(
-    client: Client, name: str, head: str, scheduler: str, namespace: str, queues: Sequence[str]
+    client: Client, record: IdentityRecord, head: str, scheduler: str, namespace: str, queues: Sequence[str]
 ) -> ClusterFacts:
-    """Look at a worker cluster, by the rights of its WorkerCluster's account; `head` and `scheduler` are what its spec says."""
+    """Read the facts of a worker cluster with the rights of its WorkerCluster's account.
+
+    Nothing else is read from a cluster that is not the one on record, if there is a record. `head` and `scheduler` are
+    `head.address` and `pods.schedulerName` of the spec.
+    """
+    name = record.name
     try:
+        if record.uid and (conflict := cluster_identity.find_conflict(record, await client.cluster_uid())):
+            return ClusterFacts(name, f"{name} is not inspected: {conflict.message}.", head)
         exists = await _namespace_exists(client, namespace)
-        found, missing, (networks, addresses, unread) = await asyncio.gather(
+        queue_problems, missing_rights, (networks, addresses, network_error) = await asyncio.gather(
             _queue_problems(client, namespace, queues),
             _missing_rights(client, head, scheduler, namespace if exists else ""),
             _pod_network(client),
         )
+    except UNREADABLE:
+        text = f"The API server of {name} answers with objects that cannot be read"
+        return ClusterFacts(name, f"{text}; see `kubectl get nodes,pods -o yaml` there.", head)
     except (ApiError, Unreachable) as error:
         return ClusterFacts(
             name,
-            f"The API server of {name} cannot be asked: {error}; see `kubectl describe workercluster {name}`.",
+            f"The API server of {name} cannot be reached: {error}; see `kubectl describe workercluster {name}`.",
             head,
         )
-    return ClusterFacts(name, "", head, exists, found, missing, networks, addresses, unread)
+    return ClusterFacts(name, "", head, exists, queue_problems, missing_rights, networks, addresses, network_error)
 
 
 async def list_if_allowed(client: Client, resource: Resource, namespace: str = "", **params: str) -> list[Raw] | None:
-    """The objects of a kind; None where they may not be read, or the kind is not known there."""
+    """The objects of a kind; None if they are not readable, or the cluster does not serve the kind."""
     try:
         return (await pagination.list_all(client, resource.path(namespace), **params))[0]
     except ApiError as error:
@@ -97,50 +111,57 @@ async def list_if_allowed(client: Client, resource: Resource, namespace: str = "
 
 
 async def _namespace_exists(client: Client, namespace: str) -> bool:
-    found = await list_if_allowed(client, resources.NAMESPACES, fieldSelector=f"metadata.name={namespace}")
-    return found is None or bool(found)  # who may not look finds out by what is made in it
+    namespaces = await list_if_allowed(client, resources.NAMESPACES, fieldSelector=f"metadata.name={namespace}")
+    return namespaces is None or bool(namespaces)  # if unreadable, creating a pod will show it
 
 
 async def _queue_problems(client: Client, namespace: str, queues: Sequence[str]) -> Mapping[str, str | None]:
-    there = {key_of(raw)[1]: raw for raw in await list_if_allowed(client, resources.LOCAL_QUEUES, namespace) or ()}
-    return {name: tree.local_queue_target(there[name])[1] if name in there else None for name in queues}
+    local_queues = {
+        key_of(raw)[1]: raw for raw in await list_if_allowed(client, resources.LOCAL_QUEUES, namespace) or ()
+    }
+    return {name: tree.local_queue_target(local_queues[name])[1] if name in local_queues else None for name in queues}
 
 
 async def _missing_rights(client: Client, head: str, scheduler: str, namespace: str) -> list[str]:
-    """Which rights the account lacks; those in a namespace only where one is given."""
+    """The rights that the account lacks; an empty `namespace` skips those in a namespace."""
     rights = [
         _AccessRight(*kind, verb)
         for kind, verbs in needed_rights(CLUSTER_RIGHTS, head, scheduler).items()
         for verb in verbs
     ]
     if namespace:
-        there = needed_rights(NAMESPACE_RIGHTS, head, scheduler)
-        rights += [_AccessRight(*kind, verb, namespace) for kind, verbs in there.items() for verb in verbs]
+        namespace_rights = needed_rights(NAMESPACE_RIGHTS, head, scheduler)
+        rights += [_AccessRight(*kind, verb, namespace) for kind, verbs in namespace_rights.items() for verb in verbs]
     granted = await asyncio.gather(*(_has_right(client, right) for right in rights))
-    return [str(right) for right, yes in zip(rights, granted, strict=True) if not yes]
+    return [str(right) for right, allowed in zip(rights, granted, strict=True) if not allowed]
 
 
 async def _has_right(client: Client, right: _AccessRight) -> bool:
-    resource, _, part = right.resource.partition("/")
-    where = {"group": right.group, "resource": resource, "subresource": part, "namespace": right.namespace}
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": right.namespace,
+    }
     body = {
         "apiVersion": resources.ACCESS_REVIEWS.api_version,
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {**where, "verb": right.verb}},
+        "spec": {"resourceAttributes": {**attributes, "verb": right.verb}},
     }
-    answer = await client.create(resources.ACCESS_REVIEWS.path(), body)
-    return bool((answer.get("status") or {}).get("allowed"))
+    review = await client.create(resources.ACCESS_REVIEWS.path(), body)
+    return bool((review.get("status") or {}).get("allowed"))
 
 
 async def _pod_network(client: Client, **selectors: str) -> tuple[list[str], list[str], str]:
-    """The nodes' pod CIDRs, addresses of some pods that are selected, and why these are not known."""
+    """The nodes' pod CIDRs, addresses of at most `_POD_LIMIT` selected pods, and why they are unknown, or empty."""
     nodes = await list_if_allowed(client, resources.NODES)
     pods = await list_if_allowed(
         client, resources.PODS, limit=_POD_LIMIT, fieldSelector="status.phase=Running", **selectors
     )
     if nodes is None or pods is None:
-        return [], [], "its nodes and pods may not be listed"
-    networks = sorted({text for node in nodes for text in (node.get("spec") or {}).get("podCIDRs") or ()})
-    own = (pod for pod in pods if not (pod.get("spec") or {}).get("hostNetwork"))
-    addresses = {(pod.get("status") or {}).get("podIP") or "" for pod in own} - {""}
+        return [], [], "its nodes and pods cannot be listed"
+    networks = sorted({cidr for node in nodes for cidr in (node.get("spec") or {}).get("podCIDRs") or ()})
+    network_pods = (pod for pod in pods if not (pod.get("spec") or {}).get("hostNetwork"))
+    addresses = {(pod.get("status") or {}).get("podIP") or "" for pod in network_pods} - {""}
     return networks, sorted(addresses), ""

@@ -1,6 +1,6 @@
-"""How is a preflight made: what is asked for, which clusters there are, and how their pods come to try each other?
+"""Runs a preflight: reads its options and the WorkerClusters, inspects all clusters, and probes between their pods.
 
-The manager is asked by the rights of the user, each worker cluster by those of its own kubeconfig.
+`inspection` reads the facts of a cluster; `probe_pods` runs the probes.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from adapter import names
+from adapter.admission import cluster_identity
 from adapter.cli import common
 from adapter.cli.common import print_error
 from adapter.cli.preflight import inspection
@@ -37,11 +38,11 @@ from adapter.shell.kube.user_kubeconfig import default_namespace
 
 
 class InvalidPreflight(ValueError):
-    """The command line asks for what is not there; the text is a sentence."""
+    """The command line names something that does not exist, or leaves no time; the text is a sentence."""
 
 
 async def read_request(client: Client, args: argparse.Namespace) -> PreflightOptions:
-    """Say what the preflight is for, by the options and by what is in the manager; raises Unusable, or what the client raises."""
+    """Complete the options from the manager cluster; raises InvalidPreflight, or what the client raises."""
     if not args.timeout:
         raise InvalidPreflight("--timeout 0s leaves no time to start a pod; name a longer one, such as 60s.")
     namespace = args.namespace or default_namespace(args.kubeconfig, args.context)
@@ -50,75 +51,87 @@ async def read_request(client: Client, args: argparse.Namespace) -> PreflightOpt
     except ApiError as error:
         if error.not_found:
             raise InvalidPreflight(
-                f"There is no namespace {namespace} in the manager cluster; name one by -n."
+                f"There is no namespace {namespace} in the manager cluster; name one with -n."
             ) from None
         raise
-    wanted = args.queue or await dispatched_queues(client, namespace)
-    return PreflightOptions(namespace, wanted, args.image or await _controller_image(client))
+    queues = args.queue or await dispatched_queues(client, namespace)
+    return PreflightOptions(namespace, queues, args.image or await _controller_image(client))
 
 
 async def dispatched_queues(client: Client, namespace: str) -> list[str]:
-    """The LocalQueues of the manager's namespace whose jobs go through our check."""
-    local, clusters, checks = await asyncio.gather(
+    """The LocalQueues of the namespace in the manager cluster that have a check of ours."""
+    local_queues, cluster_queues, checks = await asyncio.gather(
         inspection.list_if_allowed(client, LOCAL_QUEUES, namespace),
         inspection.list_if_allowed(client, CLUSTER_QUEUES),
         inspection.list_if_allowed(client, ADMISSION_CHECKS),
     )
-    return evaluation.dispatching_queues(local or (), clusters or (), checks or ())
+    return evaluation.dispatching_queues(local_queues or (), cluster_queues or (), checks or ())
 
 
 async def _controller_image(client: Client) -> str:
     try:
-        deployed = await client.get(DEPLOYMENTS.path(names.SYSTEM_NAMESPACE, names.DEPLOYMENT))
+        deployment = await client.get(DEPLOYMENTS.path(names.SYSTEM_NAMESPACE, names.DEPLOYMENT))
     except ApiError as error:
         if error.not_found:
-            where = f"Deployment {names.DEPLOYMENT} in namespace {names.SYSTEM_NAMESPACE}"
-            raise InvalidPreflight(f"There is no {where} whose image could be taken; name one by --image.") from None
+            title = f"Deployment {names.DEPLOYMENT} in namespace {names.SYSTEM_NAMESPACE}"
+            raise InvalidPreflight(f"There is no {title} whose image could be used; name one with --image.") from None
         raise
-    return str(deployed["spec"]["template"]["spec"]["containers"][0]["image"])
+    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 async def read_worker_clusters(client: Client, requested: Sequence[str]) -> dict[str, Raw]:
-    """Read the WorkerClusters of those names, or all, by name; raises Unusable where there is none."""
-    there = {key_of(raw)[1]: raw for raw in (await list_all(client, WORKER_CLUSTERS.path()))[0]}
-    unknown = [name for name in requested if name not in there]
-    if unknown or not there:
-        have = f"there are {', '.join(sorted(there))}" if there else "there is none"
-        raise InvalidPreflight(f"There is no WorkerCluster {unknown[0] if unknown else 'yet'}; {have}.")
-    return {name: there[name] for name in sorted(requested or there)}
+    """Read the requested WorkerClusters, or all, by name; raises InvalidPreflight if one is missing or none exists."""
+    existing = {key_of(raw)[1]: raw for raw in (await list_all(client, WORKER_CLUSTERS.path()))[0]}
+    unknown = [name for name in requested if name not in existing]
+    if unknown or not existing:
+        choice = f"there are {', '.join(sorted(existing))}" if existing else "there is none"
+        raise InvalidPreflight(f"There is no WorkerCluster {unknown[0] if unknown else 'yet'}; {choice}.")
+    return {name: existing[name] for name in sorted(requested or existing)}
 
 
 async def inspect_and_probe(
     client: Client, worker_clusters: Mapping[str, Raw], request: PreflightOptions, timeout_seconds: float
 ) -> dict[str, ClusterFacts]:
-    """Look at all clusters, and let pods of those that can be used ask each other; the manager comes first."""
-    async with _worker_clients(client, worker_clusters) as (clients, troubles):
-        looks = [inspection.inspect_manager(client, MANAGER, request.namespace)]
-        for name, theirs in clients.items():
+    """Inspect all clusters, and probe between those that can run pods; the manager comes first in the result."""
+    async with _worker_clients(client, worker_clusters) as (clients, login_errors):
+        inspections = [inspection.inspect_manager(client, MANAGER, request.namespace)]
+        for name, worker_client in clients.items():
+            record = cluster_identity.identity_record(worker_clusters[name], [worker_clusters[name]])
             head, scheduler = (
                 _spec_field(worker_clusters[name], "head", "address") or "PodIP",
                 _spec_field(worker_clusters[name], "pods", "schedulerName"),
             )
-            looks.append(inspection.inspect_worker(theirs, name, head, scheduler, request.namespace, request.queues))
-        looked = await common.await_with_hint(_gather_sides(looks), "Waiting for the clusters' API servers ...")
-        seen = {side.name: side for side in looked} | {name: ClusterFacts(name, why) for name, why in troubles.items()}
-        sides = {name: seen[name] for name in (MANAGER, *worker_clusters)}
-        able = {name: one for name, one in {MANAGER: client, **clients}.items() if _can_probe(sides[name])}
+            inspections.append(
+                inspection.inspect_worker(worker_client, record, head, scheduler, request.namespace, request.queues)
+            )
+        results = await common.await_with_hint(_gather_sides(inspections), "Waiting for the clusters' API servers ...")
+        side_by_name = {side.name: side for side in results} | {
+            name: ClusterFacts(name, error) for name, error in login_errors.items()
+        }
+        sides = {name: side_by_name[name] for name in (MANAGER, *worker_clusters)}
+        probe_clients = {
+            name: cluster_client
+            for name, cluster_client in {MANAGER: client, **clients}.items()
+            if _can_probe(sides[name])
+        }
         run = ProbeRun(
             secrets.token_hex(4), request.namespace, request.image, timedelta(seconds=2 * timeout_seconds + 60)
         )
-        probes = ProbePods(able, run, timeout_seconds)
+        probes = ProbePods(probe_clients, run, timeout_seconds)
         try:
             async with probes:
-                await common.await_with_hint(probes.start_servers(), f"Starting pods in {', '.join(able)} ...")
+                await common.await_with_hint(probes.start_servers(), f"Starting pods in {', '.join(probe_clients)} ...")
                 return await common.await_with_hint(
-                    probes.run_clients(sides), "Waiting until they have tried to reach each other ..."
+                    probes.run_clients(sides), "Waiting until they have tested their connections ..."
                 )
         finally:
-            for name, why in probes.unremoved.items():
-                what = f"pods with the label {names.PROBE_LABEL}={run.id} in namespace {request.namespace} of {name}"
+            for name, error in probes.unremoved.items():
+                pods_title = (
+                    f"pods with the label {names.PROBE_LABEL}={run.id} in namespace {request.namespace} of {name}"
+                )
                 print_error(
-                    f"The {what} could not be removed: {why}. They end by themselves; the next preflight removes them.",
+                    f"The {pods_title} could not be removed: {error}. "
+                    "They end by themselves; the next preflight removes them.",
                     0,
                 )
 
@@ -127,17 +140,17 @@ async def inspect_and_probe(
 async def _worker_clients(
     client: Client, worker_clusters: Mapping[str, Raw]
 ) -> AsyncIterator[tuple[dict[str, Client], dict[str, str]]]:
-    """Clients of the worker clusters, and for those that have none a sentence that says why."""
-    clients, troubles = {}, {}
+    """Clients of the worker clusters by name, and for each cluster without a client a sentence why."""
+    clients, login_errors = {}, {}
     try:
         for name, raw in worker_clusters.items():
             try:
                 clients[name] = await _worker_client(client, name, raw)
             except (specs.InvalidSpec, BadLogin) as error:
-                troubles[name] = str(error)
-        yield clients, troubles
+                login_errors[name] = str(error)
+        yield clients, login_errors
     finally:
-        await asyncio.gather(*(one.close() for one in clients.values()))
+        await asyncio.gather(*(worker_client.close() for worker_client in clients.values()))
 
 
 async def _worker_client(client: Client, name: str, raw: Raw) -> Client:

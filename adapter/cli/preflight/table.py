@@ -1,9 +1,9 @@
-"""How does a preflight look: on a terminal as tables and sentences, for programs as one document."""
+"""Renders a preflight: tables and sentences for a terminal, one document for programs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from adapter.cli.common import format_table
+from adapter.cli.common import format_table, join_lines
 from adapter.preflight import evaluation
 from adapter.preflight.preflight_facts import MANAGER, ClusterFacts, Finding, PreflightOptions
 from adapter.preflight.probe import PathResult
@@ -20,14 +20,19 @@ def render(
     findings: Sequence[Finding],
     reachabilities: Mapping[str, Reachability],
 ) -> str:
-    """Lines, each ended: a row for each cluster, a row for each way between two, and a sentence for all that is not well."""
+    """Text with a row for each cluster, a row for each ordered pair of clusters, and a sentence for each problem."""
     header = ("CLUSTER", *(check.upper() for check in _CHECKS), "PROBE", "REACHABLE")
     rows = [_cluster_row(side, findings, reachabilities) for side in sides]
     parts = [
-        f"Namespace {request.namespace}, LocalQueue {', '.join(request.queues) or _EMPTY_CELL}, image {request.image}\n",
+        join_lines(
+            [
+                f"Namespace {request.namespace}, LocalQueue {', '.join(request.queues) or _EMPTY_CELL}, "
+                f"image {request.image}"
+            ]
+        ),
         format_table([header, *rows]),
         format_table([("FROM", "TO", "RESULT", "LATENCY", "BANDWIDTH", "CLOCK"), *_path_rows(sides)]),
-        "".join(f"{one.outcome.capitalize()}: {one.message}\n" for one in _problem_findings(findings)),
+        join_lines(f"{finding.outcome.capitalize()}: {finding.message}" for finding in _problem_findings(findings)),
         _verdict_line(findings),
     ]
     return "\n".join(part for part in parts if part)
@@ -39,7 +44,7 @@ def build_document(
     findings: Sequence[Finding],
     reachabilities: Mapping[str, Reachability],
 ) -> dict[str, Any]:
-    """The same for programs; what was not tried is null."""
+    """The document for programs; a path that was not probed has null fields."""
     return {
         "ready": evaluation.is_ready(findings),
         "namespace": request.namespace,
@@ -47,14 +52,19 @@ def build_document(
         "image": request.image,
         "clusters": [_cluster_document(side, findings, reachabilities) for side in sides],
         "paths": [
-            {"from": one.name, "to": other.name, **_path_document(one.paths.get(other.name))}
-            for one in sides
+            {"from": side.name, "to": other.name, **_path_document(side.paths.get(other.name))}
+            for side in sides
             for other in sides
-            if one is not other
+            if side is not other
         ],
         "findings": [
-            {"clusters": list(one.clusters), "check": one.check, "outcome": one.outcome, "message": one.message}
-            for one in findings
+            {
+                "clusters": list(finding.clusters),
+                "check": finding.check,
+                "outcome": finding.outcome,
+                "message": finding.message,
+            }
+            for finding in findings
         ],
     }
 
@@ -62,7 +72,7 @@ def build_document(
 def _cluster_document(
     side: ClusterFacts, findings: Iterable[Finding], reachabilities: Mapping[str, Reachability]
 ) -> dict[str, Any]:
-    found = reachabilities.get(side.name)
+    reachability = reachabilities.get(side.name)
     checks = {
         check: worst for check in (*_CHECKS, "Probe") if (worst := _worst_outcome(side, check, findings)) != _EMPTY_CELL
     }
@@ -70,7 +80,7 @@ def _cluster_document(
         "name": side.name,
         "manager": side.name == MANAGER,
         "checks": checks,
-        "reachable": found.reached if found else None,
+        "reachable": reachability.reached if reachability else None,
         "podCIDRs": list(side.networks),
     }
 
@@ -88,30 +98,30 @@ def _path_document(trip: PathResult | None) -> dict[str, Any]:
 def _cluster_row(
     side: ClusterFacts, findings: Sequence[Finding], reachabilities: Mapping[str, Reachability]
 ) -> Sequence[str]:
-    found = reachabilities.get(side.name)
+    reachability = reachabilities.get(side.name)
     checks = [_worst_outcome(side, check, findings) for check in (*_CHECKS, "Probe")]
-    return [side.name, *checks, str(found.reached) if found else _EMPTY_CELL]
+    return [side.name, *checks, str(reachability.reached) if reachability else _EMPTY_CELL]
 
 
 def _worst_outcome(side: ClusterFacts, check: str, findings: Iterable[Finding]) -> str:
-    outcomes = {one.outcome for one in findings if one.check == check and side.name in one.clusters}
+    outcomes = {finding.outcome for finding in findings if finding.check == check and side.name in finding.clusters}
     return next((outcome for outcome in _OUTCOMES_BY_SEVERITY if outcome in outcomes), _EMPTY_CELL)
 
 
 def _path_rows(sides: Sequence[ClusterFacts]) -> Iterable[Sequence[str]]:
-    for one in sides:
+    for side in sides:
         for other in sides:
-            if one is not other:
-                yield [one.name, other.name, *_path_cells(one.paths.get(other.name))]
+            if side is not other:
+                yield [side.name, other.name, *_path_cells(side.paths.get(other.name))]
 
 
 def _path_cells(trip: PathResult | None) -> Sequence[str]:
     if trip is None:
-        return ["not tried", _EMPTY_CELL, _EMPTY_CELL, _EMPTY_CELL]
+        return ["not tested", _EMPTY_CELL, _EMPTY_CELL, _EMPTY_CELL]
     latency = (
         _EMPTY_CELL if trip.milliseconds is None else f"{trip.milliseconds:.{1 if trip.milliseconds >= 1 else 2}f} ms"
     )
-    clock = _EMPTY_CELL if trip.clock_ahead is None else f"{round(trip.clock_ahead, 2) + 0:+.2f} s"  # no -0.00
+    clock = _EMPTY_CELL if trip.clock_ahead is None else f"{round(trip.clock_ahead, 2) + 0:+.2f} s"  # never -0.00
     return [trip.error or "ok", latency, _format_bandwidth(trip.megabits), clock]
 
 
@@ -122,17 +132,20 @@ def _format_bandwidth(megabits: float | None) -> str:
 
 
 def _problem_findings(findings: Iterable[Finding]) -> list[Finding]:
-    found = [one for one in findings if one.outcome != "ok"]
-    return sorted(found, key=lambda one: _OUTCOMES_BY_SEVERITY.index(one.outcome))
+    problems = [finding for finding in findings if finding.outcome != "ok"]
+    return sorted(problems, key=lambda problem: _OUTCOMES_BY_SEVERITY.index(problem.outcome))
 
 
 def _verdict_line(findings: Iterable[Finding]) -> str:
-    counts = [one.outcome for one in findings]
-    failures, warnings = counts.count("failure"), counts.count("warning")
-    said = f" with {_format_count(warnings, 'warning')}" if warnings else ""
+    outcomes = [finding.outcome for finding in findings]
+    failures, warnings = outcomes.count("failure"), outcomes.count("warning")
+    with_warnings = f" with {_format_count(warnings, 'warning')}" if warnings else ""
     if failures:
-        return f"Not ready: {_format_count(failures, 'failure')}{' and ' + _format_count(warnings, 'warning') if warnings else ''}.\n"
-    return f"Ready{said}: nothing was found that would keep workers from joining.\n"
+        return (
+            f"Not ready: {_format_count(failures, 'failure')}"
+            f"{' and ' + _format_count(warnings, 'warning') if warnings else ''}.\n"
+        )
+    return f"Ready{with_warnings}: nothing was found that would keep workers from joining.\n"
 
 
 def _format_count(count: int, noun: str) -> str:

@@ -1,1 +1,1 @@
-"""How does somebody with rights in the manager alone reach a worker: its log, a command in it, its ports, its files?"""
+"""Logs, commands, ports and files of workers, for users with rights in the manager cluster only."""

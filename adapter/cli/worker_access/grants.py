@@ -1,7 +1,7 @@
-"""How does kubectl come to a worker in another cluster? By a WorkerAccess and a kubeconfig that leads through the manager's API server.
+"""Runs kubectl for a worker in a worker cluster, by a WorkerAccess and a kubeconfig through the manager's API server.
 
-Both are made with the user's own rights. The kubeconfig is his own but for the server's path, in which the grant and its key stand; it is
-in a folder that nobody else can read, and goes when kubectl has ended. A pod that runs in the manager needs none of it.
+The kubeconfig is the user's, with the grant and its key in the server's path. Its private folder is deleted when
+kubectl has ended. A pod that runs in the manager cluster needs neither a WorkerAccess nor such a kubeconfig.
 """
 
 import argparse
@@ -31,39 +31,42 @@ from adapter.shell.kube.credentials import BadLogin
 from adapter.shell.kube.resources import PODS, SERVICES, WORKER_ACCESSES
 from adapter.shell.kube.user_kubeconfig import default_namespace
 
-_KEY_BYTES: Final = 32  # which make the 43 characters that `access.access_request` takes
+_KEY_BYTES: Final = 32  # encoded as the 43 characters that `access.access_request` accepts
 _KUBECTL: Final = "kubectl"
-_EXIT_TERMINATED: Final = 143  # what a shell gives a program that SIGTERM ended
-NO_KUBECTL: Final = "There is no kubectl on the PATH, which does the rest."
+_EXIT_TERMINATED: Final = 143  # 128 + SIGTERM, as in a shell
+NO_KUBECTL: Final = "kubectl is not on the PATH; this command needs it."
 
 _PROXY_PATH: Final = SERVICES.path(names.SYSTEM_NAMESPACE, names.ACCESS_SERVICE_PROXY, "proxy")
 _NO_ACCESS_SERVER: Final = (
-    "This cluster has no access server: an administrator of the manager adds the component worker-access (docs/logs.md). Until then use "
-    "the worker cluster, where the pod has the same name."
+    "This cluster has no access server: an administrator of the manager adds the component worker-access "
+    "(docs/logs.md). Until then use the worker cluster, where the pod has the same name."
 )
 
 NamespacedVerb = Callable[[Client, str], Awaitable[int]]
 
 
 class AccessUnavailable(Exception):
-    """Nobody passes anything on for this user; the text is a sentence."""
+    """No access server serves this user; the text is a sentence."""
 
 
 def run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
-    """Run a verb with a login to the manager and the namespace; returns its exit code, or that of the trouble that it met."""
-    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what it warns of is said in our own sentence
+    """Run a subcommand with a manager client and the namespace, and return its exit code.
+
+    If it raises, print the error to stderr and return the error's exit code.
+    """
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # our own messages replace its warnings
     try:
         return asyncio.run(_run_in_namespace(args, verb))
     except asyncio.CancelledError:
         return _EXIT_TERMINATED
-    except UnreadableJob as error:  # the command line is right, as far as anybody knows
+    except UnreadableJob as error:  # the command line may be right
         return print_error(str(error), EXIT_ERROR)
     except InvalidJob as error:
         return print_error(str(error), EXIT_USAGE)
     except AccessUnavailable as error:
         return print_error(str(error), EXIT_ERROR)
     except (BadLogin, Unreachable) as error:
-        return print_error(f"The manager cluster cannot be asked: {error}", EXIT_ERROR)
+        return print_error(f"The manager cluster cannot be reached: {error}", EXIT_ERROR)
     except ApiError as error:
         return print_error(_error_message(error), EXIT_ERROR)
 
@@ -71,7 +74,7 @@ def run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
 async def _run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> int:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # kubectl is to end as well
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # also ends kubectl
     namespace = args.namespace or default_namespace(args.kubeconfig, args.context)
     client = await Client.for_user(args.kubeconfig, args.context)
     try:
@@ -81,17 +84,17 @@ async def _run_in_namespace(args: argparse.Namespace, verb: NamespacedVerb) -> i
 
 
 async def get_pod(client: Client, namespace: str, word: str) -> Raw:
-    """The pod of the manager that is meant; raises Unusable where there is none."""
-    found = await find_pod(client, namespace, word)
-    if found is None:
+    """Read the manager's pod NAME, pod/NAME or pods/NAME; raises InvalidJob if it does not exist."""
+    pod = await find_pod(client, namespace, word)
+    if pod is None:
         raise InvalidJob(
-            f"Namespace {namespace} has no pod {word} in the manager; `kubectl get pods` lists those there are."
+            f"Namespace {namespace} has no pod {word} in the manager; `kubectl get pods` lists those that exist."
         )
-    return found
+    return pod
 
 
 async def find_pod(client: Client, namespace: str, word: str) -> Raw | None:
-    """The same, None where there is none."""
+    """As `get_pod`, but None if the pod does not exist."""
     try:
         return await client.find(PODS.path(namespace, word.removeprefix("pod/").removeprefix("pods/")))
     except ValueError:
@@ -99,13 +102,13 @@ async def find_pod(client: Client, namespace: str, word: str) -> Raw | None:
 
 
 def choose_container(pod: Raw, chosen: str) -> str:
-    """The container that kubectl would take, empty where the pod has none."""
-    listed = (pod.get("spec") or {}).get("containers") or [{}]
-    return chosen or annotation(pod, names.DEFAULT_CONTAINER_ANNOTATION) or str(listed[0].get("name") or "")
+    """The container `chosen`, else the one that kubectl would choose; empty if the pod has no container."""
+    containers = (pod.get("spec") or {}).get("containers") or [{}]
+    return chosen or annotation(pod, names.DEFAULT_CONTAINER_ANNOTATION) or str(containers[0].get("name") or "")
 
 
 class KubectlAccess:
-    """How kubectl is run for pods, wherever they are."""
+    """Builds kubectl commands for pods in any cluster."""
 
     def __init__(self, args: argparse.Namespace, client: Client, folder: Path) -> None:
         self._client, self._folder = client, folder
@@ -117,23 +120,26 @@ class KubectlAccess:
         self._kubeconfig_count = 0
 
     async def command_for(self, pod: Raw, subresource: str, **options: Any) -> list[str]:
-        """The beginning of the command for one pod and one use of it: kubectl, and what leads it there. `more` as in `grant.manifest`."""
+        """The first words of a kubectl command for a manager pod; if it has a slot, create a WorkerAccess for it.
+
+        Raises AccessUnavailable. `options` are those of `grant.manifest`.
+        """
         namespace = str(meta(pod).get("namespace"))
         if not slot_of(pod):
             return [_KUBECTL, *self._login_options, "--namespace", namespace]
         key = secrets.token_urlsafe(_KEY_BYTES)
         if not self._kubeconfig_count:
             await self._check_access_server(f"/{namespace}/any/{key}")
-        made = await self._client.create(
+        worker_access = await self._client.create(
             WORKER_ACCESSES.path(namespace), grant.manifest(pod, subresource, key, **options)
         )
-        file = await self._write_kubeconfig(f"/{namespace}/{meta(made)['name']}/{key}")
-        # What kubectl keeps of a server it would look for by this path, which nobody asks again.
-        kept = ("--cache-dir", str(self._folder / "cache"))
-        return [_KUBECTL, "--kubeconfig", str(file), *kept, "--namespace", namespace]
+        file = await self._write_kubeconfig(f"/{namespace}/{meta(worker_access)['name']}/{key}")
+        # kubectl caches discovery by the server's path, which is used only once: the cache is deleted with the folder.
+        cache_options = ("--cache-dir", str(self._folder / "cache"))
+        return [_KUBECTL, "--kubeconfig", str(file), *cache_options, "--namespace", namespace]
 
     async def _check_access_server(self, path: str) -> None:
-        """Raise NotReached where the access server is not, or may not be spoken to: kubectl would not say why."""
+        """Raise AccessUnavailable with the cause if no access server serves the user: kubectl would not print it."""
         try:
             await self._client.get(f"{_PROXY_PATH}{path}/{access_request.VERSIONS}")
         except ApiError as error:
@@ -154,20 +160,20 @@ class KubectlAccess:
 
 @contextmanager
 def open_access(args: argparse.Namespace, client: Client) -> Iterator[KubectlAccess]:
-    """Have a way for as long as the block runs; what it wrote goes then."""
+    """A KubectlAccess for the block, whose files are deleted at its end."""
     with tempfile.TemporaryDirectory(prefix="rayspan-") as folder:  # its mode is 0700
         yield KubectlAccess(args, client, Path(folder))
 
 
 async def run_kubectl(command: Sequence[str]) -> int:
-    """Run kubectl, which has the terminal meanwhile; returns its exit code."""
+    """Run kubectl on this terminal and return its exit code."""
     try:
         child = await asyncio.create_subprocess_exec(*command)
     except FileNotFoundError:
         return print_error(NO_KUBECTL, EXIT_ERROR)
     try:
         return await child.wait()
-    except asyncio.CancelledError:  # Ctrl-C, which it has heard, too, or SIGTERM
+    except asyncio.CancelledError:  # Ctrl-C, which kubectl also receives, or SIGTERM
         with suppress(ProcessLookupError):
             child.terminate()
         await child.wait()
@@ -175,18 +181,18 @@ async def run_kubectl(command: Sequence[str]) -> int:
 
 
 def _read_user_kubeconfig(login_options: Sequence[str]) -> dict[str, Any]:
-    """The user's kubeconfig as kubectl takes it: one cluster and one user, with what stands in files put in."""
-    words = [_KUBECTL, *login_options, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
+    """The current context of the user's kubeconfig, with files inlined."""
+    command = [_KUBECTL, *login_options, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
     try:
-        said = subprocess.run(words, capture_output=True, text=True, check=True)
-        config: dict[str, Any] = json.loads(said.stdout)
+        completed = subprocess.run(command, capture_output=True, text=True, check=True)
+        config: dict[str, Any] = json.loads(completed.stdout)
         if not config["clusters"][0]["cluster"]["server"]:
             raise ValueError
     except FileNotFoundError:
         raise InvalidJob(NO_KUBECTL) from None
     except (subprocess.CalledProcessError, ValueError, LookupError, TypeError):
         raise InvalidJob(
-            "kubectl finds no cluster in your kubeconfig: say which one by --context or --kubeconfig."
+            "kubectl finds no cluster in your kubeconfig: name one with --context or --kubeconfig."
         ) from None
     return config
 
@@ -204,8 +210,14 @@ def _error_message(error: ApiError) -> str:
 def _unavailable_message(error: ApiError) -> str:
     if error.status == 403:
         role = names.ACCESS_ROLE
-        command = f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {role} --role={role} {common.rolebinding_subject(error)}"
-        return f"You may not speak to the access server of this cluster; an administrator of the manager allows it by `{command}`."
+        command = (
+            f"kubectl -n {names.SYSTEM_NAMESPACE} create rolebinding {role} --role={role} "
+            f"{common.rolebinding_subject(error)}"
+        )
+        return (
+            "You may not use the access server of this cluster; an administrator of the manager can "
+            f"allow it with `{command}`."
+        )
     if error.not_found:
         return _NO_ACCESS_SERVER
     return f"The access server of this cluster does not answer: {error.message or error.reason}."

@@ -1,9 +1,8 @@
 """Serves logs, commands and ports of one worker to a user who shows the key of a grant for it.
 
-The API server stands in front (services/proxy). Others who reach the port get no further without a key. Requests are
-small and have no body. Open streams are bounded in all and by namespace, and pending requests in all. Connections
-without a key are not bounded: they take memory of this pod alone, which nothing else needs. URLs are not logged,
-because they hold keys.
+Users reach it through the API server (services/proxy), with one address for all of them. So a connection has a place
+of the API server's until its grant and key are verified, and from then on one of its namespace's (concurrency.py). A
+connection that is not verified gives way to a newer one. URLs hold keys and are not logged.
 """
 
 import logging
@@ -22,15 +21,20 @@ from adapter.shell import supervise
 from adapter.shell.access import stream_relay
 from adapter.shell.access.concurrency import ConcurrencyLimits, TooManyStreams
 from adapter.shell.access.grant_resolver import AccessRefused, GrantResolver
+from adapter.shell.http.connections import connection_of, peer_of
+from adapter.shell.http.fair_queue import FairQueue
+from adapter.shell.http.http_server import start_server
 from adapter.shell.kube import resources, streams
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 log = logging.getLogger(__name__)
 
-# The API server keeps connections open for the next request, which comes within seconds.
+# Idle connections are closed after this time. The API server sends the next request on a connection within seconds.
 IDLE_SECONDS: Final = 30.0
-MOST_HEADERS, LONGEST_HEADER, LONGEST_LINE = 64, 8190, 4096
-# Refusals of requests by single-use grants. kubectl tries again with its older protocol, and shows the second answer.
+# Connections without a verified grant: 96 take 36 of the pod's 320 MiB.
+MOST_UNVERIFIED: Final = 96
+# How many refusals are remembered. A failed request has used up its single-use grant, but kubectl retries with its
+# older protocol and shows only the second answer. So that answer must repeat the first refusal.
 MOST_REMEMBERED: Final = 200
 
 _METHODS: Final = {False: ("GET",), True: ("GET", "POST")}  # kubectl's older protocol sends POST
@@ -53,14 +57,19 @@ _MANAGER_UNREACHABLE: Final = ErrorStatus(
 
 
 class AccessHandler:
-    """Answers requests."""
-
     def __init__(self, manager: Client) -> None:
         self._resolver, self._limits = GrantResolver(manager), ConcurrencyLimits()
         self._refusals: dict[tuple[str, str, str], ErrorStatus] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request; every error is a Status with a sentence."""
+        """Answer one request. With a grant it is the last one of its connection: the next may be without."""
+        answer = await self._answer(request)
+        if connection_of(request).is_verified:
+            answer.force_close()
+        return answer
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        """The answer; every error is a Status with a sentence."""
         try:
             return await self._handle(request)
         except (AccessRefused, TooManyStreams) as error:
@@ -78,13 +87,16 @@ class AccessHandler:
             raise AccessRefused(_NOT_FOUND)
         if refusal := self._refusals.get(_grant_key(access_request)):
             raise AccessRefused(refusal)
-        if not access_request.pod:  # public; kubectl would not show a refusal of these requests
+        # Discovery needs no grant: it is public, and kubectl would not show why it was refused.
+        if not access_request.pod:
             return web.json_response(discovery.discovery_document(access_request.resource))
         return await self._handle_pod(request, access_request)
 
     async def _handle_pod(self, request: web.Request, access_request: AccessRequest) -> web.StreamResponse:
-        with self._limits.pending_request():
+        async with self._limits.lookup(peer_of(request), access_request.namespace):
             grant = await self._resolver.read_grant(access_request)
+        with self._limits.verified_request(grant.namespace):
+            connection_of(request).set_verified()
             pod, cluster = await self._resolver.read_pod(access_request, grant)
         if access_request.resource == requests.POD:
             return web.json_response(discovery.visible_pod(pod))
@@ -147,7 +159,7 @@ def _pod_path(grant: Grant) -> str:
 
 
 def _offered_protocols(request: web.Request) -> list[str]:
-    """The protocols that a client offers for a WebSocket; none where it requests no WebSocket."""
+    """The WebSocket protocols that the client offers; none where it requests no WebSocket."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         return []
     header = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
@@ -172,17 +184,12 @@ async def serve(manager: Client, context: ssl.SSLContext, port: int) -> web.AppR
     """Serve on all addresses; the caller cleans the runner up."""
     app = web.Application(client_max_size=0)
     app.router.add_route("*", "/{rest:.*}", AccessHandler(manager).handle)
-    runner = web.AppRunner(
+    return await start_server(
         app,
-        access_log=None,
-        handler_cancellation=True,  # a client that disconnects frees its stream
-        keepalive_timeout=IDLE_SECONDS,
-        max_headers=MOST_HEADERS,
-        max_field_size=LONGEST_HEADER,
-        max_line_size=LONGEST_LINE,
+        port,
+        most_connections=MOST_UNVERIFIED,
+        pace=FairQueue(),
+        tls=lambda: context,
+        idle_seconds=IDLE_SECONDS,
         shutdown_timeout=stream_relay.CLOSING_SECONDS,
-        auto_decompress=False,
     )
-    await runner.setup()
-    await web.TCPSite(runner, port=port, ssl_context=context).start()
-    return runner

@@ -1,23 +1,26 @@
-"""Bounds the open streams, in all and for each namespace, and the pending requests.
+"""Bounds open streams, in all and by namespace, and the requests before them.
 
-Each stream takes the buffers of two TLS connections. A request above a limit is refused with a sentence.
+What is verified and what is not have no bound in common.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Final
 
 from adapter.access.route import ErrorStatus
+from adapter.shell.http.fair_queue import FairQueue
 
-# Two connections with TLS take about 600 KiB: 200 of them are 120 MiB, of the 256 MiB that the pod has.
+# The two TLS connections of a stream take about 600 KiB, so 200 streams take 120 of the pod's 320 MiB.
 MOST_STREAMS: Final = 200
-# Following the logs of a medium job takes as many streams; four tenants who do so leave capacity for others.
+# The logs of a medium job take as many streams; four such namespaces leave streams for others.
 MOST_STREAMS_OF_NAMESPACE: Final = 40
 
-# A pending request has no proved grant, and is looked up in the manager by 32 requests at a time
-# (`client.PARALLEL_REQUESTS`). As many again may wait for a moment. More would delay the requests of accepted users.
-MOST_PENDING_REQUESTS: Final = 64
+# Requests whose grant and key are verified and whose pods are read, for each namespace; they wait for API servers.
+MOST_VERIFIED_OF_NAMESPACE: Final = 40
+# Grants that are looked up at a time: half of the client's requests (`client.PARALLEL_REQUESTS`), so that verified
+# requests have the other half. More lookups wait, and connections bound them.
+PARALLEL_LOOKUPS: Final = 16
 _LIMIT_REACHED = "has as many logs, commands and ports of workers open as it may; close some, or try again later."
 
 
@@ -30,36 +33,44 @@ class TooManyStreams(Exception):
 
 
 class ConcurrencyLimits:
-    """Counts the open streams and the pending requests."""
-
     def __init__(self) -> None:
         self._open_streams: Counter[str] = Counter()
-        self._pending_requests = 0
+        self._verified_requests: Counter[str] = Counter()
+        self._lookups = FairQueue(PARALLEL_LOOKUPS, newest_first=True)
+
+    def lookup(self, peer: str, namespace: str) -> AbstractAsyncContextManager[None]:
+        """A turn to look a grant up: nothing of the request is verified.
+
+        Of the peers and namespaces that wait, the one whose lookups took the least time is next, with its newest
+        request. So requests without a key delay, and refuse, no request with one.
+        """
+        return self._lookups.turn((peer, namespace))
 
     @contextmanager
-    def pending_request(self) -> Iterator[None]:
-        """Count a pending request while the block runs; raises TooManyStreams."""
-        if self._pending_requests >= MOST_PENDING_REQUESTS:
-            raise TooManyStreams(
-                "Too many ask for logs, commands and ports of workers at this moment; try again in a few seconds."
-            )
-        self._pending_requests += 1
-        try:
+    def verified_request(self, namespace: str) -> Iterator[None]:
+        """Count a request with a valid grant in the block; raises TooManyStreams."""
+        if self._verified_requests[namespace] >= MOST_VERIFIED_OF_NAMESPACE:
+            raise TooManyStreams(f"Namespace {namespace} {_LIMIT_REACHED}")
+        with _counted(self._verified_requests, namespace):
             yield
-        finally:
-            self._pending_requests -= 1
 
     @contextmanager
     def open_stream(self, namespace: str) -> Iterator[None]:
-        """Count an open stream while the block runs; raises TooManyStreams."""
+        """Count an open stream in the block; raises TooManyStreams."""
         if self._open_streams[namespace] >= MOST_STREAMS_OF_NAMESPACE:
             raise TooManyStreams(f"Namespace {namespace} {_LIMIT_REACHED}")
         if self._open_streams.total() >= MOST_STREAMS:
             raise TooManyStreams(f"Everybody together {_LIMIT_REACHED}")
-        self._open_streams[namespace] += 1
-        try:
+        with _counted(self._open_streams, namespace):
             yield
-        finally:
-            self._open_streams[namespace] -= 1
-            if not self._open_streams[namespace]:
-                del self._open_streams[namespace]
+
+
+@contextmanager
+def _counted(counts: Counter[str], namespace: str) -> Iterator[None]:
+    counts[namespace] += 1
+    try:
+        yield
+    finally:
+        counts[namespace] -= 1
+        if not counts[namespace]:
+            del counts[namespace]

@@ -1,8 +1,7 @@
-"""Makes the access server's certificate: self-signed at each start, and used while the process runs.
+"""Makes the access server's self-signed certificate at each start, with the key in memory only.
 
-The API server's service proxy requires TLS but verifies no name, so no certificate must be issued or renewed. It only
-protects against a listener between the two. The program openssl, which the image has for its root certificates, makes
-it; the key is in memory only.
+The API server's service proxy requires TLS but verifies no name. The image has openssl anyway, for its root
+certificates.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Relays a worker's stream to a client until either side ends it.
-
-A log is relayed in chunks, a command and ports as the messages of a WebSocket. They are not parsed, stored or logged.
-"""
+"""Relays a worker's log or WebSocket to a client until either side ends it. Nothing is parsed, stored or logged."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,11 +9,11 @@ from aiohttp import web
 
 from adapter.shell.kube import streams
 
-# A kubelet ends an idle stream after this time (k8s:pkg/kubelet/apis/config/v1beta1/defaults.go,
-# StreamingConnectionIdleTimeout). Here every stream ends, because the user's rights may have been revoked by then. A
-# user who follows a log starts again.
+# A stream ends after this time. A kubelet ends an idle stream after as long
+# (k8s:pkg/kubelet/apis/config/v1beta1/defaults.go, StreamingConnectionIdleTimeout). Here a busy stream ends, too,
+# because the user's rights may have been revoked.
 LONGEST_SECONDS: Final = 4 * 3600.0
-# For the last messages after one side has ended; a side that is cut off is not waited for.
+# How long the last messages may take after one side has ended.
 CLOSING_SECONDS: Final = 5.0
 _WebSocket = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
 
@@ -26,6 +23,7 @@ async def relay_log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.S
     answer = web.StreamResponse(
         headers={"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
     )
+    answer.force_close()  # the header says so, too: a client sends no further request
     await answer.prepare(request)
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
@@ -39,7 +37,6 @@ async def relay_log(request: web.Request, pieces: AsyncIterator[bytes]) -> web.S
 
 
 def socket_to_client(worker_socket: aiohttp.ClientWebSocketResponse) -> web.WebSocketResponse:
-    """A socket to the client with the protocol of the worker's socket."""
     return web.WebSocketResponse(
         protocols=[worker_socket.protocol] if worker_socket.protocol else [],
         compress=False,
@@ -49,10 +46,9 @@ def socket_to_client(worker_socket: aiohttp.ClientWebSocketResponse) -> web.WebS
 
 
 async def relay_both_ways(client_socket: web.WebSocketResponse, worker_socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Relay messages in both directions until one side ends; then close both.
+    """Relay messages until one side ends; then close both.
 
-    If the worker's side broke off, the client's socket is closed with an error: kubectl takes a command without an exit
-    code as a success.
+    If the worker's side broke off, close with an error: kubectl takes a command without an exit code as a success.
     """
     to_worker, to_client = (
         asyncio.create_task(_relay_messages(client_socket, worker_socket)),
@@ -72,10 +68,9 @@ async def relay_both_ways(client_socket: web.WebSocketResponse, worker_socket: a
 
 
 async def _relay_messages(source: _WebSocket, goal: _WebSocket) -> int:
-    """Relay messages in one direction; returns the source's close code, or that of a broken connection without one.
+    """Relay one direction; return the source's close code, or ABNORMAL_CLOSURE if its connection broke.
 
-    The socket's `close_code` cannot be used: it also depends on the reply to the close message, for which an API server
-    does not wait.
+    The socket's `close_code` is not used: it also depends on a reply for which an API server does not wait.
     """
     while (message := await source.receive()).type is aiohttp.WSMsgType.BINARY:
         await goal.send_bytes(message.data)

@@ -1,5 +1,4 @@
 """Admission webhooks: the gate on worker pods, and warnings for users who apply objects.
 
-An optional Deployment of its own, beside the controller and without its rights. kopf calls a handler for each review;
-`admission` decides the response. Nothing is written.
+They run in an optional Deployment, without the controller's rights.
 """

@@ -1,20 +1,18 @@
 """Serves admission reviews over TLS in bounded time and memory.
 
-It replaces kopf's own server, which takes one MiB at most and reads on while others wait. kopf copies each object, and
-compares both objects of an update, which takes seconds at 3 MB. So kopf gets only the fields that a handler changes,
-and the object reaches the handler through `REVIEWED_OBJECT`.
+kopf's own server takes bodies of one MiB at most, and goes on reading bodies while other reviews wait. kopf copies each
+object and compares both objects of an update, which takes seconds at 3 MB. So kopf gets only the fields that a handler
+changes; the handler reads the object itself from `REVIEWED_OBJECT`.
 
-Requests are untrusted: anybody who reaches the port may send them, and users who may create pods decide their content.
-The gate has priority: warnings get at most half of the event loop's time, and late reviews get no warnings. Warnings
-never deny: after an error, the API server continues without them (failurePolicy Ignore). After an error of the gate,
-the API server denies the pod (Fail), so that no worker pod is created without a gate. A pod that is too large for the
-gate is denied with a sentence.
+Requests are untrusted. The gate has priority: warnings get at most half of the event loop's time, and a review that is
+late gets no warnings. Of the peers whose reviews wait, the one whose reviews took the least time is next. After an
+error of the warnings the API server continues (failurePolicy Ignore). After an error of the gate it denies the pod
+(Fail), so that no worker pod is created without a gate.
 """
 
 import asyncio
 import logging
 import re
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -26,39 +24,43 @@ from adapter import names
 from adapter.objects.unstructured import UNREADABLE, Raw
 from adapter.shell import supervise
 from adapter.shell.certificate import REREAD_SECONDS, Certificate
-from adapter.shell.request_limits import UploadLimiter
+from adapter.shell.http.connections import peer_of
+from adapter.shell.http.fair_places import FairPlaces, NoPlace
+from adapter.shell.http.fair_queue import FairQueue
+from adapter.shell.http.http_server import start_server
+from adapter.shell.http.uploads import UploadLimiter, expire
 
 log = logging.getLogger(__name__)
 
-# A pod's annotations have 256 KiB at most (k8s:apimachinery/pkg/api/validation/objectmeta.go), and the rest gets as
-# much again. A worker's review takes some 60 KB and a millisecond. A review of an update has both objects, each of 1.5
-# MiB at most.
+# The largest review of each webhook. A pod's annotations have 256 KiB at most
+# (k8s:apimachinery/pkg/api/validation/objectmeta.go), and the rest of its review may have as much. A worker's review
+# takes some 60 KB and a millisecond. For warnings, the review of an update has both objects, each of 1.5 MiB at most.
 GATE_BYTES, WARNING_BYTES = 2**19, 4 * 2**20
-# Uploads at once take 16 MiB for the gate and 32 for warnings. Reviews that wait for the gate take 32 MiB: the pods of
-# a burst, or 64 of the largest. A parsed review takes up to 25 times its size, so each path parses one at a time; one
-# more may wait for its plan. That is 16 + 32 + 13 MiB for the gate and 32 + 200 for warnings, beside 100 for the
-# process itself, of 512.
-MOST_UPLOADS, MOST_WAITING, GATE_WAITING_BYTES = 32, 8, 32 * 2**20
+# These limits keep the process below 512 MiB. Uploads take 16 MiB for the gate and 32 for warnings. Reviews that wait
+# for the gate take 16 MiB: the pods of a burst, or 32 of the largest reviews. A parsed review takes up to 25 times its
+# size, so each path parses one review at a time. One more for warnings may wait for its plan. A connection takes 256
+# KiB for TLS and 128 for what is received. The sum is 16 + 16 + 13 MiB for the gate, 32 + 200 for warnings, 72 for
+# connections, and 100 for the process. An API server has 200 requests that write at a time, of which few create pods.
+MOST_UPLOADS, MOST_WAITING, GATE_WAITING_BYTES, MOST_CONNECTIONS = 32, 8, 16 * 2**20, 192
 UPLOAD_SECONDS = 1.5
-# The API server waits for two seconds, including the response's way back.
+# The API server waits for two seconds, including the way back.
 WARNING_SECONDS = 1.5
-LINGER_SECONDS = 1.0
 
 _UID_PATTERN = re.compile(rb'"request":\s*\{\s*"uid":\s*"([0-9A-Za-z-]{1,64})"')
 _HEAD_BYTES = 1024
 _TOO_LARGE = (
-    "This pod and what is asked about it are {} KiB of JSON, and the gate of worker pods takes {} KiB at most: move "
+    "The admission review of this pod has {} KiB of JSON, and the gate of worker pods takes {} KiB at most: move "
     "what is long in its env, args or annotations into a ConfigMap."
 )
 
-# The object under review, for the handler that kopf calls.
+# The whole object of a review, for the handler that kopf calls.
 REVIEWED_OBJECT: ContextVar[Raw] = ContextVar("object")
 Review = dict[str, Any]
-KopfHandler = Callable[..., Awaitable[Any]]  # kopf's function: a review, and the handler's id
+KopfHandler = Callable[..., Awaitable[Any]]  # a review, and the handler's id
 
 
 class WebhookServer:
-    """A server for kopf (`settings.admission.server`): called with kopf's function, it serves until it is closed."""
+    """A server for kopf (`settings.admission.server`)."""
 
     def __init__(self, port: int, certificate: Certificate, *, reread: float = REREAD_SECONDS) -> None:
         """`reread`: seconds between reads of the certificate."""
@@ -71,11 +73,10 @@ class WebhookServer:
         app.add_routes(
             [web.post(names.GATE_PATH, handler.handle_gate), web.post(names.WARNINGS_PATH, handler.handle_warnings)]
         )
-        # A compressed body is not unpacked, and so is invalid JSON: a few KiB could become more than the memory.
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=LINGER_SECONDS)
-        await runner.setup()
+        runner = await start_server(
+            app, self._port, most_connections=MOST_CONNECTIONS, pace=FairQueue(), tls=lambda: self._certificate.tls
+        )
         try:
-            await web.TCPSite(runner, port=self._port, ssl_context=self._certificate.tls).start()
             self.listening = True
             log.info("webhooks are served on port %d", self._port)
             yield {}
@@ -86,58 +87,55 @@ class WebhookServer:
 
 
 class _ReviewHandler:
-    """Answers reviews, within the limits of each path."""
-
     def __init__(self, kopf_handler: KopfHandler) -> None:
         self._kopf_handler = kopf_handler
         self._gate_uploads, self._warning_uploads = (
             UploadLimiter(most, UPLOAD_SECONDS) for most in (MOST_UPLOADS, MOST_WAITING)
         )
-        self._warnings_lock, self._gate_lock = asyncio.Lock(), asyncio.Lock()
-        self._waiting_warnings, self._gate_bytes = 0, 0  # reviews, and bytes
-        self._rest_until = 0.0  # when the next review for warnings may be parsed
+        self._gate_queue, self._warnings_queue = FairQueue(), FairQueue(rest_factor=1)
+        self._waiting_warnings, self._gate_bytes = FairPlaces(MOST_WAITING), FairPlaces(GATE_WAITING_BYTES)
 
     async def handle_gate(self, request: web.Request) -> web.Response:
-        """Gate one pod at a time."""
         size = request.content_length or 0
         try:
             if not 0 < size <= GATE_BYTES:
                 return await _deny_too_large(request, size)
             text = await self._gate_uploads.read_body(request)
+            return await self._review_gate(peer_of(request), text)
         except TimeoutError:
             return _refusal_response(408)
-        if self._gate_bytes + size > GATE_WAITING_BYTES:
+        except NoPlace:
             return _refusal_response(429)
-        self._gate_bytes += size
-        try:
-            async with self._gate_lock:
-                return await self._review_response(_parse_review(text), names.GATE_PATH, _gated_fields)
-        finally:
-            self._gate_bytes -= size
+
+    async def _review_gate(self, peer: str, text: bytes) -> web.Response:
+        """Review in turn; raises TimeoutError if a peer with fewer reviews needs the memory, or NoPlace."""
+        async with asyncio.timeout(None) as deadline:
+            place = self._gate_bytes.take(peer, lambda: expire(deadline), weight=len(text), busy=True)
+            try:
+                async with self._gate_queue.turn(peer):
+                    return await self._review_response(_parse_review(text), names.GATE_PATH, _gated_fields)
+            finally:
+                self._gate_bytes.release(place)
 
     async def handle_warnings(self, request: web.Request) -> web.Response:
-        """Answer with warnings, within WARNING_SECONDS."""
-        if self._waiting_warnings >= MOST_WAITING:
-            return _refusal_response(429)
-        self._waiting_warnings += 1
+        peer = peer_of(request)
         try:
-            async with asyncio.timeout(WARNING_SECONDS):
-                review = await self._parse_in_turn(await self._warning_uploads.read_body(request))
-                return await self._review_response(review, names.WARNINGS_PATH, _kind_only)
+            async with asyncio.timeout(WARNING_SECONDS) as deadline:
+                place = self._waiting_warnings.take(peer, lambda: expire(deadline), busy=True)
+                try:
+                    review = await self._parse_in_turn(peer, await self._warning_uploads.read_body(request))
+                    return await self._review_response(review, names.WARNINGS_PATH, _kind_only)
+                finally:
+                    self._waiting_warnings.release(place)
         except TimeoutError:
             return _refusal_response(503)
-        finally:
-            self._waiting_warnings -= 1
+        except NoPlace:
+            return _refusal_response(429)
 
-    async def _parse_in_turn(self, text: bytes) -> Review | None:
-        """Parse a review, then pause as long as that took. Parsing takes long; later steps have their own bounds."""
-        async with self._warnings_lock:
-            started = max(self._rest_until, time.monotonic())
-            await asyncio.sleep(started - time.monotonic())
-            review = _parse_review(text)
-            ended = time.monotonic()
-            self._rest_until = ended + ended - started
-            return review
+    async def _parse_in_turn(self, peer: str, text: bytes) -> Review | None:
+        """Parse one review at a time; the next waits as long as this one took."""
+        async with self._warnings_queue.turn(peer):
+            return _parse_review(text)
 
     async def _review_response(
         self, review: Review | None, path: str, handler_view: Callable[[Raw], Raw]
@@ -155,21 +153,21 @@ class _ReviewHandler:
             supervise.report_failure(f"the webhook {path}", error)
             return _refusal_response(500)
         finally:
-            REVIEWED_OBJECT.reset(token)  # else it is in memory until the next review of this connection
+            REVIEWED_OBJECT.reset(token)  # otherwise the object stays in memory until this connection's next review
         if not response["response"]["allowed"]:  # handlers never deny, so one has failed
             return _refusal_response(500)
         return web.Response(body=orjson.dumps(response), content_type="application/json")
 
 
 def _refusal_response(status: int) -> web.Response:
-    """A response that closes the connection, since unread bytes may be on their way before the next review."""
+    """A response that closes the connection: unread bytes may precede the next review."""
     answer = web.Response(status=status)
     answer.force_close()
     return answer
 
 
 async def _deny_too_large(request: web.Request, size: int) -> web.Response:
-    """Deny a pod by the review's uid, with which an API server's review begins; raises TimeoutError."""
+    """Deny a pod unread, by the uid with which an API server's review begins; raises TimeoutError."""
     async with asyncio.timeout(UPLOAD_SECONDS):
         match = _UID_PATTERN.search(await request.content.read(_HEAD_BYTES))
     if not match:
@@ -183,7 +181,6 @@ async def _deny_too_large(request: web.Request, size: int) -> web.Response:
 
 
 def _parse_review(text: bytes) -> Review | None:
-    """The review, None where the text is no JSON object."""
     try:
         review = orjson.loads(text)
     except (ValueError, RecursionError):
@@ -192,7 +189,7 @@ def _parse_review(text: bytes) -> Review | None:
 
 
 def _kopf_review(review: Review, handler_view: Callable[[Raw], Raw]) -> Review:
-    """The review for kopf, as of a create: of an update, kopf would store the object to match its deletion."""
+    """The review for kopf, in the form of a creation: kopf would store the object of an update."""
     request = review["request"]
     fields = {"uid": request["uid"], "resource": request["resource"], "operation": "CREATE", "userInfo": {}}
     type_meta = {"apiVersion": review["apiVersion"], "kind": review["kind"]}
@@ -200,7 +197,7 @@ def _kopf_review(review: Review, handler_view: Callable[[Raw], Raw]) -> Review:
 
 
 def _gated_fields(pod: Raw) -> Raw:
-    """The fields that the gate changes, in their places: kopf computes the patch as a difference."""
+    """The fields that the gate changes, at their paths in the pod: kopf computes the patch as a difference."""
     gates = pod["spec"].get("schedulingGates")
     return {"metadata": {}, "spec": {} if gates is None else {"schedulingGates": gates}}
 

@@ -1,15 +1,13 @@
 """Finds the warnings for an object: from its facts, and from the controller's plan for a job.
 
-The controller is asked for a plan through the API server, as `kubectl rayspan plan` does, and only for a job without
-other warnings. The user waits meanwhile, so the request may take one second. One request is in flight at a time,
-because manual requests wait behind each. After a request without a response there is a pause. Without a plan there are
-no warnings of it.
+The plan is requested as `kubectl rayspan plan` requests it, and only for a job without other warnings. The user waits,
+so the plan may take one second. At most one request is in flight, because requests of users wait behind it. After a
+request without a response there is a pause.
 """
 
 import asyncio
 import logging
 import time
-from datetime import UTC, datetime
 
 from adapter import names
 from adapter.admission import warnings
@@ -26,20 +24,18 @@ PAUSE_SECONDS = 10.0
 
 
 class ObjectWarnings:
-    """Finds the warnings for one object after the other."""
-
     def __init__(self, cache: WarningCache, client: Client) -> None:
         self._cache, self._client = cache, client
         self._plan_in_flight = False
         self._paused_until = 0.0
 
     async def warnings_for(self, raw: Raw) -> list[str]:
-        """The warnings for an object that is applied; empty while the cache is not current."""
+        """The warnings for an applied object; empty while the cache is not current."""
         if not self._cache.is_current:
             return []
         try:
             return warnings.limit_warnings(await self._find_warnings(raw))
-        except (*UNREADABLE, RecursionError) as error:  # the schema, which is checked later, rejects the object
+        except (*UNREADABLE, RecursionError) as error:  # the schema, checked later, rejects the object
             log.debug("%s cannot be read: %s", raw.get("kind"), type(error).__name__)
         except Exception as error:
             supervise.report_failure("warnings", error)
@@ -48,7 +44,7 @@ class ObjectWarnings:
     async def _find_warnings(self, raw: Raw) -> list[str]:
         if of_kind := warnings.WARNINGS_BY_KIND.get(str(raw.get("kind"))):
             return of_kind(raw, self._cache.admin_objects())
-        verdict = warnings.job_warnings(raw, self._cache.namespace_objects(key_of(raw)[0]), datetime.now(UTC))
+        verdict = warnings.job_warnings(raw, self._cache.namespace_objects(key_of(raw)[0]), self._cache.clock.now())
         plan = [] if verdict.job_to_plan is None else await self._plan_warnings(raw, verdict.job_to_plan)
         return [*verdict.sentences, *plan]
 

@@ -1,4 +1,4 @@
-"""Caches the manager cluster's objects for warnings: its queues, and the objects that admins write."""
+"""Caches the manager's objects for warnings: its queues, and the objects that admins write."""
 
 from adapter.admission.policy import PolicyObjects
 from adapter.admission.warnings import WarningContext
@@ -10,13 +10,11 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client
 from adapter.shell.kube.store import Store
 
-# A ClusterQueue weighs some 5 KB and a LocalQueue 2: enough for five thousand of each.
+# Enough for five thousand ClusterQueues, each with a weight of some 5 KB, and as many LocalQueues of 2 KB.
 _MEMORY_BYTES = 48 * 2**20
 
 
 class WarningCache(ClusterCache):
-    """The manager cluster's cache for warnings."""
-
     def __init__(self, client: Client) -> None:
         super().__init__(client, _MEMORY_BYTES)
         self.local_queues = Store()
@@ -36,11 +34,11 @@ class WarningCache(ClusterCache):
 
     @property
     def is_current(self) -> bool:
-        """Whether all stores are up to date: an object that could not be read must not be reported as missing."""
+        """Whether all stores are up to date: an unread object must not be reported as missing."""
         return self.synced and self.first_error is None
 
     def namespace_objects(self, namespace: str) -> WarningContext:
-        """The objects that warnings for a job of that namespace need."""
+        """The objects for warnings about a job of that namespace."""
         queues = self.local_queues.read_all_cached(read_local_queue).items()
         return WarningContext(
             {name: queue for (queue_namespace, name), queue in queues if queue_namespace == namespace},
@@ -50,7 +48,6 @@ class WarningCache(ClusterCache):
         )
 
     def admin_objects(self) -> PolicyObjects:
-        """The admins' objects that a check may refer to."""
         lacking = resources.MULTIKUEUE_CONFIGS in self.unreadable_kinds
         return PolicyObjects(
             _by_name(self.policies), list(self.worker_clusters), None if lacking else _by_name(self.multikueue_configs)

@@ -1,9 +1,7 @@
 """Makes the webhooks' certificate in their Secret, and puts its authority into the webhook configurations.
 
-A Job does it, with rights that the webhooks do not have. The authority signs this one certificate, and its key is never
-stored. So a reader of the Secret can impersonate the webhooks and nothing else. A valid certificate stays. Where only a
-configuration lacks the authority, as after it was created again, only that is patched. No key is in a log or an
-argument.
+A Job runs this, with rights that the webhooks lack. The authority signs only this certificate, and the authority's key
+is never stored, so a reader of the Secret can impersonate only the webhooks. No key is in a log or an argument.
 """
 
 import base64
@@ -22,8 +20,8 @@ from adapter.shell.kube.client import Client
 
 log = logging.getLogger(__name__)
 
-# Nothing warns of the expiry, after which no worker can be created: so the certificate outlives the cluster. It is
-# renewed up to a year before, when the component is applied again, as each upgrade does.
+# Nothing warns of the expiry, after which no worker can be created. So the certificate outlives the cluster, and each
+# upgrade renews it when less than a year remains.
 LIFETIME_DAYS, LEAST_REMAINING_SECONDS = 3650, 365 * 86_400
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY
 _HOST = f"{names.ADMISSION_COMPONENT}.{names.SYSTEM_NAMESPACE}.svc"
@@ -32,15 +30,12 @@ _WEBHOOK_CONFIGURATIONS = (
     (resources.WARNING_WEBHOOKS, names.WARNINGS_CONFIGURATION, names.WARNINGS_WEBHOOK),
 )
 _PEM_END = b"-----END CERTIFICATE-----"
-_OPENSSL_SECONDS = 30.0  # for one call of openssl, which takes milliseconds
+_OPENSSL_SECONDS = 30.0  # one call takes milliseconds
 _KEY_OPTIONS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 async def ensure_certificate(client: Client) -> None:
-    """Ensure that the Secret has a valid certificate and the configurations trust it.
-
-    Idempotent. Raises ApiError or Unreachable.
-    """
+    """Ensure that the Secret has a valid certificate which the configurations trust; raises ApiError or Unreachable."""
     path = resources.SECRETS.path(names.SYSTEM_NAMESPACE, names.ADMISSION_COMPONENT)
     secret = await client.get(path)
     files = _secret_files(secret)
@@ -48,13 +43,14 @@ async def ensure_certificate(client: Client) -> None:
     if is_new:
         files = new_certificate()
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
-        # The resourceVersion causes a conflict if another Job wrote it meanwhile.
+        # The patch fails if another Job has written the Secret since.
         await client.merge_patch(
             path, {"metadata": {"resourceVersion": meta(secret).get("resourceVersion")}, "data": data}
         )
         log.info("Secret %s has a new certificate for %s", names.ADMISSION_COMPONENT, _HOST)
     for resource, name, webhook in _WEBHOOK_CONFIGURATIONS:
-        # The gate's configuration is optional. The other one is applied after this Job, which is retried until then.
+        # The gate's configuration is optional. That of the warnings is applied after this Job, which is retried until
+        # it exists.
         read = client.get if name == names.WARNINGS_CONFIGURATION else client.find
         operations = trust_patch(await read(resource.path(name=name)) or {}, webhook, files[AUTHORITY], anew=is_new)
         if operations:
@@ -63,10 +59,10 @@ async def ensure_certificate(client: Client) -> None:
 
 
 def trust_patch(configuration: Raw, webhook: str, authority: bytes, *, anew: bool) -> list[Raw]:
-    """The JSON patch that makes a configuration's webhook trust an authority.
+    """The JSON patch that makes a webhook trust an authority; empty if it already does.
 
-    Empty where the webhook trusts it already or does not exist. With a new authority (`anew`), the previous one stays
-    until the next patch: each replica serves the old certificate until it reads the new one, in a minute or two.
+    With a new authority (`anew`), the previous one stays until the next patch: replicas serve the old certificate for a
+    minute or two.
     """
     for index, entry in enumerate(configuration.get("webhooks") or ()):
         bundle = _decode_base64((entry.get("clientConfig") or {}).get("caBundle"))
@@ -84,13 +80,12 @@ def trust_patch(configuration: Raw, webhook: str, authority: bytes, *, anew: boo
 
 
 def _first_certificate(bundle: bytes) -> bytes:
-    """The first certificate of a bundle, empty where there is none."""
     body, end, _ = bundle.partition(_PEM_END)
     return body + end + b"\n" if end else b""
 
 
 def is_still_valid(files: dict[str, bytes]) -> bool:
-    """Whether these are a certificate for our host with its key and authority, valid for a year or longer."""
+    """Whether these are a certificate for our host, with key and authority, valid for a year or longer."""
     if {*files} != {AUTHORITY, CERTIFICATE, KEY}:
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +109,7 @@ def is_still_valid(files: dict[str, bytes]) -> bool:
 
 
 def new_certificate() -> dict[str, bytes]:
-    """A new authority, certificate and key, by the names of their files."""
+    """An authority, a certificate and its key, by file name."""
     with tempfile.TemporaryDirectory() as folder:
         usage = ["-addext", "keyUsage=critical,keyCertSign"]
         subject = f"/CN={names.ADMISSION_COMPONENT}"
@@ -162,7 +157,6 @@ def _write_private_file(path: Path, content: bytes) -> None:
 
 
 def _openssl_output(folder: str, words: Sequence[str]) -> bytes:
-    """openssl's output, empty where it fails."""
     result = subprocess.run(["openssl", *words], cwd=folder, capture_output=True, timeout=_OPENSSL_SECONDS, check=False)
     return b"" if result.returncode else result.stdout
 

@@ -1,9 +1,8 @@
 """Registers the webhook handlers with kopf, and runs kopf for nothing else.
 
-kopf reads the API server's discovery once, as every account may, to know the kinds. It watches nothing
-(`scanning.disabled`), has no peers (`standalone`) and posts no events. It manages no configuration, because two
-replicas would overwrite each other's. So it knows only the kinds that exist at its start: after a later installation of
-KubeRay, the Deployment must be restarted.
+kopf watches nothing (`scanning.disabled`), has no peers (`standalone`), posts no events, and manages no configuration,
+because two replicas would overwrite each other's configuration. It reads the API server's discovery once: after a later
+installation of KubeRay, the Deployment must be restarted.
 """
 
 import logging
@@ -25,15 +24,14 @@ _WARNED_KINDS = (
 
 
 async def serve(server: WebhookServer, object_warnings: ObjectWarnings) -> None:
-    """Serve until cancelled, or until kopf gives up because it cannot read the API server's discovery."""
-    # kopf logs each review, and each fault with its exception; shell/supervise.py logs faults.
+    # shell/supervise.py logs faults; kopf would log each review and the exceptions.
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.admission.server = server
-    # kopf's identity among peers. Without one it looks up the name of its user, and the image has no users.
+    # Without an identity kopf looks up its user's name, and the image has no users.
     identity: Any = names.ADMISSION_COMPONENT
     await kopf.operator(
         registry=_build_registry(object_warnings),
@@ -56,7 +54,7 @@ def _build_registry(object_warnings: ObjectWarnings) -> kopf.OperatorRegistry:
         try:
             wanted = gate.required_gates(REVIEWED_OBJECT.get())
         except Exception as error:
-            supervise.report_failure("the gate", error)
+            supervise.report_failure("gate", error)
             raise
         if wanted is not None:
             patch.spec["schedulingGates"] = wanted

@@ -1,9 +1,8 @@
-"""Holds the claim to one worker cluster while this process leads, and fences each write to that cluster.
+"""Holds the claim to one worker cluster while this process leads, and fences writes to that cluster.
 
-The content of the claim, and the rules for taking it, are in `admission.cluster_claim`. An account may lack the right
-to it, as one from before there were claims. Then the process goes on without a claim and reports that: an upgrade of
-the manager must not stop its jobs. A process without leader election claims nothing: it is started so only where no
-other one runs.
+`admission.cluster_claim` has the rules. If the account lacks the right to the claim for a minute, the process goes on
+without a claim and reports that: an upgrade of the manager must not stop its jobs. Without leader election nothing is
+claimed, because no other process runs.
 """
 
 import asyncio
@@ -23,28 +22,22 @@ from adapter.shell.kube.resources import LEASES
 
 log = logging.getLogger(__name__)
 
-# While the claim cannot be read, or its API server denied it; each attempt costs one read.
+# The pause between attempts while the claim cannot be read or written; each attempt costs one read.
 _RETRY_SECONDS = 2.0
-# Until the cluster's identity is verified and recorded. No request is sent before, and the first write waits for this.
+# The pause between attempts until the cluster's identity is verified and recorded; the first write waits for this.
 _IDENTITY_WAIT_SECONDS = 0.2
 
-# Another manager holds the claim (None: none does); and whether the cluster has just become writable.
+# Gets another holder's claim, or None, and whether the cluster has just become writable.
 ClaimListener = Callable[[UnusableCluster | None, bool], None]
 
 
 class Election(Protocol):
-    """The part of leader election that a claim needs."""
+    leading: asyncio.Event
 
-    leading: asyncio.Event  # this process leads; it is set once at most
-
-    def leadership(self) -> Leadership:
-        """This leader and its predecessor."""
-        ...
+    def leadership(self) -> Leadership: ...
 
 
 class ClaimHolder:
-    """Holds this process's claim to one worker cluster."""
-
     def __init__(
         self,
         client: Client,
@@ -54,10 +47,10 @@ class ClaimHolder:
         listener: ClaimListener,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`client` serves the claim alone and is not fenced by it, so that no renewal waits behind writes that hang."""
-        # Why no claim can be held although one is needed, a fragment.
+        """`client`, not fenced by the claim, is used for the claim only: no renewal waits behind hanging writes."""
+        # Why no claim can be held, a fragment.
         self.unclaimable_reason = ""
-        # Why the claim cannot be read now, so that nothing is written to the cluster, a fragment.
+        # Why the claim cannot be read and writes stop, a fragment.
         self.blocked_reason = ""
         self.client, self._identity, self._election, self._listener, self._clock = (
             client,
@@ -69,13 +62,12 @@ class ClaimHolder:
         self._manager_and_cluster = manager_id, identity.known.name
         self._lease_path = LEASES.path(names.SYSTEM_NAMESPACE, cluster_claim.lease_name(*self._manager_and_cluster))
         self._claimant = Claimant()
-        self._written_lease: Raw | None = None  # the Lease as this process wrote it last
+        self._written_lease: Raw | None = None  # as this process wrote it last
         self._last_logged = ""
-        self._held_by_other = False  # as of the last read
-        self._was_writable = False  # writable without a break since the last notification
+        self._held_by_other = False
+        self._was_writable = False  # without a break since the last notification
 
     def fence_reason(self) -> str:
-        """Why nothing may be written to the cluster now, empty when it may."""
         if self.unclaimable_reason or cluster_claim.may_write(self._claimant, self._clock()):
             return ""
         return (
@@ -84,35 +76,36 @@ class ClaimHolder:
         )
 
     async def run(self) -> None:
-        """Hold the claim from when this process leads, until cancelled."""
+        """Hold the claim from the start of leadership."""
         await self._election.leading.wait()
         while True:
             pause = await self.acquire_or_renew()
             await asyncio.sleep(pause)
 
     async def acquire_or_renew(self) -> float:
-        """Reconcile the claim once; returns the seconds until the next time."""
+        """Reconcile the claim; returns the seconds until the next time."""
         self._was_writable = self._was_writable and not self.fence_reason()
         if self._identity.fence_reason():
+            self._claimant = cluster_claim.with_silence(self._claimant)
             return _IDENTITY_WAIT_SECONDS
         try:
             return await self._reconcile_claim()
         except ApiError as error:
             if error.status in (403, 404):
-                self._go_unclaimed(error)
-                return cluster_claim.RENEW_SECONDS
+                return self._note_denied(error)
+            self._claimant = cluster_claim.without_denial(self._claimant)
             self._log_once(logging.WARNING, f"is not renewed ({error})")
-            self._note_blocked(error)
+            self._note_busy(error)
         except Unreachable as outage:
+            self._claimant = cluster_claim.with_silence(self._claimant)
             self._log_once(logging.WARNING, f"is not renewed ({outage})")
-            if self.blocked_reason:  # unreachable now, which is reported elsewhere
+            if self.blocked_reason:  # unreachable, which is reported elsewhere
                 self.blocked_reason = ""
                 self._notify_listener(None)
         return _RETRY_SECONDS
 
     async def give_back(self) -> None:
-        """Release the claim if this process holds it and the cluster answers. All writers to the cluster must have
-        ended."""
+        """Release the claim, after all writers have ended."""
         lease, self._written_lease, self._claimant = (
             self._written_lease,
             None,
@@ -145,7 +138,7 @@ class ClaimHolder:
             return cluster_claim.requeue_delay(self._claimant, self._clock())
         was_held, self._claimant = (
             cluster_claim.may_write(self._claimant, self._clock()),
-            cluster_claim.without_claim(self._claimant),
+            cluster_claim.without_denial(cluster_claim.without_claim(self._claimant)),
         )
         self._written_lease = None
         self._log_once(
@@ -171,23 +164,32 @@ class ClaimHolder:
         try:
             return await self.client.merge_patch(self._lease_path, body)
         except ApiError as error:
-            if error.not_found:  # a 404 would otherwise be taken for a cluster that can hold no claim
-                raise Unreachable("somebody has deleted it meanwhile") from None
+            if error.not_found:  # a 404 would count as a cluster that can hold no claim
+                raise Unreachable("another client has deleted it meanwhile") from None
             raise
 
     def _record_holder(self, trouble: UnusableCluster | None) -> None:
         self.unclaimable_reason, self.blocked_reason, self._held_by_other = "", "", trouble is not None
         self._notify_listener(trouble)
 
-    def _go_unclaimed(self, error: ApiError) -> None:
-        """Go on without a claim, unless another manager was seen to hold it.
+    def _note_denied(self, error: ApiError) -> float:
+        """Go on without a claim once the denials have lasted, unless another manager was observed to hold it.
 
-        Without a claim no other manager can be kept away, and none is known. After another one was seen the process
-        does not go on: an API server that has just started briefly denies what it allows.
+        Before that the denial may be wrong: an API server that has just started briefly denies what it allows. Returns
+        the seconds until the next attempt.
         """
         if self._held_by_other:
             self._log_once(logging.WARNING, f"is held by another one, as far as can be read ({error})")
-            return
+            return cluster_claim.RENEW_SECONDS
+        self._claimant = cluster_claim.with_denial(self._claimant, self._clock())
+        if not cluster_claim.is_denied_for_good(self._claimant):
+            self._log_once(logging.WARNING, f"is denied ({error})")
+            self._note_blocked(
+                str(error.status),
+                f"and after {cluster_claim.ABANDONED_SECONDS} s writes go on without a claim; apply "
+                "kustomize/overlays/worker there if the account has no right to Leases",
+            )
+            return _RETRY_SECONDS
         self.blocked_reason = ""
         self.unclaimable_reason = (
             f"no claim can be held there ({error.message or error.reason}), so a clone of this manager would not be "
@@ -195,20 +197,24 @@ class ClaimHolder:
         )
         self._log_once(logging.WARNING, self.unclaimable_reason)
         self._notify_listener(None)
+        return cluster_claim.RENEW_SECONDS
 
-    def _note_blocked(self, error: ApiError) -> None:
-        """Report why nothing is written to a reachable cluster, where no other report says so.
+    def _note_busy(self, error: ApiError) -> None:
+        if error.is_transient and not self._held_by_other:
+            busy = ", too many requests," if error.status == 429 else ""
+            self._note_blocked(f"{error.status}{busy}", "and if that lasts, see what keeps it busy")
 
-        The text depends on the status alone: a message that differs each time would be a change each time.
+    def _note_blocked(self, answer: str, outlook: str) -> None:
+        """Report why nothing is written to a reachable cluster, unless another report does.
+
+        The text depends on the status alone: if it differed each time, each report would count as a change.
         """
-        if not error.is_transient or self._held_by_other or not self.fence_reason():
+        if not self.fence_reason():
             return
-        busy = ", too many requests," if error.status == 429 else ""
         self.blocked_reason = (
-            f"nothing is written there, because its API server answers {error.status}{busy} when it is asked for the "
-            f"claim (Lease {cluster_claim.lease_name(*self._manager_and_cluster)} in {names.SYSTEM_NAMESPACE}); "
-            f"it is asked again every {_RETRY_SECONDS:.0f} s, and if that "
-            "lasts, see what keeps it busy"
+            f"nothing is written there, because its API server answers {answer} when it is asked for the claim "
+            f"(Lease {cluster_claim.lease_name(*self._manager_and_cluster)} in {names.SYSTEM_NAMESPACE}); "
+            f"it is asked again every {_RETRY_SECONDS:.0f} s, {outlook}"
         )
         self._notify_listener(None)
 

@@ -1,7 +1,7 @@
 """The fleet: engages a cache for each WorkerCluster object, and disengages it with the object.
 
-A Secret whose content changes means a new connection, not a new process. So does another cluster that is accepted in
-the place of the recorded one. A cluster that cannot be connected has a message instead of a cache and affects no other.
+A changed Secret, or another cluster accepted in place of the recorded one, means a new connection. A cluster that
+cannot be connected has a message instead of a cache.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from adapter.admission.cluster_claim import RENEW_SECONDS
 from adapter.admission.cluster_identity import IdentityRecord
 from adapter.names import ReasonCode
 from adapter.objects import specs
+from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw
 from adapter.shell.clusters.capacity_versions import CapacityVersions
@@ -22,6 +23,7 @@ from adapter.shell.clusters.logins import Login, LoginReader, unusable_message
 from adapter.shell.clusters.worker_cache import WorkerClusterCache, WorkerClusterListeners
 from adapter.shell.kube.client import Client, MayWrite, Unreachable
 from adapter.shell.kube.credentials import BadLogin
+from adapter.shell.kube.server_clock import ServerClock
 from adapter.shell.supervise import contain_errors, report_failure, run_with_restarts
 
 
@@ -29,72 +31,81 @@ from adapter.shell.supervise import contain_errors, report_failure, run_with_res
 class _Engagement:
     digest: str
     cache: WorkerClusterCache
-    cluster_deleted: bool = False  # its WorkerCluster is deleted, and its claim must still be released
+    cluster_deleted: bool = False  # its claim must still be released
     task: asyncio.Task[None] = field(init=False)
 
 
 class Fleet:
-    """The worker clusters' caches by name; `problems` says why a WorkerCluster has none."""
+    """The worker clusters' caches; `problems` says why a WorkerCluster has none."""
 
     def __init__(
         self, tasks: asyncio.TaskGroup, manager_id: str, may_write: MayWrite, election: Election | None = None
     ) -> None:
-        """`election`: the leader election; without one it claims no cluster."""
+        """Without `election`, no cluster is claimed."""
         self.problems: dict[str, str] = {}
         self.capacity_versions = CapacityVersions()
         self._tasks, self._manager_id, self._may_write, self._election = tasks, manager_id, may_write, election
         self._listeners, self._skips_deferred = WorkerClusterListeners(), False
         self._engagements: dict[str, _Engagement] = {}
-        # The caches of `_engagements`. The dict is replaced, never changed: each reconcile asks for it several times.
+        # The caches of `_engagements`. The dict is replaced, never changed: each reconcile reads it several times.
         self._caches: dict[str, WorkerClusterCache] = {}
 
     def set_listeners(self, listeners: WorkerClusterListeners) -> None:
-        """Notify `listeners` of changes in the clusters that are engaged from now on."""
+        """Notify `listeners` of changes in clusters engaged from now on."""
         self._listeners = listeners
 
     def skip_deferred(self) -> None:
-        """Leave out the deferred kinds of clusters that are engaged from now on, until `follow_deferred`."""
+        """Leave out deferred kinds of clusters engaged from now on, until `follow_deferred`."""
         self._skips_deferred = True
 
     def follow_deferred(self) -> None:
-        """Follow the deferred kinds in all clusters."""
         self._skips_deferred = False
         for member in self._caches.values():
             member.follow_deferred()
 
     def caches(self) -> dict[str, WorkerClusterCache]:
-        """All caches, of reachable clusters and others; the caller must not change the dict."""
+        """All caches, even of unreachable clusters; not to be changed."""
         return self._caches
 
     def reachable(self) -> dict[str, WorkerClusterCache]:
-        """The caches of reachable clusters: conclusions may be drawn from their stores."""
+        """The caches from whose stores conclusions may be drawn."""
         return {name: member for name, member in self.caches().items() if not member.unreachable_reason}
 
     def connected_cache(self, name: str) -> WorkerClusterCache:
-        """The cache of that name, also of an unreachable cluster; raises Unreachable when there is none."""
+        """The cache of a cluster, even if unreachable; raises Unreachable when there is none."""
         member = self.caches().get(name)
         if member is None:
             raise Unreachable(f"worker cluster {name} is not connected")
         return member
 
     def unreachable(self) -> dict[str, str]:
-        """Why clusters are unreachable now: engaged ones that do not answer, and those never engaged."""
+        """Why clusters are unreachable, as predicates: engaged ones that do not answer, and those never engaged."""
         return {name: reason.text for name, reason in self.unreachable_reasons().items()}
 
     def unreachable_reasons(self) -> dict[str, Reason]:
-        """Why clusters are unreachable now, each with its code."""
-        problems = {name: Reason(ReasonCode.CLUSTER_UNREACHABLE, text) for name, text in self.problems.items()}
+        problems = {
+            name: Reason(ReasonCode.CLUSTER_UNREACHABLE, f"cannot be reached: {text}")
+            for name, text in self.problems.items()
+        }
         reasons = {name: cache.unreachable for name, cache in self.caches().items()}
         return {**problems, **{name: reason for name, reason in reasons.items() if reason}}
 
+    def clock_offsets(self, clusters: Iterable[str], manager_clock: ServerClock) -> ClockOffsets:
+        """How far the clocks of some clusters are ahead of the manager cluster's."""
+        clocks = {name: self.caches()[name].clock for name in clusters if name in self.caches()}
+        return ClockOffsets({name: clock.ahead_of(manager_clock) for name, clock in clocks.items()})
+
     def draining(self) -> frozenset[str]:
-        """The clusters that are being drained."""
         return frozenset(name for name, member in self.caches().items() if member.spec.draining)
+
+    def growing(self) -> frozenset[str]:
+        """The worker clusters in which an autoscaler adds nodes."""
+        return frozenset(name for name, member in self.caches().items() if member.spec.can_grow)
 
     async def reconcile(
         self, name: str, cluster: Raw | None, logins: LoginReader, worker_clusters: Iterable[Raw] = ()
     ) -> None:
-        """Make the cache match its WorkerCluster object and Secret; `worker_clusters`: all WorkerClusters."""
+        """Make the cache match its WorkerCluster and Secret; `worker_clusters`: all of them."""
         if cluster is None:
             logins.forget_cluster(name)
             self.problems.pop(name, None)
@@ -104,11 +115,11 @@ class Fleet:
             await self._reconcile_existing(
                 name, cluster, logins, cluster_identity.identity_record(cluster, worker_clusters)
             )
-        except Exception as error:  # it is unreachable now, and must not count as reachable
+        except Exception as error:  # the cluster must not count as reachable
             report_failure("fleet", error, name)
             self.problems[name] = (
                 f"WorkerCluster {name} cannot be connected ({type(error).__name__}); see the controller's log, "
-                f"and make its Secret anew with `kubectl rayspan join {name}`."
+                f"and create its Secret again with `kubectl rayspan join {name}`."
             )
             await self._disengage(name)
 
@@ -145,7 +156,7 @@ class Fleet:
             claim_client = await Client.from_kubeconfig(login.kubeconfig, name, self._may_write)
             claim_client.write_guard = member.identity.fence_reason
             member.claim = ClaimHolder(claim_client, self._manager_id, member.identity, self._election, member.on_claim)
-        # No await until it is in `_caches`, where `follow_deferred` reaches it.
+        # Nothing is awaited before the cache is in `_caches`, where `follow_deferred` reaches it.
         if self._skips_deferred:
             member.skip_deferred()
         self._engagements[name] = engagement = _Engagement(digest, member)
@@ -153,7 +164,6 @@ class Fleet:
         self._caches = {**self._caches, name: member}
 
     async def _run_cache(self, engagement: _Engagement) -> None:
-        """Run a cache with its claim; a failure affects no other cluster, and it is run again."""
         member = engagement.cache
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -164,7 +174,7 @@ class Fleet:
             await _close_connections(engagement)
 
     async def _disengage(self, name: str, *, cluster_deleted: bool = False) -> None:
-        """Disengage a cache. `cluster_deleted`: its WorkerCluster is deleted; its claim is released without a wait."""
+        """Disengage a cache. `cluster_deleted`: release its claim, without waiting."""
         before = self._engagements.pop(name, None)
         self._caches = {other: member for other, member in self._caches.items() if other != name}
         if before:
@@ -172,7 +182,7 @@ class Fleet:
             before.cluster_deleted = claim is not None
             before.task.cancel()
             await asyncio.gather(before.task, return_exceptions=True)
-            await _close_connections(before)  # its task does not do so if it had not begun
+            await _close_connections(before)  # the task does not close them if it had not begun
             before.cache.drop_objects()
             if claim:
                 self._tasks.create_task(_give_back_claim(claim))
@@ -180,7 +190,6 @@ class Fleet:
 
 
 async def _close_connections(engagement: _Engagement) -> None:
-    """Close the connections, except the one by which the claim must still be released."""
     await engagement.cache.client.close()
     if engagement.cache.claim and not engagement.cluster_deleted:
         await engagement.cache.claim.client.close()

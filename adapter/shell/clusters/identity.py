@@ -1,8 +1,8 @@
-"""The identity of one worker cluster as the current connection has verified it, and whether it allows writes.
+"""The worker cluster's identity as the current connection has verified it, and whether it allows writes.
 
-Whether it matches the record is decided in `admission.cluster_identity`. A connection is to one cluster for its whole
-life: when another cluster is accepted in its place, a new connection reads everything again. Writes wait until the uid
-is in the WorkerCluster, so that nothing of ours is in a cluster that could not be recognised later.
+`admission.cluster_identity` compares the identity with the record. A connection is to one cluster; an accepted
+replacement gets a new connection. Writes wait until the uid is in the WorkerCluster, so that no cluster with our
+objects is unrecognisable.
 """
 
 from adapter import names
@@ -15,16 +15,14 @@ NO_IDENTITY_NAMESPACE = "it shows no namespace kube-system, by which it would be
 
 
 class ConnectionIdentity:
-    """The verified identity of a worker cluster."""
-
     def __init__(self, known: IdentityRecord) -> None:
         self.known = known
-        self.uid = ""  # the cluster that the stores hold; empty: none yet
-        self._verified = False  # it was verified since it was last unreachable
-        self._last_uid, self._last_refusal = "", IdentityConflict("", "")  # the last answer, and its verdict
+        self.uid = ""  # of the stores' cluster; empty: none yet
+        self._verified = False  # since it was last unreachable
+        self._last_uid, self._last_refusal = "", IdentityConflict("", "")
 
     def verify_uid(self, uid: str) -> None:
-        """Verify the uid of a cluster; raises WrongCluster, or Unreachable without a uid, when it must not be used."""
+        """Verify a cluster's uid; raises WrongCluster, or Unreachable without a uid."""
         self._verified = False
         if not uid:
             raise Unreachable(NO_IDENTITY_NAMESPACE)
@@ -35,26 +33,25 @@ class ConnectionIdentity:
         self.uid, self._verified = uid, True
 
     def _replaced_refusal(self, uid: str) -> IdentityConflict:
-        """The conflict when an accepted replacement answers while the stores still hold the first cluster."""
+        """The conflict of an accepted replacement while the stores still hold the first cluster's objects."""
         if self.uid in ("", uid):
             return IdentityConflict("", "")
         return IdentityConflict(
             names.ConditionReason.IDENTITY_MISMATCH,
-            "it is another cluster by now, as was announced; it is connected anew",
+            "it is another cluster now, as announced; connecting again",
         )
 
     def mark_unverified(self) -> None:
-        """Record that it is unreachable: another cluster may answer next."""
+        """Require another proof: another cluster may answer next."""
         self._verified = False
 
     def still_valid_for(self, known: IdentityRecord) -> bool:
-        """Whether the connection stays valid under a new record: the verdict on its last uid is unchanged."""
+        """Whether the last uid is in conflict with the new record if and only if it was with the previous one."""
         return not self._last_uid or bool(cluster_identity.find_conflict(known, self._last_uid)) == bool(
             self._last_refusal.reason
         )
 
     def fence_reason(self) -> str:
-        """Why nothing may be written to the cluster now, empty when it may."""
         if not self._verified:
             return (
                 f"it is not sent, because worker cluster {self.known.name} has not shown yet "

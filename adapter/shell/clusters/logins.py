@@ -1,8 +1,7 @@
-"""Reads the kubeconfig of a worker cluster: from a Secret of ours, from MultiKueue's Secret, or built from a
-ClusterProfile and its token.
+"""Reads a worker cluster's kubeconfig: from our Secret, from MultiKueue's, or built from a ClusterProfile and its
+token.
 
-Kueue's namespace holds Kueue's own keys, too. Only those of its Secrets are read that a WorkerCluster needs through its
-MultiKueueCluster. Only named ClusterProfiles are read (single_objects.py).
+Kueue's namespace also holds Kueue's own keys: only Secrets of a WorkerCluster's MultiKueueCluster are read there.
 """
 
 import asyncio
@@ -15,8 +14,8 @@ from adapter.admission import clusterprofile, multikueue
 from adapter.admission.clusterprofile import ProfileReference
 from adapter.objects import specs
 from adapter.objects.unstructured import Raw
+from adapter.shell.clusters.login_objects import Dependencies, LoginObjects, ObjectRef, ObjectUnreadable
 from adapter.shell.clusters.manager_cache import ManagerCache
-from adapter.shell.clusters.single_objects import Dependencies, ObjectRef, ObjectUnreadable, SingleObjects
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.credentials import BadLogin
@@ -24,23 +23,21 @@ from adapter.shell.kube.credentials import BadLogin
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A kubeconfig, with the name of its Secret for messages, or of the profile with its address."""
+    """A kubeconfig; Secret and profile are for messages."""
 
     secret: str
-    kubeconfig: str = field(repr=False)  # a secret, never shown
+    kubeconfig: str = field(repr=False)  # never shown
     profile: ProfileReference | None = None
 
 
 class LoginReader:
-    """Reads kubeconfigs from the manager cluster."""
-
     def __init__(self, tasks: asyncio.TaskGroup, manager: ManagerCache) -> None:
         self._manager = manager
-        self._single_objects = SingleObjects(tasks, manager.client, manager.secrets.notify)
+        self._login_objects = LoginObjects(tasks, manager.client, manager.secrets.notify)
 
     async def read_login(self, name: str, spec: specs.WorkerCluster) -> Login:
         """The login of WorkerCluster `name`; raises BadLogin or specs.InvalidSpec with a sentence."""
-        with self._single_objects.track_dependencies(name) as needs:
+        with self._login_objects.track_dependencies(name) as needs:
             source, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
             if source is None:
                 source, namespace = self._multikueue_source(spec), names.KUEUE_NAMESPACE
@@ -52,8 +49,7 @@ class LoginReader:
             )
 
     def forget_cluster(self, name: str) -> None:
-        """Record that there is no WorkerCluster `name`."""
-        self._single_objects.forget_dependent(name)
+        self._login_objects.forget_dependent(name)
 
     def _multikueue_source(self, spec: specs.WorkerCluster) -> str | ProfileReference:
         ref = spec.source.multi_kueue_cluster_ref
@@ -66,7 +62,7 @@ class LoginReader:
         return multikueue.login_source(ref.name, multikueue_clusters.by_name(ref.name))
 
     async def _read_secret(self, needs: Dependencies, namespace: str, secret: str) -> Raw | None:
-        if namespace == names.SYSTEM_NAMESPACE:  # its Secrets are all followed
+        if namespace == names.SYSTEM_NAMESPACE:  # all Secrets there are followed
             return self._manager.secrets.get((namespace, secret))
         try:
             return await needs.read_object(ObjectRef(resources.SECRETS, namespace, secret))
@@ -86,10 +82,7 @@ async def _read_profile(needs: Dependencies, profile: ProfileReference) -> Raw |
 
 
 async def read_login_once(client: Client, spec: specs.WorkerCluster) -> Login:
-    """The current login of a WorkerCluster, by the rights of `client` in the manager cluster.
-
-    Raises as `LoginReader.read_login` does, or ApiError.
-    """
+    """Read a login with the rights of `client`; raises as `LoginReader.read_login`, or ApiError."""
     source, namespace = _own_source(spec), names.SYSTEM_NAMESPACE
     if source is None:
         assert spec.source.multi_kueue_cluster_ref is not None, "one of the three is set"
@@ -104,14 +97,13 @@ async def read_login_once(client: Client, spec: specs.WorkerCluster) -> Login:
 
 
 def unusable_message(name: str, login: Login, error: BadLogin) -> str:
-    """The message for a kubeconfig by which no login to WorkerCluster `name` is possible."""
     if login.profile:
         return clusterprofile.unusable_message(login.profile, str(error))
-    return f"{login.secret} holds no usable kubeconfig: {error}; make it anew with `kubectl rayspan join {name}`."
+    return f"{login.secret} holds no usable kubeconfig: {error}; create it again with `kubectl rayspan join {name}`."
 
 
 def _own_source(spec: specs.WorkerCluster) -> str | ProfileReference | None:
-    """The Secret with its kubeconfig, or its ClusterProfile; None where MultiKueue's objects name it."""
+    """The Secret or ClusterProfile; None where MultiKueue's objects name it."""
     if spec.source.kube_config is not None:
         return spec.source.kube_config.secret_ref.name
     if spec.source.cluster_profile_ref is not None:
@@ -135,5 +127,5 @@ def _secret_login(secret_name: str, namespace: str, secret: Raw | None) -> Login
         return Login(f"Secret {secret_name} in {namespace}", base64.b64decode(data, validate=True).decode())
     except ValueError:
         raise BadLogin(
-            f"Secret {secret_name} in {namespace}: {names.KUBECONFIG_KEY} is not text; make it anew."
+            f"Secret {secret_name} in {namespace}: {names.KUBECONFIG_KEY} is not text; create it again."
         ) from None

@@ -1,4 +1,4 @@
-"""The cache of the manager cluster: one store for each kind that is read there.
+"""The cache of the manager cluster.
 
 Nothing may be decided until every store is synced, and while the cluster is unreachable. An empty or outdated cache
 means "do nothing", never "nothing is wanted".
@@ -11,17 +11,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from adapter import membership, names
-from adapter.objects import trim
+from adapter.objects import kuberay_events, trim
 from adapter.objects.admissioncheck import AdmissionCheck, read_check
 from adapter.objects.placement import Placement, parse_placement
 from adapter.objects.queues import NO_CLUSTER_QUEUE, ClusterQueue, read_cluster_queue, read_local_queue
 from adapter.objects.rayjob import UNKNOWN_JOB, UNKNOWN_JOBS, JobObject, read_ray_cluster, read_ray_job
-from adapter.objects.unstructured import Key, Raw, key_of, label
+from adapter.objects.unstructured import Key, Raw, controller_uid, key_of, label, uid_of
 from adapter.objects.worker_pod import slot_of
 from adapter.objects.workload import Job, Workload, active_slice, is_elastic, is_elastic_gang, parse_workload
-from adapter.shell.clusters.cluster_cache import ClusterCache, WatchedKind, never
+from adapter.shell.clusters.cluster_cache import ClusterCache, WatchedKind, always, never
 from adapter.shell.clusters.indexes import (
     by_gang,
+    by_involved_object,
     by_own_gang,
     by_placement,
     by_ray_cluster,
@@ -38,10 +39,11 @@ from adapter.shell.kube.store import Store
 
 log = logging.getLogger(__name__)
 
-# One read each time. A process that ended instead would be restarted by the kubelet with delays of up to five minutes.
+# The pause before the identity is requested again. If the process ended instead, the kubelet would delay its restart by
+# up to five minutes.
 _RETRY_SECONDS = 2.0
 _SERVING_KINDS = (resources.SERVICES, resources.ENDPOINT_SLICES)
-_NO_SELECTORS: Mapping[str, str] = {}  # selects everything
+_NO_SELECTORS: Mapping[str, str] = {}
 
 
 def ignore() -> None:
@@ -49,20 +51,19 @@ def ignore() -> None:
 
 
 class ManagerCache(ClusterCache):
-    """The cache of the manager cluster."""
-
     def __init__(self, client: Client) -> None:
         super().__init__(client, MANAGER_BYTES)
-        self.stores_filled = asyncio.Event()  # every store that must be filled has been listed
-        self.on_reachable: Callable[[], None] = ignore  # called when the cluster is reachable again
-        self.workloads = Store(index=by_own_gang, trim_object=trim.manager_workload)
+        self.stores_filled = asyncio.Event()  # all required stores are listed
+        self.on_reachable: Callable[[], None] = ignore
+        self.workloads = Store(index=by_own_gang, owner=controller_uid, trim_object=trim.manager_workload)
         self.placements = Store(index=by_gang)
         self.pods = Store(index=by_placement, counted_value=slot_of, search_words=by_slot, trim_object=trim.manager_pod)
-        # The mirrored status that is being written to a manager pod: that change alone needs no reconcile.
+        # Status patches that are being written to manager pods: such a change alone needs no reconcile.
         self.pending_status_patches: dict[Key, Raw] = {}
         self.heads = Store(index=by_ray_cluster)
         self.ray_clusters = Store(trim_object=trim.ray_cluster)
         self.ray_jobs = Store(trim_object=trim.ray_job)
+        self.kuberay_events = Store(index=by_involved_object, trim_object=kuberay_events.trim_event)
         self.worker_clusters = Store()
         self.policies = Store()
         self.checks = Store()
@@ -70,14 +71,14 @@ class ManagerCache(ClusterCache):
         self.local_queues = Store()
         self.flavors = Store()
         self.secrets = Store()
-        self.gate_policies = Store()
-        self.gate_bindings = Store()
-        self.gate_webhooks = Store()
+        self.gate_policies = Store(trim_object=trim.untrimmed)
+        self.gate_bindings = Store(trim_object=trim.untrimmed)
+        self.gate_webhooks = Store(trim_object=trim.untrimmed)
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
-        self.services = Store(index=by_selected_ray_cluster)  # those for Serve
+        self.services = Store(index=by_selected_ray_cluster)  # for Serve
         self.slices = Store(index=by_service)  # our own
-        self._serving_reported = False  # whether the path of requests was logged
+        self._serving_reported = False
         self._watched_kinds = self._kinds_to_watch()
 
     def _kinds_to_watch(self) -> list[WatchedKind]:
@@ -100,6 +101,7 @@ class ManagerCache(ClusterCache):
             _required_kind(resources.LOCAL_QUEUES, self.local_queues),
             _required_kind(resources.FLAVORS, self.flavors),
             _required_kind(resources.SECRETS, self.secrets, namespace=names.SYSTEM_NAMESPACE),
+            _advisory_kind(resources.EVENTS, self.kuberay_events, {"fieldSelector": kuberay_events.SELECTOR}),
             _granted_kind(resources.GATE_POLICIES, self.gate_policies, gate),  # not served before Kubernetes 1.36
             _granted_kind(resources.GATE_BINDINGS, self.gate_bindings, gate),
             _granted_kind(resources.GATE_WEBHOOKS, self.gate_webhooks, gate),
@@ -110,9 +112,9 @@ class ManagerCache(ClusterCache):
         ]
 
     async def read_identity(self) -> str:
-        """Read the identity of the manager cluster: short, stable, and not configurable, so that it cannot be wrong.
+        """The manager's identity: short, stable, and not configurable, so it cannot be wrong.
 
-        It retries until it is answered: a controller that starts while its manager is unreachable waits for it.
+        Retries until answered.
         """
         last_message = ""
         while True:
@@ -146,7 +148,7 @@ class ManagerCache(ClusterCache):
             self.stores_filled.set()
 
     def _report_serving(self, kind: WatchedKind, straight: bool, unread: Exception | None) -> None:
-        """Log the path of requests once, however many kinds cannot be read for it."""
+        """Log the path of requests once, however many kinds are unreadable."""
         way = "go straight to their workers" if self.endpoints_readable else f"pass their heads ({unread})"
         if self.endpoints_readable != straight or (unread and not self._serving_reported):
             self._serving_reported = True
@@ -162,7 +164,7 @@ class ManagerCache(ClusterCache):
 
     @property
     def endpoints_readable(self) -> bool:
-        """Whether Services and our slices can be read. An account that may write them may read them, too."""
+        """Whether Services and our slices can be read; an account that may not read them may not write them either."""
         return all(
             row.store.synced and row.resource not in self.unreadable_kinds
             for row in self._watched_kinds
@@ -171,51 +173,47 @@ class ManagerCache(ClusterCache):
 
     @property
     def not_ready_reason(self) -> str:
-        """Why a process with this cache cannot decide now, empty when it can."""
+        """Why a process with this cache cannot decide now, or empty."""
         return self.unreachable_reason or ("" if self.synced else "the manager cluster is not read yet")
 
     @property
     def unreachable_reason(self) -> str:
-        """Why the manager cluster is unreachable now, empty when it is reachable; outdated stores are not trusted."""
-        return f"the manager cluster cannot be seen: {self.first_error}" if self.first_error else ""
+        return f"the manager cluster is unreachable: {self.first_error}" if self.first_error else ""
 
     def cluster_queue_of(self, key: Key) -> ClusterQueue:
-        """The ClusterQueue of a LocalQueue, parsed once per version; without a name when there is none."""
+        """The ClusterQueue of a LocalQueue; without a name when there is none."""
         raw = self.local_queues.get(key)
         queue = self.local_queues.read_cached(raw, read_local_queue) if raw else None
         cluster_queue = self.cluster_queues.by_name(queue.cluster_queue) if queue else None
         return self.cluster_queues.read_cached(cluster_queue, read_cluster_queue) if cluster_queue else NO_CLUSTER_QUEUE
 
     def check(self, name: str) -> AdmissionCheck:
-        """An AdmissionCheck, parsed once per version; without a controller when there is none."""
+        """The AdmissionCheck of that name; without a controller when there is none."""
         raw = self.checks.by_name(name)
         return self.checks.read_cached(raw, read_check) if raw else AdmissionCheck(name)
 
     def token_expiry(self, cluster: Raw) -> datetime | None:
-        """When the token of a WorkerCluster's kubeconfig ends, None where no Secret of ours shows it."""
+        """When the token expires; None where no Secret of ours shows it."""
         return membership.token_expires_at(
             self.secrets.get((names.SYSTEM_NAMESPACE, membership.kubeconfig_secret_name(cluster)))
         )
 
     def read_workload(self, raw: Raw) -> Workload:
-        """Parse a stored Workload, once per version."""
         return self.workloads.read_cached(raw, parse_workload)
 
     def read_placement(self, raw: Raw) -> Placement:
-        """Parse a stored Placement, once per version."""
         return self.placements.read_cached(raw, parse_placement)
 
     def read_placements(self) -> Collection[Placement]:
-        """All Placements, parsed once per version."""
         return self.placements.read_all_cached(parse_placement).values()
 
     def memo_of(self, workload: Workload) -> IdentityMemo:
-        """The memo for this version of a Workload. For a Workload that is not stored, it is a new one each time."""
+        """The memo of a Workload's version; a new one each time if it is not stored."""
         raw = self._stored(workload)
         return self.workloads.read_cached(raw, IdentityMemo) if raw is not None else IdentityMemo()
 
     def is_stored(self, workload: Workload) -> bool:
-        """Whether this is a stored Workload in its current version: neither an older one nor one of a preview."""
+        """Whether the Workload is the stored version: neither an older one nor a preview's."""
         return self._stored(workload) is not None
 
     def _stored(self, workload: Workload) -> Raw | None:
@@ -223,18 +221,21 @@ class ManagerCache(ClusterCache):
         return raw if raw is not None and self.read_workload(raw).podsets is workload.podsets else None
 
     def gang_workload(self, key: Key) -> Raw | None:
-        """The Workload of a gang now, None when there is none; a slice of an elastic job is no gang of its own."""
+        """The Workload of a gang; None for a slice's own name, because a slice of an elastic job is no gang."""
         if is_elastic_gang(key[1]):
             return active_slice(self.workloads.by_index("/".join(key)))
         workload = self.workloads.get(key)
         return None if workload is None or is_elastic(workload) else workload
 
     def ray_cluster_of(self, pod: Raw) -> Raw | None:
-        """The RayCluster that a pod's label names. Users write labels: see `raycluster.belongs_to_job`."""
+        """The RayCluster of a pod's label. Users write labels: see `raycluster.belongs_to_job`."""
         return self.ray_clusters.get((key_of(pod)[0], label(pod, names.RAY_GCS_CLUSTER_LABEL)))
 
+    def kuberay_events_of(self, ray_cluster: Raw) -> list[Raw]:
+        return self.kuberay_events.by_index(f"{key_of(ray_cluster)[0]}/{uid_of(ray_cluster)}")
+
     def job_object(self, job: Job) -> JobObject:
-        """The RayJob or RayCluster of that name, parsed once per version; an unknown one while it is not observed."""
+        """The job's RayJob or RayCluster; an unknown job while it is unobserved."""
         store, _ = self._job_store(job)
         raw = store.get((job.namespace, job.name))
         if raw is None:
@@ -242,7 +243,7 @@ class ManagerCache(ClusterCache):
         return store.read_cached(raw, read_ray_job if job.kind == "RayJob" else read_ray_cluster)
 
     async def refresh_job(self, job: Job | None) -> None:
-        """Read a RayJob or RayCluster from its API server into its store: by list, since there is no right to `get`."""
+        """Read a job into its store, by list: there is no right to `get`."""
         if job is None:
             return
         store, resource = self._job_store(job)
@@ -256,7 +257,7 @@ class ManagerCache(ClusterCache):
         return self.ray_clusters, resources.RAY_CLUSTERS
 
     def with_ray_service(self, workload: Workload) -> Workload:
-        """The Workload, with the RayService in its job if the job belongs to one."""
+        """The Workload, with its job's RayService, if any."""
         if workload.job is None or workload.job.kind != "RayCluster":
             return workload
         job = self.job_object(workload.job)
@@ -276,14 +277,17 @@ def _required_kind(
     selectors: Mapping[str, str] = _NO_SELECTORS,
     deferred: bool = False,
 ) -> WatchedKind:
-    """A required kind. A denied one counts as absent from this cluster; an unreachable one stops everything."""
+    """A kind without which nothing is decided; while it is unreachable, everything stops.
+
+    If a later read is denied, the last state stays valid.
+    """
     return WatchedKind(resource, store, namespace, selectors, unreachable_if=_is_unreachable, deferred=deferred)
 
 
 def _optional_kind(resource: Resource, store: Store) -> WatchedKind:
-    """A kind that the manager cluster may lack, or may deny; this is reported only where the kind is used.
+    """A kind that the manager cluster may lack or deny, reported only where it is used.
 
-    Once it was read, the store stays valid even if a later read is denied.
+    Once read, the store stays valid even if a later read is denied.
     """
 
     def lacks(error: Exception) -> bool:
@@ -293,12 +297,20 @@ def _optional_kind(resource: Resource, store: Store) -> WatchedKind:
 
 
 def _granted_kind(resource: Resource, store: Store, selectors: Mapping[str, str]) -> WatchedKind:
-    """A kind that is read where an admin granted the right, or installed it; valid only while it can be read."""
+    """A kind that an admin may grant or install; valid only while it can be read."""
 
     def lacks(error: Exception) -> bool:
         return isinstance(error, ApiError) and error.status in (403, 404)
 
     return WatchedKind(resource, store, selectors=selectors, optional_if=lacks, unreachable_if=never)
+
+
+def _advisory_kind(resource: Resource, store: Store, selectors: Mapping[str, str]) -> WatchedKind:
+    """A kind without which everything is decided, if less well: nothing waits for it, whatever the error.
+
+    The last state stays valid.
+    """
+    return WatchedKind(resource, store, selectors=selectors, optional_if=always, unreachable_if=never)
 
 
 def _is_unreachable(error: Exception) -> bool:

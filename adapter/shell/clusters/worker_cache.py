@@ -1,12 +1,13 @@
 """The cache of one worker cluster: its connection, its stores, and since when it is unreachable.
 
-An unreachable cluster keeps its stores, but nothing may be concluded from them: `unreachable_reason` is not empty then.
-That includes the time until it has proved its identity.
+An unreachable cluster keeps its stores, but nothing may be concluded from them while `unreachable_reason` is set. It is
+also set until the cluster has proved its identity.
 """
 
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,9 +21,21 @@ from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.selectors import Labels
 from adapter.objects.specs import WorkerCluster
-from adapter.objects.unstructured import Key, Raw, condition_true_since, key_of, meta, uid_of
+from adapter.objects.unstructured import (
+    UNREADABLE,
+    Key,
+    Raw,
+    condition_true_since,
+    key_of,
+    mapping_field,
+    meta,
+    text_field,
+    uid_of,
+    version_of,
+)
 from adapter.objects.worker_pod import slot_of
-from adapter.quota import clusterqueue, cohort, node_capacity
+from adapter.quota import clusterqueue, cohort, kueue_answers, node_capacity
+from adapter.quota.kueue_answers import Answers, Question
 from adapter.quota.tree import QuotaTree, build, local_queue_target
 from adapter.rewrite.service_mirror import MirrorState, slice_keys
 from adapter.shell.clusters.claim_holder import ClaimHolder
@@ -32,7 +45,7 @@ from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable, UnusableCluster
 from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES
-from adapter.shell.kube.store import ChangeHandler, Store, version_of
+from adapter.shell.kube.store import ChangeHandler, Store
 
 log = logging.getLogger(__name__)
 
@@ -40,28 +53,25 @@ FIRST_LISTS = "it is being read for the first time"
 
 
 class Syncing(Unreachable):
-    """This process has begun to read the cluster and has not finished."""
+    """The first read of the cluster is unfinished."""
 
 
 def ignore(*_: object) -> None:
-    """Default listener: do nothing. A listener reconciles everything when it starts."""
+    """Ignore changes: a listener reconciles everything when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerClusterListeners:
-    """Callbacks for changes in a worker cluster; the default ignores them."""
-
     on_reservation: Callable[[str, Raw | None, Raw | None], None] = ignore
     on_pod: Callable[[str, Raw | None, Raw | None], None] = ignore
     on_capacity: Callable[[str, Raw | None, Raw | None], None] = ignore
     on_head_mirror: Callable[[Raw | None, Raw | None], None] = ignore
     on_contact: Callable[[str], None] = ignore
     on_writable: Callable[[str], None] = ignore
+    on_kueue_answer: Callable[[str, str], None] = ignore  # cluster and ClusterQueue
 
 
 class WorkerClusterCache(ClusterCache):
-    """One connected worker cluster; `run` keeps it up to date until cancelled."""
-
     def __init__(
         self,
         name: str,
@@ -71,17 +81,16 @@ class WorkerClusterCache(ClusterCache):
         listeners: WorkerClusterListeners,
         known: IdentityRecord | None = None,
     ) -> None:
-        """`known`: its recorded identity, none by default."""
         super().__init__(client, WORKER_CLUSTER_BYTES)
         self.name, self.spec = name, spec
         self.identity = ConnectionIdentity(known or IdentityRecord(name))
         self.claim: ClaimHolder | None = None  # None without leader election
         self._listeners, self._manager_id = listeners, manager_id
-        self.first_reached = asyncio.Event()  # it was reachable once, with everything that must be followed
-        # The state of the last notification: why it is unreachable, as text and as a reason, and what its claim lacks.
+        self.first_reached = asyncio.Event()  # reachable once, with all that must be followed
+        # The last report: why it is unreachable, as text and condition reason, and why no claim is held.
         self._last_reported = "not connected yet", "", ""
         self._unreachable_since: datetime | None = datetime.now(UTC)
-        self._reachable_since: datetime | None = None
+        self._reachable_since: float | None = None  # by the monotonic clock
         self._errors[PROBE] = Syncing(FIRST_LISTS)
 
         self._tree: QuotaTree | None = None
@@ -92,7 +101,8 @@ class WorkerClusterCache(ClusterCache):
 
         self._reservation_reader = functools.partial(parse_reservation, name)
         self.workloads = Store(self._on_share, index=by_reserved_workload, trim_object=trim.group_workload)
-        # By the share's uid: since when it holds quota, and the version that shows it.
+        self._set_kueue_answers({})
+        # By share uid: since when it holds quota, and the first version with it.
         self._reserved_versions: dict[str, tuple[datetime | None, int]] = {}
         self.pods = Store(
             lambda a, b: listeners.on_pod(name, a, b),
@@ -120,24 +130,58 @@ class WorkerClusterCache(ClusterCache):
             restored = version_of(after) < first_version  # versions restart from a lower number
             if since != recorded_since or restored:
                 self._reserved_versions[uid_of(after)] = since, version_of(after)
+            if kueue_answers.has_answered(before, after):
+                self._learn_from(after)
         self._listeners.on_reservation(self.name, before, after)
 
+    def _learn_from(self, share: Raw) -> None:
+        namespace, _ = key_of(share)
+        queue, covered = self._queue_behind((namespace, text_field(mapping_field(share, "spec"), "queueName")))
+        if not queue:
+            return  # the queues are not listed yet
+        answers = kueue_answers.record_answer(self.kueue_answers, (namespace, queue), covered, share, time.monotonic())
+        if answers is not self._kueue_answers:
+            self._set_kueue_answers(answers)
+            self._listeners.on_kueue_answer(self.name, queue)
+
+    def record_question(self, local_queue: Key, question: Question) -> None:
+        """Record that a share asks now whether Kueue counts resources that the ClusterQueue does not cover."""
+        queue, covered = self._queue_behind(local_queue)
+        key, now = (local_queue[0], queue), time.monotonic()
+        self._set_kueue_answers(kueue_answers.record_question(self.kueue_answers, key, covered, question, now))
+
+    def _queue_behind(self, local_queue: Key) -> tuple[str, frozenset[str]]:
+        """The ClusterQueue of a LocalQueue, and what it covers; nothing if it is missing or unreadable."""
+        queue = self.queues.get(local_queue, ("", ""))[0]
+        try:
+            return queue, clusterqueue.covered_resources(self.cluster_queues.by_name(queue) or {})
+        except UNREADABLE:
+            return queue, frozenset()
+
+    @property
+    def kueue_answers(self) -> Answers:
+        """What Kueue there has answered about the requests that it counts."""
+        now = time.monotonic()
+        if now >= self._answers_expire_at:  # a plan reads this of a hundred clusters
+            self._set_kueue_answers(kueue_answers.drop_expired(self._kueue_answers, now))
+        return self._kueue_answers
+
+    def _set_kueue_answers(self, answers: Answers) -> None:
+        self._kueue_answers = answers
+        self._answers_expire_at = kueue_answers.expires_at(answers)  # by the monotonic clock
+
     def read_reservation(self, raw: Raw) -> Reservation:
-        """Parse a share of its store, once per version."""
         return self.workloads.read_cached(raw, self._reservation_reader)
 
     def reserved_as_of(self, share: Reservation) -> int:
-        """The first version in which a share holds its quota. Later versions, with what Kueue writes about its pods,
-        change nothing in that."""
+        """The first version in which a share holds its quota; Kueue's later writes about pods do not raise it."""
         since, first_version = self._reserved_versions.get(share.uid, (None, 0))
         return first_version if since == share.reserved_at else share.version
 
     def queue_version(self, share: Reservation) -> int:
-        """The observed version of the ClusterQueue in which a share holds its quota."""
         return version_of(self.cluster_queues.by_name(share.cluster_queue) or {})
 
     def _capacity_handler(self, forget: Callable[[], None]) -> ChangeHandler:
-        """A store's handler: drop what was derived from the store, and notify that capacity may have changed."""
 
         def handle_change(before: Raw | None, after: Raw | None) -> None:
             forget()
@@ -158,18 +202,17 @@ class WorkerClusterCache(ClusterCache):
         self._nodes = None
 
     def _forget_derived(self) -> None:
-        """Drop everything that was derived from the stores."""
         self._reserved_versions.clear()
+        self._set_kueue_answers({})
         self._tree, self._nodes, self._queues, self._namespace_labels = None, None, None, None
 
     @property
     def unreachable_reason(self) -> str:
-        """Why nothing may be concluded from the stores now; empty when all is well."""
+        """Why nothing may be concluded from the stores now, or empty."""
         return self.unreachable.text if self.unreachable else ""
 
     @property
     def unreachable(self) -> Reason | None:
-        """Why nothing may be concluded from the stores now, None when all is well."""
         if self._unreachable_since is None and self.synced:
             return None
         error = self._unusable_error or self.first_error
@@ -177,11 +220,11 @@ class WorkerClusterCache(ClusterCache):
         since = f" since {self._unreachable_since:%H:%M:%S} UTC" if self._unreachable_since else ""
         syncing = error is None or isinstance(error, Syncing)
         code = ReasonCode.CLUSTER_SYNCING if syncing else ReasonCode.CLUSTER_UNREACHABLE
-        return Reason(code, f"cannot be seen{since}: {message}")
+        return Reason(code, f"is unreachable{since}: {message}")
 
     @property
     def unusable_reason(self) -> str:
-        """The condition reason when the answering cluster is another one or not ours to use; empty otherwise."""
+        """A condition reason if the cluster is another one or not ours to use, or empty."""
         return self._unusable_error.reason if self._unusable_error else ""
 
     @property
@@ -191,41 +234,34 @@ class WorkerClusterCache(ClusterCache):
 
     @property
     def unclaimed_reason(self) -> str:
-        """Why no claim to it is held although one is needed, a fragment."""
+        """Why no claim is held, a fragment."""
         return self.claim.unclaimable_reason or self.claim.blocked_reason if self.claim else ""
 
     @property
     def is_unclaimable(self) -> bool:
-        """Whether no claim to it can be held, and writes go on without one."""
+        """Whether writes go on without a claim."""
         return bool(self.claim and self.claim.unclaimable_reason)
 
     def fence_reason(self) -> str:
-        """Why nothing may be written to the cluster now, empty when it may."""
         return self.identity.fence_reason() or (self.claim.fence_reason() if self.claim else "")
 
     def on_claim(self, trouble: UnusableCluster | None, opened: bool) -> None:
-        """Handle a change of the claim. `trouble`: another manager holds it. `opened`: the cluster has become
-        writable."""
+        """`trouble`: another manager holds the claim. `opened`: the cluster has become writable."""
         self._note_error(CLAIM, trouble)
         if opened:
             self._listeners.on_writable(self.name)
 
     async def verify_identity(self) -> None:
-        """Read the cluster's identity and compare it with the record."""
         self.identity.verify_uid(await self.client.cluster_uid())
 
     def require_reachable(self) -> None:
-        """Raise Unreachable while nothing may be concluded from the stores. Callers that run one after the other would
-        otherwise each wait for an answer in vain."""
+        """Raise Unreachable while nothing may be concluded, so that consecutive callers do not each wait in vain."""
         if self.unreachable_reason:
             raise Unreachable(f"worker cluster {self.name} {self.unreachable_reason}")
 
     @property
     def unmirrored_reason(self) -> str:
-        """Why no worker can be created that finds its head by a mirror, a fragment; empty when heads can be mirrored.
-
-        Running workers stay observable without mirrors.
-        """
+        """Why workers that find their head by a mirror cannot be created, a fragment or empty."""
         mirror_error = next(
             (error for _, error in sorted(self.unreadable_kinds.items(), key=lambda item: item[0].plural)), None
         )
@@ -238,38 +274,38 @@ class WorkerClusterCache(ClusterCache):
     @property
     def is_steady(self) -> bool:
         """Whether it has been reachable for so long that an earlier loss is over."""
-        return self._reachable_since is not None and datetime.now(UTC) - self._reachable_since >= STEADY_AFTER
+        return (
+            self._reachable_since is not None
+            and time.monotonic() - self._reachable_since >= STEADY_AFTER.total_seconds()
+        )
 
     @property
     def tree(self) -> QuotaTree:
-        """The cluster's quota as its objects show it."""
-        # Built once for all plans until a queue changes: it is most of their cost.
+        # Building the tree is most of a plan's cost, so it is kept until a queue changes.
         if self._tree is None or self._tree_outdated:
             self._tree = build(self.cluster_queues, self.cohorts, self.flavors, previous=self._tree)
             self._tree_outdated = False
         return self._tree
 
     def cohort_root(self, cluster_queue: Raw) -> cohort.TreeKey:
-        """The root of the cohort tree of one of its ClusterQueues; raises one of UNREADABLE."""
+        """The root of a ClusterQueue's cohort tree; raises one of UNREADABLE."""
         return clusterqueue.tree_root(cluster_queue, self.cohorts.by_name)
 
     @property
     def nodes(self) -> node_capacity.NodeIndex:
-        """The nodes that accept pods."""
         if self._nodes is None:
             self._nodes = node_capacity.parse_nodes(self._node_objects)
         return self._nodes
 
     @property
     def queues(self) -> dict[Key, tuple[str, str]]:
-        """For each LocalQueue its ClusterQueue, and why it admits nothing (`clusterqueue.local_queue_target`)."""
+        """For each LocalQueue its `clusterqueue.local_queue_target`."""
         if self._queues is None:
             self._queues = {key_of(queue): local_queue_target(queue) for queue in self.local_queues}
         return self._queues
 
     @property
     def namespace_labels(self) -> dict[str, Labels]:
-        """The labels of each namespace."""
         if self._namespace_labels is None:
             self._namespace_labels = {
                 key_of(namespace)[1]: meta(namespace).get("labels") or {} for namespace in self.namespaces
@@ -277,7 +313,7 @@ class WorkerClusterCache(ClusterCache):
         return self._namespace_labels
 
     def head_mirror(self, service: Key) -> MirrorState | None:
-        """The mirror of a head's Service in the cluster; None where heads are not mirrored."""
+        """The mirror of a head's Service; None where heads are not mirrored."""
         if not self.spec.head.is_mirrored:
             return None
         if self.unreadable_kinds:
@@ -286,10 +322,10 @@ class WorkerClusterCache(ClusterCache):
         return MirrorState(self.services.get(service), [endpoint_slice for endpoint_slice in slices if endpoint_slice])
 
     def _kinds_to_watch(self) -> list[WatchedKind]:
-        # The selector includes the cluster: if one API server is registered under two names, each sees only its own
+        # The selector includes the cluster: of an API server registered under two names, each cache sees only its own
         # objects.
         ours = {"labelSelector": f"{names.MANAGER_LABEL}={self._manager_id},{names.CLUSTER_LABEL}={self.name}"}
-        # A missing right to mirrors prevents new workers only: running ones must not count as unreachable for it.
+        # A missing right to mirrors only prevents new workers: running workers must not count as unreachable.
         mirrors = [
             WatchedKind(resources.SERVICES, self.services, selectors=ours, optional_if=_is_forbidden),
             WatchedKind(resources.ENDPOINT_SLICES, self.slices, selectors=ours, optional_if=_is_forbidden),
@@ -324,7 +360,7 @@ class WorkerClusterCache(ClusterCache):
         if source in (PROBE, CONNECTION) and isinstance(error, Unreachable):
             self.identity.mark_unverified()
         if not self._errors:
-            self._reachable_since = self._reachable_since if self._unreachable_since is None else datetime.now(UTC)
+            self._reachable_since = self._reachable_since if self._unreachable_since is None else time.monotonic()
             self._unreachable_since = None
         elif self._unreachable_since is None:  # of several losses the first counts
             self._unreachable_since, self._reachable_since = datetime.now(UTC), None

@@ -1,4 +1,1 @@
-"""Runs the loop in the replica that leads: take a due key, read facts, decide, execute the actions.
-
-What to do for a key is decided elsewhere.
-"""
+"""Runs the loop of the leading replica: take a due key, read facts, decide, execute the actions."""

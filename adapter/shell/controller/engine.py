@@ -1,17 +1,14 @@
 """Runs one replica: follows the clusters, campaigns for the Lease, and reconciles keys while it leads.
 
-A standby follows the same clusters, so that it can take over at once and answers previews meanwhile. It decides nothing
-and writes nothing. It reads pods, which are most of the objects and do not affect a plan, only when the leader is late
-(`lease.py`, `may_lead_soon`). A new leader decides nothing before it has read them.
-
-How a key is reconciled is in reconciler.py. Which parts there are is in wiring.py.
+A standby follows the clusters, to take over at once, and answers previews. It reads pods, which are most of the objects
+and do not affect a plan, only when the leader is late (`lease.py`, `may_lead_soon`). It decides nothing before it
+leads.
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from adapter.leader_election import RETRY_PERIOD_SECONDS
 from adapter.objects.unstructured import key_of, uid_of
@@ -30,37 +27,38 @@ from adapter.worker.template_slots import must_check_slot
 
 log = logging.getLogger(__name__)
 
-# A safety net for the watches: every key is reconciled once in this time, each at its own moment. It is long, since
-# nothing should depend on it.
+# A safety net for the watches: each key is reconciled once in this time.
 RESYNC_SECONDS = 60.0
-# How long a start waits for its worker clusters. A list takes a fraction of a second. An unreachable cluster must not
-# delay the others for longer than a user would notice.
+# The longest wait for the worker clusters at the start. A list takes a fraction of a second, and an unreachable cluster
+# must not delay the others noticeably.
 FIRST_CONTACT_SECONDS = 3.0
-# Clusters whose kubeconfigs and certificates are read at a time: some milliseconds each, and a fleet has a hundred.
+# The clusters that are engaged at once: kubeconfig and certificates take some milliseconds for each of up to a hundred.
 ENGAGED_AT_ONCE = 4
 
 
 def ignore() -> None:
-    """Default for `on_settled`: do nothing."""
+    """Do nothing."""
 
 
 class Engine:
-    """Runs everything; `run` ends only by cancellation or by a fault that must end the process."""
+    """`run` ends only by cancellation or by a fault that must end the process."""
 
     def __init__(self, client: Client, elector: LeaderElector | None, on_settled: Callable[[], None] = ignore) -> None:
-        """`client` is fenced by the Lease; without `elector` no other process may run. `on_settled` is called when the
-        caches have been read."""
+        """`client` is fenced by the Lease; without `elector` no other process may run.
+
+        `on_settled` is called each time that caches have been filled.
+        """
         self._elector, self._leading, self._on_settled = elector, False, on_settled
         self.manager = ManagerCache(client)
         if elector:
             self.manager.skip_deferred()
         self._queue: WorkQueue[QueueKey] = WorkQueue(self._handle_key)
         self.manager.on_reachable = self._queue.retry_failed
-        self._parts: ControllerParts | None = None  # None until the manager cluster has been read once
+        self._parts: ControllerParts | None = None  # None until the manager cluster was read
 
     @property
     def preview(self) -> Preview | str:
-        """The preview of unsubmitted jobs, or the reason why it cannot answer now."""
+        """The preview of unsubmitted jobs, or the reason why there is none."""
         if self.manager.unreachable_reason:
             return f"{self.manager.unreachable_reason[:1].upper()}{self.manager.unreachable_reason[1:]}."
         if self._parts is None:
@@ -68,10 +66,7 @@ class Engine:
         return self._parts.preview
 
     async def run(self) -> None:
-        """Follow the clusters, and decide while this process leads, until cancelled.
-
-        Raises LeadershipLost in an exception group.
-        """
+        """Follow the clusters, and decide while leading; raises LeadershipLost in an exception group."""
         manager_id = await self.manager.read_identity()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(run_with_restarts("manager", self.manager.run, on_failure=self.manager.on_run_failed))
@@ -103,13 +98,8 @@ class Engine:
             tasks.create_task(run_with_restarts("copies", parts.object_copier.run))
 
     async def _wait_to_lead(self, tasks: asyncio.TaskGroup, parts: ControllerParts) -> None:
-        """Wait until this process leads and has read everything that a leader reads.
-
-        It campaigns only after it has read everything else.
-        """
         if self._elector:
-            # A failed renewal must not delay the next one. A Lease that is not renewed in time is lost, and that ends
-            # the process.
+            # A failed renewal must not delay the next one: a Lease that is lost ends the process.
             lease_task = run_with_restarts(
                 "lease", self._elector.run, fatal=(LeadershipLost,), longest_pause=RETRY_PERIOD_SECONDS
             )
@@ -117,20 +107,20 @@ class Engine:
             await self._elector.may_lead_soon.wait()
             self.manager.follow_deferred()
             parts.fleet.follow_deferred()
-            # The wait begins before the Lease is held: an unreachable worker cluster must not prolong the time without
-            # a leader.
+            # The wait begins before the Lease is held: an unreachable cluster must not prolong the time without a
+            # leader.
             reachable_wait = tasks.create_task(_wait_until_reachable(parts))
             await self._elector.leading.wait()
             await self.manager.stores_filled.wait()
             await reachable_wait
             self._on_settled()
         self._leading = True
-        parts.transient.start_leading(datetime.now(UTC), map(uid_of, filter(must_check_slot, self.manager.pods)))
+        parts.transient.start_leading(self.manager.clock.now(), map(uid_of, filter(must_check_slot, self.manager.pods)))
         metrics.LEADER.set(1)
         log.info("leading; deciding")
 
     async def _first_contact(self, parts: ControllerParts) -> None:
-        """Wait briefly for the worker clusters, so that a restart does not report each of them as unreachable."""
+        """Wait for the worker clusters briefly, so that a restart does not report each as unreachable."""
         semaphore = asyncio.Semaphore(ENGAGED_AT_ONCE)
         await asyncio.gather(
             *(self._engage_cluster(parts, key_of(raw)[1], semaphore) for raw in self.manager.worker_clusters)
@@ -150,12 +140,12 @@ class Engine:
             spread_seconds = RESYNC_SECONDS
             with contain_errors("resync", "memory"):
                 shares = (raw for member in parts.fleet.reachable().values() for raw in member.workloads)
-                alive = self.manager.placements, self.manager.pods, shares
+                alive = self.manager.placements, self.manager.pods, self.manager.ray_clusters, shares
                 parts.transient.keep_only(*(map(uid_of, objects) for objects in alive))
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _handle_key(self, key: QueueKey) -> float | None:
-        """Reconcile a key. A standby only engages the worker clusters that their objects describe."""
+        """Reconcile a key; a standby only engages worker clusters."""
         if self.manager.unreachable_reason:
             raise Postpone(self.manager.unreachable_reason)
         if self._parts is None:
@@ -169,9 +159,8 @@ class Engine:
 
 
 async def _wait_until_reachable(parts: ControllerParts) -> None:
-    """Wait for the worker clusters, for FIRST_CONTACT_SECONDS at most."""
     try:
         async with asyncio.timeout(FIRST_CONTACT_SECONDS):
             await asyncio.gather(*(member.first_reached.wait() for member in parts.fleet.caches().values()))
     except TimeoutError:
-        log.info("not every worker cluster can be seen; going on with the others")
+        log.info("not every worker cluster is reachable; continuing with the others")

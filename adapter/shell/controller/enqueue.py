@@ -1,9 +1,6 @@
-"""Enqueues keys: those of a gang, of a RayCluster, of the gangs that wait for capacity, each with its delay.
+"""Enqueues keys with their delays. event_handlers.py decides which keys."""
 
-Which change enqueues which keys is in event_handlers.py.
-"""
-
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from adapter import names
 from adapter.objects.placement import gang_name_of
@@ -22,76 +19,64 @@ from adapter.shell.supervise import read_each
 QueueKey = tuple[str, str, str]  # kind, namespace, name
 GANG, POD, CLUSTER, CHECK, POLICY, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "policy", "queue", "anchor"
 SERVICE = "service"
-# A pod that starts changes its status several times within a fraction of a second; one write covers all changes. The
-# delay disturbs nothing: KubeRay and people act on a scale of seconds.
+# The delay after changes that come in bursts: a starting pod changes its status several times within a fraction of a
+# second. KubeRay and people act on a scale of seconds.
 BURST_SECONDS = 0.3
-# Kueue updates its counters in bursts, too, and every plan reads all queues: one plan per burst is enough.
+# The delay after changes of capacity: Kueue updates its counters in bursts, and every plan reads all queues.
 CAPACITY_SECONDS = 0.5
 
 
 class Enqueuer:
-    """Adds related keys to the work queue."""
-
     def __init__(
         self, queue: WorkQueue[QueueKey], manager: ManagerCache, fleet: Fleet, replan_check: ReplanCheck
     ) -> None:
         self._queue, self._manager, self._fleet, self._replan_check = queue, manager, fleet, replan_check
 
     def single_key(self, kind: str, namespace: str, name: str, delay: float = 0.0) -> None:
-        """Enqueue one key after `delay` seconds."""
         self._queue.add((kind, namespace, name), delay)
 
     def failed_keys(self, delay: float = 0.0) -> None:
-        """Enqueue every key whose last reconcile failed."""
         self._queue.retry_failed(delay)
 
     def object_key(self, kind: str, raw: Raw, delay: float = 0.0) -> None:
-        """Enqueue the key of an object; for a Workload, the key of its gang."""
+        """Enqueue an object's key; for a Workload, its gang's."""
         namespace, name = gang_key(raw) if kind == GANG else key_of(raw)
         self._queue.add((kind, namespace, name), delay)
 
     def object_keys(self, kind: str, objects: Iterable[Raw], delay: float = 0.0) -> None:
-        """Enqueue the keys of objects."""
         for raw in objects:
             self.object_key(kind, raw, delay)
 
     def spread_objects(self, kind: str, objects: Iterable[Raw], over: float) -> None:
-        """Enqueue the keys of objects, spread over `over` seconds."""
         for raw, after in _spread_over(objects, over):
             self.object_key(kind, raw, after)
 
     def spread_services(self, slices: Iterable[Raw], over: float) -> None:
-        """Enqueue the Services of EndpointSlices, spread over `over` seconds."""
         for raw, after in _spread_over(slices, over):
             self.service_of_slice(raw, after)
 
     def spread_share_gangs(self, shares: Iterable[Raw], over: float) -> None:
-        """Enqueue the gangs of shares, spread over `over` seconds."""
         for raw, after in _spread_over(shares, over):
             self.gang_of_share(raw, after)
 
     def gang_of_placement(self, placement: Raw, delay: float = 0.0) -> None:
-        """Enqueue the gang of a Placement."""
         self.single_key(GANG, *_gang_of(placement), delay)
 
     def gang_of_share(self, raw: Raw, delay: float = 0.0) -> None:
-        """Enqueue the gang of a share, or of a remote pod on it."""
         self.single_key(GANG, key_of(raw)[0], annotation(raw, names.WORKLOAD_ANNOTATION), delay)
 
     def service_of_slice(self, endpoint_slice: Raw, delay: float = 0.0) -> None:
-        """Enqueue the Service of an EndpointSlice."""
         self.single_key(SERVICE, key_of(endpoint_slice)[0], label(endpoint_slice, names.SERVICE_NAME_LABEL), delay)
 
     def workers_of_ray_cluster(self, key: str, delay: float = 0.0) -> None:
-        """Enqueue the worker pods of a RayCluster; `key` is its namespace and name."""
+        """Enqueue a RayCluster's worker pods; `key`: its namespace and name."""
         self.object_keys(POD, (pod for pod in self._manager.pods if by_ray_cluster(pod) == key), delay)
 
     def services_of_pod(self, pod: Raw) -> None:
-        """Enqueue the Services of a worker pod's RayCluster. They are delayed, so that one write covers a burst."""
+        """Enqueue the Services of a pod's RayCluster, delayed so that one write covers a burst."""
         self.object_keys(SERVICE, self._manager.services.by_index(by_ray_cluster(pod)), BURST_SECONDS)
 
     def objects_in_cluster(self, cluster: str, delay: float = 0.0) -> None:
-        """Enqueue the objects that exist in a worker cluster."""
         member = self._fleet.caches().get(cluster)
         if member:
             self.object_keys(POD, member.pods, delay)
@@ -99,71 +84,69 @@ class Enqueuer:
                 self.gang_of_share(raw, delay)
 
     def checks_and_dependents(self, checks: Iterable[Raw]) -> None:
-        """Enqueue these AdmissionChecks, and everything that depends on any check."""
         self.object_keys(CHECK, checks)
         self.object_keys(GANG, self._manager.workloads)
         self.aggregated_queues()
 
     def policies_and_dependents(self) -> None:
-        """Enqueue everything that a policy may affect: which clusters a gang may use, in which order, and for which of
-        its groups."""
+        """Enqueue what a policy may affect: a gang's clusters, their order, and which of its groups are placed."""
         self._fleet.capacity_versions.mark_all_changed()
         self.object_keys(POLICY, self._manager.policies)
         self.checks_and_dependents(self._manager.checks)
 
     def aggregated_queues(self, delay: float = CAPACITY_SECONDS) -> None:
-        """Enqueue the ClusterQueues whose quota follows that of the worker clusters."""
+        """Enqueue the ClusterQueues whose quota follows the worker clusters'."""
         for raw in self._manager.cluster_queues:
             if annotation(raw, names.QUOTA_ANNOTATION):
                 self._queue.add((QUEUE, "", key_of(raw)[1]), max(delay, CAPACITY_SECONDS))
 
     def gangs_after_capacity_change(self) -> None:
-        """Note a capacity change that any plan may read, and enqueue the affected gangs."""
+        """Enqueue the gangs affected by a change that any plan may read."""
         self._fleet.capacity_versions.mark_all_changed()
         self._concerned_gangs(self._replan_check.is_affected)
 
     def gangs_after_usage_change(self, tree: CohortTree) -> None:
-        """Note a usage change in a cohort tree of a worker cluster, and enqueue the affected gangs."""
+        """Enqueue the gangs affected by a usage change in a worker cluster's cohort tree."""
         self._fleet.capacity_versions.mark_tree_changed(tree)
         self._concerned_gangs(self._replan_check.is_affected)
 
     def gangs_after_promise_change(self) -> None:
-        """Note that gangs are promised other capacity, or are ordered differently, and enqueue the affected gangs."""
+        """Enqueue the gangs affected when other gangs are promised different capacity or ordered differently."""
         self._fleet.capacity_versions.mark_promises_changed()
         self._concerned_gangs(self._replan_check.is_affected)
 
     def waiting_gangs(self) -> None:
-        """Enqueue the gangs that want a placement, whatever they wait for."""
         self._concerned_gangs(lambda _: True)
 
     def _concerned_gangs(self, concerned: Callable[[Raw], bool]) -> None:
-        """Enqueue those of the waiting gangs that `concerned` accepts, in scheduling order: each plan then sees the
-        plans of the gangs before it."""
+        """Enqueue gangs in scheduling order: each plan then sees the plans before it."""
         draining = self._fleet.draining()
         concerned_flags = read_each(
             "wake",
             self._manager.placements,
-            lambda placement: ordering.wants_capacity(placement, draining) and concerned(placement),
+            lambda placement: self._wants_capacity(placement, draining) and concerned(placement),
         )
         gangs = [_gang_of(placement) for placement, is_concerned in concerned_flags if is_concerned]
         workloads = [raw for key in gangs if (raw := self._manager.gang_workload(key))]
-        order_keys = {uid_of(raw): sort_key for raw, sort_key in read_each("wake", workloads, self._order_key)}
+        order_keys = {uid_of(raw): sort_key for raw, sort_key in read_each("enqueue", workloads, self._order_key)}
         sortable = (raw for raw in workloads if uid_of(raw) in order_keys)
         ordered = map(gang_key, sorted(sortable, key=lambda raw: order_keys[uid_of(raw)]))
         # Gangs without a readable Workload come last.
         for namespace, name in dict.fromkeys([*ordered, *gangs]):
             self.single_key(GANG, namespace, name, CAPACITY_SECONDS)
 
+    def _wants_capacity(self, placement: Raw, draining: Collection[str]) -> bool:
+        workload = self._manager.gang_workload(_gang_of(placement))
+        return ordering.wants_capacity(placement, workload, draining) or self._replan_check.seeks_other_slots(placement)
+
     def _order_key(self, raw: Raw) -> ordering.OrderKey:
         return order_key(self._manager, aged_workload(self._manager, self._manager.read_workload(raw)))
 
 
 def _spread_over(objects: Iterable[Raw], over: float) -> Iterator[tuple[Raw, float]]:
-    """Objects, each with its delay, spread evenly over `over` seconds."""
     items = list(objects)
     return ((raw, over * number / len(items)) for number, raw in enumerate(items))
 
 
 def _gang_of(placement: Raw) -> Key:
-    """The gang of a Placement."""
     return key_of(placement)[0], gang_name_of(placement)

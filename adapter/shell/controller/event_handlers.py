@@ -1,7 +1,6 @@
-"""Event handlers: which keys a change enqueues. Events serve no other purpose.
+"""Event handlers: which keys a change enqueues. Changes serve no other purpose.
 
-Everything that the decision on a key reads must enqueue the key here; the resync catches what was missed. A handler
-reads an object's body only to find those keys.
+A change of anything that the decision on a key reads must enqueue that key; the resync catches what was missed.
 """
 
 import functools
@@ -13,8 +12,22 @@ from adapter import names
 from adapter.actions import Action, DryRunPod, Reserve
 from adapter.admission.cluster_identity import recorded_uid
 from adapter.admission.condition_patches import STEADY_AFTER
+from adapter.gang.unstartable_pods import start_obstacle
+from adapter.objects import kuberay_events
 from adapter.objects.placement import parse_placement
-from adapter.objects.unstructured import Key, Raw, annotation, controller_uid, key_of, label, meta, parse_number, uid_of
+from adapter.objects.unstructured import (
+    Key,
+    Raw,
+    annotation,
+    controller_uid,
+    key_of,
+    label,
+    mapping_field,
+    meta,
+    parse_number,
+    text_field,
+    uid_of,
+)
 from adapter.objects.worker_pod import (
     Slot,
     has_ended,
@@ -51,16 +64,14 @@ from adapter.shell.supervise import contain_errors
 from adapter.shell.write.anchors import RECHECK_SECONDS
 from adapter.worker import service_endpoints
 
-# How often a worker cluster may enqueue the whole fleet. Five losses and returns in a row, as of a flapping link, pass
-# at once. After those it may do so once in the time that a cluster takes to count as steady. A cluster whose watches
-# are forbidden and allowed in turn would otherwise do so twice a second.
+# How often a worker cluster may enqueue the whole fleet: for five losses and returns in a row, as of a flapping link.
+# After these, once in the time that a cluster takes to count as steady. Without a limit, watches forbidden and allowed
+# in turn would enqueue the fleet twice a second.
 CONTACT_BURST, CONTACT_SECONDS = 10, STEADY_AFTER.total_seconds()
-MOST_CANDIDATES = 64  # pods enqueued where one of them is enough, if any
+MOST_CANDIDATES = 64  # the most pods that are enqueued where one of them is enough
 
 
 class EventHandlers:
-    """Turns changes into keys of the work queue."""
-
     def __init__(
         self, queue: WorkQueue[QueueKey], manager: ManagerCache, fleet: Fleet, replan_check: ReplanCheck
     ) -> None:
@@ -69,7 +80,7 @@ class EventHandlers:
         self._writable_limits: dict[str, TokenBucket] = {}
 
     def register(self) -> None:
-        """Handle all changes in the manager's stores, and in the worker clusters that are engaged from now on."""
+        """Handle changes in the manager's stores, and in worker clusters engaged from now on."""
         for store, handle in self.store_handlers():
             store.set_handler(functools.partial(_call_contained, handle))
         handlers = (
@@ -79,13 +90,13 @@ class EventHandlers:
             self.on_head_mirror,
             self.on_contact,
             self.on_writable,
+            self.on_kueue_answer,
         )
         self._fleet.set_listeners(
             WorkerClusterListeners(*(functools.partial(_call_contained, handle) for handle in handlers))
         )
 
     def store_handlers(self) -> list[tuple[Store, ChangeHandler]]:
-        """The stores of the manager cluster, each with the handler of its changes."""
         manager = self._manager
         return [
             (manager.workloads, self._on_workload),
@@ -108,13 +119,13 @@ class EventHandlers:
             (manager.flavors, self._on_layout),
             (manager.services, self._on_service),
             (manager.slices, self._on_slice),
+            (manager.kuberay_events, self._on_kuberay_event),
         ]
 
     def on_reservation(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue what a change of a share in a worker cluster affects."""
         raw = after or before or {}
         if not predicates.changed(before, after, lambda raw: predicates.share_for_gang(cluster, raw)):
-            return  # the facts for its pods are a part of those for its gang
+            return  # its pods depend on fewer facts than its gang
         self._enqueue.gang_of_share(raw)
         if after is not None and (
             before is None or predicates.quota_reserved_since(before) != predicates.quota_reserved_since(after)
@@ -130,20 +141,20 @@ class EventHandlers:
                 f"{key_of(raw)[0]}/{annotation(raw, names.WORKLOAD_ANNOTATION)}"
             ):
                 pods = self._manager.pods.by_index("/".join(key_of(placement)))
-                # An elastic job has a share for almost every worker: enqueueing all workers for each would be too many.
+                # An elastic job has a share for almost every worker.
                 self._enqueue.object_keys(POD, (pod for pod in pods if slot_share(pod) in shares))
         if after is None:
-            # Its anchor is deleted before the share, unless another client deleted the share.
+            # The share's anchor still exists if another client deleted the share.
             namespace, name = key_of(raw)
             self._enqueue_anchor(namespace, cluster, name)
             # A drained WorkerCluster may be deletable now.
             self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)
 
     def _on_quota_reserved(self, cluster: str, share: Raw) -> None:
-        """Enqueue gangs when the ClusterQueue was observed to count a share before the share itself showed its quota.
+        """Enqueue gangs if the ClusterQueue counted a share before the share itself showed its quota.
 
-        A gang that was planned in between deducted the share twice, and the queue will not change again. Mostly the
-        queue's status comes a second later (docs/upstream.md, "A ClusterQueue's status lags").
+        A gang planned in between deducted the share twice, and the queue will not change again. Mostly the queue's
+        status comes a second later (docs/upstream.md, "A ClusterQueue's status lags").
         """
         member = self._fleet.caches().get(cluster)
         reservation = member.read_reservation(share) if member else None
@@ -159,7 +170,7 @@ class EventHandlers:
         """Enqueue what the attempted actions affect.
 
         The anchor of a share that could not be created must not outlive its need. Gangs behind one with dry runs were
-        planned with the pods of its templates, before a cluster had answered.
+        planned as if its pods were those of its templates.
         """
         if any(isinstance(action, DryRunPod) for action in actions):
             self._enqueue.gangs_after_promise_change()
@@ -172,7 +183,6 @@ class EventHandlers:
         self._enqueue.single_key(ANCHOR, namespace, f"{cluster}/{name}", RECHECK_SECONDS)
 
     def on_pod(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue what a change of a remote pod affects."""
         if after is None:
             self._on_manager_pod(before, after)
         else:
@@ -180,24 +190,23 @@ class EventHandlers:
             self._enqueue.single_key(POD, namespace, name, BURST_SECONDS)
         if before is not None and (after is None or (has_ended(after) and not has_ended(before))):
             self._on_quota_released(cluster, before)
+        if start_obstacle(before or {}) != start_obstacle(after or {}):
+            self._enqueue.gang_of_share(after or before or {}, BURST_SECONDS)
         if predicates.changed(before, after, predicates.endpoint_state) and (
             pod := self._manager.pods.get(key_of(after or before or {}))
         ):
             self._enqueue.services_of_pod(pod)
 
     def _on_quota_released(self, cluster: str, remote_pod: Raw) -> None:
-        """Enqueue the gang of a remote pod that holds no quota any more.
-
-        It may have been the last one of a share that is to be deleted, or that was evicted.
-        """
+        """Enqueue the pod's gang: the pod may have been the last one of an evicted share, or of one to be deleted."""
         member = self._fleet.caches().get(cluster)
-        # Nothing waits for the pods before the last one, and those of a large gang end in a burst.
+        # Only the last pod is waited for, and those of a large gang end in a burst.
         is_last = member is None or not member.pods.value_counts(by_placement(remote_pod))
         delay = 0.0 if is_last else BURST_SECONDS
         self._enqueue.gang_of_share(remote_pod, delay)
 
     def on_capacity(self, cluster: str, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue what a change of a queue, cohort, flavor, namespace or node of a worker cluster affects."""
+        """Enqueue what a change of a queue, cohort, flavor, namespace or node affects."""
         if predicates.changed(before, after, predicates.capacity_rules):
             self._enqueue.gangs_after_capacity_change()
         elif predicates.changed(before, after, predicates.quota_usage):
@@ -207,22 +216,25 @@ class EventHandlers:
             self._enqueue.aggregated_queues()
 
     def _on_usage(self, cache: WorkerClusterCache, queue: str) -> None:
-        """Enqueue the gangs that a usage change of a ClusterQueue in a worker cluster affects."""
         tree = cohort_tree_of(cache, queue)
         self._enqueue.gangs_after_usage_change(tree) if tree else self._enqueue.gangs_after_capacity_change()
 
     def on_order_changed(self) -> None:
-        """Enqueue gangs when one of them begins or ceases to wait for its Secret or ConfigMap.
+        """Enqueue gangs behind one that began or ceased to wait for its Secret or ConfigMap.
 
-        Such a gang takes no capacity from those behind it.
+        While it waits for that, it takes no capacity. Nor does a gang whose job KubeRay rejects.
         """
         self._enqueue.gangs_after_promise_change()
 
-    def on_head_mirror(self, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue the workers whose head mirror, a Service or EndpointSlice in a worker cluster, changed.
+    def on_kueue_answer(self, cluster: str, queue: str) -> None:
+        """Enqueue the gangs of a cohort tree after Kueue has shown what it counts of a pod's requests."""
+        member = self._fleet.caches().get(cluster)
+        self._on_usage(member, queue) if member else self._enqueue.gangs_after_capacity_change()
 
-        The mirror must be right, whatever changed it. The delay matters: another writer there that undoes our writes
-        would otherwise be answered as fast as both can write.
+    def on_head_mirror(self, before: Raw | None, after: Raw | None) -> None:
+        """Enqueue the workers whose head mirror changed; the mirror must be right, whatever changed it.
+
+        Without the delay, another writer that undoes our writes would be answered as fast as both writers can write.
         """
         raw = before or after or {}
         self._enqueue.workers_of_ray_cluster(
@@ -230,20 +242,19 @@ class EventHandlers:
         )
 
     def on_unreachable_pod(self, pod: Raw) -> None:
-        """Enqueue a pod of an unreachable worker cluster after Ray's head, or its own proxy, reported a change."""
+        """Enqueue a pod after Ray's head, or the pod's proxy, showed a change."""
         self._enqueue.object_key(POD, pod)
         self._enqueue.services_of_pod(pod)
 
     def on_pod_refused(self, key: Key) -> None:
-        """Enqueue the gang of a pod for which a write failed: the gang may have to go elsewhere."""
+        """Enqueue the gang of a pod that could not be reconciled: its worker may have to go elsewhere."""
         pod = self._manager.pods.get(key) or {}
         placement = self._manager.placements.get((key[0], label(pod, names.PLACEMENT_LABEL)))
         if placement:
             self._enqueue.gang_of_placement(placement, BURST_SECONDS)
 
     def on_contact(self, cluster: str) -> None:
-        """Enqueue all that touches a worker cluster that became reachable or unreachable; delayed for a cluster that
-        flaps."""
+        """Enqueue all that touches a cluster that became reachable or unreachable; delayed if the cluster flaps."""
         delay = self._contact_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
             time.monotonic()
         )
@@ -256,14 +267,13 @@ class EventHandlers:
         self._enqueue.aggregated_queues(delay)
 
     def _pods_bound_to(self, cluster: str) -> Iterable[Raw]:
-        """The manager's pods that depend on a worker cluster: those with a slot in it, and those that may get one."""
         words = in_cluster(cluster), in_cluster(""), IN_DOUBT
         return (pod for word in words for pod in self._manager.pods.all_matches(word))
 
     def on_writable(self, cluster: str) -> None:
-        """Enqueue the failed keys once a worker cluster may be written to: writes to it failed meanwhile.
+        """Enqueue the failed keys, because writes to a cluster fail until it becomes writable.
 
-        The rate is limited as in `on_contact`, since the cluster itself reports the holder of its claim.
+        The rate is limited as in `on_contact`, since the cluster itself reports its claim's holder.
         """
         delay = self._writable_limits.setdefault(cluster, TokenBucket(CONTACT_BURST, CONTACT_SECONDS)).take_or_delay(
             time.monotonic()
@@ -271,7 +281,7 @@ class EventHandlers:
         self._enqueue.failed_keys(delay)
 
     def resync_all(self, over: float = 0.0) -> None:
-        """Enqueue every key, each at its own time within `over` seconds."""
+        """Enqueue each key at its own time within `over` seconds."""
         for kind, store in (
             (CLUSTER, self._manager.worker_clusters),
             (POLICY, self._manager.policies),
@@ -284,7 +294,7 @@ class EventHandlers:
             self._enqueue.spread_objects(kind, store, over)
         self._enqueue.spread_services(self._manager.slices, over)
         for member in self._fleet.caches().values():
-            # The keys of the other remote pods are those of their manager pods.
+            # Other remote pods share their manager pods' keys.
             orphans = (remote_pod for remote_pod in member.pods if self._manager.pods.get(key_of(remote_pod)) is None)
             self._enqueue.spread_objects(POD, orphans, over)
             self._enqueue.spread_share_gangs(member.workloads, over)
@@ -301,10 +311,10 @@ class EventHandlers:
         ):
             return
         if after is not None and predicates.changed(before, after, predicates.workload_priority):
-            # Its own plan may change, too: its priority decides which Workloads it preempts.
+            # Its priority decides which Workloads its own plan preempts.
             self._enqueue.gangs_after_capacity_change()
         else:
-            # The gangs behind it were planned as if it took its share, or left it capacity.
+            # Gangs behind this one were planned as if it took its share, or as if it took none.
             self._enqueue.gangs_after_promise_change()
 
     def _is_ours(self, workload: Raw) -> bool:
@@ -320,7 +330,7 @@ class EventHandlers:
                 self._enqueue.single_key(CLUSTER, "", cluster, CAPACITY_SECONDS)
         if predicates.changed(before, after, lambda placement: placement.get("spec")):
             self._enqueue.object_keys(POD, self._manager.pods.by_index("/".join(key_of(raw))))
-        # The capacity that it was promised is free for others.
+        # The capacity that was promised to this gang is free for others.
         if predicates.frees_capacity(before, after):
             self._enqueue.gangs_after_promise_change()
 
@@ -329,7 +339,7 @@ class EventHandlers:
         if not predicates.is_own_patch(before, after, self._manager.pending_status_patches.get(key_of(raw))):
             self._enqueue.object_key(POD, raw)
         if predicates.changed(before, after, predicates.backend_state):
-            # Both versions count: it may have the label of another RayCluster now.
+            # The pod may have another RayCluster's label now.
             for version in (before, after):
                 self._enqueue.services_of_pod(version or raw)
         placement = self._manager.placements.get((key_of(raw)[0], label(raw, names.PLACEMENT_LABEL)))
@@ -344,19 +354,15 @@ class EventHandlers:
             self._on_slot_freed(by_placement(raw), slot)
 
     def _on_slot_freed(self, placement_key: str, slot: Slot) -> None:
-        """Enqueue the pods of a placement that a free slot may concern.
+        """Enqueue pods that a free slot may concern.
 
-        These are pods without a slot, pods with the same slot, and pods whose template slot may not be their own. The
-        last learn it from no other event until their remote pods are created.
+        Until their remote pods are created, no other change enqueues pods whose template slot may not be their own.
         """
         for word in ("", str(slot), IN_DOUBT):
             self._enqueue.object_keys(POD, self._manager.pods.group_matches(placement_key, word))
 
     def _on_slotless_pod_deleted(self, placement_key: str, deleted_pod: Raw) -> None:
-        """Enqueue pods without a slot after such a pod was deleted.
-
-        It may have held one slot that was just being assigned to it. Any other pod of its group may take that slot.
-        """
+        """Enqueue pods without a slot: any of the same group may take one that the deleted pod was to get."""
         pods, group = self._manager.pods, worker_group_of(deleted_pod)
         slotless = (*pods.group_matches(placement_key, ""), *pods.group_matches(placement_key, IN_DOUBT))
         candidates = (
@@ -370,6 +376,12 @@ class EventHandlers:
 
     def _on_ray_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._on_job(before, after)
+        if (
+            after
+            and predicates.changed(before, after, predicates.kuberay_validation)
+            and self._manager.kuberay_events_of(after)
+        ):
+            self._enqueue_gangs_of((uid_of(after), controller_uid(after)))
         if predicates.changed(before, after, uid_of):
             ray_cluster_key = "/".join(key_of(after or before or {}))
             self._enqueue.workers_of_ray_cluster(ray_cluster_key)
@@ -386,46 +398,55 @@ class EventHandlers:
             self._enqueue_newly_led(by_selected_ray_cluster(before))
 
     def _enqueue_newly_led(self, ray_cluster_key: str) -> None:
-        """Enqueue the Services that are routed now that one no longer selects that RayCluster: there is a limit."""
+        """Enqueue the Services that are routed once another one no longer selects that RayCluster: there is a limit."""
         namespace, _, name = ray_cluster_key.partition("/")
         if ray_cluster := self._manager.ray_clusters.get((namespace, name)):
             for key in service_endpoints.routed_services(self._manager.services.by_index(ray_cluster_key), ray_cluster):
                 self._enqueue.single_key(SERVICE, *key, BURST_SECONDS)
 
     def _on_slice(self, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue the Service of a slice of ours that changed. It must be right, whatever changed it.
-
-        It is delayed, as the mirror of a head is.
-        """
+        """Enqueue the Service of a changed slice of ours, which must be right, whatever changed it."""
         if before is None and after is None:
             self._on_service(None, None)
         for raw in (before, after):
             if raw is not None:
                 self._enqueue.service_of_slice(raw, BURST_SECONDS)
 
+    def _on_kuberay_event(self, before: Raw | None, after: Raw | None) -> None:
+        """Enqueue the gang of a RayCluster that KubeRay rejects, or whose event has expired."""
+        if before is None and after is None:
+            self._enqueue.object_keys(GANG, self._manager.workloads)  # the events can be read from now on, or no more
+        if not predicates.changed(before, after, predicates.kuberay_rejection):
+            return
+        for event in (before, after):
+            if event is not None and kuberay_events.is_rejection(event):
+                involved = mapping_field(event, "involvedObject")
+                raw = self._manager.ray_clusters.get((key_of(event)[0], text_field(involved, "name")))
+                self._enqueue_gangs_of((text_field(involved, "uid"), controller_uid(raw or {})), BURST_SECONDS)
+
+    def _enqueue_gangs_of(self, job_uids: Iterable[str], delay: float = 0.0) -> None:
+        for uid in job_uids:
+            self._enqueue.object_keys(GANG, self._manager.workloads.owned_by(uid), delay)
+
     def _on_job(self, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue the gang of a RayJob or RayCluster that was created, deleted, suspended or resumed."""
         if predicates.changed(before, after, predicates.job_state):
-            uids = uid_of(before or {}), uid_of(after or {})
-            self._enqueue.object_keys(
-                GANG, (workload for workload in self._manager.workloads if controller_uid(workload) in uids)
-            )
+            self._enqueue_gangs_of({uid_of(before or {}), uid_of(after or {})})
             if before is not None:
-                # Its promised capacity is free for others at once, even while it is being deleted. A resumed elastic
-                # job asks for none.
+                # A job's capacity is free at once, even while the job is being deleted. A resumed elastic job requests
+                # none.
                 self._enqueue.gangs_after_promise_change()
 
     def _on_worker_cluster(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(CLUSTER, after or before or {})
         if predicates.changed(before, after, lambda cluster: (cluster.get("status") or {}).get("lostSince")):
-            # The time at which its workers count as lost is computed from this field.
+            # lostSince determines when its workers count as lost.
             self._enqueue.object_keys(POD, self._pods_bound_to(key_of(after or before or {})[1]))
             self._enqueue.object_keys(GANG, self._manager.workloads)
         if predicates.changed(before, after, recorded_uid):
-            # It may have been in conflict with another WorkerCluster.
+            # This WorkerCluster may have been in conflict with another one.
             self._enqueue.object_keys(CLUSTER, self._manager.worker_clusters)
         if predicates.changed(before, after, unproven_reason):
-            # Policies may require that it was reached.
+            # Policies may require that the cluster is proven reachable.
             self._enqueue.gangs_after_capacity_change()
         if predicates.changed(before, after, lambda cluster: cluster.get("spec")):
             # A selector may choose it now, or not any more.
@@ -434,13 +455,13 @@ class EventHandlers:
             self._enqueue.object_keys(SERVICE, self._manager.services)
 
     def _on_login(self, *_: Raw | None) -> None:
-        """Enqueue all WorkerClusters after a kubeconfig, or a MultiKueueCluster that names one, changed."""
+        """Enqueue all clusters after a kubeconfig, or a MultiKueueCluster that names one, changed."""
         self._enqueue.object_keys(CLUSTER, self._manager.worker_clusters)
 
     def _on_policy(self, before: Raw | None, after: Raw | None) -> None:
         self._enqueue.object_key(POLICY, after or before or {})
         if predicates.changed(before, after, lambda policy: policy.get("spec")):
-            self._enqueue.policies_and_dependents()  # its status is written by us and affects nothing else
+            self._enqueue.policies_and_dependents()  # its status is ours and affects nothing else
 
     def _on_gate(self, *_: Raw | None) -> None:
         self._enqueue.checks_and_dependents(self._manager.checks)
@@ -451,7 +472,7 @@ class EventHandlers:
 
     def _on_check(self, before: Raw | None, after: Raw | None) -> None:
         if predicates.changed(before, after, lambda check: check.get("spec")):
-            # It names another policy, or conflicts with another check.
+            # The check may name another policy, or conflict with another check.
             self._enqueue.policies_and_dependents()
         self._enqueue.checks_and_dependents([after or before or {}])
 
@@ -460,8 +481,7 @@ class EventHandlers:
         self._enqueue.aggregated_queues()
 
     def _on_layout(self, before: Raw | None, after: Raw | None) -> None:
-        """Enqueue dependents when the spec or labels of a queue or flavor of the manager changed; its status changes
-        all the time."""
+        """Enqueue after changes of spec or labels; the status changes all the time."""
         if predicates.changed(before, after, lambda raw: (raw.get("spec"), meta(raw).get("labels"))):
             self._enqueue.policies_and_dependents()
 
@@ -474,8 +494,7 @@ class EventHandlers:
 
 
 def _call_contained(handle: Callable[..., None], *change: object) -> None:
-    """Handle a change and contain its errors: an object of any shape must not break the watch. The next resync enqueues
-    its keys."""
+    """Contain a handler's errors: no object may break the watch. The next resync enqueues its keys."""
     with contain_errors("hear", getattr(handle, "__name__", handle)):
         handle(*change)
 

@@ -1,8 +1,8 @@
 """Leader election: campaigns for the Lease, renews it, and fences each write.
 
-A leader that may write no more ends its process: a fresh start is the simplest state that is surely right. The clock is
-monotonic and advances while the process is stopped. It is read at every use, since a loop may cache its time. So the
-first thing that a resumed process does is never a write.
+A leader that may write no more ends its process: a fresh start is the simplest state that is surely right. The clock
+also advances while the process is suspended, and is read again before each write, so a process that resumes too late
+never writes.
 """
 
 import asyncio
@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from adapter import leader_election, names
 from adapter.admission.cluster_claim import Leadership
 from adapter.leader_election import LeaseCandidate, LeaseWrite, StepDown, Wait
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, version_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import LEASES
-from adapter.shell.kube.store import version_of
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +27,14 @@ _LEASE_TITLE = f"Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}"
 
 
 class LeadershipLost(Exception):
-    """Another process may lead, so this one must end; the text gives the reason."""
+    """Another process may lead, so this one must end."""
 
 
 class LeaderElector:
-    """Campaigns for the Lease for this process."""
-
     def __init__(self, client: Client, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`client` serves the Lease alone and is not fenced by it, so that no renewal waits behind writes that hang."""
+        """`client`, not fenced by the Lease, is used for the Lease only: no renewal waits behind hanging writes."""
         self.leading = asyncio.Event()
-        self.may_lead_soon = asyncio.Event()  # the Lease is held, or may be soon
+        self.may_lead_soon = asyncio.Event()  # or already holds the Lease
         self._client, self._clock = client, clock
         self._candidate = LeaseCandidate(name)
         self._last_logged = ""  # an attempt every two seconds is logged only when its result changes
@@ -52,14 +49,13 @@ class LeaderElector:
         return self._leadership
 
     async def run(self) -> None:
-        """Campaign, then lead, until cancelled; raises LeadershipLost."""
+        """Campaign, then lead; raises LeadershipLost."""
         while True:
             pause = await self._acquire_or_renew()
             await asyncio.sleep(pause)
 
     async def give_back(self) -> None:
-        """Release the Lease if this process holds it, so that the next leader starts at once. All writers must have
-        ended."""
+        """Release the Lease, after all writers have ended, so that the next leader starts at once."""
         self._candidate = leader_election.without_lead(self._candidate)
         try:
             async with asyncio.timeout(leader_election.REQUEST_TIMEOUT_SECONDS):
@@ -77,7 +73,6 @@ class LeaderElector:
             )
 
     async def _acquire_or_renew(self) -> float:
-        """Reconcile the Lease once; returns the seconds until the next time."""
         move: Wait | StepDown
         try:
             async with asyncio.timeout(leader_election.request_timeout(self._candidate, self._clock())):
@@ -122,8 +117,10 @@ class LeaderElector:
         self.leading.set()
 
     def _note_predecessor(self, lease: Raw | None) -> None:
-        """Record the leader before this process, by the newest version that names it: a Lease that was restored from a
-        backup has an older one."""
+        """Record the newest version of the Lease that named the predecessor.
+
+        It is the maximum, because a Lease restored from a backup may have an older version.
+        """
         holder, leadership = leader_election.lease_holder(lease), self._leadership
         if lease is not None and holder not in ("", self._candidate.name):
             until = max(version_of(lease), leadership.predecessor_version if holder == leadership.predecessor else 0)

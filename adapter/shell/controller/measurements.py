@@ -1,8 +1,8 @@
-"""Metrics of executed actions, and gauges of the pods, gangs and clusters that exist when they are scraped.
+"""Metrics of executed actions, and gauges of pods, gangs and clusters at each scrape.
 
-Durations start at the creation of the manager pod. They use the clocks of the manager and of this process, since a
-worker cluster's clock may be wrong. No state is kept for them, so a restart loses no sample. The tasks in the loop are
-counted to show leaks: the soak checks them (hack/trials/soak), and docs/metrics.md has an alert.
+Durations start at the manager pod's creation, by the clocks of the manager and this process: a worker cluster's clock
+may be wrong. Durations need no stored state, so a restart loses no sample. A count of the loop's tasks shows leaks
+(hack/trials/soak, alert in docs/metrics.md).
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from adapter.shell.supervise import read_each
 
 _LabelValues = tuple[str, ...]
 _STATES = tuple(PlacementState)
-# Kubernetes' own phases; no API server accepts another one.
+# The phases of a pod; no API server accepts another one.
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
 
 class StateCollector(Collector):
-    """Collector for the registry of one controller; it is called within the controller's own loop."""
+    """Collects gauges, within the controller's loop."""
 
     def __init__(self, manager: ManagerCache) -> None:
         self._manager = manager
@@ -47,21 +47,20 @@ class StateCollector(Collector):
         yield _add_counts(_tasks_family(), map(_coroutine_label, asyncio.all_tasks()))
 
     def _read_labels(self, objects: Iterable[Raw], read: Callable[[Raw], _LabelValues]) -> Iterator[_LabelValues]:
-        return (labels for _, labels in read_each("census", objects, read))
+        return (labels for _, labels in read_each("measurements", objects, read))
 
     def _token_expiries(self, family: GaugeMetricFamily) -> GaugeMetricFamily:
-        for cluster, end in read_each("census", self._manager.worker_clusters, self._manager.token_expiry):
+        for cluster, end in read_each("measurements", self._manager.worker_clusters, self._manager.token_expiry):
             if end:
                 family.add_metric([key_of(cluster)[1]], end.timestamp())
         return family
 
     def _pod_labels(self, pod: Raw) -> _LabelValues:
-        """The pod's cluster and phase. Users may write anything into an annotation, so only a registered cluster
-        counts."""
+        """Cluster and phase. Annotations are untrusted, so only a registered cluster counts."""
         raw = self._manager.placements.get(placement_key(pod)) if has_template_slot(pod) else None
         cluster = slot_cluster(without_unplanned_slot(pod, self._manager.read_placement(raw) if raw else None))
         phase = str((pod.get("status") or {}).get("phase") or "Pending")
-        # A worker cluster reports the phase, and it is mirrored unchanged.
+        # The phase is mirrored unchanged from a worker cluster.
         known_phase = phase if phase in _PHASES else metrics.OTHER
         return cluster if self._manager.worker_clusters.by_name(cluster) else "", known_phase
 
@@ -91,8 +90,7 @@ def _reasons_family() -> GaugeMetricFamily:
 
 def _token_expiry_family() -> GaugeMetricFamily:
     text = (
-        "Unix time in seconds at which the token ends by which a worker cluster is reached; "
-        "none where no Secret of ours says it."
+        "Unix time in seconds at which the token for a worker cluster expires; absent if its Secret does not name it."
     )
     return GaugeMetricFamily("rayspan_cluster_token_expiry_timestamp_seconds", text, labels=["cluster"])
 
@@ -118,7 +116,7 @@ def _coroutine_label(task: "asyncio.Task[object]") -> _LabelValues:
 
 
 def count_action(action: Action, cluster: str, now: datetime) -> None:
-    """Count an executed action; `cluster` is the worker cluster that it was sent to, empty for the manager."""
+    """Count an executed action; `cluster`: the worker cluster it was sent to, empty for the manager."""
     metrics.ACTIONS.labels(type(action).__name__, cluster).inc()
     match action:
         case CreatePod():
@@ -143,14 +141,17 @@ def _observe_dispatch(pod: Raw, cluster: str, stage: str, now: datetime) -> None
 
 
 def _count_lost_worker(action: PatchPodStatus) -> None:
-    """Count a failed worker. Its slot may be forged, and its reason is the remote pod's own where we set none."""
+    """Count a failed worker.
+
+    Only known labels are used: its slot may be forged, and its reason is the remote pod's where we set none.
+    """
     reason = action.body["status"].get("reason")
     known_reason = reason if reason in names.LOSS_REASONS else metrics.OTHER
     metrics.WORKERS_LOST.labels(metrics.cluster_label(slot_cluster(action.pod)), known_reason).inc()
 
 
 def _observe_ready(action: SetCheck, now: datetime) -> None:
-    """Observe the wait once per attempt: a check may be written again while it is Ready."""
+    """Observe the wait once per attempt: a Ready check may be written again."""
     reserved, before = action.workload.reserved_at, action.workload.checks.get(action.check)
     if reserved and not (before and before.state == names.CHECK_READY):
         metrics.GANG_READY.observe(max(0.0, (now - reserved).total_seconds()))

@@ -1,10 +1,9 @@
 """Admits one plan at a time, so that no two gangs are promised the same capacity.
 
-The first in scheduling order and the longest waiting are admitted alternately. A thousand plans that find no capacity
-take half a minute. Capacity that is freed meanwhile is for the first gang, which is enqueued again behind all others.
-Where capacity comes and goes all the time, the first gangs return all the time, and the last one must be planned, too.
-It waits for at most two plans for each gang before it. The order does not change what a plan finds
-(shell/planning/plans.py).
+The plan that is first in scheduling order and the plan that has waited longest are admitted alternately. A thousand
+plans that find no capacity take half a minute; capacity freed meanwhile is for the first gang, which is enqueued behind
+all others. Where capacity comes and goes, the first gangs return all the time; the last gang still waits for at most
+two plans for each gang before it. The order does not change a plan's result (shell/planning/plans.py).
 """
 
 import asyncio
@@ -22,16 +21,13 @@ class _WaitingPlan:
 
 
 class PlanQueue:
-    """Admits one plan at a time."""
-
     def __init__(self) -> None:
         self._busy = False
         self._waiting_plans: list[_WaitingPlan] = []  # in order of arrival
-        self._chosen_by_order = False  # whether the last plan was chosen by its order key
+        self._chosen_by_order = False
 
     @asynccontextmanager
     async def admit(self, order_key: OrderKey) -> AsyncIterator[None]:
-        """Hold the only admission within the block; waits for it."""
         if self._busy:
             await self._wait_for_admission(order_key)
         self._busy = True
@@ -48,12 +44,12 @@ class PlanQueue:
         except asyncio.CancelledError:
             if waiting in self._waiting_plans:
                 self._waiting_plans.remove(waiting)
-            else:  # it was admitted, and does not run
+            else:  # admitted, but does not run
                 self._admit_next()
             raise
 
     def _admit_next(self) -> None:
-        # A cancelled waiter may not have run since, and is still listed.
+        # A cancelled waiter that has not run since is still listed.
         waiting_plans = [plan for plan in self._waiting_plans if not plan.admission.cancelled()]
         self._busy, self._chosen_by_order = bool(waiting_plans), not self._chosen_by_order
         if waiting_plans:

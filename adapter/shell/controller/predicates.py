@@ -1,6 +1,6 @@
 """Predicates: which difference between two versions of an object matters to a decision.
 
-Counters and times that change all the time do not. Which keys a change enqueues is in event_handlers.py.
+Counters and times that change all the time do not matter. event_handlers.py decides which keys a change enqueues.
 """
 
 from collections.abc import Callable
@@ -8,6 +8,12 @@ from dataclasses import replace
 
 from adapter import names
 from adapter.objects import trim
+from adapter.objects.kuberay_events import (
+    VALIDATION_FAILED,
+    involved_uid,
+    is_rejection,
+    read_revision,
+)
 from adapter.objects.pending_workload import is_pending, quota_would_not_help
 from adapter.objects.placement import PlacementState, parse_placement
 from adapter.objects.queues import read_cluster_queue
@@ -19,7 +25,9 @@ from adapter.objects.unstructured import (
     controller_uid,
     is_condition_true,
     key_of,
+    mapping_field,
     meta,
+    text_field,
     uid_of,
 )
 from adapter.objects.worker_pod import (
@@ -32,7 +40,7 @@ from adapter.objects.worker_pod import (
 )
 from adapter.objects.workload import parse_workload
 from adapter.shell.clusters.indexes import by_selected_ray_cluster
-from adapter.worker.status_mirror import without_nulls
+from adapter.worker.manager_pod_status import without_nulls
 
 
 def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object]) -> bool:
@@ -41,23 +49,21 @@ def changed(before: Raw | None, after: Raw | None, facts: Callable[[Raw], object
 
 
 def share_for_pods(cluster: str, raw: Raw) -> object:
-    """The facts of a share that decide whether its pods may be created."""
+    """The facts that decide whether a share's pods may be created."""
     reservation = parse_reservation(cluster, raw)
     return reservation.admitted, reservation.round, reservation.anchor_uid
 
 
 def share_for_gang(cluster: str, raw: Raw) -> object:
-    """The facts of a share that its gang reads. The pods on it, which Kueue writes one by one, are not among them."""
+    """The facts of a share that decide on its gang; not its version, because Kueue writes about its pods one by one."""
     return replace(parse_reservation(cluster, raw), version=0)
 
 
 def quota_reserved_since(raw: Raw) -> object:
-    """Since when a Workload holds quota, None while it holds none."""
     return condition_true_since(raw, names.QUOTA_RESERVED)
 
 
 def workload_priority(raw: Raw) -> object:
-    """The priority by which a Workload may preempt others."""
     return (raw.get("spec") or {}).get("priority")
 
 
@@ -68,44 +74,59 @@ def planning_position(raw: Raw) -> object:
 
 
 def job_deletion(job: Raw) -> object:
-    """Identity and deletion time of a RayJob or RayCluster."""
     return uid_of(job), meta(job).get("deletionTimestamp")
 
 
 def job_state(raw: Raw) -> object:
-    """Identity, deletion time and `spec.suspend` of a job."""
-    return job_deletion(raw), (raw.get("spec") or {}).get("suspend")
+    """Identity, deletion time, `spec.suspend`, and whether KubeRay rejects a RayJob."""
+    deployment = text_field(mapping_field(raw, "status"), "jobDeploymentStatus")
+    return job_deletion(raw), (raw.get("spec") or {}).get("suspend"), deployment == VALIDATION_FAILED
+
+
+def kuberay_validation(ray_cluster: Raw) -> object:
+    """The generations that were written and accepted."""
+    revision = read_revision(ray_cluster)
+    return revision.generation, revision.accepted_generation
+
+
+def kuberay_rejection(event: Raw) -> object:
+    """The version, because each repetition counts."""
+    return (text_field(meta(event), "resourceVersion"), involved_uid(event)) if is_rejection(event) else None
 
 
 def placement_quota(raw: Raw) -> object:
-    """The shares for which a Placement holds quota, and whether it has ended."""
+    """The shares with quota, and whether the Placement has ended."""
     placement = parse_placement(raw)
     return placement.active_shares, placement.status.get("state") == PlacementState.ENDED
 
 
 def frees_capacity(before: Raw | None, after: Raw | None) -> bool:
-    """Whether a Placement frees capacity: its shares changed, it withdraws them, or an elastic job wants fewer
-    additional workers."""
+    """Whether a change of a Placement frees capacity.
+
+    It does if the shares changed, the Placement withdraws them, none of its workers waits any more, or an elastic job
+    wants fewer workers.
+    """
     if before is None or not (previous := parse_placement(before)).shares:
         return False
     current = parse_placement(after or {})
     if current.shares != previous.shares or (current.withdrawing and not previous.withdrawing):
         return True
-    wanted_more = previous.wanted_workers > sum(share.workers for share in previous.shares)
+    if previous.waiting_since and not current.waiting_since:
+        return True
+    has_too_few = previous.wanted_workers > sum(share.workers for share in previous.shares)
+    # The shares may suffice in sum, and one of the worker groups may still wait.
+    wanted_more = has_too_few or previous.waiting_since is not None
     return wanted_more and current.wanted_workers < previous.wanted_workers
 
 
 def worker_pod_state(pod: Raw) -> object:
-    """The facts of a manager pod that decide on its share, and on what happens next."""
+    """The facts of a manager pod that decide on its share."""
     deletion = bool(meta(pod).get("deletionTimestamp")), (pod.get("status") or {}).get("phase")
     return deletion, slot_of(pod), has_working_ray_node(pod)
 
 
 def is_own_patch(before: Raw | None, after: Raw | None, patch: Raw | None) -> bool:
-    """Whether a living worker pod differs only by our own pending `patch` (None: there is none).
-
-    Its writer knows that state already. It is False when the API server applies the patch in its own way.
-    """
+    """Whether a living worker pod differs only by our own pending `patch`, whose writer knows that state."""
     if patch is None or before is None or after is None or has_ended(after):
         return False
     old, patched = meta(before), meta(patch)
@@ -119,51 +140,46 @@ def is_own_patch(before: Raw | None, after: Raw | None, patch: Raw | None) -> bo
 
 
 def endpoint_state(pod: Raw) -> object:
-    """The facts of a worker pod, or of its remote pod, that decide whether requests go straight to it."""
+    """The facts that decide whether requests go straight to a worker pod, or its remote pod."""
     status = pod.get("status") or {}
     identity = uid_of(pod), is_deleting(pod), status.get("phase"), status.get("podIP"), status.get("podIPs")
     return identity, meta(pod).get("labels"), is_condition_true(pod, "Ready"), is_dispatched(pod), slot_of(pod)
 
 
 def backend_state(pod: Raw) -> object:
-    """`endpoint_state`, the pod's controller, and whether the scheduling gate and the lock keep it from the manager's
-    nodes."""
+    """`endpoint_state`, the controller, and whether the pod is kept from the manager's nodes."""
     return endpoint_state(pod), controller_uid(pod), unlocked_reason(pod)
 
 
 def service_target(service: Raw) -> object:
-    """The RayCluster that a Service routes to, and the Service's controller."""
+    """The RayCluster that a Service selects, and the Service's controller."""
     return by_selected_ray_cluster(service), controller_uid(service)
 
 
 def head_address(raw: Raw) -> object:
-    """The identity of a RayCluster's head pod, and its address."""
     return (raw.get("status") or {}).get("podIP"), meta(raw).get("deletionTimestamp"), uid_of(raw)
 
 
 def quota_settings(raw: Raw) -> object:
-    """The facts of a ClusterQueue of the manager that decide on its aggregated quota."""
+    """The facts that decide on aggregated quota."""
     return raw.get("spec"), annotation(raw, names.QUOTA_ANNOTATION)
 
 
 def pending_counts(raw: Raw) -> object:
-    """The counts of pending Workloads of a ClusterQueue of the manager, and whether it borrows.
-
-    Where it borrows, the pending Workloads of other queues in its cohort count, too.
-    """
+    """The pending Workloads, and whether the queue borrows: then the pending Workloads of its cohort count, too."""
     queue = read_cluster_queue(raw)
     return queue.pending, queue.borrows
 
 
 def became_helpable(before: Raw | None, after: Raw | None) -> bool:
-    """Whether a Workload that no freed quota would have helped now waits for quota; no counter shows that."""
+    """Whether freed quota helps a pending Workload now, but did not help it before; no counter shows that."""
     return bool(
         before and after and quota_would_not_help(before) and is_pending(after) and not quota_would_not_help(after)
     )
 
 
 def capacity_rules(raw: Raw) -> object:
-    """The facts of a queue, cohort, flavor, namespace or node that decide on capacity, without usage and counters."""
+    """The facts that decide on capacity, without usage and counters."""
     status = raw.get("status") or {}
     active = [(c.get("type"), c.get("status")) for c in status.get("conditions") or ()]
     ready = [state for kind, state in active if kind in (names.ACTIVE, "Ready")]
@@ -171,5 +187,5 @@ def capacity_rules(raw: Raw) -> object:
 
 
 def quota_usage(raw: Raw) -> object:
-    """The usage of a ClusterQueue. It is None for a LocalQueue, whose usage is a part of that and read by no plan."""
+    """The usage of a ClusterQueue; None for a LocalQueue, whose usage is part of its ClusterQueue's."""
     return None if key_of(raw)[0] else (raw.get("status") or {}).get("flavorsReservation")

@@ -1,9 +1,7 @@
 """Reconciles a key: observe, decide, execute, and return the delay of a requeue.
 
-Keys: a gang (Workload), a worker pod (with its remote pods), a Service, a WorkerCluster, a DispatchPolicy, an
-AdmissionCheck, a ClusterQueue, an anchor. Each reconcile decides from the stores again. Actions on different clusters
-do not wait for each other, so a hanging cluster delays no other. A plan waits for the plans before it. So whether it is
-wanted, and for what, is decided again when it is admitted.
+Actions on different clusters do not wait for each other. A plan waits for the plans before it. When it is admitted, it
+is decided again whether the plan is wanted.
 """
 
 import asyncio
@@ -11,7 +9,6 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from adapter.actions import Action, DryRunPod, EmitEvent, Plan, RequeueAfter, Reserve, describe, target_cluster
 from adapter.gang import lifecycle
@@ -38,17 +35,13 @@ from adapter.shell.write.quotas import QuotaAggregator
 from adapter.worker import dispatch, endpoint_objects
 
 log = logging.getLogger(__name__)
-# The shortest delay of a requeue.
 SHORTEST_REQUEUE_SECONDS = 0.05
-# Single-worker shares that are created at a time in one cluster: a quarter of the requests that a client sends in
-# parallel.
+# The lanes of single-worker shares in one cluster: a quarter of a client's parallel requests.
 SINGLE_SHARE_LANES = PARALLEL_REQUESTS // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Reconciles keys, in a process that leads."""
-
     manager: ManagerCache
     fleet: Fleet
     gang_observer: GangObserver
@@ -62,8 +55,7 @@ class Reconciler:
     _plan_queue: PlanQueue = field(default_factory=PlanQueue)
 
     async def reconcile(self, key: QueueKey) -> float | None:
-        """Reconcile a key; returns the delay of its requeue, None without one. Raises Postpone when an API server
-        fails."""
+        """Reconcile a key; returns the delay of its requeue. Raises Postpone when an API server fails."""
         kind, namespace, name = key
         metrics.RECONCILES.labels(kind).inc()
         log.debug("looking at %s %s/%s", kind, namespace, name)
@@ -99,9 +91,9 @@ class Reconciler:
     async def _reconcile_gang(self, key: Key) -> float | None:
         if await self.gang_observer.read_uncached(key):
             self.event_handlers.on_order_changed()
-        if self.manager.unreachable_reason:  # it may have become unreachable during the reads
+        if self.manager.unreachable_reason:  # it may have become so during the reads
             raise Postpone(self.manager.unreachable_reason)
-        now = datetime.now(UTC)
+        now = self.manager.clock.now()
         actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
         after = await self._execute_actions(key, actions)
         # A plan that must wait for dry runs wrote nothing, so no event enqueues its gang.
@@ -109,8 +101,8 @@ class Reconciler:
         return 0.0 if has_plan and self.gang_observer.waits_for_answers(key) else after
 
     async def _reconcile_pod(self, key: Key) -> float | None:
-        # No await between the facts and the assignment: otherwise two pods could get one slot.
-        actions = dispatch.decide(self.worker_observer.facts(key), datetime.now(UTC))
+        # No await between facts and assignment: otherwise two pods could get one slot.
+        actions = dispatch.decide(self.worker_observer.facts(key), self.manager.clock.now())
         self.assignments.add(actions)
         try:
             return await self._execute_actions(key, actions)
@@ -118,7 +110,6 @@ class Reconciler:
             self.assignments.remove(actions)
 
     async def _execute_actions(self, key: Key, actions: Sequence[Action]) -> float | None:
-        """Execute the actions, those on different clusters in parallel; the first error is raised at the end."""
         try:
             lanes = (self._execute_in_order(key, part) for part in action_lanes(actions).values())
             results = await asyncio.gather(*lanes, return_exceptions=True)
@@ -133,41 +124,41 @@ class Reconciler:
         return max(min(delays), SHORTEST_REQUEUE_SECONDS) if delays else None
 
     async def _execute_in_order(self, key: Key, actions: Sequence[Action]) -> bool:
-        """Execute actions one by one; False when a plan is not wanted any more and the key must be decided again."""
+        """Execute actions one by one; False if a plan is not wanted any more and the key must be decided again."""
         is_wanted = True
         for action in actions:
-            # These two are repeated at every reconcile and would fill the log.
+            # These two are repeated at every reconcile.
             if not isinstance(action, RequeueAfter | EmitEvent):
                 log.info("%s/%s %s", *key, describe(action))
             if isinstance(action, Plan):
                 is_wanted = await self._make_plan(key, action.workload) and is_wanted
             else:
                 await self.executor.execute(action)
-                measurements.count_action(action, target_cluster(action), datetime.now(UTC))
+                measurements.count_action(action, target_cluster(action), self.manager.clock.now())
         return is_wanted
 
     async def _make_plan(self, key: Key, workload: Workload) -> bool:
-        """Make the plan of a gang once it is admitted; False when the gang wants none any more.
+        """Make a gang's plan once it is admitted; False if the gang wants none any more.
 
-        Hundreds may be ahead of it. Meanwhile its Workload may be evicted, another Placement written, a cluster
-        drained. The plan is decided and executed in one step, so that no stream of events can delay it for ever.
+        While the plan waits, the Workload may be evicted, another Placement written, or a cluster drained. Decide and
+        execute in one step, so that no stream of changes delays the plan for ever.
         """
         async with self._plan_queue.admit(order_key(self.manager, aged_workload(self.manager, workload))):
             if self.manager.unreachable_reason:
                 raise Postpone(self.manager.unreachable_reason)
-            now = datetime.now(UTC)
+            now = self.manager.clock.now()
             actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
             plan = next((action for action in actions if isinstance(action, Plan)), None)
             if plan is None:
                 log.info("%s/%s is not to be planned any more", *key)
                 return False
             await self.executor.execute(plan)
-        measurements.count_action(plan, target_cluster(plan), datetime.now(UTC))
+        measurements.count_action(plan, target_cluster(plan), self.manager.clock.now())
         return True
 
 
 def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action]]:
-    """Group actions into lanes: each lane runs in order, and the lanes run in parallel. Keys: cluster and lane name."""
+    """Actions by cluster and lane: a lane runs in order, lanes run in parallel."""
     lanes: dict[tuple[str, str], list[Action]] = defaultdict(list)
     single_shares = Counter[str]()  # by cluster
     for action in actions:
@@ -178,10 +169,10 @@ def action_lanes(actions: Iterable[Action]) -> dict[tuple[str, str], list[Action
 
 
 def _lane_name(action: Action, number: int) -> str:
-    """The lane of an action within its cluster, empty for the common one.
+    """An action's lane within its cluster, empty for the common lane.
 
-    Dry runs have one for each worker group, so that a webhook which hangs is waited for once. Single-worker shares,
-    possibly hundreds, are spread over lanes by their `number`.
+    Dry runs have a lane for each worker group, so a hanging webhook is waited for once per group. Single-worker shares
+    have several lanes, because there may be hundreds of them.
     """
     match action:
         case DryRunPod():

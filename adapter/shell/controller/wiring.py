@@ -1,7 +1,4 @@
-"""Builds the parts of the controller and passes them to each other: each once, and only here.
-
-It starts nothing and decides nothing: engine.py runs the parts.
-"""
+"""Builds the controller's parts and passes them to each other; engine.py runs them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from adapter.shell.observe.dispatch_policies import PolicyObserver
 from adapter.shell.observe.dry_run_answers import DryRunAnswers
 from adapter.shell.observe.gang_observer import GangObserver
 from adapter.shell.observe.job_problems import JobProblems
+from adapter.shell.observe.kuberay_rejections import KubeRayRejections
 from adapter.shell.observe.proxy_health import ProxyHealth
 from adapter.shell.observe.replan import ReplanCheck
 from adapter.shell.observe.reservations import ReservationObserver
@@ -44,8 +42,6 @@ from adapter.shell.write.quotas import QuotaAggregator
 
 @dataclass(frozen=True, slots=True)
 class ControllerParts:
-    """What the engine runs; all other parts are behind these."""
-
     fleet: Fleet
     transient: TransientState
     cluster_losses: ClusterLosses
@@ -59,8 +55,6 @@ class ControllerParts:
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """The parts that read facts from the stores."""
-
     policies: PolicyObserver
     sources: SourceObjects
     job_problems: JobProblems
@@ -82,15 +76,18 @@ def build_observers(
     transient: TransientState,
     manager_id: str,
 ) -> Observers:
-    """Build the observers. `manager_id` identifies the manager cluster in the worker clusters."""
+    """`manager_id` identifies the manager in the worker clusters."""
     policies, sources = PolicyObserver(manager), SourceObjects(manager)
-    job_problems = JobProblems(manager, policies, sources)
+    job_problems = JobProblems(manager, policies, sources, KubeRayRejections(manager, transient))
     targets, shares, slots = (
         TargetBuilder(manager, manager_id),
         ReservationObserver(manager, fleet),
         SlotObserver(manager, fleet, assignments, transient),
     )
-    dry_run_answers, replan_check = DryRunAnswers(fleet, targets), ReplanCheck(manager, fleet, policies, transient)
+    dry_run_answers, replan_check = (
+        DryRunAnswers(fleet, targets, manager.clock.now),
+        ReplanCheck(manager, fleet, policies, transient),
+    )
     workers = WorkerObserver(manager, fleet, policies, shares, targets, slots, cluster_losses, transient)
     gangs = GangObserver(
         manager,
@@ -113,7 +110,6 @@ def build_observers(
 
 
 def build_planner(manager: ManagerCache, fleet: Fleet, observers: Observers, transient: TransientState) -> GangPlanner:
-    """Build the planner."""
     snapshot = Snapshot(
         manager, fleet, observers.policies, observers.targets, observers.reservations, observers.dry_run_answers
     )
@@ -139,7 +135,6 @@ def build_executor(
     transient: TransientState,
     copier: ObjectCopier,
 ) -> Executor:
-    """Build the executor of actions."""
     gangs = GangWriter(manager, fleet, planner, transient, observers.dry_run_answers)
     pods = PodWriter(manager, fleet, recorder, transient, copier)
     return Executor(
@@ -154,10 +149,7 @@ def assemble(
     queue: WorkQueue[QueueKey],
     election: Election | None = None,
 ) -> ControllerParts:
-    """Build the controller of one manager cluster.
-
-    `manager_id` identifies it in the worker clusters. `election` is the leader election, None for a single process.
-    """
+    """Build the controller of a manager cluster; `election`: None for a single process."""
     fleet = Fleet(tasks, manager_id, manager.client.may_write, election)
     transient, assignments, cluster_losses, proxy_health = (
         TransientState(),

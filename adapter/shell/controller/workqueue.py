@@ -1,7 +1,6 @@
-"""Work queue: a queue of keys, in which each key is handled by one task at a time.
+"""A queue of keys, each handled by one task at a time, and again if added meanwhile.
 
-A key that is added while it is handled is handled again afterwards. Keys do not wait for each other, so a key that
-hangs on an unreachable cluster delays no other. Each cluster's client bounds the requests to it. A key that fails is
+A key that hangs on an unreachable cluster delays no other; each cluster's client bounds its requests. A failed key is
 requeued with backoff, but soon when it was added meanwhile.
 """
 
@@ -18,27 +17,25 @@ log = logging.getLogger(__name__)
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 FIRST_BACKOFF, LAST_BACKOFF = 0.2, 30.0
-# The longest backoff of a failed key that was added meanwhile. That change comes only once, and may have removed the
-# cause: a job's last worker ends while a plan for it is denied. It is not zero: the failed reconcile may have caused
-# the change itself, and a key must not enqueue itself in a tight loop.
+# The longest backoff of a failed key that was added meanwhile. The change that added it comes only once. It may have
+# removed the failure's cause, as when a job's last worker ends while a plan for it is denied. The backoff is not zero:
+# the failed reconcile may have caused the change, and a key must not enqueue itself in a tight loop.
 NEWS_BACKOFF = 3.0
-# Keys that are started at once. A resync or a cluster's return makes thousands due in one moment, and each takes some
-# milliseconds before it first waits. In between, other tasks must run, above all the Lease's renewal.
+# The most keys that are started at once. A cluster's return makes thousands due, each taking some milliseconds before
+# it first waits. Other tasks must run in between, above all the Lease's renewal.
 KEYS_AT_ONCE = 16
 
 
 class Postpone(Exception):
-    """Expected trouble: logged without a trace; the key is requeued with backoff."""
+    """Expected trouble: the key is logged without a trace, and requeued with backoff."""
 
 
 class WorkQueue(Generic[KeyT]):
-    """Keys to reconcile, now or at a given time."""
-
     def __init__(self, handler: Callable[[KeyT], Awaitable[float | None]]) -> None:
-        """`handler` returns the delay of a requeue in seconds, or None; an exception means backoff."""
+        """`handler` returns the delay of a requeue, or None; an exception means backoff."""
         self._handler = handler
         self._running: set[KeyT] = set()
-        self._due_again: dict[KeyT, float] = {}  # keys added while they run: when due
+        self._due_again: dict[KeyT, float] = {}  # added while they run: when due
         self._due_times: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._sequence = 0
@@ -61,12 +58,11 @@ class WorkQueue(Generic[KeyT]):
             self._wake_event.set()
 
     def retry_failed(self, delay: float = 0.0) -> None:
-        """Make each failed key due after `delay` seconds, whatever its backoff: the cause may be over."""
+        """Make failed keys due, whatever their backoff: the cause may be over."""
         for key in list(self._failures):
             self.add(key, delay)
 
     async def run(self) -> None:
-        """Handle keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake_event.clear()
@@ -76,7 +72,7 @@ class WorkQueue(Generic[KeyT]):
                 await self._wait_until_due()
 
     def _due_keys(self) -> list[KeyT]:
-        """The next due keys, at most KEYS_AT_ONCE: `_wait_until_due` is short while there are more."""
+        """At most KEYS_AT_ONCE due keys; while there are more, `_wait_until_due` hardly waits."""
         now, ready = asyncio.get_running_loop().time(), list[KeyT]()
         while self._heap and self._heap[0][0] <= now and len(ready) < KEYS_AT_ONCE:
             due, _, key = heapq.heappop(self._heap)
@@ -110,20 +106,20 @@ class WorkQueue(Generic[KeyT]):
             task = asyncio.current_task()
             if task and task.cancelling():
                 raise
-            # Another task than the one that ends the queue cancelled it.
+            # Another task than the queue's cancelled it.
             log.info("%s: what it waited for was cancelled", key)
             after = self._next_backoff(key)
-        except Exception as error:  # a key that fails must not end the others
-            report_failure("look", error, key)
+        except Exception as error:  # must not end the other keys' tasks
+            report_failure("reconcile", error, key)
             after = self._next_backoff(key)
-        finally:  # also when cancelled: the key must be handled again
+        finally:  # also when cancelled
             self._running.discard(key)
             self._due_again.pop(key, None)
         if after is not None:
             self.add(key, after)
 
     def _next_backoff(self, key: KeyT) -> float:
-        """Count a failure of a key and return its backoff: it doubles, with jitter, so that keys spread out."""
+        """Count a failure; the backoff doubles, with jitter so that keys spread out."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         longest = min(
             FIRST_BACKOFF * 2.0 ** min(failures, 10), NEWS_BACKOFF if key in self._due_again else LAST_BACKOFF

@@ -1,4 +1,1 @@
-"""Requests, watches and stores of one API server.
-
-Knows no kind of object, and nothing of gangs.
-"""
+"""Requests, watches and stores of one API server."""

@@ -1,13 +1,9 @@
 """Talks to one API server: verbs and plain dicts over one pool of connections.
 
-Credentials come from the official client (kubeconfig.py), which takes long to import. A simple kubeconfig of the user
-is read without it (user_kubeconfig.py).
-
-Typed models drop fields that they do not know and cost several times the CPU, and a rewriter must keep what newer
-servers send; so bodies are plain dicts. Nothing is retried, cached or interpreted: every failure reaches the caller.
-The server is untrusted: responses are bounded in bytes and in time, and redirects and cookies are not followed.
-Two callbacks fence writes, and are called once the connection stands: `may_write`, and `write_guard`, which gives the
-reason against a write to this cluster. Requests are counted when their responses arrive, watches while they are open.
+A rewriter must keep fields of newer servers, so bodies are plain dicts; typed models also cost several times the CPU.
+Nothing is retried, cached or interpreted. The server is untrusted: responses are bounded in bytes and time, and
+redirects and cookies are not followed. `may_write` and `write_guard` fence writes once the connection stands. Each
+successful response sets `clock`.
 """
 
 import asyncio
@@ -30,30 +26,31 @@ from adapter.objects.unstructured import MAX_ITEM_LENGTH, MAX_TEXT_LENGTH, key_o
 from adapter.shell.kube import encoding, response_limits, user_kubeconfig
 from adapter.shell.kube.credentials import BadLogin, Credentials
 from adapter.shell.kube.resources import NAMESPACES, kind_of
+from adapter.shell.kube.server_clock import ServerClock
 
 Body = dict[str, Any]
 MayWrite = Callable[[], bool]
-# A slower response comes too late to be of use: reads come from watches, and writes are small.
+# The longest wait for a response. A slower one is of no use: reads come from watches, and writes are small.
 TIMEOUT_SECONDS = 10.0
 NO_API_SERVER = "what answers there is no Kubernetes API server"
 FENCED = "it is not sent, because this process does not lead"
-# Every caller asks the server to end its stream sooner. A stream that lasts longer only seems alive, byte by byte.
+# After this time a stream is ended. Every caller asks the server for a shorter stream, so a longer one only seems
+# alive, byte by byte.
 LONGEST_STREAM_SECONDS = 300.0
-# Requests in flight to one cluster. An API server answers in milliseconds; more requests only queue up in it.
+# The most requests in flight to one cluster. An API server answers in milliseconds; more requests would only queue up
+# there.
 PARALLEL_REQUESTS = 32
 
-_RECONNECTING = "it is connected anew"
-_NO_ANSWER = "none"  # instead of HTTP's status
-_CODES = frozenset(HTTPStatus)  # all others are counted as one: an untrusted server may send any number
-_OWN_NAMESPACE = "kube-system"  # every API server creates it, and it lasts as long as its etcd
+_RECONNECTING = "connecting again"
+_NO_ANSWER = "none"
+_CODES = frozenset(HTTPStatus)  # all other codes are counted together: an untrusted server may send any number
+_OWN_NAMESPACE = "kube-system"  # every API server creates this namespace, and it lasts as long as the etcd
 _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 
 _TracedRequest = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
 
 
 class ApiError(Exception):
-    """A response of the API server other than success."""
-
     def __init__(self, status: int, reason: str, message: str) -> None:
         self.status, self.reason, self.message = (
             status,
@@ -68,12 +65,12 @@ class ApiError(Exception):
 
     @property
     def already_exists(self) -> bool:
-        """Whether an object of that name exists. A quota that others book at the same moment gives 409 as well."""
+        """Whether the name is taken; status 409 alone may come from a ResourceQuota that others book just then."""
         return self.status == 409 and self.reason == "AlreadyExists"
 
     @property
     def is_transient(self) -> bool:
-        """Whether the API server, or a server behind it, failed or was busy: nothing is known of the object."""
+        """Whether the API server, or a server behind it, failed or was busy."""
         return self.status == 429 or self.status >= 500
 
     @property
@@ -83,14 +80,14 @@ class ApiError(Exception):
 
 
 CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError, response_limits.UnreadableResponse)
-# When aiohttp's timer for a whole exchange expires before the headers come, it takes back two cancellations, because it
-# stands in two blocks. A task that is cancelled from outside at that moment would then run for ever. asyncio's timer
-# takes back its own cancellation only.
+# Turns off aiohttp's timer for a whole exchange. If that timer expires before the headers arrive, it takes back two
+# cancellations, because it stands in two blocks. A task cancelled from outside at that moment would run for ever.
+# asyncio's timer, used instead, takes back only its own cancellation.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 
 class Unreachable(Exception):
-    """No response: refused, timed out, TLS failed, the link is cut, or not sent because the client is fenced."""
+    """The request got no response, or was not sent because the client is fenced."""
 
 
 def _never_fenced() -> str:
@@ -98,7 +95,7 @@ def _never_fenced() -> str:
 
 
 class UnusableCluster(Unreachable):
-    """The cluster answers, but is another cluster or belongs to another manager. `reason` is for a condition."""
+    """The cluster is another one or belongs to another manager. `reason` is for a condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -110,15 +107,16 @@ class ResponseTooLarge(Unreachable):
 
 
 class Client:
-    """One API server with a connection pool of its own, so that a server that hangs delays only its own callers."""
+    """One API server with its own connection pool: a hanging server delays only its own callers."""
 
     def __init__(
         self, login: Credentials, cluster: str = "", may_write: MayWrite = lambda: True, *, counted: bool = True
     ) -> None:
-        """`cluster` is the label in metrics: a worker cluster, empty for the manager. `counted`: metrics are kept."""
+        """`cluster` is the label of metrics, empty for the manager. `counted`: whether metrics are kept."""
         self._login, self._cluster, self._counted = login, cluster, counted
         self.may_write = may_write
-        # The reason why nothing may be written to this cluster now, empty when writes may be sent.
+        self.clock = ServerClock()
+        # Returns why nothing may be written now, or an empty text.
         self.write_guard: Callable[[], str] = _never_fenced
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=login.tls, limit=0),
@@ -128,15 +126,14 @@ class Client:
                 "Accept-Encoding": "gzip",
             },
             request_class=_fenced_request_class(self.fence_reason),
-            auto_decompress=False,  # response_limits.py counts the bytes that it unpacks
+            auto_decompress=False,  # response_limits.py counts unpacked bytes
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[counting_trace(cluster, login.address.server) if counted else no_redirect_trace()],
         )
-        # Large responses are read one by one.
         self._request_slots, self._large_answers_lock = asyncio.Semaphore(PARALLEL_REQUESTS), asyncio.Lock()
-        # Why the last probe had no response; empty when it had one, and before the first probe.
+        # Why the last probe had no response, or empty.
         self._probe_error = ""
-        # A redirect leads to some login page, never to an API server.
+        # Redirects are not followed: they lead to a login page.
         self._request_options: dict[str, Any] = {
             "allow_redirects": False,
             "proxy": login.address.proxy_url or None,
@@ -145,14 +142,14 @@ class Client:
 
     @classmethod
     async def in_cluster(cls, may_write: MayWrite = lambda: True) -> "Client":
-        """Log in as the pod's service account, or by $KUBECONFIG outside a cluster."""
+        """Log in as the pod's service account, or by $KUBECONFIG."""
         from adapter.shell.kube import kubeconfig
 
         return cls(await kubeconfig.login_of_pod(), may_write=may_write)
 
     @classmethod
     async def for_user(cls, file: str, context: str) -> "Client":
-        """Log in as kubectl does, by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin."""
+        """Log in as kubectl does; an empty context is kubectl's choice. Raises BadLogin."""
         if credentials := user_kubeconfig.load_credentials(file, context):
             return cls(credentials, counted=False)
         from adapter.shell.kube import kubeconfig
@@ -161,7 +158,7 @@ class Client:
 
     @classmethod
     async def from_kubeconfig(cls, text: str, cluster: str = "", may_write: MayWrite = lambda: True) -> "Client":
-        """Log in by the text of a kubeconfig; `cluster` is the label in metrics; raises BadLogin."""
+        """Log in by a kubeconfig's text; raises BadLogin."""
         from adapter.shell.kube import kubeconfig
 
         login = await kubeconfig.login_of_text(text)
@@ -175,9 +172,9 @@ class Client:
         await self._login.close()
 
     async def probe(self) -> None:
-        """Return if the API server is ready, or knows us well enough to forbid the request (403).
+        """Return if the API server is ready, or knows us well enough to forbid the request (403); raise otherwise.
 
-        A probe waits behind no other request. While probes get no response, requests not yet sent fail at once.
+        Takes no request slot. While probes get no response, requests not yet sent fail at once.
         """
         try:
             await self._send_request("GET", "/readyz", text=True)
@@ -192,38 +189,28 @@ class Client:
             self._probe_error = ""
 
     async def cluster_uid(self) -> str:
-        """The cluster identity: the uid of its namespace kube-system, empty where it shows none.
-
-        The request waits behind no other one.
-        """
+        """The uid of namespace kube-system, or empty. Takes no request slot."""
         selector = {"fieldSelector": f"metadata.name={_OWN_NAMESPACE}"}
         items = (await self._send_request("GET", NAMESPACES.path(), params=selector)).get("items")
         namespaces = (item for item in (items if isinstance(items, list) else ()) if isinstance(item, dict))
         return next((uid_of(namespace) for namespace in namespaces if key_of(namespace)[1] == _OWN_NAMESPACE), "")
 
     def fence_reason(self) -> str:
-        """The reason why no write may be sent now, empty when it may."""
         return self.write_guard() if self.may_write() else FENCED
 
     @property
     def address(self) -> ApiServerAddress:
-        """How this API server is reached."""
         return self._login.address
 
     @property
     def cluster(self) -> str:
-        """A worker cluster, empty for the manager."""
         return self._cluster
 
     async def get(self, path: str, most_bytes: int = response_limits.OBJECT_BYTES, /, **params: str) -> Body:
-        """Read an object, or at most that many bytes of objects; raises ResponseTooLarge when there are more.
-
-        `pagination.py` reads a whole list.
-        """
+        """Read up to `most_bytes` of objects; raises ResponseTooLarge. `pagination.py` reads whole lists."""
         return await self._send_in_turn("GET", path, params=params, most_bytes=most_bytes)
 
     async def find(self, path: str) -> Body | None:
-        """Read an object; None where there is none."""
         try:
             return await self.get(path)
         except ApiError as error:
@@ -239,32 +226,35 @@ class Client:
         return await self._send_in_turn("POST", path, params={"dryRun": "All"}, body=body)
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> Body:
-        """Replace an object as a whole."""
         return await self._send_in_turn("PUT", path, body=body)
 
     async def merge_patch(self, path: str, body: Mapping[str, Any]) -> Body:
-        """Send a JSON merge patch; metadata.uid and metadata.resourceVersion in it are preconditions."""
+        """Send a JSON merge patch; its metadata.uid and metadata.resourceVersion are preconditions."""
         return await self._send_in_turn("PATCH", path, body=body, kind="application/merge-patch+json")
 
     async def apply(self, path: str, body: Mapping[str, Any], manager: str) -> Body:
-        """Send a server-side apply that takes over the fields that it names."""
+        """Send a server-side apply that takes over the fields it names."""
         params = {"fieldManager": manager, "force": "true"}
         return await self._send_in_turn("PATCH", path, params=params, body=body, kind="application/apply-patch+yaml")
 
     async def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]], manager: str) -> Body:
-        """Send a JSON patch. It takes effect as a whole, or not at all where one of its tests fails (422)."""
+        """Send a JSON patch; it has no effect if one of its tests fails (422)."""
         params = {"fieldManager": manager}
         return await self._send_in_turn(
             "PATCH", path, params=params, body=operations, kind="application/json-patch+json"
         )
 
-    async def delete(self, path: str, uid: str) -> bool:
-        """Delete the object with this uid, and its dependents in the background; False where it no longer existed."""
-        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(self, path: str, uid: str, version: str = "") -> bool:
+        """Delete the object with this uid, and its dependents in the background; False if it no longer existed.
+
+        With `version`, a resourceVersion, also False if the object has changed since.
+        """
+        preconditions = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        body = {"preconditions": preconditions, "propagationPolicy": "Background"}
         try:
             await self._send_in_turn("DELETE", path, body=body)
         except ApiError as error:
-            if error.not_found or error.is_conflict:  # a conflict: the name belongs to another object by now
+            if error.not_found or error.is_conflict:  # another object has the name by now
                 return False
             raise
         return True
@@ -272,7 +262,7 @@ class Client:
     async def _send_in_turn(self, method: str, path: str, **rest: Any) -> Body:
         """Send a request once fewer than PARALLEL_REQUESTS are in flight; raises Unreachable while probes fail."""
         async with self._request_slots:
-            # Requests that waited must not time out one after the other.
+            # Requests that waited must not time out one by one.
             if self._probe_error or self._session.closed:
                 raise Unreachable(self._probe_error or _RECONNECTING)
             return await self._send_request(method, path, **rest)
@@ -297,16 +287,18 @@ class Client:
             "timeout": _NO_TIMEOUT,
             **self._request_options,
         }
+        sent = self.clock.start_request()
         try:
             async with (
                 asyncio.timeout(TIMEOUT_SECONDS),
                 self._session.request(method, self._url(path), **options) as answer,
             ):
+                self.clock.note_answer(answer.status, answer.headers.get("Date"), sent)
                 return await _read_body(answer, most_bytes, self._large_answers_lock, text=text)
         except CONNECTION_ERRORS as error:
             raise Unreachable(error_message(error)) from None
         except asyncio.CancelledError:
-            # When aiohttp's connector is closed, it cancels name lookups, and with them the tasks that wait for them.
+            # Closing aiohttp's connector cancels name lookups, and with them the tasks that wait for them.
             task = asyncio.current_task()
             if self._session.closed and task and not task.cancelling():
                 raise Unreachable(_RECONNECTING) from None
@@ -314,25 +306,24 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a stream of lines; it ends when the server ends it, or when nothing has come for `silence` seconds."""
+        """Open a stream of lines; ends after `silence` seconds without data."""
         timeout = aiohttp.ClientTimeout(total=LONGEST_STREAM_SECONDS, sock_connect=TIMEOUT_SECONDS, sock_read=silence)
-        # A compressed line would come only when the next one fills its block.
+        # Of a compressed stream, a line would arrive only once the next line fills its block.
         headers = {**await self._login.headers(), "Accept-Encoding": "identity"}
-        url = self._url(path)
+        url, sent = self._url(path), self.clock.start_request()
         try:
-            # The timeout is for the headers as a whole, which may come byte by byte.
+            # Bounds the wait for all headers together, which may arrive byte by byte.
             async with asyncio.timeout(silence):
                 answer = await self._session.get(
                     url, params=params, headers=headers, timeout=timeout, **self._request_options
                 )
             async with answer:
+                self.clock.note_answer(answer.status, answer.headers.get("Date"), sent)
                 if answer.status != 200 or answer.content_type != "application/json":
                     await _read_body(answer, response_limits.OBJECT_BYTES, self._large_answers_lock)
                     raise Unreachable(NO_API_SERVER)
                 if answer.headers.get("Content-Encoding", "identity") != "identity":
-                    raise response_limits.UnreadableResponse(
-                        "packs what it tells as it happens, which was not asked for"
-                    )
+                    raise response_limits.UnreadableResponse("compresses a watch, which was not requested")
                 with self._count_watch(path):
                     yield response_limits.read_lines(answer)
         except response_limits.LimitExceeded as error:
@@ -341,15 +332,14 @@ class Client:
             raise Unreachable(error_message(error)) from None
 
     def _count_watch(self, path: str) -> AbstractContextManager[object]:
-        """Count a watch while it is open."""
         if not self._counted:
             return nullcontext()
-        from adapter.shell import metrics  # it imports Prometheus's library, which no verb needs
+        from adapter.shell import metrics  # imports Prometheus's library, which no subcommand needs
 
         return metrics.WATCHES.labels(self._cluster, kind_of(path)[0]).track_inprogress()
 
     async def raw_request_parts(self, path: str) -> tuple[aiohttp.ClientSession, str, dict[str, Any]]:
-        """The session, a path's URL and the request options, for `streams.py`."""
+        """Session, URL and request options, for `streams.py`."""
         headers = {**await self._login.headers(), "Accept": "*/*", "Accept-Encoding": "identity"}
         return self._session, self._url(path), {"headers": headers, **self._request_options}
 
@@ -360,9 +350,9 @@ class Client:
 def _fenced_request_class(fence: Callable[[], str]) -> type[aiohttp.ClientRequest]:
     """A request class that calls the fence as late as possible.
 
-    It is called once the connection stands, for which the request may have waited long, and at each retry. It is called
-    again before the bytes are written: a body is written by another task, and the process may be stopped for minutes
-    before that. The part of a large body that a socket does not take at once is sent later without a call.
+    At each try the fence is called once the connection stands, and again before the bytes are written. Another task
+    writes the body, and the process may be stopped for minutes before that. If a socket does not take a large body at
+    once, the rest is sent later without a call.
     """
 
     class Fenced(aiohttp.ClientRequest):
@@ -375,7 +365,7 @@ def _fenced_request_class(fence: Callable[[], str]) -> type[aiohttp.ClientReques
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
             if (reason := self._closed()) and conn.protocol is not None:
-                # The task that waits for the response gets this, and closes the connection.
+                # The task that waits for the response gets this exception and closes the connection.
                 conn.protocol.set_exception(Unreachable(reason))
             else:
                 await super().write_bytes(writer, conn, content_length)
@@ -389,7 +379,7 @@ def _fenced_request_class(fence: Callable[[], str]) -> type[aiohttp.ClientReques
 async def _read_body(
     answer: aiohttp.ClientResponse, most_bytes: int, large_answers_lock: asyncio.Lock, *, text: bool = False
 ) -> Body:
-    """The response's body as a JSON object; anything else did not come from an API server, whatever its status says."""
+    """The body as a JSON object; raises ApiError from status 300 on, and Unreachable for any other body."""
     if answer.status >= 300:
         raise await read_api_error(answer)
     try:
@@ -405,7 +395,6 @@ async def _read_body(
 
 
 async def read_api_error(answer: aiohttp.ClientResponse) -> ApiError:
-    """The response as an ApiError, with its reason and message as far as they can be read."""
     try:
         body = _parse_object(await response_limits.read_body(answer, response_limits.STATUS_BYTES))
     except response_limits.UnreadableResponse:
@@ -428,7 +417,7 @@ def error_message(error: BaseException) -> str:
         return f"it {error}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
-    # The texts of these errors hold the URL, and a proxy's URL may hold a password.
+    # These errors' texts are not shown: they hold the URL, and a proxy's URL may hold a password.
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy before it answers {error.status}"
     if isinstance(error, aiohttp.ClientResponseError):
@@ -439,10 +428,10 @@ def error_message(error: BaseException) -> str:
 
 
 def counting_trace(cluster: str, server: str) -> aiohttp.TraceConfig:
-    """A trace that counts the requests of an aiohttp session to a cluster; `server` is the kubeconfig's URL."""
-    from adapter.shell import metrics  # imported here for the reason in `_count_watch`
+    """A trace that counts requests; `server` is the kubeconfig's URL."""
+    from adapter.shell import metrics  # as in `_count_watch`
 
-    base = urlsplit(server).path.rstrip("/")  # some servers are reached below a path of a proxy
+    base = urlsplit(server).path.rstrip("/")  # some servers are below a path of a proxy
 
     def count(request: _TracedRequest, code: str) -> None:
         kind, has_name = kind_of(request.url.path.removeprefix(base))
@@ -467,8 +456,6 @@ def counting_trace(cluster: str, server: str) -> aiohttp.TraceConfig:
 
 
 def no_redirect_trace() -> aiohttp.TraceConfig:
-    """A trace that forbids redirects."""
-
     async def forbid_redirect(*_: object) -> None:
         raise Unreachable(NO_API_SERVER)  # aiohttp has no option against redirects for a WebSocket
 

@@ -1,8 +1,6 @@
-"""Interns identical sub-trees of a store's objects: the pods of a gang differ by their names and times alone.
+"""Interns identical sub-trees of a store's objects: a gang's pods differ only in names and times.
 
-Parts are identical if their JSON is identical byte by byte, and objects are never changed in place. Each part is
-weighed once while any object has it, so the weight still grows with objects that share nothing. Texts are interned by
-Python.
+Parts are compared by their JSON. Each part is weighed once, so the weight still grows with objects that share nothing.
 """
 
 import sys
@@ -14,23 +12,21 @@ import orjson
 from adapter.objects.unstructured import Raw
 from adapter.shell.kube import object_size
 
-# Bytes of a part's JSON. A container's probes, mounts and statuses have some hundred. Larger trees are split into
-# parts.
+# The largest part, in bytes of JSON; larger trees are split. A container's probes, mounts and statuses have some
+# hundred.
 _LONGEST_PART = 1024
-# Levels that are split: thirteen lead to the last list of an affinity in a RayCluster's worker group. Deeper trees are
-# not interned: each level is written as JSON once more, so an object with hundreds of levels could take any time.
+# Levels that are split; thirteen lead to the last list of an affinity in a RayCluster's worker group. Each level is
+# written as JSON once more, so hundreds of levels could take any time.
 _DEEPEST = 16
-# Heavier objects are not interned. This is four times a pod's weight, and larger objects seldom come twice. It bounds
-# how long a forged object blocks the event loop, to a few milliseconds for each object of a page.
+# Heavier objects are not interned. This is four times a pod's weight; larger objects seldom come twice. The limit
+# bounds how long a forged object blocks the event loop to a few milliseconds.
 _LARGEST_OBJECT = 2**18
-# Bytes of a part beside its JSON and its value: its record, its entry in the table, and one in each holder.
+# The bytes of a part beside its JSON and value: the record, a table entry, and an entry in each holder.
 _PART_OVERHEAD = 400
 
 
 @dataclass(slots=True)
 class PartHolder:
-    """The interned parts of an object or of a part."""
-
     weight: int  # without its parts
     parts: "list[_Part]" = field(default_factory=list)
 
@@ -44,14 +40,12 @@ class _Part(PartHolder):
 
 
 class PartTable:
-    """The parts of a store's objects."""
-
     def __init__(self) -> None:
         self._parts_by_json: dict[bytes, _Part] = {}
         self.weight = 0  # of all parts
 
     def intern_object(self, raw: Raw) -> tuple[Raw, PartHolder]:
-        """The object with its parts interned, and their holder, which `release_parts` takes back."""
+        """The object with interned parts, and their holder for `release_parts`."""
         holder = PartHolder(object_size.weigh_object(raw))
         if holder.weight > _LARGEST_OBJECT:
             return raw, holder
@@ -64,7 +58,6 @@ class PartTable:
         return interned, holder
 
     def release_parts(self, holder: PartHolder) -> None:
-        """Release the parts of an object that is no longer stored."""
         for part in holder.parts:
             part.holder_count -= 1
             if not part.holder_count:
@@ -80,7 +73,6 @@ class PartTable:
         )
 
     def _intern_children(self, tree: Any, holder: PartHolder, levels: int) -> Any:
-        """A new dict or list whose values are interned."""
         if isinstance(tree, dict) and levels:
             return {key: self._intern_part(value, holder, levels - 1) for key, value in tree.items()}
         if isinstance(tree, list) and levels:
@@ -103,7 +95,7 @@ class PartTable:
 
     def _add_part(self, tree: Any, encoded: bytes, levels: int) -> _Part:
         whole = object_size.weigh_json(encoded)
-        # The bytes are copied, because those of orjson keep a larger buffer.
+        # Copied, because orjson's bytes keep a larger buffer.
         part = _Part(whole, encoded=bytes(memoryview(encoded)), total_weight=whole)
         part.value = self._intern_children(tree, part, levels)
         part.weight = max(part.weight, 0) + len(encoded) + _PART_OVERHEAD
@@ -113,7 +105,6 @@ class PartTable:
 
 
 def _intern_texts(tree: Any, levels: int) -> Any:
-    """A new tree of which only the texts are interned: names, labels and owners."""
     if not levels:
         return tree
     if isinstance(tree, dict):
@@ -124,5 +115,4 @@ def _intern_texts(tree: Any, levels: int) -> Any:
 
 
 def _intern_text(value: Any) -> Any:
-    """Intern a text; Python frees it with its last reference."""
     return sys.intern(value) if type(value) is str else value

@@ -1,7 +1,7 @@
-"""Reads a kubeconfig of another cluster's admin, or the user's own, into credentials.
+"""Reads a kubeconfig, of another cluster's admin or the user's own, into credentials.
 
-The official client reads it and makes the TLS context. A kubeconfig that is forbidden or unreadable raises BadLogin,
-which quotes nothing of it. No request is sent here.
+The official client reads the kubeconfig and makes the TLS context. BadLogin quotes nothing of the kubeconfig. No
+request is sent.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from adapter.objects.unstructured import truncate
 from adapter.shell.kube.credentials import BadLogin, Credentials
 
 KubeconfigContent = dict[str, Any]
-# YAML's reading time depends on the number of entries, 20 000 a second, and little on the length of texts: a Secret
-# holds a MiB. A kubeconfig of one cluster has about fifty entries.
+# The most entries of a kubeconfig. YAML is read at 20 000 entries a second, whatever their length, and a Secret may
+# hold a MiB of it. A kubeconfig of one cluster has about fifty entries.
 MOST_ENTRIES = 2_000
-_LONGEST_REASON = 300  # characters of the official client's message, which may name a context of any length
-# A kubeconfig from another cluster must not run a program here or read a file of ours. MultiKueue forbids these fields
-# as well (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
+_LONGEST_REASON = 300  # characters; the client's message may name a context of any length
+# Fields that are forbidden in a foreign kubeconfig, because they would run a program here or read our files. MultiKueue
+# forbids these fields as well (docs/upstream.md, "What MultiKueue refuses in a kubeconfig").
 FORBIDDEN_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 FORBIDDEN_CLUSTER = ("certificate-authority",)
-# The fields that are read must be texts; the official client would accept a number or a list as a token.
+# Fields that must be texts: the official client would accept a number or a list as a token.
 _TEXT_FIELDS = {
     "clusters": ("cluster", ("server", "certificate-authority-data", "tls-server-name", "proxy-url")),
     "users": ("user", ("token", "username", "password", "client-certificate-data", "client-key-data")),
@@ -39,9 +39,9 @@ _DNS_NAME = re.compile(rf"(?=.{{1,254}}$){_LABEL}(\.{_LABEL})*\.?")
 
 
 async def login_of_text(text: str) -> Credentials:
-    """The login by the text of a kubeconfig from another cluster; raises BadLogin."""
+    """The login by a foreign kubeconfig; raises BadLogin."""
     try:
-        content = await asyncio.to_thread(_parse_harmless, text)  # in a thread: a long one takes a second
+        content = await asyncio.to_thread(_parse_harmless, text)  # a long kubeconfig takes a second
         return await _load_without_files(content)
     except BadLogin:
         raise
@@ -52,22 +52,18 @@ async def login_of_text(text: str) -> Credentials:
 
 
 async def login_of_pod() -> Credentials:
-    """The login as the pod's service account, or by $KUBECONFIG outside a cluster."""
     settings = kube.Configuration()
     try:
         kube_config.load_incluster_config(client_configuration=settings)
     except kube_config.ConfigException:
-        # The library reads that variable at its import, which may have happened in another process.
+        # The library itself reads $KUBECONFIG at its import, perhaps in another process.
         await kube_config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=settings)
     return credentials_of(kube.ApiClient(settings))
 
 
 async def login_of_user(file: str, context: str) -> Credentials:
-    """The login by a kubeconfig file and a context (empty: kubectl's own choice); raises BadLogin.
-
-    The file is the user's own, so nothing is forbidden in it: programs are run, and files are read.
-    """
-    if file and not _any_exists(file):  # the library would report a missing key in it
+    """The login by the user's own kubeconfig: programs are run, and files are read. Raises BadLogin."""
+    if file and not _any_exists(file):  # for a missing file, the library would report a missing key
         raise BadLogin(f"there is no file {file} to be its kubeconfig")
     settings = kube.Configuration()
     try:
@@ -80,12 +76,11 @@ async def login_of_user(file: str, context: str) -> Credentials:
 
 
 def _any_exists(file: str) -> bool:
-    """Whether any of the files exists: the library takes several, as in $KUBECONFIG, and expands `~`."""
     return any(Path(name).expanduser().exists() for name in file.split(os.pathsep))
 
 
 def credentials_of(api: kube.ApiClient) -> Credentials:
-    """The login of the official client. Call it at once: the client's temporary files are deleted soon."""
+    """The official client's login; to be called at once, because the client's temporary files are deleted soon."""
 
     async def headers() -> dict[str, str]:
         login_headers: dict[str, str] = {}
@@ -100,7 +95,6 @@ def credentials_of(api: kube.ApiClient) -> Credentials:
 
 
 def context_namespace(file: str, context: str) -> str:
-    """The namespace of a context in the user's kubeconfig, empty when it names none."""
     try:
         contexts, active = kube_config.list_kube_config_contexts(file or None)
     except Exception:  # the login that follows reports the fault
@@ -110,21 +104,17 @@ def context_namespace(file: str, context: str) -> str:
 
 
 async def _load_without_files(content: KubeconfigContent) -> Credentials:
-    """The login by a kubeconfig, without temporary files that outlast the call.
-
-    The library would keep files of all certificates and keys, with those of every renewal, until the process ends. Once
-    the TLS context has them, they are not needed.
-    """
+    """The login, without the files of certificates and keys that the library would keep until the process ends."""
     settings = kube.Configuration()
     try:
         await kube_config.load_kube_config_from_dict(content, client_configuration=settings)
         return credentials_of(kube.ApiClient(settings))
-    finally:  # nothing is awaited between writing and reading the files, so no other login still needs its own
+    finally:  # nothing was awaited since the files were written, so no other login still needs files
         kube_config.kube_config._cleanup_temp_files()
 
 
 class _AliasFreeLoader(yaml.SafeLoader):
-    """A loader that forbids aliases: a short text with aliases unfolds to any length."""
+    """Forbids aliases: with them, a short text unfolds to any length."""
 
     entry_count = 0
 
@@ -133,17 +123,12 @@ class _AliasFreeLoader(yaml.SafeLoader):
             raise BadLogin("it uses YAML aliases; write out what they stand for")
         self.entry_count += 1
         if self.entry_count > MOST_ENTRIES:
-            raise BadLogin(
-                f"it has more than {MOST_ENTRIES} entries; leave out what is not needed to reach one cluster"
-            )
+            raise BadLogin(f"it has more than {MOST_ENTRIES} entries; remove what is not needed to reach one cluster")
         return super().compose_node(parent, index)
 
 
 def _parse_harmless(text: str) -> KubeconfigContent:
-    """Parse a kubeconfig of another cluster's admin.
-
-    Raises BadLogin for one that would run or read something in our process, or that allows no connection.
-    """
+    """Parse a foreign kubeconfig; BadLogin if it would run or read something here, or allows no connection."""
     try:
         content = yaml.load(text, Loader=_AliasFreeLoader)
     except yaml.YAMLError:
@@ -161,7 +146,6 @@ def _parse_harmless(text: str) -> KubeconfigContent:
 
 
 def _read_entries(content: KubeconfigContent, listed: str, part: str) -> list[KubeconfigContent]:
-    """The clusters or users of a kubeconfig; raises BadLogin where they are malformed."""
     named_entries = content.get(listed) or []
     if not isinstance(named_entries, list) or not all(isinstance(entry, dict) for entry in named_entries):
         raise BadLogin(f"{listed} is no list of mappings")
@@ -176,7 +160,7 @@ def _read_entries(content: KubeconfigContent, listed: str, part: str) -> list[Ku
 
 
 def _check_connectable(cluster: KubeconfigContent) -> None:
-    """Raise BadLogin for values that would fail only at the connection, some of them with an unexpected exception."""
+    """Raise BadLogin for values that would fail only at the connection, some unexpectedly."""
     where = "clusters[].cluster"
     if not _is_url(cluster.get("server") or "", ("https", "http")):
         raise BadLogin(f"{where}.server is no URL of an API server; write https://HOST:PORT")
@@ -192,7 +176,7 @@ def _check_connectable(cluster: KubeconfigContent) -> None:
 
 
 def _is_url(text: str, schemes: tuple[str, ...], *, login: bool = False) -> bool:
-    """Whether a connection could be made to this URL; `login`: it may hold a user and a password."""
+    """Whether a connection is possible; `login`: the URL may hold a user and a password."""
     try:
         url = URL(text)
         plain = url.user is None and url.password is None

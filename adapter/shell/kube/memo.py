@@ -1,8 +1,6 @@
 """Memoises answers by the identity of their inputs.
 
-Objects in stores are never changed in place, and each is parsed once (`Store.read_cached`). So the same object means
-the same facts, and nothing is compared in depth. A memo is stored beside the object that it is about, and is freed with
-it.
+Stored objects are never changed in place and are parsed once (`Store.read_cached`). A memo is freed with its object.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,13 +12,13 @@ ValueT = TypeVar("ValueT")
 
 
 class IdentityMemo:
-    """Answers about one version of one object, by question."""
+    """Answers about one version of one object."""
 
     def __init__(self, _: Raw | None = None) -> None:
         self._answers: dict[Hashable, tuple[Sequence[object], Any]] = {}
 
     def get_or_find(self, question: Hashable, facts: Sequence[object], find: Callable[[], ValueT]) -> ValueT:
-        """The memoised answer if its facts were these very objects in this order, else that of `find`."""
+        """The memoised answer to `question` if its facts were these very objects, else the answer of `find`."""
         known = self._answers.get(question)
         if known is None or not _are_identical(known[0], facts):
             known = self._answers[question] = facts, find()

@@ -1,8 +1,7 @@
-"""Bounds the memory that the stores of one cluster take, over all its kinds.
+"""Bounds the memory of one cluster's stores, over all kinds.
 
-The cluster behind a kubeconfig's URL is untrusted and decides how much it shows, and other clusters need memory too. So
-each cluster has a budget of its own. A cluster beyond it counts as unreachable, and others are not affected;
-`reflector.py` handles that. Sizes are weights, as `object_size.py` computes them.
+The cluster is untrusted and decides how much it shows. Beyond its budget it counts as unreachable (`reflector.py`).
+Sizes are weights of `object_size.py`.
 """
 
 import asyncio
@@ -12,13 +11,13 @@ from adapter.shell.kube.client import Unreachable
 
 _MIB = 2**20
 
-# An honest cluster's objects take half of their weight (`object_size.py`), and a hostile one's all of it. For a worker
-# cluster, 128 MiB are 6 000 workers of 21 KB each, or ten thousand nodes. For the manager, 384 MiB are 6 000 worker
-# pods of 60 KB each, with their Workloads. The limit in manifests/controller.yaml, 512Mi, is for 3 000 workers in ten
-# clusters of which one is hostile. It is the sum of 100 MiB for the process, 100 for the manager, 50 for nine honest
-# clusters, 128 for the hostile one, and 120 for its responses while they are read. The latter are a parsed page
-# (`response_limits.MEMORY_FACTOR`), an unparsed event of each kind, and small responses. docs/failures.md has the sum
-# for other sizes.
+# The most weight of one cluster's stored objects. A weight (`object_size.py`) is an estimate that is hardly ever too
+# low: an honest cluster's objects take half of it in memory, a hostile cluster's all of it. For a worker cluster, 128
+# MiB are 6 000 workers of 21 KB, or ten thousand nodes; for the manager, 384 MiB are 6 000 worker pods of 60 KB, with
+# their Workloads. The limit in manifests/controller.yaml, 512Mi, is for 3 000 workers in ten clusters of which one is
+# hostile. It is the sum of 100 MiB for the process, 100 for the manager, 50 for the nine honest clusters, 128 for the
+# hostile one and 120 for the hostile one's responses. These are one parsed page (`response_limits.MEMORY_FACTOR`), one
+# unparsed event of each kind, and small responses. docs/failures.md has other sizes.
 WORKER_CLUSTER_BYTES = 128 * _MIB
 MANAGER_BYTES = 384 * _MIB
 
@@ -28,27 +27,22 @@ class BudgetExceeded(Unreachable):
 
 
 class MemoryBudget:
-    """The memory of one cluster's objects, by kind."""
-
     def __init__(self, most_bytes: int, page_lock: asyncio.Lock | None = None) -> None:
-        """`page_lock`: the lock for pages, where the cluster has another budget as well."""
+        """`page_lock`: the lock of the same cluster's other budget, if any, so that both hold one page at a time."""
         self.most_bytes = most_bytes
-        # Pages are read one at a time: for a moment, one may take as much memory as all stored objects.
+        # Held while a page is read, because one page may briefly take as much memory as all stored objects.
         self.page_lock = page_lock or asyncio.Lock()
         self._quotas: list[MemoryQuota] = []
 
     def clear(self) -> None:
-        """Drop all quotas, because no kind is followed any more."""
         self._quotas.clear()
 
     def new_quota(self, kind: str) -> "MemoryQuota":
-        """A quota for the objects of one kind."""
         quota = MemoryQuota(self, kind)
         self._quotas.append(quota)
         return quota
 
     def check_total(self) -> None:
-        """Raise BudgetExceeded when all kinds together take too much."""
         used_bytes = Counter[str]()
         for quota in self._quotas:
             used_bytes[quota.kind] += quota.used_bytes
@@ -56,13 +50,11 @@ class MemoryBudget:
             largest = ", ".join(f"{kind} {size / _MIB:.0f} MiB" for kind, size in used_bytes.most_common(3))
             raise BudgetExceeded(
                 f"it shows more objects than the {self.most_bytes / _MIB:.0f} MiB of memory that are kept of one "
-                f"cluster ({largest}); delete there what nobody needs of these, or find out who makes them"
+                f"cluster ({largest}); delete the ones that are not needed, or find out which client creates them"
             )
 
 
 class MemoryQuota:
-    """One kind's part of a budget."""
-
     def __init__(self, budget: MemoryBudget, kind: str) -> None:
         self.budget, self.kind, self.used_bytes = budget, kind, 0
 

@@ -1,26 +1,23 @@
-"""Estimates the memory that a stored object takes: a tree of dicts, lists and texts.
+"""Estimates the memory of a stored object: a tree of dicts, lists and texts.
 
-The estimate comes from counts in its JSON, in half of the time of parsing, and is hardly ever too low. So JSON that is
-short on the wire and large in memory, such as `[{},{}]`, is detected before it is parsed. `memory_budget.py` and
-`response_limits.py` have the limits.
+The estimate counts characters of the JSON, in half the time of parsing, and is hardly ever too low. So JSON that is
+short on the wire and large in memory, such as `[{},{}]`, is detected before it is parsed.
 """
 
 from typing import Any
 
 import orjson
 
-# Bytes in CPython 3.11 by sys.getsizeof, with the header for the garbage collector. A dict of up to five keys takes 184
-# bytes, and some 20 more for each further key. A text takes 49 and its characters: four bytes for each, where one of
-# them is not ASCII. Keys are counted each time, though an honest object shares its keys with all others of its kind.
-# Spare places in small dicts are counted as well. So an API server's object weighs twice the memory that it takes: 8 KB
-# of a pod's JSON take 31 KB and weigh 60. A forged object (up to 24 times its JSON) weighs about what it takes.
-# Measured with tracemalloc, and covered by a test.
+# Bytes in CPython 3.11 by sys.getsizeof, with the garbage collector's header. A dict of up to five keys takes 184, and
+# some 20 more for each further key. A text takes 49 and its characters: one byte each, or four bytes each if any is not
+# ASCII. Each key counts each time, though honest objects share keys, and so does each spare place in a small dict. So
+# an API server's object weighs twice its memory: 8 KB of a pod's JSON take 31 KB and weigh 60. A forged object (up to
+# 24 times its JSON) weighs about what it takes. Measured with tracemalloc; a test covers it.
 _DICT, _MEMBER, _LIST, _ENTRY, _TEXT, _NUMBER = 200, 16, 72, 8, 56, 32
 _WIDEST = 4
 
 
 def weigh_object(raw: Any) -> int:
-    """The bytes that a value read from JSON takes."""
     try:
         return weigh_json(orjson.dumps(raw))
     except TypeError:  # nested deeper than orjson writes; it reads four times as deep
@@ -28,7 +25,6 @@ def weigh_object(raw: Any) -> int:
 
 
 def weigh_json(data: bytes | bytearray) -> int:
-    """The bytes that JSON will take once it is parsed."""
     texts, members = data.count(b'"') // 2, data.count(b":")
     dicts, lists = data.count(b"{"), data.count(b"[")
     values = data.count(b",") + dicts + lists  # each value follows one of these
@@ -38,7 +34,6 @@ def weigh_json(data: bytes | bytearray) -> int:
 
 
 def _weigh_tree(raw: Any) -> int:
-    """The bytes that a value takes, from the tree instead of its JSON."""
     weight, pending = 0, [raw]
     while pending:
         value = pending.pop()

@@ -1,36 +1,32 @@
-"""Reads a whole list page by page, each of a bounded size and all in a bounded time.
+"""Reads a whole list page by page, each of a bounded size, all in a bounded time.
 
-Each page is freed before the next one is requested. A page that is too large is requested again with fewer objects: a
-few large objects must not keep a list from being read, and no kind must be declared large in advance. A list that does
-not end, or that cannot be read as a list, raises Unreachable.
+A page that is too large is requested again with fewer objects, so no kind must be declared large in advance.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, parse_version
 from adapter.shell.kube import object_size
 from adapter.shell.kube.client import Body, Client, ResponseTooLarge, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget, MemoryQuota
 from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.response_limits import PAGE_BYTES
-from adapter.shell.kube.store import parse_version
 
-# Objects in a page, and the smaller sizes for pages that are too large; a page of the last size always fits. To parse a
-# hundred pods blocks the event loop for some tens of milliseconds. In one piece, a list peaks at seven times the memory
-# (docs/upstream.md, "A list comes in pages").
+# The numbers of objects to request in a page. If a page is too large, the next size is requested; the last one always
+# fits. Parsing a hundred pods blocks the event loop for some tens of milliseconds. Requested in one piece, a list peaks
+# at seven times the memory (docs/upstream.md, "A list comes in pages").
 PAGE_SIZES = (100, 50, 10, 2)
-# A continue token is valid for about five minutes, because etcd is compacted as often, so no list can take longer.
+# The time for a whole list: a continue token is valid for about five minutes, because etcd is compacted as often.
 LIST_SECONDS = 300.0
-# Memory of a list without a quota. A command line verb reads it on a user's machine and stores whole objects: twenty
-# thousand pods of 50 KB each. An endless list ends here.
+# The budget of a list without a quota: a subcommand stores whole objects, such as twenty thousand pods of 50 KB each.
 UNBUDGETED_BYTES = 2**30
 MOST_PAGES = 10_000  # bounds a list of empty pages
-_LONGEST_TOKEN = 8192  # an API server rejects a longer URL; its own tokens have some hundred characters
+_LONGEST_TOKEN = 8192  # longer URLs are rejected; an API server's tokens have some hundred characters
 
 TrimItem = Callable[[Any], Raw]
-TakePage = Callable[[list[Any], str], None]  # the items of a page, of any type, and the version of the list
+TakePage = Callable[[list[Any], str], None]  # a page's items, of any type, and the list's version
 
 
 def _keep_whole(raw: Any) -> Raw:
@@ -45,10 +41,10 @@ async def list_all(
     /,
     **selectors: str,
 ) -> tuple[list[Any], str]:
-    """All items of a collection, reduced by `trim_item`, and the version of the list, empty where it has none.
+    """All items of a collection, reduced by `trim_item`, and the list's version, which may be empty.
 
-    Raises ApiError or Unreachable, of which BudgetExceeded says that the list exceeds its `memory_quota`. The items may
-    be of any type: the caller must check that they are objects (`objects.well_formed`).
+    Raises ApiError, Unreachable, or BudgetExceeded beyond `memory_quota`. The caller checks the items' types
+    (`objects.well_formed`).
     """
     whole = _FullList(trim_item, memory_quota or MemoryBudget(UNBUDGETED_BYTES).new_quota(kind_of(path)[0]))
     await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, **selectors)
@@ -58,10 +54,10 @@ async def list_all(
 async def read_pages(
     client: Client, path: str, take_page: TakePage, page_lock: asyncio.Lock, /, **selectors: str
 ) -> None:
-    """Pass all items of a collection to `take_page`, page by page, each while it holds `page_lock`.
+    """Pass a collection to `take_page`, page by page, each under `page_lock`.
 
-    The list's version is that of its first page, since all pages are of one moment; empty where it has none. Raises
-    ApiError, Unreachable, and the errors of `take_page`.
+    All pages are of one moment, so `take_page` always gets the first page's version. Raises ApiError, Unreachable, and
+    `take_page`'s errors.
     """
     reading = _PagedRead(client, path, page_lock, selectors)
     try:
@@ -72,8 +68,6 @@ async def read_pages(
 
 
 class _FullList:
-    """All items of a list that is being read."""
-
     def __init__(self, trim_item: TrimItem, memory_quota: MemoryQuota) -> None:
         self._trim_item, self.memory_quota, self._weight = trim_item, memory_quota, 0
         self.items: list[Any] = []
@@ -88,8 +82,6 @@ class _FullList:
 
 
 class _PagedRead:
-    """The progress of one list."""
-
     def __init__(self, client: Client, path: str, page_lock: asyncio.Lock, selectors: dict[str, str]) -> None:
         self._client, self._path, self._page_lock, self._selectors = client, path, page_lock, selectors
         self._page_sizes, self._version = list(PAGE_SIZES), ""
@@ -104,7 +96,7 @@ class _PagedRead:
             before = token
             async with self._page_lock:
                 body = await self._read_page(token)
-                await asyncio.sleep(0)  # parsing the page blocked the loop, and taking it blocks it as long
+                await asyncio.sleep(0)  # parsing blocked the loop, and taking the page blocks it as long
                 token = self._take_page(body, take_page, first=page == 0)
                 del body
             if not token:
@@ -114,7 +106,6 @@ class _PagedRead:
         raise Unreachable(self.endless_message)
 
     def _take_page(self, page: Body, take_page: TakePage, *, first: bool) -> str:
-        """Pass a page to `take_page`; returns the token of the next page."""
         token, version = self._token_and_version(page)
         if first:
             self._version = version
@@ -133,7 +124,6 @@ class _PagedRead:
                 del self._page_sizes[0]  # the next pages are probably as large
 
     def _token_and_version(self, page: Body) -> tuple[str, str]:
-        """The token of the next page, and the list's version."""
         metadata = page.get("metadata")
         list_metadata = metadata if isinstance(metadata, dict) else {}
         token, version = list_metadata.get("continue") or "", list_metadata.get("resourceVersion")

@@ -1,17 +1,15 @@
 """Keeps a store up to date: list, watch, resume, and list again when the server cannot resume or was unreachable.
 
-A cut link may leave a watch silent for a minute and a half after the link is whole again: neither side learns that the
-other one has hung up. So a probe decides whether the cluster is reachable. After a loss of contact, cached objects do
-not count until they are listed again. The loops end only by cancellation. They report every loss of contact to their
-owner, and log malformed objects; the fleet decides what a loss means.
+A watch may stay silent for a minute and a half after a cut link is whole again, so a probe decides whether the cluster
+is reachable. After a loss of contact, cached objects do not count until they are listed again. Loops end only by
+cancellation, and report losses to their owner.
 
-A cluster whose etcd was restored from a backup counts its versions from an earlier one. Its watches do not show it: a
-watch from a later version stays silent until the cluster reaches that version again (docs/upstream.md,
-"A restored etcd"). So before a watch resumes, the cluster is asked for its version. When that is older, everything is listed again.
+A cluster whose etcd was restored from a backup counts its versions from an earlier one. A watch from a later version
+stays silent until the cluster reaches that version again (docs/upstream.md, "A restored etcd"). So before a watch
+resumes, the cluster is asked for its version; if that is older than the store's, everything is listed again.
 
-A restored connection may lead to another cluster. So a follower may require a proof of the cluster identity: before
-anything is listed, before each watch that is resumed, and with each probe. A cluster without that proof is not read, as
-if it were unreachable.
+A restored connection may lead to another cluster. So a follower may require proof of the cluster identity: before a
+list, before a watch resumes, and with each probe.
 """
 
 import asyncio
@@ -25,40 +23,40 @@ from typing import Any
 
 import orjson
 
-from adapter.objects.unstructured import UNREADABLE, Raw
+from adapter.objects.unstructured import UNREADABLE, Raw, parse_version
 from adapter.shell import metrics
 from adapter.shell.kube import pagination
 from adapter.shell.kube.client import ApiError, Client, ResponseTooLarge, Unreachable, UnusableCluster
 from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, BudgetExceeded, MemoryBudget, MemoryQuota
 from adapter.shell.kube.resources import Resource
-from adapter.shell.kube.store import Listing, Store, parse_version
+from adapter.shell.kube.store import Listing, Store
 from adapter.shell.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = "240"  # the server ends a watch then; well below any proxy's idle limit
-# Bookmarks come about once a minute. A watch that is silent for longer may hang on a dead connection: it resumes on a
-# new one from its version, which costs little if nothing was wrong.
+WATCH_SECONDS = "240"  # well below any proxy's idle limit
+# After this silence a watch is resumed, which costs little. Bookmarks come about once a minute, so the connection may
+# be dead.
 SILENCE_SECONDS = 90.0
-# A watch that the server ends early resumes after the first backoff; only a watch that lasted resets the doubling.
+# The pause before the next watch. It doubles when the server ends a watch early; a watch that lasted resets it.
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 15.0
 
-# A cluster that exceeds its memory budget is listed again after the first pause. The pause doubles each time that it
-# exceeds the budget again, because each list takes the memory once more.
+# The pause before a cluster beyond its memory budget is listed again. It doubles, because each list takes the memory
+# once more.
 FIRST_PAUSE, LAST_PAUSE = 15.0, 600.0
 
-# A cut link shows within PROBE_SECONDS + the client's time-out: quick enough for a gang to spill within its own
-# reservation timeout, slow enough that one lost packet means nothing.
+# The time between probes. A cut link shows within PROBE_SECONDS + the client's time-out, early enough for a gang to
+# spill within its reservation timeout. One lost packet is ignored.
 PROBE_SECONDS = 5.0
 
-# A busy server (429) is asked again, and its cached objects count meanwhile. Where a watch must resume, they count for
-# as long as after a cut link. While all watches are open, they count without a limit.
+# A busy server (429) is asked again. If a watch must resume, as after a cut link, the cached objects count for this
+# long meanwhile; while all watches are open, they count without limit.
 BUSY_SECONDS = 15.0
 
-RESTORED = "its API server went back to an older version, as after a restore from a backup; everything is listed anew"
+RESTORED = "its API server went back to an older version, as after a restore from a backup; listing everything again"
 
-ReportProbe = Callable[[Exception | None], None]  # the error of the last probe; None for a success
-VerifyIdentity = Callable[[], Awaitable[None]]  # raises WrongCluster, or the error of the request
+ReportProbe = Callable[[Exception | None], None]  # None for a success
+VerifyIdentity = Callable[[], Awaitable[None]]  # raises WrongCluster, or the request's error
 
 
 def ignore() -> None:
@@ -70,7 +68,7 @@ async def accept_any_cluster() -> None:
 
 
 def already_begun() -> asyncio.Event:
-    """An event that is set, for a kind that is followed at once."""
+    """A set event, for a kind that is followed at once."""
     begun = asyncio.Event()
     begun.set()
     return begun
@@ -78,7 +76,7 @@ def already_begun() -> asyncio.Event:
 
 @dataclass(frozen=True, slots=True)
 class FollowConfig:
-    """The objects to follow, and the callbacks; `on_result` gets an error, or None for a success."""
+    """What to follow, and the callbacks; `on_result` gets an error, or None."""
 
     client: Client
     resource: Resource
@@ -86,11 +84,11 @@ class FollowConfig:
     on_result: Callable[[Exception | None], None]
     namespace: str = ""
     selectors: dict[str, str] = field(default_factory=dict)  # labelSelector, fieldSelector
-    on_restored: Callable[[], None] = ignore  # the cluster went back to an older version
+    on_restored: Callable[[], None] = ignore
     memory_quota: MemoryQuota = field(default_factory=lambda: MemoryBudget(WORKER_CLUSTER_BYTES).new_quota("objects"))
     verify_identity: VerifyIdentity = accept_any_cluster
-    begun: asyncio.Event = field(default_factory=already_begun)  # the kind is not followed before
-    # Limits lines in the log, because the cluster decides how many malformed objects it sends.
+    begun: asyncio.Event = field(default_factory=already_begun)  # the kind is followed once this is set
+    # Bounds the log: the cluster decides how many malformed objects it sends.
     log_limit: TokenBucket = field(default_factory=lambda: TokenBucket(10, 60.0))
 
     @property
@@ -99,24 +97,24 @@ class FollowConfig:
 
 
 class ClusterRestored(Unreachable):
-    """The cluster went back to an older version: its cached objects no longer count."""
+    """The cluster went back to an older version: cached objects no longer count."""
 
 
 class WrongCluster(UnusableCluster):
-    """The server that answers belongs to another cluster than the followed one."""
+    """The server that answers belongs to another cluster."""
 
 
 @dataclass(slots=True)
 class _WatchPosition:
-    version: str = ""  # where a watch can resume; empty: list first
-    last_open: float = -math.inf  # when a watch was last open
+    version: str = ""  # empty: list first
+    last_open: float = -math.inf
 
 
-RelistSignal = asyncio.Future[Unreachable]  # the reason why the cluster's cached objects no longer count
+RelistSignal = asyncio.Future[Unreachable]  # why cached objects no longer count
 
 
 async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None) -> None:
-    """Keep a store up to date until cancelled; set `relist_signal` when cached objects no longer count."""
+    """Keep a store up to date; set `relist_signal` when cached objects no longer count."""
     position, backoff, must_verify = _WatchPosition(), FIRST_BACKOFF, not config.begun.is_set()
     await config.begun.wait()
     clock = asyncio.get_running_loop().time
@@ -144,7 +142,7 @@ async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None
             ):
                 relist_signal.set_result(error)
             config.on_result(error)
-        except (*UNREADABLE, RecursionError) as error:  # a proxy may answer, for example
+        except (*UNREADABLE, RecursionError) as error:  # such as a proxy's answer
             log.warning("following %s: unreadable answer (%s)", config.resource.plural, type(error).__name__)
             position.version = ""
             config.on_result(Unreachable("its answer cannot be read"))
@@ -153,12 +151,11 @@ async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None
 
 
 def _drop_traceback(error: Exception) -> None:
-    """Drop an error's references to frames: errors are stored while the fault lasts, and would hold half a list."""
+    """Drop an error's frames, which hold half a list: errors are stored while the fault lasts."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
 
 
 async def _start_version(config: FollowConfig, version: str, *, verified: bool) -> str:
-    """Check that a watch can resume at a version, or list without one; returns the version to watch from."""
     if not verified:
         await config.verify_identity()
     if not version:
@@ -168,10 +165,10 @@ async def _start_version(config: FollowConfig, version: str, *, verified: bool) 
 
 
 async def _check_not_restored(config: FollowConfig) -> None:
-    """Raise ClusterRestored if the cluster is behind the newest version of the store.
+    """Raise ClusterRestored if the cluster is behind the store's newest version.
 
-    A list of one object without a version is read by quorum, so it is as new as any earlier event of this kind. It has
-    no label selector, by which the API server would have to search all objects for the first match.
+    A list that is requested without a version is read by quorum, so it is as new as any earlier event. One object of it
+    is enough; with a label selector, the API server would search all objects for that one.
     """
     fields = {name: text for name, text in config.selectors.items() if name == "fieldSelector"}
     known = config.store.newest_version
@@ -188,15 +185,13 @@ async def _list_into_store(config: FollowConfig) -> str:
         )
         return await listing.finish_listing()
     except BaseException:  # a cancellation as well
-        config.memory_quota.set_used(config.store.weight)  # the pending part of the list is dropped
+        config.memory_quota.set_used(config.store.weight)  # drops the pending part of the list
         raise
 
 
 class _StoreListing:
-    """A list that is written into a store page by page."""
-
     def __init__(self, config: FollowConfig) -> None:
-        """Create it before the first request: later events may be newer than the list."""
+        """Create it before the first request, because events that arrive later may be newer than the list."""
         self._config, self._newest_before = config, config.store.newest_version
         self._listing: Listing | None = None
         self._version = ""
@@ -220,8 +215,7 @@ class _StoreListing:
         return config.store.begin_listing(version, restored=restored)
 
     async def finish_listing(self) -> str:
-        """Complete the listing; returns its version."""
-        if self._listing:  # set by the first page, which only an error can prevent
+        if self._listing:  # unset only after an error
             for _ in self._listing.finish_in_steps():
                 await asyncio.sleep(0)
             _report_malformed(self._config, self._listing.refused_count, self._listing.first_refusal)
@@ -234,7 +228,6 @@ def _cluster_title(config: FollowConfig) -> str:
 
 
 def _report_malformed(config: FollowConfig, refused: int, first_refusal: str) -> None:
-    """Count malformed items and log them: once for a list, and for a watch within `log_limit`."""
     if refused:
         metrics.MALFORMED_OBJECTS.labels(config.client.cluster, config.resource.plural).inc(refused)
         sentence = "%s: %d of its %s are left out, as an API server does not write them: of the first, %s"
@@ -243,7 +236,6 @@ def _report_malformed(config: FollowConfig, refused: int, first_refusal: str) ->
 
 
 async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
-    """Read one watch to its end, and store its position however it ends."""
     params = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -262,7 +254,6 @@ async def _watch_once(config: FollowConfig, position: _WatchPosition) -> None:
 
 
 def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:
-    """Apply one event to the store; returns the version at which a watch can resume."""
     kind, raw = event["type"], event["object"]
     if kind == "ERROR":
         raise ApiError(int(raw.get("code") or 500), str(raw.get("reason")), str(raw.get("message")))
@@ -278,7 +269,6 @@ def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:
 
 
 def _version_text(raw: Raw) -> str:
-    """The version of an object or list, empty where it has no valid one."""
     metadata = raw.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
     return version if isinstance(version, str) and parse_version(version) else ""
@@ -291,9 +281,9 @@ async def follow_all(
     on_emptied: Callable[[], None] = ignore,
     verify_identity: VerifyIdentity = accept_any_cluster,
 ) -> None:
-    """Follow until cancelled; list everything again after the cluster was unreachable, restored, or another one.
+    """Keep stores up to date; list everything again after the cluster was unreachable, restored, or another one.
 
-    When it exceeds its memory budget, the stores are emptied and `on_emptied` is called.
+    Beyond the memory budget, empty the stores and call `on_emptied`.
     """
     pause, clock = FIRST_PAUSE, asyncio.get_running_loop().time
     while True:
@@ -316,7 +306,6 @@ async def follow_all(
 async def _follow_until_stale(
     client: Client, report_probe: ReportProbe, followed: Sequence[FollowConfig], verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Follow until the cached objects no longer count; returns the reason."""
     relist_signal: RelistSignal = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(follow(config, relist_signal)) for config in followed]
@@ -336,7 +325,6 @@ def _drop_stores(followed: Sequence[FollowConfig], on_emptied: Callable[[], None
 async def _wait_until_stale(
     client: Client, report_probe: ReportProbe, relist_signal: RelistSignal, verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Wait until the cached objects no longer count; returns the reason."""
     probes = asyncio.create_task(_probe_until_silent(client, report_probe, verify_identity))
     try:
         await asyncio.wait({probes, relist_signal}, return_when=asyncio.FIRST_COMPLETED)
@@ -346,7 +334,6 @@ async def _wait_until_stale(
 
 
 async def _probe_until_answer(client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity) -> None:
-    """Probe until the cluster answers, with an error or not, and its identity is verified."""
     while True:
         error = await _probe_once(client, verify_identity)
         report_probe(error)
@@ -366,23 +353,21 @@ async def _is_verified(verify_identity: VerifyIdentity) -> bool:
 async def _probe_until_silent(
     client: Client, report_probe: ReportProbe, verify_identity: VerifyIdentity
 ) -> Unreachable:
-    """Probe until the cluster is unreachable or is another one; returns the reason."""
     while True:
         await asyncio.sleep(PROBE_SECONDS)
         error = await _probe_once(client, verify_identity)
-        if not _is_busy(error):  # a busy cluster is reachable, and the next probe verifies its identity
+        if not _is_busy(error):  # it is reachable, and the next probe verifies its identity
             report_probe(error)
         if isinstance(error, Unreachable):
             return error
 
 
 def _is_busy(error: Exception | None) -> bool:
-    """Whether an API server asks to be called later: nothing follows for the request."""
+    """Whether an API server asks to be called later (429), which says nothing about the request itself."""
     return isinstance(error, ApiError) and error.status == 429
 
 
 async def _probe_once(client: Client, verify_identity: VerifyIdentity) -> ApiError | Unreachable | None:
-    """Probe the cluster and verify its identity; returns the error, of which Unreachable comes first."""
     problem: ApiError | Unreachable | None = None
     for check in (client.probe, verify_identity):
         try:

@@ -1,4 +1,4 @@
-"""API paths of objects, with one constant for each kind that is read or written."""
+"""API paths of objects, with a constant for each kind."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -8,16 +8,14 @@ from adapter import names
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object in the API."""
-
     api_version: str
     plural: str
     namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """The path of a collection, an object or a subresource; without a namespace, of all namespaces.
+        """The path of a collection, object or subresource; without a namespace, of a collection in all namespaces.
 
-        Names are untrusted and are quoted. Raises ValueError for `.` and `..`, which quoting does not change.
+        Untrusted names are quoted. `.` and `..`, which quoting does not change, raise ValueError.
         """
         if {namespace, name} & {".", ".."}:
             raise ValueError("no object can have such a name")
@@ -32,7 +30,7 @@ def _quote_name(name: str) -> str:
 
 
 def kind_of(path: str) -> tuple[str, bool]:
-    """The plural of a path with its subresource, as in audit logs, and whether the path names one object.
+    """The plural in a path, with its subresource as in audit logs, and whether the path names one object.
 
     `/api/v1/namespaces/demo/pods/a/status` gives pods/status; a path outside of the API gives its first word.
     """
@@ -47,7 +45,7 @@ def kind_of(path: str) -> tuple[str, bool]:
 
 
 def controller_proxy_path(path: str) -> str:
-    """The path by which the manager's API server proxies a request to the controller, with the RBAC for plans."""
+    """The path by which the manager's API server proxies to the controller; the RBAC for plans grants it."""
     return SERVICES.path(names.SYSTEM_NAMESPACE, f"{names.SERVICE}:{names.PLAN_PORT_NAME}", f"proxy{path}")
 
 

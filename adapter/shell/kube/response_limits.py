@@ -1,7 +1,6 @@
-"""Reads a response of an API server within limits, as a whole or not at all.
+"""Reads a response of an untrusted API server within limits, as a whole or not at all.
 
-The server behind a kubeconfig's URL is untrusted. A response is counted while it is unpacked, so that a few compressed
-bytes cannot become many. A response larger than any valid one is dropped. Nothing is parsed here.
+The bytes are counted while they are unpacked, so a few compressed ones cannot become many.
 """
 
 import asyncio
@@ -13,24 +12,24 @@ import aiohttp
 
 from adapter.shell.kube import object_size
 
-# etcd takes 1.5 MiB for an object. Objects stored as JSON, as all custom resources are, come at that size. Objects
-# stored in a packed form, as pods are, become about twice as large.
+# The largest object in a response. etcd takes 1.5 MiB for an object. Custom resources, stored as JSON, arrive at that
+# size; packed objects, such as pods, arrive at about twice that size.
 OBJECT_BYTES = 4 * 2**20
-# Two of the largest objects fit, so every list can be read (`pagination.PAGE_SIZES`).
+# The largest page: two of the largest objects, so that every list can be read (`pagination.PAGE_SIZES`).
 PAGE_BYTES = 2 * OBJECT_BYTES
-# A parsed response may weigh so many times the largest response (`object_size.py`). Pods, nodes and Workloads weigh
-# seven to twelve times their bytes. Those of megabytes weigh less, because their size is in their texts. A forged
-# object takes 24 times its bytes.
+# A parsed response may weigh this many times the largest response. Pods, nodes and Workloads weigh seven to twelve
+# times their bytes; objects of megabytes weigh less, because they are mostly text. A forged object takes 24 times its
+# bytes.
 MEMORY_FACTOR = 8
-# A Status, or a word such as "ok". A Status that names each invalid field of an object has a few kilobytes.
+# The largest Status: one that names each invalid field has a few kilobytes.
 STATUS_BYTES = 256 * 2**10
 
 _MIB = 2**20
-_WORST_FACTOR = 40  # one byte of JSON takes at most so many of memory, so small responses need not be weighed
+_WORST_FACTOR = 40  # bytes of memory for one of JSON, at most
 
 
 class UnreadableResponse(Exception):
-    """The response is not an API server's; the text is a part of a sentence and follows "it"."""
+    """The response is not an API server's; the text continues a sentence whose subject is "it"."""
 
 
 class LimitExceeded(UnreadableResponse):
@@ -40,10 +39,10 @@ class LimitExceeded(UnreadableResponse):
 async def read_body(
     answer: aiohttp.ClientResponse, most_bytes: int, large_answers_lock: asyncio.Lock | None = None
 ) -> bytearray:
-    """The response's body, unpacked; raises UnreadableResponse, and LimitExceeded once it exceeds `most_bytes`.
+    """The body, unpacked; raises UnreadableResponse, and LimitExceeded beyond `most_bytes`.
 
-    A body above STATUS_BYTES takes `large_answers_lock`, and the others wait, as does their sender by TCP's flow
-    control. Otherwise all responses in flight would take their full size of memory at once.
+    Bodies above STATUS_BYTES take `large_answers_lock` one by one; TCP's flow control makes their senders wait.
+    Otherwise all responses in flight would take their full size at once.
     """
     unpack, body = _decompressor(answer.headers.get("Content-Encoding", "")), bytearray()
     async with AsyncExitStack() as locks:
@@ -58,7 +57,7 @@ async def read_body(
 
 
 async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BYTES) -> AsyncIterator[bytes]:
-    """The lines of a stream, each of at most `most_bytes`; they end with the stream, or when its read times out."""
+    """The lines of a stream, each of at most `most_bytes`."""
     rest = bytearray()
     try:
         async for chunk in answer.content.iter_any():
@@ -69,10 +68,10 @@ async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BY
                 _check_memory(rest, most_bytes)
                 yield bytes(rest)
                 rest.clear()
-            rest += incomplete  # grows in place: a sender of single bytes must not have the line copied for each
+            rest += incomplete  # grows in place; a new object would copy the line for each byte of a slow sender
             _check_bytes(rest, most_bytes)
     except TimeoutError:
-        return  # a quiet stream may be intact: the caller's next request shows whether the link is
+        return  # a quiet stream may be intact; the caller's next request shows whether it is
 
 
 def _check_bytes(data: bytearray, most_bytes: int) -> None:
@@ -91,10 +90,9 @@ def _check_memory(data: bytearray, most_bytes: int) -> None:
 
 
 def _decompressor(encoding: str) -> Callable[[bytes, int], bytes]:
-    """A function that unpacks a chunk into at most a given number of bytes."""
     if encoding.lower() in ("", "identity"):
         return lambda chunk, _: chunk
-    if encoding.lower() != "gzip":  # the only one requested: it shrinks a list to a tenth on a slow line
+    if encoding.lower() != "gzip":  # gzip shrinks a list to a tenth
         raise UnreadableResponse("answers in an encoding that was not asked for")
     inflate = zlib.decompressobj(wbits=31)
 

@@ -1,9 +1,7 @@
 """Stores the last state of each object of one kind in one cluster, as list and watch delivered it.
 
-A store that was never filled is not synced. A reader must then do nothing, rather than take it for empty. Objects are
-never changed in place: they share parts (`interning.py`). The store weighs its objects; the limit is in
-`memory_budget.py`. A malformed item (`objects.well_formed`) is rejected, and an object is stored as a whole or not at
-all.
+Readers must do nothing on a store that is not synced. Objects are never changed in place: they share parts
+(`interning.py`). Malformed items (`objects.well_formed`) are rejected.
 """
 
 import itertools
@@ -13,38 +11,38 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from typing import Any, TypeVar
 
 from adapter.objects import trim, well_formed
-from adapter.objects.unstructured import UNREADABLE, Key, Raw, key_of, meta
+from adapter.objects.unstructured import UNREADABLE, Key, Raw, key_of, meta, parse_version, version_of
 from adapter.shell.kube import object_size
 from adapter.shell.kube.interning import PartHolder, PartTable
 
 ChangeHandler = Callable[[Raw | None, Raw | None], None]  # before, after
 ReadT = TypeVar("ReadT")
 
-# How long a deletion is remembered, against the response to an own write that arrives after it. The client gives up on
-# a response after 10 s, and the process may be stopped for a while between the two.
+# How long a deletion is remembered, because an own write's response may arrive after it. The client waits 10 s for a
+# response, and the process may be stopped in between.
 REMEMBERED_SECONDS = 60.0
-# The weight of changes that a list of a filled store holds back until its end, beside the page that was just read. It
-# is the size of one large object (`response_limits.OBJECT_BYTES`), little beside a cluster's budget. The changes of a
-# watch's downtime still fit as a whole, unless hundreds of objects changed.
+# The most weight of changes that a new list holds back from a filled store, beside the page just read. It is one large
+# object (`response_limits.OBJECT_BYTES`), little beside a cluster's budget. The changes during a watch's downtime fit,
+# unless hundreds of objects changed.
 PENDING_BYTES = 4 * 2**20
-# Objects of a first list that are stored at once: some tens of milliseconds.
+# The objects of a first list that are stored in one step, in some tens of milliseconds.
 OBJECTS_AT_ONCE = 100
-# Bytes to remember that a list has an object: a pair, whose texts are the object's, and its entry in a set.
+# The memory of a listed object's key: a pair, whose texts are the object's, and a set entry.
 _KEY_BYTES = 200
 
 
 def ignore(_: Raw | None, __: Raw | None) -> None:
-    """Ignore changes until there is a handler, which reads all objects first."""
+    """Ignore changes: a later handler reads all objects first."""
 
 
 class MalformedObject(ValueError):
-    """An item is not an object of the store's kind; the text is a part of a sentence."""
+    """An item is no object of the store's kind; the text is part of a sentence."""
 
 
 class Store:
-    """Objects by namespace and name, with one optional index.
+    """Objects by namespace and name, with one optional index, and another one by the uid of an owner.
 
-    In each group of the index, objects are counted by `counted_value`, and can be looked up by their `search_words`.
+    Within an index group, objects are counted by `counted_value` and found by `search_words`.
     """
 
     def __init__(
@@ -54,23 +52,23 @@ class Store:
         index: Callable[[Raw], str] | None = None,
         counted_value: Callable[[Raw], Hashable] | None = None,
         search_words: Callable[[Raw], Collection[str]] = lambda _: (),
+        owner: Callable[[Raw], str] = lambda _: "",
         trim_object: Callable[[Raw], Raw] = trim.without_managed_fields,
     ) -> None:
-        """`trim_object` drops the fields that are never read."""
         self.synced = False
-        self.newest_version = -1  # the highest version in any list, watch or response to a write
-        self.change_count = 0  # of all changes to its objects
+        self.newest_version = -1  # of any list, watch or response to a write
+        self.change_count = 0
         self._on_change = on_change
         self._objects: dict[Key, Raw] = {}
-        self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # cached results, by read function
-        # Cached results for all objects, and the keys of those to be read again, by read function.
+        self._readings: dict[Key, dict[Callable[[Raw], Any], Any]] = {}  # by read function
+        # By read function: results for all objects, and the keys to read again.
         self._all_readings: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, bool]]] = {}
-        self._holders: dict[Key, PartHolder] = {}  # the interned parts of each object
-        # The parts that objects share, and the weight of all else.
+        self._holders: dict[Key, PartHolder] = {}
+        # The parts that objects share, and all other weight.
         self._part_table, self._own_weight = PartTable(), 0
-        # The version of each deletion, and when we received it; oldest first.
+        # Version and time of receipt, oldest first.
         self._deletions: dict[Key, tuple[int, float]] = {}
-        self._listed_version = -1  # version of the last full list
+        self._listed_version = -1  # of the last full list
         self._restoring = False  # a cluster that counts from a lower version is being listed
         self._index, self._counted_value, self._search_words, self._trim_object = (
             index,
@@ -78,21 +76,20 @@ class Store:
             search_words,
             trim_object,
         )
+        self._owner, self._keys_by_owner = owner, defaultdict[str, dict[Key, None]](dict)
         self._groups: dict[str, set[Key]] = defaultdict(set)
         self._counts: dict[str, dict[Hashable, int]] = defaultdict(dict)
         self._keys_by_word: dict[tuple[str, str], dict[Key, None]] = defaultdict(dict)  # by group and word
 
     @property
     def weight(self) -> int:
-        """The memory that all objects take."""
         return self._own_weight + self._part_table.weight
 
     def set_handler(self, on_change: ChangeHandler) -> None:
-        """Replace the handler that is notified of each change."""
         self._on_change = on_change
 
     def notify(self, before: Raw | None = None, after: Raw | None = None) -> None:
-        """Notify the handler of a change outside of the objects: in related data, or that this kind became readable."""
+        """Notify the handler of a change in related data, or that this kind became readable."""
         self._on_change(before, after)
 
     def __iter__(self) -> Iterator[Raw]:
@@ -105,13 +102,12 @@ class Store:
         return self._objects.get(key)
 
     def by_name(self, name: str) -> Raw | None:
-        """A cluster-scoped object by its name."""
         return self._objects.get(("", name))
 
     def read_cached(self, raw: Raw, read: Callable[[Raw], ReadT]) -> ReadT:
-        """The result of `read`, cached while this version of the object is stored, because many callers read it.
+        """The result of `read`, cached while this version of the object is stored.
 
-        An object that is not stored is read each time. `read` must be one function, not a new closure for each call.
+        `read` must be one function, not a closure for each call.
         """
         key = key_of(raw)
         if self._objects.get(key) is not raw:
@@ -123,7 +119,7 @@ class Store:
         return result
 
     def read_all_cached(self, read: Callable[[Raw], ReadT]) -> Mapping[Key, ReadT]:
-        """The cached results of `read` for all objects, not to be changed; only changed objects are read again."""
+        """Cached results for all objects, not to be changed."""
         if read not in self._all_readings:
             self._all_readings[read] = {}, dict.fromkeys(self._objects, True)
         results, stale = self._all_readings[read]
@@ -136,44 +132,42 @@ class Store:
         return results
 
     def by_index(self, value: str) -> list[Raw]:
-        """The objects with this index value."""
         return [self._objects[key] for key in self._groups.get(value, ())]
 
+    def owned_by(self, uid: str) -> list[Raw]:
+        return [self._objects[key] for key in self._keys_by_owner.get(uid, ())]
+
     def value_counts(self, value: str) -> Mapping[Any, int]:
-        """How many of that group's objects have each counted value, without empty values; not to be changed."""
+        """Counts of a group's non-empty counted values, not to be changed."""
         return self._counts.get(value, {})
 
     def group_matches(self, value: str, word: str) -> list[Raw]:
-        """The objects of that group with this search word."""
         return [self._objects[key] for key in self._keys_by_word.get((value, word), ())]
 
     def all_matches(self, word: str) -> Iterator[Raw]:
-        """The objects of all groups with this search word."""
         return (raw for group in list(self._groups) for raw in self.group_matches(group, word))
 
     def note_version(self, seen_version: str) -> None:
-        """Record that the cluster has reached this version."""
         self.newest_version = max(self.newest_version, parse_version(seen_version))
 
     def replace(self, objects: Iterable[Raw], listed_at: str = "", *, restored: bool = False) -> int:
-        """Replace the objects by a list in one piece (see `begin_listing`); returns the number of rejected items."""
+        """Replace the objects by a list; returns the number of rejected items."""
         listing = self.begin_listing(listed_at, restored=restored)
         listing.take_page(objects)
         listing.finish()
         return listing.refused_count
 
     def begin_listing(self, listed_at: str, *, restored: bool = False) -> "Listing":
-        """Begin to replace the objects by a full list of a version; objects newer than the list stay.
+        """Begin to replace the objects by a full list, except newer objects; an unfinished listing is abandoned.
 
-        An earlier unfinished listing is abandoned. An object may be older in the list than in the store, if etcd was
-        restored from a backup and counts on from a higher version. If it counts from a lower one (`restored`), no
-        stored object is newer, because its history no longer exists.
+        An object may be older in the list than in the store, if etcd was restored and counts on from a higher version.
+        If etcd counts from a lower version (`restored`), no stored object is newer.
         """
         self._restoring = restored
         return Listing(self, parse_version(listed_at), restored=restored)
 
     def clear(self) -> None:
-        """Drop all objects without a notification: the caller has reported the cluster as unreachable."""
+        """Drop all objects without notification: the caller has reported the cluster as unreachable."""
         for table in (
             self._objects,
             self._readings,
@@ -182,6 +176,7 @@ class Store:
             self._groups,
             self._counts,
             self._keys_by_word,
+            self._keys_by_owner,
         ):
             table.clear()
         self._all_readings.clear()
@@ -190,51 +185,47 @@ class Store:
         self.synced, self._restoring = False, False
 
     def _finish_listing(self, listed_version: int, *, restored: bool) -> None:
-        """Record a full list of this version."""
         self._deletions.clear()  # `_listed_version` replaces them: a delayed response is older than this list
         self._listed_version = listed_version
         self.newest_version = listed_version if restored else max(self.newest_version, listed_version)
         self.synced, self._restoring = True, False
 
     def put(self, raw: Raw) -> str:
-        """Store a newer state, from a watch or from the response to an own write; an older one is ignored.
+        """Store a newer state, from a watch or an own write's response; returns a rejection's reason, or empty.
 
-        Returns the reason for a rejection, or an empty text. Versions of one kind in one cluster can be compared as
-        numbers (Kubernetes KEP-5504).
+        Versions of one kind in one cluster compare as numbers (Kubernetes KEP-5504).
         """
         try:
             trimmed = self._accept_object(raw)
         except MalformedObject as error:
             return str(error)
-        if self._restoring:  # it may date from before the restore; the watch delivers the others
+        if self._restoring:  # the object may date from before the restore; the watch delivers newer ones
             return ""
         key, version = key_of(trimmed), version_of(trimmed)
         self.newest_version = max(self.newest_version, version)
         before = self._objects.get(key)
         known = version_of(before) if before is not None else max(self._listed_version, self._deleted_version(key))
-        if version > known:  # not so, for example, for the response to an own write after the deletion's event
+        if version > known:  # false for an own write's response after the deletion's event
             self._store_object(key, trimmed)
         return ""
 
     def _accept_object(self, raw: Raw) -> Raw:
-        """The trimmed object, of which index, counted value and words can be computed; raises MalformedObject."""
         if problem := well_formed.malformed_reason(raw):
             raise MalformedObject(problem)
         try:
             trimmed = self._trim_object(raw)
             self._group_and_value(trimmed)
             self._search_words(trimmed)
+            self._owner(trimmed)
         except UNREADABLE as error:
             raise MalformedObject(f"it cannot be read ({type(error).__name__})") from None
         return trimmed
 
     def _group_and_value(self, raw: Raw) -> tuple[str, Hashable]:
-        """An object's group and counted value, each empty where there is none."""
         group = self._index(raw) if self._index else ""
         return group, self._counted_value(raw) if self._counted_value else ""
 
     def _store_object(self, key: Key, raw: Raw, holder: PartHolder | None = None) -> None:
-        """Replace or add an object; `holder` is set if it is interned in this store already."""
         group, counted = self._group_and_value(raw)
         interned = self._intern_object(key, raw, holder)  # first: if it raises, the index is unchanged
         self._remove_from_index(key)
@@ -245,13 +236,12 @@ class Store:
                 self._keys_by_word[group, word][key] = None
             if counted:
                 self._counts[group][counted] = self._counts[group].get(counted, 0) + 1
+        if owner := self._owner(raw):
+            self._keys_by_owner[owner][key] = None
         self._on_change(before, interned)
 
     def remove(self, raw: Raw) -> str:
-        """Delete an object; the deletion of an earlier object of the same name is ignored.
-
-        Returns the reason for a rejection, or an empty text.
-        """
+        """Delete an object, but not a later object of the same name; returns a rejection's reason, or empty."""
         if problem := well_formed.malformed_reason(raw):
             return problem
         key = key_of(raw)
@@ -280,10 +270,9 @@ class Store:
         self._on_change(self._swap_object(key, None), None)
 
     def _swap_object(self, key: Key, raw: Raw | None) -> Raw | None:
-        """Replace the state of an object, or delete it with None; returns the state before.
+        """Replace an object's state, or delete it with None; returns the state before.
 
-        All changes of objects pass here, because cached results are dropped with the state before and the change is
-        counted.
+        All changes pass here: cached results are dropped.
         """
         before = self._objects.get(key)
         if raw is None:
@@ -296,7 +285,7 @@ class Store:
         return before
 
     def _mark_stale(self, key: Key, *, anew: bool) -> None:
-        """Mark an object as changed in the cached results for all objects; `anew`: it was added or deleted.
+        """Mark an object for reading again; `anew`: it was added or deleted.
 
         Results that were not read for long are dropped, because their marks would grow with every new name.
         """
@@ -308,7 +297,6 @@ class Store:
                 del self._all_readings[read]
 
     def _intern_object(self, key: Key, raw: Raw, known: PartHolder | None) -> Raw:
-        """The object with its parts interned; the parts of the state before are released afterwards."""
         interned, holder = (raw, known) if known else self._part_table.intern_object(raw)
         if before := self._holders.get(key):
             self._release_parts(before)
@@ -321,6 +309,7 @@ class Store:
         self._part_table.release_parts(holder)
 
     def _remove_from_index(self, key: Key) -> None:
+        self._remove_owner(key)
         if self._index and key in self._objects:
             group, counted = self._group_and_value(self._objects[key])
             self._groups[group].discard(key)
@@ -331,6 +320,13 @@ class Store:
             if not self._groups[group]:
                 del self._groups[group]
                 self._counts.pop(group, None)
+
+    def _remove_owner(self, key: Key) -> None:
+        owner = self._owner(self._objects[key]) if key in self._objects else ""
+        if owned := self._keys_by_owner.get(owner):
+            owned.pop(key, None)
+            if not owned:
+                del self._keys_by_owner[owner]
 
     def _remove_word(self, key: Key, group: str, word: str) -> None:
         if matches := self._keys_by_word.get((group, word)):
@@ -347,27 +343,25 @@ class Store:
 class Listing:
     """A full list that is stored page by page.
 
-    Its changes are held back until its end and stored as a whole, so readers see the state before until then. Changes
-    beyond PENDING_BYTES are stored sooner, so that two states of everything are never in memory. Then each object is in
-    a state that it really had, and deleted objects are still stored. A listing that is abandoned before its end leaves
-    only the changes already stored.
+    Changes are held back until the listing's end. Beyond PENDING_BYTES they are stored sooner, so that two states of
+    everything are never in memory. Until the end, each stored object is then in a state that it really had, and deleted
+    objects are still stored. An abandoned listing leaves only the changes already stored.
     """
 
     def __init__(self, store: Store, listed_version: int, *, restored: bool) -> None:
         self._store, self._listed_version, self._restored = store, listed_version, restored
         self._pending: dict[Key, tuple[Raw, PartHolder]] = {}
         self._listed_keys: set[Key] = set()
-        self._part_table = PartTable()  # the parts that pending objects share
-        # The weight of pending objects without shared parts, and of items that are not stored.
+        self._part_table = PartTable()  # of pending objects
+        # The weights of pending objects, without shared parts, and of items not stored.
         self._own_weight, self._unused_weight = 0, 0
-        # The number of rejected items, and the reason for the first of them.
         self.refused_count, self.first_refusal = 0, ""
 
     @property
     def weight(self) -> int:
-        """The memory that the listing takes beside its store.
+        """The listing's memory beside the store's.
 
-        Malformed and repeated items count as if they were stored: otherwise a list of nothing else would have no end.
+        Malformed and repeated items count too, so that an endless list of them exceeds the budget.
         """
         return self._pending_weight + self._unused_weight + _KEY_BYTES * len(self._listed_keys)
 
@@ -376,7 +370,6 @@ class Listing:
         return self._own_weight + self._part_table.weight
 
     def take_page(self, objects: Iterable[Raw]) -> None:
-        """Add the items of a page."""
         for raw in objects:
             try:
                 self._take_object(self._store._accept_object(raw))
@@ -392,7 +385,7 @@ class Listing:
         if key in self._listed_keys:  # an API server names each object once
             self._unused_weight += object_size.weigh_object(raw)
         elif known is not None and known == raw:
-            self._listed_keys.add(key_of(known))  # the key of the stored object, so that the new one is freed
+            self._listed_keys.add(key_of(known))  # the stored object's key, so that the new one is freed
         else:
             self._listed_keys.add(key)
             self._pending[key] = _, holder = self._part_table.intern_object(raw)
@@ -401,14 +394,14 @@ class Listing:
     def _store_pending(self, most: int | None = None) -> None:
         """Store the pending objects, or `most` of them.
 
-        The store reaches the version of this list, even if the listing does not end, so that a later list is compared
-        with it.
+        The store takes this list's version even if the listing does not end, because a later list is compared with that
+        version.
         """
         if not self._restored:
             self._store.newest_version = max(self._store.newest_version, self._listed_version)
         shares_table = self._store._part_table is self._part_table
         for key in list(itertools.islice(self._pending, most)):
-            raw, holder = self._pending.pop(key)  # removed before it is stored, so that it is never in memory twice
+            raw, holder = self._pending.pop(key)  # popped first, so that the object is never in memory twice
             if not self._is_newer_in_store(key) and self._store.get(key) != raw:
                 self._store._store_object(key, raw, holder if shares_table else None)
             elif shares_table:
@@ -417,21 +410,21 @@ class Listing:
             self._part_table, self._own_weight = PartTable(), 0
 
     def finish(self) -> None:
-        """Complete the list: objects that it lacks are deleted."""
+        """Complete the list: delete objects that it lacks."""
         for _ in self.finish_in_steps():
             pass
 
     def finish_in_steps(self) -> Generator[None]:
-        """Complete the list, and yield between the steps of a first list, which may have ten thousand objects.
+        """Complete the list; yield between the steps of the store's first list, of perhaps ten thousand objects.
 
-        Its store is not synced before, so no reader uses a part of it.
+        The store is not synced before the last step, so no reader uses a part of the list.
         """
         store = self._store
         for key in set(store._objects) - self._listed_keys:
             if not self._is_newer_in_store(key):
                 store._remove_object(key)
         if not store._objects:
-            store._part_table = self._part_table  # the objects need not be interned again
+            store._part_table = self._part_table  # objects need not be interned again
         try:
             while not store.synced and len(self._pending) > OBJECTS_AT_ONCE:
                 self._store_pending(OBJECTS_AT_ONCE)
@@ -443,22 +436,11 @@ class Listing:
         self._store_pending()
 
     def _give_up(self) -> None:
-        """Release the pending objects, whose parts may be in the store's table already."""
+        """Release pending objects: their parts may be in the store's table already."""
         for _, holder in self._pending.values() if self._store._part_table is self._part_table else ():
             self._part_table.release_parts(holder)
         self._pending.clear()
 
     def _is_newer_in_store(self, key: Key) -> bool:
-        """Whether the stored object is newer than this list."""
         known = self._store.get(key)
         return not self._restored and known is not None and 0 < self._listed_version < version_of(known)
-
-
-def version_of(raw: Raw) -> int:
-    """An object's version as a number; 0 when it has none."""
-    return parse_version(str(meta(raw).get("resourceVersion") or ""))
-
-
-def parse_version(text: str) -> int:
-    """A version as a number; 0 for an invalid one. etcd counts in 63 bits."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

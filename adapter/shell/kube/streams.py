@@ -1,7 +1,7 @@
 """Streams logs, exec and port-forward from an API server.
 
-Bytes and messages pass unchanged, a bounded number at a time: the sender waits for the reader. Once a stream has begun,
-the reason for its end is not reported.
+Bytes and messages pass unchanged, a bounded number at a time. Once a stream has begun, the reason for its end is not
+reported.
 """
 
 import asyncio
@@ -23,18 +23,19 @@ from adapter.shell.kube.client import (
 )
 
 QueryParams = Iterable[tuple[str, str]]
-# Bytes of one message. kubectl and the API server send at most 32 KiB at once; SPDY makes larger messages of some.
+# The largest message. kubectl and the API server send at most 32 KiB at once; SPDY merges some of these into larger
+# ones.
 MOST_MESSAGE_BYTES: Final = 2**20
-# A cluster that is cut off sends nothing, and neither does an idle shell. So WebSockets send heartbeats.
+# How often a WebSocket is pinged: an idle shell sends nothing, so it would look like a cluster that is cut off.
 HEARTBEAT_SECONDS: Final = 30.0
-# A log is quiet while its worker prints nothing, and its connection has no heartbeat. So the kernel sends keepalive
-# probes: every ten seconds once nothing has come for thirty, and it gives up after a minute.
+# A quiet log has no heartbeat, so the kernel sends keepalive probes, every ten seconds after thirty of silence. After a
+# minute of silence it closes the connection.
 IDLE_SECONDS, ASK_SECONDS, DEAD_SECONDS = 30, 10, 60
 
 
 @asynccontextmanager
 async def open_log(client: Client, path: str, params: QueryParams) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Open a log, as chunks until it ends; raises ApiError or Unreachable."""
+    """Open a log, which arrives as chunks of bytes; raises ApiError or Unreachable."""
     session, url, options = await client.raw_request_parts(path)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS)
     try:
@@ -54,7 +55,7 @@ async def open_log(client: Client, path: str, params: QueryParams) -> AsyncItera
 async def open_websocket(
     client: Client, path: str, params: QueryParams, protocols: Sequence[str]
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Open a WebSocket with one of the protocols; raises ApiError, without a message, or Unreachable."""
+    """Open a WebSocket; raises Unreachable, or ApiError without a message."""
     session, url, options = await client.raw_request_parts(path)
     options = {
         key: value for key, value in options.items() if key != "allow_redirects"
@@ -79,7 +80,7 @@ async def open_websocket(
 
 def _watch_link(answer: aiohttp.ClientResponse) -> None:
     link: socket.socket | None = None
-    if answer.connection and answer.connection.transport:  # otherwise the response has come as a whole
+    if answer.connection and answer.connection.transport:  # otherwise the whole response has arrived
         link = answer.connection.transport.get_extra_info("socket")
     if link is not None:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

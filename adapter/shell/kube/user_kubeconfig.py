@@ -1,8 +1,7 @@
 """Reads a simple kubeconfig of the user: one file, with no program to run.
 
-Most kubeconfigs are simple, and the official client takes longer to import than a verb takes for all else. A kubeconfig
-is read here only if every part of it is understood. Several files, a program or provider that gives a token, an unknown
-field or a fault are left to the official client, which reports faults.
+The official client takes longer to import than a subcommand takes for everything else. So it reads only kubeconfigs
+with several files, a program or provider for a token, an unknown field or a fault, and reports faults.
 """
 
 import base64
@@ -28,7 +27,7 @@ _CLUSTER_FIELDS: Final = {
 _USER_FIELDS: Final = {"token", *(name + end for name in (_CERTIFICATE, _KEY) for end in ("", _DATA))}
 _IGNORED: Final = {"extensions", "disable-compression"}  # notes of other programs; only kubectl uses the second
 _DEFAULT_FILE: Final = "~/.kube/config"
-# libyaml, where PyYAML was built with it: a file of fifty contexts takes pure Python a second.
+# libyaml's loader where PyYAML has it: the one in pure Python takes a second for fifty contexts.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -36,14 +35,14 @@ class _UnsupportedKubeconfig(Exception):
     """The official client must read this kubeconfig."""
 
 
-# Errors of a malformed kubeconfig; OSError includes SSLError.
+# The errors that a malformed kubeconfig raises; OSError includes SSLError.
 _FALLBACK_ERRORS: Final = (_UnsupportedKubeconfig, LookupError, TypeError, AttributeError, ValueError, OSError)
 
 
 def load_credentials(file: str, context: str) -> Credentials | None:
-    """The login of a context (empty: the current one) of a file (empty: $KUBECONFIG, or `~/.kube/config`).
+    """The login of a context in a file: by default the current context, in $KUBECONFIG or `~/.kube/config`.
 
-    None where the official client must read it.
+    None if the official client must read the file.
     """
     try:
         path, content = _read_file(file)
@@ -58,7 +57,7 @@ def load_credentials(file: str, context: str) -> Credentials | None:
 
 
 def default_namespace(file: str, context: str) -> str:
-    """The namespace of a context (empty: kubectl's own choice) in the user's kubeconfig, or `default`."""
+    """A context's namespace in the user's kubeconfig, or `default`."""
     try:
         _, content = _read_file(file)
         chosen = _named_entry(content, "contexts", "context", context or content["current-context"])
@@ -84,7 +83,6 @@ def _read_file(file: str) -> tuple[Path, _Content]:
 
 
 def _named_entry(content: _Content, listed: str, part: str, name: object) -> _Content:
-    """The only entry of that name."""
     (named,) = (entry[part] for entry in content[listed] if entry["name"] == name)
     if not isinstance(named, dict) or not isinstance(name, str):
         raise _UnsupportedKubeconfig
@@ -92,7 +90,6 @@ def _named_entry(content: _Content, listed: str, part: str, name: object) -> _Co
 
 
 def _check_fields(entry: _Content, fields: set[str]) -> _Content:
-    """An entry without the ignored fields; raises if a field is unknown or has the wrong type."""
     known = {field: value for field, value in entry.items() if field not in _IGNORED}
     for field, value in known.items():
         is_valid = isinstance(value, bool) if field == _UNVERIFIED else isinstance(value, str) and bool(value)
@@ -123,7 +120,6 @@ def _build_credentials(folder: Path, cluster: _Content, user: _Content) -> Crede
 
 
 def _field_text(folder: Path, entry: _Content, field: str) -> str:
-    """The text in an entry, or in the file that it names, relative to the kubeconfig; empty if it has neither."""
     if field + _DATA in entry:
         return base64.b64decode(entry[field + _DATA], validate=True).decode("ascii")
     if field not in entry:
@@ -135,7 +131,7 @@ def _field_text(folder: Path, entry: _Content, field: str) -> str:
 
 
 def _load_certificate(tls: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Load the user's certificate. OpenSSL reads only files; these are private, and deleted at once."""
+    """Load the user's certificate from private temporary files, deleted at once, because OpenSSL reads only files."""
     if not certificate and not key:
         return
     if not certificate or not key:

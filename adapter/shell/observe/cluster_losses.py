@@ -1,7 +1,6 @@
-"""Which worker clusters are silent, and which nodes there do the heads of their workers' RayClusters still hear from?
+"""Polls RayClusters' heads for the Ray nodes in unreachable clusters that they are still connected to.
 
-While a cluster cannot be seen, these heads are asked again and again, each on a schedule of its own (worker/head_polling.py). What is
-to be thought of its silence is worker/cluster_loss.py's.
+worker/head_polling.py schedules polls; worker/cluster_loss.py decides what answers mean.
 """
 
 import asyncio
@@ -28,44 +27,39 @@ from adapter.worker.head_polling import HeadId, HeadPollState
 
 log = logging.getLogger(__name__)
 
-# Between two looks at who is to be asked: with five thousand pods one takes 8 ms, while a cluster is silent.
+# How often pods and heads are read: with five thousand pods and an unreachable cluster, a read takes 8 ms.
 REFRESH_SECONDS = 1.0
 
 LossListener = Callable[[Raw], None]
 
 
 class ClusterLosses:
-    """What is known of worker clusters that cannot be seen."""
-
     def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
-        # By RayCluster, once its head was asked: node address -> whether the head hears from it, and when it said so.
+        # By RayCluster: node address -> whether the head hears from it; and the answer's time.
         self._live_nodes: dict[Key, tuple[Mapping[str, bool], float]] = {}
-        self._head_problems: dict[
-            Key, str
-        ] = {}  # by RayCluster: why its head answers nobody before something is put right
-        # Whose turn it is: those to be asked, and those that are being asked.
+        # Why heads will not answer before a user corrects something.
+        self._head_problems: dict[Key, str] = {}
         self._heads: dict[HeadId, Raw] = {}
         self._poll_schedule: dict[HeadId, HeadPollState] = {}
         self._in_flight: dict[HeadId, HeadPollState] = {}
-        self._poll_done = asyncio.Event()  # one of the latter is done
-        self._pods_by_ray_cluster: Mapping[
-            Key, list[Raw]
-        ] = {}  # by RayCluster: the pods of clusters that cannot be seen
+        self._poll_done = asyncio.Event()
+        # The pods in unreachable clusters.
+        self._pods_by_ray_cluster: Mapping[Key, list[Raw]] = {}
 
     def given_up_clusters(self, clusters: Iterable[str], timeout: timedelta, now: datetime) -> dict[str, str]:
-        """Those of the clusters whose workers count as lost, unless Ray still hears from them, each with the reason."""
+        """The clusters whose workers count as lost unless Ray still hears from them, with the reason."""
         return cluster_loss.given_up_clusters({name: self._cluster_silence(name, timeout) for name in clusters}, now)
 
     def silence_of_pod(self, cluster: str, pod: Raw, timeout: timedelta) -> ClusterLoss | None:
-        """What is to be thought of a pod with a slot in a cluster; None while that can be seen."""
+        """The loss of a pod; None while its cluster is reachable."""
         nodes, _ = self._live_nodes.get(_ray_cluster_key(pod), (None, 0.0))
         return cluster_loss.loss_of_pod(
             self._cluster_silence(cluster, timeout), pod, nodes, self._head_problems.get(_ray_cluster_key(pod), "")
         )
 
     def is_node_dead(self, pod: Raw) -> bool:
-        """Whether the head says that the node is dead of a pod whose cluster cannot be seen; False where it says nothing."""
+        """Whether the head reports a pod's node as dead; False without a report."""
         nodes, _ = self._live_nodes.get(_ray_cluster_key(pod), (None, 0.0))
         return (nodes or {}).get(cluster_loss.ray_node_address(pod)) is False
 
@@ -74,64 +68,64 @@ class ClusterLosses:
         return cluster_loss.loss_of_cluster(raw, reason, timeout=timeout)
 
     async def run(self, listener: LossListener) -> None:
-        """Ask heads for as long as clusters are silent, until cancelled; `heard` is told of each pod with news."""
+        """Poll heads while clusters are unreachable; `listener` gets each pod whose state changed."""
         loop = asyncio.get_running_loop()
-        self._in_flight.clear()  # of an earlier run, which a fault has ended
+        self._in_flight.clear()  # of an earlier run that failed
         async with head_client.open_client(self._manager) as client, asyncio.TaskGroup() as tasks:
             while True:
                 self._refresh_heads(listener)
-                again = loop.time() + REFRESH_SECONDS
-                while loop.time() < again:
+                refresh_at = loop.time() + REFRESH_SECONDS
+                while loop.time() < refresh_at:
                     for head in head_polling.heads_to_poll(self._poll_schedule, self._in_flight, loop.time()):
                         self._in_flight[head] = self._poll_schedule[head]
                         tasks.create_task(self._poll_head(client, head, self._heads[head], listener))
                     self._poll_done.clear()
                     with suppress(TimeoutError):
-                        async with asyncio.timeout_at(again):
+                        async with asyncio.timeout_at(refresh_at):
                             await self._poll_done.wait()
 
     def _refresh_heads(self, listener: LossListener) -> None:
-        """See who is to be asked now, and forget all others. Who has no head is as good as asked."""
         now, before = asyncio.get_running_loop().time(), self._live_nodes
         self._pods_by_ray_cluster = self._unreachable_pods()
         heads = {key: self._live_head(pods) for key, pods in self._pods_by_ray_cluster.items()}
         self._heads = {(*key, uid_of(head)): head for key, head in heads.items() if head}
         self._poll_schedule = {head: self._poll_schedule.get(head, HeadPollState()) for head in self._heads}
-        known = [key for key, head in heads.items() if key in before or head is None]
-        self._live_nodes = {key: ray_nodes.newest_answer(None, before.get(key), now) for key in known}
-        self._head_problems = {key: why for key, why in self._head_problems.items() if heads.get(key)}
-        for key in known:
+        polled = [key for key, head in heads.items() if key in before or head is None]
+        self._live_nodes = {key: ray_nodes.newest_answer(None, before.get(key), now) for key in polled}
+        self._head_problems = {key: reason for key, reason in self._head_problems.items() if heads.get(key)}
+        for key in polled:
             if before.get(key, (None,))[0] != self._live_nodes[key][0]:
                 self._notify_pods(key, listener)
 
     def _unreachable_pods(self) -> Mapping[Key, list[Raw]]:
-        """The pods of clusters that cannot be seen, by RayCluster; none while the manager cannot be seen either."""
-        silent, found = self._fleet.unreachable(), defaultdict[Key, list[Raw]](list)
-        for pod in self._manager.pods if silent and not self._manager.unreachable_reason else ():
+        """The pods in unreachable clusters; none while the manager is unreachable too."""
+        unreachable, pods = self._fleet.unreachable(), defaultdict[Key, list[Raw]](list)
+        for pod in self._manager.pods if unreachable and not self._manager.unreachable_reason else ():
             with contain_errors("losses", key_of(pod)):
-                if slot_cluster(pod) in silent:
-                    found[_ray_cluster_key(pod)].append(pod)
-        return found
+                if slot_cluster(pod) in unreachable:
+                    pods[_ray_cluster_key(pod)].append(pod)
+        return pods
 
     def _live_head(self, pods: Iterable[Raw]) -> Raw | None:
-        """The head of these pods' RayCluster. One that has ended keeps its address in its status, and another pod may have it."""
-        found = read_each(
+        """The head; an ended one does not count, because another pod may have its address now."""
+        heads = read_each(
             "losses", pods, lambda pod: raycluster.find_head(pod, self._manager.heads.by_index(by_ray_cluster(pod)))
         )
-        return next((head for _, head in found if head and not has_ended(head)), None)
+        return next((head for _, head in heads if head and not has_ended(head)), None)
 
     async def _poll_head(self, client: HeadClient, head: HeadId, pod: Raw, listener: LossListener) -> None:
-        """Ask one head, and note what comes of it."""
         answer = HeadAnswer()
         try:
             answer = await client.poll_nodes(pod)
-        except Exception as error:  # its user wrote what a head says
+        except Exception as error:  # the answer is a user's and may be anything
             if not self._in_flight[head].failures:
-                log.info("head %s/%s does not tell which nodes it hears from: %s", *key_of(pod), type(error).__name__)
+                log.info(
+                    "head %s/%s does not report which nodes it is connected to: %s", *key_of(pod), type(error).__name__
+                )
         finally:
             del self._in_flight[head]
             self._poll_done.set()
-        if head in self._poll_schedule:  # it is to be asked still
+        if head in self._poll_schedule:
             self._note_answer(head, answer, listener)
 
     def _note_answer(self, head: HeadId, answer: HeadAnswer, listener: LossListener) -> None:
@@ -149,11 +143,11 @@ class ClusterLosses:
             self._notify_pods(key, listener)
 
     def _only_own_nodes(self, key: Key, answer: HeadAnswer) -> HeadAnswer:
-        """What an answer says of the pods for whose sake it was asked: the rest may be any number of nodes."""
+        """The answer without nodes of other pods, of which there may be any number."""
         if answer.nodes is None:
             return answer
-        there = {cluster_loss.ray_node_address(pod) for pod in self._pods_by_ray_cluster.get(key, ())}
-        return replace(answer, nodes={node: heard for node, heard in answer.nodes.items() if node in there})
+        own_nodes = {cluster_loss.ray_node_address(pod) for pod in self._pods_by_ray_cluster.get(key, ())}
+        return replace(answer, nodes={node: alive for node, alive in answer.nodes.items() if node in own_nodes})
 
     def _notify_pods(self, key: Key, listener: LossListener) -> None:
         for pod in self._pods_by_ray_cluster.get(key, ()):

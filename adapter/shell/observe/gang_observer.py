@@ -1,9 +1,9 @@
 """Reads the facts about one gang from the stores.
 
-It decides and writes nothing. An unreachable cluster contributes only the reason why it is unreachable.
+An unreachable cluster contributes only the reason why it is unreachable.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,7 +17,7 @@ from adapter.admission.policy import (
     worker_lost_timeout,
     worker_start_timeout,
 )
-from adapter.gang import elastic
+from adapter.gang import elastic, requeue
 from adapter.gang.cleanup import unwanted_shares
 from adapter.gang.gang_facts import (
     CapacityFacts,
@@ -30,7 +30,10 @@ from adapter.gang.gang_facts import (
     ShareFacts,
     current_placement,
 )
-from adapter.objects.placement import Placement, ShareKey, placement_name
+from adapter.gang.uncreated_workers import uncreated_workers
+from adapter.gang.unstartable_pods import unstartable_pods
+from adapter.gang.unused_quota import has_unused_quota
+from adapter.objects.placement import Placement, ShareKey, last_round, placement_name
 from adapter.objects.rayjob import UNKNOWN_JOB, is_running
 from adapter.objects.reservation import Reservation
 from adapter.objects.unstructured import Key, uid_of
@@ -54,26 +57,22 @@ from adapter.shell.observe.waiting_workloads import WaitingWorkloads
 
 @dataclass(frozen=True, slots=True)
 class _GangObjects:
-    """The objects of one gang, from which all of its facts are read."""
-
     workload: Workload | None
-    check: str  # our AdmissionCheck on it; empty when it has none
+    check: str  # our AdmissionCheck, or empty
     placements: tuple[Placement, ...]
-    current: Placement | None  # that of the present attempt
+    current: Placement | None  # of the present attempt
     reservations: tuple[Reservation, ...]
-    malformed_in: tuple[str, ...]  # clusters with a share of this job that cannot be read
+    malformed_in: tuple[str, ...]  # clusters with an unreadable share of this job
     podsets: tuple[PodSet, ...]  # worker groups that our check covers
     policy: ResolvedPolicy | None
     policy_problem: str
-    runs: bool  # an elastic job that is not suspended, whoever did that
-    unsuspended: bool  # an elastic job that Kueue has let run
+    runs: bool  # an elastic job that is not suspended
+    unsuspended: bool  # an elastic job that Kueue let run
     dry_runs_of_shares: tuple[ClusterGroup, ...]  # that must precede the creation of shares
     dry_runs_of_plan: tuple[ClusterGroup, ...]  # that must precede the next plan
 
 
 class GangObserver:
-    """Reads facts about gangs."""
-
     def __init__(
         self,
         manager: ManagerCache,
@@ -101,7 +100,6 @@ class GangObserver:
         )
 
     def facts(self, key: Key, now: datetime) -> Gang:
-        """Read the facts about a gang."""
         objects = self._read(key)
         gang = Gang(
             workload=objects.workload,
@@ -116,7 +114,27 @@ class GangObserver:
             dry_runs=self._dry_run_facts(objects),
         )
         ending_pods = {share.uid: self._slots.running_remote_pods(share, now) for share in unwanted_shares(gang)}
-        return replace(gang, shares=replace(gang.shares, ending_pods=ending_pods))
+        return replace(
+            gang,
+            shares=replace(gang.shares, ending_pods=ending_pods),
+            pods=replace(
+                gang.pods,
+                unstartable_since=self._waiting_since("start", gang, unstartable_pods(gang), now),
+                uncreated_since=self._waiting_since("creation", gang, uncreated_workers(gang), now),
+                quota_unused_since=self._unused_since(gang, now),
+            ),
+        )
+
+    def _waiting_since(self, kind: str, gang: Gang, workers: Iterable[str], now: datetime) -> Mapping[str, datetime]:
+        placement = gang.current_placement
+        return self._transient.waiting_since(kind, placement, workers, now) if placement else {}
+
+    def _unused_since(self, gang: Gang, now: datetime) -> datetime | None:
+        placement, workload = gang.current_placement, gang.workload
+        if placement is None or workload is None:
+            return None
+        is_unused = has_unused_quota(gang) and not self._slots.wants_no_workers(workload, placement)
+        return self._transient.quota_unused_since(placement, is_unused, now)
 
     def _read(self, key: Key) -> _GangObjects:
         workload, check = self._workload(key)
@@ -153,6 +171,7 @@ class GangObserver:
             rejection=self._job_problems.rejection_reason(workload, check, policy) if workload and check else "",
             planning_problem=self._planning_problem(objects, now),
             missing_object=self._job_problems.missing_objects(workload, check) if workload and check else "",
+            kuberay_rejection=self._job_problems.kuberay_rejection(workload, check) if workload and check else "",
             start_warning=job_validation.restart_warning(workload, policy) if workload else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
         )
@@ -163,22 +182,38 @@ class GangObserver:
             unreachable=self._unreachable(objects),
             lost=self._cluster_losses.given_up_clusters(clusters, worker_lost_timeout(objects.policy), now),
             draining=self._fleet.draining(),
+            growing=self._fleet.growing(),
             targets=self._targets_of(objects),
+            clocks=self._fleet.clock_offsets(clusters, self._manager.clock),
         )
 
     def _share_facts(self, objects: _GangObjects, now: datetime) -> ShareFacts:
-        """All but the pods that still end: which shares are to go depends on the other facts."""
+        """The facts without `ending_pods`, which depend on the other facts."""
         memory, current, placements = self._transient, objects.current, objects.placements
         return ShareFacts(
             reservations=objects.reservations,
             creation_denials={cluster: text for p in placements for cluster, text in memory.share_refusals(p).items()},
             deletion_denials=dict(memory.undeleted_shares),
             ending_pods={},
-            round_first_seen=memory.round_first_seen(current, now) if current else None,
-            first_seen_by_round=memory.rounds_first_seen(current, now) if current else {},
+            round_started_at=memory.round_started_at(current, now) if current else None,
+            started_at_by_round=memory.rounds_started_at(current, now) if current else {},
+            last_round=0 if current else self._last_round(objects),
         )
 
+    def _last_round(self, objects: _GangObjects) -> int:
+        """The last round in use under the name of the gang's missing Placement, which somebody deleted.
+
+        Pods in the manager cluster also name rounds in unreachable clusters. If a share there has no pods, its counts
+        are compared when it is observed (gang/cleanup.py).
+        """
+        if objects.workload is None:
+            return 0
+        name = placement_name(objects.workload)
+        rounds = (share.round for share in objects.reservations if share.placement == name)
+        return last_round(*rounds, *self._slots.rounds_in_use((objects.workload.namespace, name)))
+
     def _pod_facts(self, objects: _GangObjects) -> PodFacts:
+        """The facts without the times of waits, which depend on the other facts."""
         slots, current, placements = self._slots, objects.current, objects.placements
         reservations = objects.reservations
         remote = _union(map(slots.shares_of_remote_pods, placements))
@@ -191,6 +226,9 @@ class GangObserver:
             pod_denials={share: text for p in placements for share, text in self._pod_denials(p).items()},
             pods_to_drain=tuple(pod for p in placements for pod in slots.pods_to_move(p, reservations)),
             workers=slots.unready_workers(current, reservations) if current else None,
+            unstartable_since={},
+            uncreated_since={},
+            quota_unused_since=None,
         )
 
     def _capacity_facts(self, objects: _GangObjects, now: datetime) -> CapacityFacts:
@@ -199,6 +237,7 @@ class GangObserver:
             changed_since_plan=self._replan.is_needed(uids, objects.workload, objects.policy, now),
             deductions_expire_at=min((settles[uid] for uid in uids if uid in settles), default=None),
             quota_contended_from=self._quota_contended_from(objects.workload, objects.check, now),
+            earlier_jobs_wait=self._do_earlier_jobs_wait(objects.workload, objects.check, now),
         )
 
     def _dry_run_facts(self, objects: _GangObjects) -> DryRunFacts:
@@ -213,19 +252,16 @@ class GangObserver:
         )
 
     def _is_running(self, workload: Workload) -> bool:
-        """Whether an elastic job is not suspended, whoever did that."""
         return bool(
             workload.elastic and workload.job and is_running(workload.job, self._manager.job_object(workload.job))
         )
 
     def _is_started(self, workload: Workload, podsets: Iterable[PodSet]) -> bool:
-        """Whether it was Kueue that let an elastic job run."""
         job = self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB
         slices = self._manager.workloads.by_index("/".join(workload.gang_key))
         return elastic.was_started_by_kueue(workload, (podset.name for podset in podsets), job, slices)
 
     def _targets_of(self, objects: _GangObjects) -> dict[str, Target]:
-        """The rewriter's input for each reachable cluster in which a share is created or a remote pod is dry-run."""
         workload, current = objects.workload, objects.current
         if workload is None:
             return {}
@@ -238,7 +274,6 @@ class GangObserver:
         return self._targets.build_targets(members, workload, name) if members else {}
 
     def _workload(self, key: Key) -> tuple[Workload | None, str]:
-        """A gang's Workload, and our check on it, empty when it has none."""
         raw = self._manager.gang_workload(key)
         workload = self._manager.with_ray_service(self._manager.read_workload(raw)) if raw else None
         return workload, self._policies.check_of(workload) if workload else ""
@@ -247,26 +282,25 @@ class GangObserver:
         return tuple(map(self._manager.read_placement, self._manager.placements.by_index("/".join(key))))
 
     async def read_uncached(self, key: Key) -> bool:
-        """Read what `facts` needs and no store holds; return whether the object that is missing changed.
+        """Read Secrets and ConfigMaps, and perhaps the job; return whether the gang began or ceased to take capacity.
 
-        These are the Secrets and ConfigMaps of a gang that waits for its check. Gangs behind it are planned as if it
-        took its share, unless an object is missing.
-
-        It also reads the job of an elastic gang whose Workload was replaced by another. The job as it is now decides
-        whether its shares stay, and the stores of Workloads and jobs are not of one moment.
+        Gangs behind one that waits for its check are planned as if it took its share, unless a Secret or ConfigMap is
+        missing or KubeRay rejects the job. If the Workload of an elastic gang was replaced, the job decides whether the
+        gang's shares stay. It is read because the stores of Workloads and jobs are not of one moment.
         """
         workload, check = self._workload(key)
         if workload and workload.holds_quota:
             await self._read_job_of_new_slice(key, workload, check)
-            if check and workload.checks[check].state == names.CHECK_PENDING:
-                return await self._read_source_objects(workload, check)
+            if _is_pending(workload, check):
+                has_rejection_changed = self._job_problems.has_rejection_changed(workload)
+                return await self._read_source_objects(workload, check) or has_rejection_changed
         return False
 
     async def _read_job_of_new_slice(self, key: Key, workload: Workload, check: str) -> None:
         if not workload.elastic:
             return
         placements = self._placements(key)
-        is_new = bool(check) and not placements and workload.checks[check].state == names.CHECK_PENDING
+        is_new = not placements and _is_pending(workload, check)
         if is_new or any(p.job and p.attempt != workload.attempt for p in placements):
             await self._manager.refresh_job(workload.job)
 
@@ -274,17 +308,23 @@ class GangObserver:
         missing_before = self._job_problems.missing_objects(workload, check)
         podsets = self._policies.remote_podsets(workload, check)
         wanted = self._sources.references_of(workload, podsets)
-        if len(wanted) <= copied_objects.MAX_OBJECTS:  # a job with more is rejected, whatever they hold
+        if len(wanted) <= copied_objects.MAX_OBJECTS:  # a job with more is rejected anyway
             await self._sources.refresh_objects(workload.namespace, wanted)
-            # A rejection is final, so it must not rest on an object that was corrected meanwhile.
+            # A rejection is final, so it must not rest on an object corrected meanwhile.
             if self._sources.uncopyable_reason(workload, podsets):
                 await self._sources.refresh_objects(workload.namespace, wanted, fresh=True)
         return self._job_problems.missing_objects(workload, check) != missing_before
 
     def _quota_contended_from(self, workload: Workload | None, check: str, now: datetime) -> datetime | None:
-        """Read only for gangs that may be deactivated: most gangs run."""
-        pending = workload and check and workload.checks[check].state == names.CHECK_PENDING
-        return self._waiting_workloads.others_wait_from(workload, now) if workload and pending else None
+        """The time from which Workloads wait for a gang's quota; read only if it may be deactivated: most run."""
+        is_pending = workload is not None and _is_pending(workload, check)
+        return self._waiting_workloads.others_wait_from(workload, now) if workload and is_pending else None
+
+    def _do_earlier_jobs_wait(self, workload: Workload | None, check: str, now: datetime) -> bool:
+        """Whether jobs wait that were queued before a gang, which has its quota back before Kueue tried them."""
+        if workload is None or not _is_pending(workload, check) or not requeue.has_quota_back_at_once(workload):
+            return False
+        return self._waiting_workloads.earlier_one_waits(workload, now)
 
     def _planning_problem(self, objects: _GangObjects, now: datetime) -> str:
         workload = objects.workload
@@ -296,7 +336,6 @@ class GangObserver:
         )
 
     def _started_early(self, workload: Workload | None, *, runs_elastic: bool) -> str:
-        """Why a job that runs without its check cannot be planned; empty when it does not run so."""
         if workload is None or workload.job is None:
             return ""
         if runs_elastic:
@@ -309,12 +348,10 @@ class GangObserver:
         return job_validation.autoscaler_timeout_warning(workload, self._manager.job_object(workload.job))
 
     def waits_for_answers(self, key: Key) -> bool:
-        """Whether the last plan of a gang was put off until clusters have answered dry runs."""
         workload, _ = self._workload(key)
         return bool(workload and self._dry_run_answers.awaited_answers(workload))
 
     def _pod_denials(self, placement: Placement) -> dict[ShareKey, str]:
-        """The shares that denied a pod which is still wanted, and why."""
         return self._transient.unusable_shares(placement, map(uid_of, self._slots.living_pods(placement)))
 
     def _unreachable(self, objects: _GangObjects) -> dict[str, str]:
@@ -323,8 +360,12 @@ class GangObserver:
         members = self._fleet.caches()
         for share in (share for placement in objects.placements for share in placement.shares):
             if share.cluster not in members and share.cluster not in unreachable:
-                unreachable[share.cluster] = f"there is no WorkerCluster {share.cluster}"
+                unreachable[share.cluster] = "has no WorkerCluster object any more"
         return unreachable
+
+
+def _is_pending(workload: Workload, check: str) -> bool:
+    return bool(check) and workload.checks[check].state == names.CHECK_PENDING
 
 
 def _policy_facts(policy: ResolvedPolicy | None) -> PolicyFacts:
@@ -333,11 +374,12 @@ def _policy_facts(policy: ResolvedPolicy | None) -> PolicyFacts:
         start_timeout=worker_start_timeout(policy),
         on_share_lost=share_lost_action(policy),
         same_cluster=needs_same_cluster(policy),
+        all_or_nothing=policy is not None and policy.policy.gang != "BestEffort",
+        clusters=policy.clusters if policy else (),
     )
 
 
 def _dry_runs_of_shares(placement: Placement | None, reservations: Iterable[Reservation]) -> tuple[ClusterGroup, ...]:
-    """The clusters and worker groups of shares that are yet to be created."""
     created = {reservation.key for reservation in reservations}
     shares = (
         (share for share in placement.active_shares if placement.share_key(share) not in created) if placement else ()

@@ -1,8 +1,7 @@
-"""How is a Ray head asked which nodes it still hears from?
+"""Asks a Ray head which Ray nodes it is still connected to.
 
-A head is a user's own pod: its answer may be endless, never come, lead elsewhere or be nonsense. So it is asked by its pod's IP
-alone, within a deadline, and no more is read than a large RayCluster needs, nor of more heads at once than fit into memory. Its
-token is read for each question and not kept.
+A head is a user's pod and untrusted: its answer may be endless, never come, redirect or be nonsense. So requests go to
+its pod's IP only and have a deadline, and answers are bounded in size and number. The token is not kept.
 """
 
 import asyncio
@@ -23,64 +22,59 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError
 from adapter.worker import ray_nodes, ray_token
 
-DEADLINE_SECONDS = 5.0  # for all of an answer, and for its token
-# In the manager's pod network a connection takes milliseconds, or a second where its first packet was lost; what is dropped by
-# a policy shall not hold a place for longer than that.
+DEADLINE_SECONDS = 5.0  # for the token and the whole answer
+# The time to connect. It takes milliseconds, or a second if the first packet was lost; a connection that a policy drops
+# must not take longer.
 CONNECT_SECONDS = 2.0
-# Bytes of an answer: a thousand nodes take 600 KB, and Ray remembers a thousand dead ones.
+# The largest answer: a thousand nodes take 600 KB, and Ray remembers a thousand dead ones.
 LARGEST_BYTES = 2 << 20
-# Bytes of an answer that is read at once, in 2 ms at most: a hundred nodes, which is what most RayClusters have. Larger ones, of
-# which the worst take 75 ms of the loop in which everything else runs, wait for each other, and after each one the next waits nine
-# times as long as it took: all of them never take more than a tenth of it.
+# The largest answer that is parsed without a pause, in 2 ms at most: a hundred nodes, enough for most RayClusters.
+# Larger answers take up to 75 ms of the event loop each; with pauses nine times as long, they never take more than a
+# tenth of it.
 SMALL_BYTES = 64 << 10
 REST_FACTOR = 9
-# Answers larger than that which are held at the same time; the others wait, as TCP lets whoever sends them wait. With what all
-# others may send meanwhile, 48 times SMALL and what a socket's reader has read ahead (128 KB), it is 20 MiB at most, and the
-# parsed form of one. One of a namespace, so that a tenant whose heads drip holds up its own: an honest one is there in milliseconds.
+# The most larger answers in memory at once; TCP makes the other senders wait. All answers together take 20 MiB at most,
+# and one parsed answer. That includes 48 times SMALL_BYTES for other answers, and what their sockets' readers have read
+# ahead (128 KB each). A namespace may have one larger answer, so that a tenant with slow heads delays only its own.
 LARGE_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class HeadAnswer:
-    """What came of a question."""
-
-    nodes: Mapping[str, bool] | None = None  # as `raynodes.alive` says it; None: no answer that can be used
-    problem: str = ""  # why none will come before somebody puts something right: a sentence for the job's user
+    nodes: Mapping[str, bool] | None = None  # None: no usable answer
+    problem: str = ""  # a sentence, if a user must correct something
 
 
 class _TokenUnavailable(Exception):
-    """A head's token cannot be had; the text is a fragment that says why."""
+    """A token cannot be read; the text is the reason, a fragment."""
 
 
 class HeadClient:
-    """Asks heads; `opened` makes one."""
-
     def __init__(self, manager: ManagerCache, session: aiohttp.ClientSession) -> None:
         self._manager, self._session = manager, session
-        self._parse_lock, self._rest_until = asyncio.Lock(), 0.0  # when the next large answer may be read
+        self._parse_lock, self._rest_until = asyncio.Lock(), 0.0  # when the next large answer may be parsed
         self._large_slots = asyncio.Semaphore(LARGE_AT_ONCE)
         self._large_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by namespace
 
     async def poll_nodes(self, head: Raw) -> HeadAnswer:
-        """Ask a head; raises whatever its answer, or the way to it, leads to."""
-        where = ray_token.token_source(head)
-        async with AsyncExitStack() as place:  # of a large answer, until it is read
+        """Poll a head for its nodes; raises any exception of connection or answer."""
+        source = ray_token.token_source(head)
+        async with AsyncExitStack() as large_answer_slot:  # until a large answer is parsed
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    headers = await self._auth_headers(head, where)
-                    status, body = await self._get_body(head, headers, place)
-            except _TokenUnavailable as why:
-                return HeadAnswer(problem=ray_token.head_not_asked_message(head, str(why)))
+                    headers = await self._auth_headers(head, source)
+                    status, body = await self._get_body(head, headers, large_answer_slot)
+            except _TokenUnavailable as error:
+                return HeadAnswer(problem=ray_token.head_not_asked_message(head, str(error)))
             if status in (401, 403):
                 return HeadAnswer(
-                    problem=ray_token.head_not_asked_message(head, ray_token.unauthorized_message(where, status))
+                    problem=ray_token.head_not_asked_message(head, ray_token.unauthorized_message(source, status))
                 )
             return (
                 HeadAnswer(ray_nodes.parse_node_states(await self._parse_body(body))) if status == 200 else HeadAnswer()
             )
 
     async def _auth_headers(self, head: Raw, source: ray_token.TokenSource | None) -> Mapping[str, str]:
-        """The headers that show a head its own token, none when it has none; raises _Unshown."""
         if source is None:
             return {}
         try:
@@ -92,23 +86,24 @@ class HeadClient:
         if source.secret is None or copied_objects.invalid_name_reason(source.secret):
             return source.value
         try:
-            found = await self._manager.client.get(resources.SECRETS.path(namespace, source.secret.name))
+            secret = await self._manager.client.get(resources.SECRETS.path(namespace, source.secret.name))
         except ApiError as error:
             if error.not_found:
                 raise _TokenUnavailable(ray_token.missing_secret_message(source, namespace)) from None
             if error.status == 403:
                 raise _TokenUnavailable(ray_token.forbidden_message(source, namespace)) from None
             raise
-        return ray_token.decode_token(found, source.key)
+        return ray_token.decode_token(secret, source.key)
 
     async def _get_body(
         self, head: Raw, headers: Mapping[str, str], large_answer_slot: AsyncExitStack
     ) -> tuple[int, bytearray]:
-        """Status and body of what answers at the head's own address, and nowhere else; a large one takes its place."""
-        address = ipaddress.ip_address(head["status"]["podIP"])  # a name would lead wherever somebody likes
+        address = ipaddress.ip_address(
+            head["status"]["podIP"]
+        )  # rejects a host name, which could resolve to any target
         host = f"[{address}]" if address.version == 6 else str(address)
         url = f"http://{host}:{ray_nodes.dashboard_port(head)}{ray_nodes.NODES_PATH}"
-        # Nothing is unpacked: a few packed bytes may stand for more than fits into memory.
+        # Nothing packed: a few packed bytes may stand for more than fits into memory.
         sent = {**headers, "Accept-Encoding": "identity"}
         async with self._session.get(url, params={"limit": "10000"}, headers=sent, allow_redirects=False) as answer:
             if answer.status != 200:
@@ -122,7 +117,6 @@ class HeadClient:
             return answer.status, body
 
     async def _parse_body(self, body: bytearray) -> object:
-        """An answer as JSON; a large one in its turn."""
         if len(body) <= SMALL_BYTES:
             return orjson.loads(body)
         async with self._parse_lock:
@@ -137,7 +131,7 @@ class HeadClient:
 
 @asynccontextmanager
 async def open_client(manager: ManagerCache) -> AsyncIterator[HeadClient]:
-    """A client for the heads of a manager cluster. It keeps no connection and no cookie: the next pod of that address is another."""
+    """A client that keeps no connections and cookies, because the next pod at an address is another pod."""
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=True),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -148,7 +142,6 @@ async def open_client(manager: ManagerCache) -> AsyncIterator[HeadClient]:
 
 
 async def _read_beyond(answer: aiohttp.ClientResponse, body: bytearray, most_bytes: int) -> bool:
-    """Read on until the end of a body, or until there is more of it than `most`, which is told."""
     async for part in answer.content.iter_any():
         body += part
         if len(body) > most_bytes:

@@ -1,7 +1,6 @@
-"""Why can a gang's workers not be made in any worker cluster: never, or not before somebody makes what they refer to?
+"""States why a gang's workers cannot be created anywhere, either for good or until an object exists.
 
-It brings together the job, its Workload, its policy, and what `sources` has read of its Secrets and ConfigMaps, none of which
-it reads itself; the sentences are admission's. Who is refused, and how, is for gang/lifecycle.py.
+`admission` writes the sentences; gang/lifecycle.py decides which jobs are rejected.
 """
 
 from adapter import names
@@ -11,21 +10,27 @@ from adapter.objects.rayjob import UNKNOWN_JOB, JobObject
 from adapter.objects.workload import Workload
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe.dispatch_policies import PolicyObserver
+from adapter.shell.observe.kuberay_rejections import KubeRayRejections
 from adapter.shell.observe.source_objects import SourceObjects
 
 
 class JobProblems:
-    """Says why jobs cannot run remotely."""
-
-    def __init__(self, manager: ManagerCache, policies: PolicyObserver, sources: SourceObjects) -> None:
+    def __init__(
+        self,
+        manager: ManagerCache,
+        policies: PolicyObserver,
+        sources: SourceObjects,
+        kuberay_rejections: KubeRayRejections,
+    ) -> None:
         self._manager, self._policies, self._sources = manager, policies, sources
+        self._kuberay_rejections = kuberay_rejections
 
     def rejection_reason(self, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
-        """Why a job can never run remotely, empty when it can."""
-        known = workload.job and workload.job.kind in names.RAY_KINDS
-        job = self._manager.job_object(workload.job) if workload.job and known else UNKNOWN_JOB
-        if found := self.rejection_of_job(job, workload, check, chosen):
-            return found
+        """Why a job can never run remotely, or empty."""
+        is_ray_kind = workload.job and workload.job.kind in names.RAY_KINDS
+        job = self._manager.job_object(workload.job) if workload.job and is_ray_kind else UNKNOWN_JOB
+        if reason := self.rejection_of_job(job, workload, check, chosen):
+            return reason
         return job_validation.sources_rejection(
             workload, self._sources.uncopyable_reason(workload, self._policies.remote_podsets(workload, check))
         )
@@ -33,10 +38,9 @@ class JobProblems:
     def rejection_of_job(
         self, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy | None, *, submitted: bool = True
     ) -> str:
-        """The same for a Workload whose RayJob or RayCluster is `job`."""
         podsets, clusters = self._policies.remote_podsets(workload, check), self._policies.clusters_of(chosen)
-        # A policy is read anew when a WorkerCluster changes, so these are not among the facts: each Workload would keep those of its
-        # last look, of every cluster.
+        # A changed WorkerCluster gives a new policy object, so clusters need not be among the facts. If they were,
+        # every memo would keep all their objects.
         facts = (job, workload, chosen, *podsets)
         return self._manager.memo_of(workload).get_or_find(
             (JobProblems, check, submitted),
@@ -49,12 +53,20 @@ class JobProblems:
     def other_problems(
         self, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy | None
     ) -> list[str]:
-        """What keeps the workers of such a job from being made beside that, a sentence each."""
         podsets, clusters = self._policies.remote_podsets(workload, check), self._policies.clusters_of(chosen)
         return job_validation.further_problems(workload, job, podsets, chosen, clusters)
 
+    def kuberay_rejection(self, workload: Workload, check: str) -> str:
+        """KubeRay's reason why it does not run the job, or empty."""
+        is_placed = workload.checks[check].state == names.CHECK_READY
+        rejection = workload.job and self._kuberay_rejections.rejection_of(workload.job, is_placed=is_placed)
+        return job_validation.kuberay_message(workload, rejection) if rejection else ""
+
+    def has_rejection_changed(self, workload: Workload) -> bool:
+        """Whether KubeRay began or ceased to reject a waiting job since the last call."""
+        return self._kuberay_rejections.has_changed(workload.job)
+
     def missing_objects(self, workload: Workload, check: str) -> str:
-        """Which Secret or ConfigMap its workers need and the manager does not have, empty when it has all."""
         return job_validation.missing_sources_message(
             workload, self._sources.missing_objects(workload, self._policies.remote_podsets(workload, check))
         )

@@ -1,6 +1,6 @@
-"""Where does a gang stand in the order of planning, and who comes before it? Reckoned once for each version of its Workload.
+"""Computes the order keys of gangs (planning/ordering.py), once per version of the Workload.
 
-What that order is, is for planning/ordering.py to say: each plan asks it of all that queue, a thousand times a thousand in a crowd.
+Each plan needs the order keys of all queued gangs: a thousand times a thousand in a crowd.
 """
 
 from collections.abc import Iterator
@@ -16,49 +16,53 @@ from adapter.shell.clusters.manager_cache import ManagerCache
 
 
 class _QueuedWorkload(NamedTuple):
-    """A Workload that holds the manager's quota; of an elastic job its turn hangs on the job, too."""
+    """A Workload with quota. For an elastic job there is no order key yet, because it depends on the job too."""
 
     workload: Workload
     order_key: OrderKey | None
 
 
 class PlanningOrder:
-    """The Workloads that hold the manager's quota and are not over."""
-
     def __init__(self, manager: ManagerCache) -> None:
         self._manager = manager
-        self._queued_reader = partial(_read_queued, manager)  # one function, by which the store knows what was read
+        # Created once: the store caches by the reader's identity.
+        self._queued_reader = partial(_read_queued, manager)
 
     def workloads_before(self, own_key: OrderKey) -> Iterator[tuple[OrderKey, Workload]]:
-        """Those whose turn comes before this one, each as old as it counts, and as they stand in the store."""
-        for found in self._manager.workloads.read_all_cached(self._queued_reader).values():
-            if found is None:
+        """The Workloads with quota before `own_key`, with their order keys, in the sequence of the store."""
+        for queued in self._manager.workloads.read_all_cached(self._queued_reader).values():
+            if queued is None:
                 continue
-            work, theirs = found
-            if theirs is None:
-                work = aged_workload(self._manager, work)
-                theirs = order_key(self._manager, work)
-            if theirs < own_key:
-                yield theirs, work
+            workload, key = queued
+            if key is None:
+                workload = aged_workload(self._manager, workload)
+                key = order_key(self._manager, workload)
+            if key < own_key:
+                yield key, workload
 
 
 def _read_queued(manager: ManagerCache, raw: Raw) -> _QueuedWorkload | None:
     if not is_condition_true(raw, names.QUOTA_RESERVED) or is_condition_true(raw, names.FINISHED):
-        return None  # most of them, and to read one whole takes time
-    work = manager.read_workload(raw)
-    return _QueuedWorkload(work, None if work.elastic and work.job else order_key(manager, work))
+        return None  # most Workloads; a full read is slow
+    workload = manager.read_workload(raw)
+    return _QueuedWorkload(workload, None if workload.elastic and workload.job else order_key(manager, workload))
 
 
 def aged_workload(manager: ManagerCache, workload: Workload) -> Workload:
-    """A gang's Workload as old as it counts: the very same one for as long as it and its job are, so that what is kept of it is found."""
+    """A Workload with its effective age.
+
+    The result stays one object until the Workload, its job or its Placement changes, since memos go by identity.
+    """
     if not (workload.elastic and workload.job):
         return workload
-    job = manager.job_object(workload.job)
+    job, placements = manager.job_object(workload.job), manager.placements.by_index("/".join(workload.gang_key))
+    placement = next((parsed for parsed in map(manager.read_placement, placements) if parsed.job), None)
+    facts = workload, job, placement
     return manager.memo_of(workload).get_or_find(
-        ordering.with_job_age, (workload, job), lambda: ordering.with_job_age(workload, job)
+        ordering.with_age_in_order, facts, lambda: ordering.with_age_in_order(*facts)
     )
 
 
 def order_key(manager: ManagerCache, workload: Workload) -> OrderKey:
-    """The turn of a gang, by its Workload as `aged` gives it, as a key to sort by."""
+    """A gang's order key; `workload` is its `aged_workload`."""
     return manager.memo_of(workload).get_or_find(ordering.order_key, (workload,), lambda: ordering.order_key(workload))

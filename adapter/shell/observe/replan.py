@@ -1,8 +1,12 @@
-"""Would a plan of a gang find anything else than its last one did?
+"""Decides whether a waiting gang must be planned again.
 
-One that found no room is made again when something has changed that it read: the figures of its own queues' trees, or anything that is
-news for all. What others are promised, and who of them comes first, is news only where a plan rests on it. Which changes there were
-is noted elsewhere (shell/clusters/capacity_versions.py), and so is what the last plans saw (shell/observe/transient_state.py).
+It must if something has changed that its last plan may have read. For most plans that is any change: of the usage in a
+cluster, of what other gangs are promised, or of the gangs' order. `independent_since` notes a plan that found no
+capacity in the gang's own clusters, whatever other gangs are promised or take. Only two kinds of changes matter to
+such a plan: changes of the usage in its queues' cohort trees, and changes that concern every gang.
+
+shell/clusters/capacity_versions.py counts changes. shell/observe/transient_state.py keeps the version of each last
+plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,22 +26,20 @@ from adapter.shell.observe.transient_state import TransientState
 
 
 class ReplanCheck:
-    """Compares what was seen with what has changed since."""
-
     def __init__(
         self, manager: ManagerCache, fleet: Fleet, policies: PolicyObserver, transient: TransientState
     ) -> None:
         self._manager, self._fleet, self._policies, self._transient = manager, fleet, policies, transient
-        self._read_versions: object = None  # the version of room, and of policies, for which the following was found
-        # By namespace, LocalQueue and policy as it was read, which is held, so that no other one has its id: as many as queues, and not
-        # as many as gangs. To go by the names of a hundred clusters would take longer than all else that a plan asks of one that waits.
+        self._read_versions: object = None
+        # The last relevant changes, by namespace, LocalQueue and id of the policy: one for each queue, not each gang.
+        # The value holds the policy, so that no other policy gets its id. The id stands for the names of the policy's
+        # clusters: to hash a hundred names takes longer than all other checks of a waiting gang.
         self._last_changes: dict[object, tuple[ResolvedPolicy | None, int]] = {}
 
     def is_needed(
         self, placements: Iterable[str], workload: Workload | None, chosen: ResolvedPolicy | None, now: datetime
     ) -> bool:
-        """Whether the last plan of a gang, by the uids of its Placements, would not be the same now; or was made so long ago that it
-        is made sure of."""
+        """Whether a gang's last plan is outdated or overdue; `placements`: uids of its Placements."""
         version, since = self._fleet.capacity_versions.version, self._last_relevant_change(workload, chosen)
         return any(
             self._transient.is_outdated(uid, version, since) or self._transient.is_overdue(uid, version, now)
@@ -45,57 +47,69 @@ class ReplanCheck:
         )
 
     def is_up_to_date(self, placement: str, workload: Workload, chosen: ResolvedPolicy | None, now: datetime) -> bool:
-        """Whether a gang that waits was planned on all that there is: else it is about to be."""
+        """Whether a gang's last plan is neither outdated nor due by its `replan_at`; if not, the gang is planned soon.
+
+        `is_needed` disregards `replan_at`, but also asks for a plan that is overdue.
+        """
         return self._transient.is_plan_current(
             placement, self._fleet.capacity_versions.version, self._last_relevant_change(workload, chosen), now
         )
 
     def _last_relevant_change(self, workload: Workload | None, chosen: ResolvedPolicy | None) -> int:
-        """The version of the last change that a plan of a gang would read, were there nobody else. What trees its queue stands in
-        changes with the version, too: that is news for all."""
-        as_of = self._fleet.capacity_versions.version, self._policies.read_versions
-        if as_of != self._read_versions:
-            self._read_versions, self._last_changes = as_of, {}
-        about = (workload.namespace, workload.queue, id(chosen)) if workload and chosen else ("", "", 0)
-        if about not in self._last_changes:
+        """The version of the last change in the cohort trees of a gang's queues, or of one that concerns every gang.
+
+        Changes of other gangs' promises and order are left out. If a queue moves to another tree, that change concerns
+        every gang, so it is not missed.
+        """
+        versions = self._fleet.capacity_versions.version, self._policies.read_versions
+        if versions != self._read_versions:
+            self._read_versions, self._last_changes = versions, {}
+        key = (workload.namespace, workload.queue, id(chosen)) if workload and chosen else ("", "", 0)
+        if key not in self._last_changes:
             trees = self._trees_of(workload.namespace, workload.queue, chosen.clusters) if workload and chosen else []
-            self._last_changes[about] = chosen, self._fleet.capacity_versions.latest_change(trees)
-        return self._last_changes[about][1]
+            self._last_changes[key] = chosen, self._fleet.capacity_versions.latest_change(trees)
+        return self._last_changes[key][1]
 
     def is_affected(self, placement: Raw) -> bool:
-        """Whether something has changed for the gang of a Placement since it was planned."""
+        """Whether a change has outdated the last plan of this Placement's gang."""
         uid, version = uid_of(placement), self._fleet.capacity_versions.version
         if uid not in self._transient.independent_since:
             return self._transient.is_outdated(uid, version, version)
-        known = self._manager.read_placement(placement)
-        raw = self._manager.gang_workload((known.namespace, known.gang_name))
-        work = self._manager.read_workload(raw) if raw else None
-        chosen, _ = self._policies.policy_of(self._policies.check_of(work)) if work else (None, "")
-        return self._transient.is_outdated(uid, version, self._last_relevant_change(work, chosen))
+        parsed = self._manager.read_placement(placement)
+        raw = self._manager.gang_workload((parsed.namespace, parsed.gang_name))
+        workload = self._manager.read_workload(raw) if raw else None
+        policy, _ = self._policies.policy_of(self._policies.check_of(workload)) if workload else (None, "")
+        return self._transient.is_outdated(uid, version, self._last_relevant_change(workload, policy))
+
+    def seeks_other_slots(self, placement: Raw) -> bool:
+        """Whether a gang needs other slots for workers that did not start in time."""
+        return uid_of(placement) in self._transient.unusable_slots
 
     def depends_on_promised(
         self, workload: Workload, chosen: ResolvedPolicy | None, promised: Sequence[tuple[GangRequest, Sequence[Share]]]
     ) -> bool:
-        """Whether something of what is promised to others, or to itself, is in a tree of which a gang is planned."""
+        """Whether a promised share, even the gang's own, is in a tree that its plan reads."""
         if not promised:
             return False
-        mine = set(self._trees_of(workload.namespace, workload.queue, chosen.clusters)) if chosen else set()
-        theirs = (
-            self._trees_of(one.namespace, one.queue, [share.cluster for share in shares]) for one, shares in promised
+        own_trees = set(self._trees_of(workload.namespace, workload.queue, chosen.clusters)) if chosen else set()
+        promised_trees = (
+            self._trees_of(request.namespace, request.queue, [share.cluster for share in shares])
+            for request, shares in promised
         )
-        return any(not mine.isdisjoint(trees) for trees in theirs)
+        return any(not own_trees.isdisjoint(trees) for trees in promised_trees)
 
     def _trees_of(self, namespace: str, queue: str, clusters: Iterable[str]) -> list[CohortTree]:
-        """The trees in which a LocalQueue's ClusterQueues stand; one that is not there, or cannot be read, has no figures: when that
-        changes, it is news for all."""
-        members = self._fleet.caches()
-        found = (members[name] for name in clusters if name in members)
-        trees = (cohort_tree_of(member, member.queues.get((namespace, queue), ("", ""))[0]) for member in found)
+        """The cohort trees of a LocalQueue in these clusters.
+
+        A missing or unreadable ClusterQueue has none; if it becomes readable, that change concerns every gang.
+        """
+        caches = self._fleet.caches()
+        members = (caches[name] for name in clusters if name in caches)
+        trees = (cohort_tree_of(member, member.queues.get((namespace, queue), ("", ""))[0]) for member in members)
         return [tree for tree in trees if tree]
 
 
 def cohort_tree_of(cache: WorkerClusterCache, cluster_queue: str) -> CohortTree | None:
-    """The tree in which a ClusterQueue of a worker cluster stands, None where that cannot be told."""
     try:
         raw = cache.cluster_queues.by_name(cluster_queue)
         return (cache.name, cache.cohort_root(raw)) if raw else None

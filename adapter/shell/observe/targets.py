@@ -1,7 +1,4 @@
-"""What must the rewriter know about the place that a worker is made for?
-
-Read from the WorkerCluster and from the flavors of the manager. How a pod is rewritten for it is for the pure core to say.
-"""
+"""Builds the rewriter's target: facts about a worker's cluster and share."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,20 +9,18 @@ from adapter.rewrite.target import Target
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 
-_NO_FLAVOR: Raw = {}  # a flavor that is not there, or says nothing: always the same one, so that it can be told (shell/kube/memo.py)
+# One object, because memos go by identity (shell/kube/memo.py).
+_NO_FLAVOR: Raw = {}
 
 
 class TargetBuilder:
-    """Makes targets for the shares of gangs."""
-
     def __init__(self, manager: ManagerCache, manager_id: str) -> None:
         self._manager, self._manager_id = manager, manager_id
 
     def build_targets(
         self, caches: Mapping[str, WorkerClusterCache], workload: Workload, placement: str
     ) -> dict[str, Target]:
-        """What the rewriter must know about a share of a Placement, by its name, in each of these clusters; which round made it is
-        not filled in."""
+        """A share's targets by cluster, without a round; `placement`: the Placement's name."""
         flavors = self.flavor_specs(workload.podsets) if caches else ()
         return {
             name: Target.for_share(
@@ -43,14 +38,13 @@ class TargetBuilder:
         }
 
     def reservation_template(self, podset: PodSet) -> Raw:
-        """A worker group's pod template as it is to be reserved, in whichever cluster."""
+        """The pod template to reserve, independent of the cluster."""
         return reserved_template(podset.template, self.clusterless_target(podset))
 
     def clusterless_target(self, podset: PodSet) -> Target:
-        """What it must know of a worker group before it has a cluster."""
         return Target.without_cluster(self.flavor_specs((podset,)))
 
     def flavor_specs(self, podsets: Iterable[PodSet]) -> list[Raw]:
-        """The specs of the flavors that Kueue assigned: another queue's flavor may have a key that a user of this one asks for."""
+        """The specs of the flavors that Kueue assigned; others may have a key that a user of this queue selects on."""
         assigned = sorted(frozenset[str]().union(*(podset.flavors for podset in podsets)))
         return [(self._manager.flavors.by_name(name) or _NO_FLAVOR).get("spec") or _NO_FLAVOR for name in assigned]

@@ -1,148 +1,229 @@
-"""What is remembered between two looks although no API object says it: only what may be lost at any time.
+"""Keeps what no API object records between two reconciles; all of it may be lost.
 
-After a restart each waiting gang is planned once more, a share that was refused is asked for once more, a gang that is out of the
-queue for a moment loses the room that it gathered, and a round that a clock ahead of ours has planned is waited for anew.
+After a restart each waiting gang is planned again, and a denied share is requested again. A gang just deactivated loses
+the capacity that it gathered. The wait for a round that was planned by a clock ahead starts again, and so do the
+timeouts of remote pods that are unstartable or not created. An event by which KubeRay rejects a job may be in doubt
+again.
 """
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
+from adapter.admission import kuberay_validation
+from adapter.admission.kuberay_validation import ValidationNote
+from adapter.gang import timeouts
 from adapter.gang.timeouts import INACTIVE_FOR, RESYNC
+from adapter.objects.kuberay_events import RayClusterRevision, RejectionEvent
 from adapter.objects.placement import Placement, ShareKey
 from adapter.objects.workload import Workload
 
-# How long a gang that steps aside may keep what it gathered. Once it is back in the queue, Kueue gives it free quota within
-# a second; five are enough for a busy one and for our watch. Who does not hold it by then waits behind somebody else, for
-# hours perhaps, and whoever could use the room shall not wait for that.
+# How long a deactivated gang may keep the capacity that it gathered. Kueue gives it free quota within a second; five
+# are enough for a busy Kueue and our watch. A gang without quota by then waits behind another Workload, perhaps for
+# hours, and must not make other gangs wait.
 REACTIVATED_WITHIN = INACTIVE_FOR + timedelta(seconds=5)
 
 
-# When a plan that found no room, and for which nothing has changed since, is made once more if anything has changed for others: a net
-# under what is told of changes, as the resync of a gang that waits (gang/timeouts.py), with which it comes due.
+# A plan that found no capacity is repeated after this time if anything changed for other gangs. It is a safety net, due
+# with the resync of a waiting gang (gang/timeouts.py).
 PLAN_VALID_FOR = RESYNC
 
 
 class TransientState:
-    """Notes about Placements, shares and worker pods, by uid, and about gangs that stepped aside."""
+    """Notes by uid: on Placements, shares, worker pods and deactivated gangs."""
 
-    def __init__(self) -> None:
-        self.planned_versions: dict[str, int] = {}  # the room version that the last plan saw
-        self.independent_since: dict[
-            str, datetime
-        ] = {}  # when it was made, where it rests on nothing but figures of its own clusters
-        self.replan_at: dict[str, datetime] = {}  # when what the last plan deducted twice, or left to others, is free
-        self.deactivated: dict[
-            str, tuple[Workload, datetime]
-        ] = {}  # by uid: who stepped aside, as it was then, and when
-        self.leading_since: datetime | None = None  # None: others may write still
-        # Worker pods of the manager whose copies were asked for, whatever came of it, or may have been before this process led.
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self.planned_versions: dict[str, int] = {}  # the capacity version that the last plan read
+        # The time of the last plan, if that depends only on the gang's own clusters.
+        self.independent_since: dict[str, datetime] = {}
+        # When capacity becomes free that the last plan deducted twice or left to other gangs.
+        self.replan_at: dict[str, datetime] = {}
+        # Of each group, how many slots no worker may take, because workers did not start there; as the last plan read
+        # them.
+        self.unusable_slots: dict[str, Mapping[str, int]] = {}
+        # The Workload as it was when deactivated, and the time.
+        self.deactivated: dict[str, tuple[Workload, datetime]] = {}
+        self.leading_since: datetime | None = None  # None: another process may still write
+        # Manager pods whose remote pods were requested, or may have been before this process led.
         self.sent_pods: set[str] = set()
-        self.created_pods: set[str] = set()  # and those whose copies were made
-        self.unanswered_pods: set[str] = set()  # and those of whose copies no answer says whether they were made
-        self.creations_in_flight = 0  # how many are asked for now
-        self.undeleted_shares: dict[str, str] = {}  # by uid: shares that their clusters would not have deleted, and why
-        self._rounds: dict[str, dict[int, datetime]] = {}  # round of a Placement -> when it was seen first
-        self._share_refusals: dict[
-            str, dict[tuple[int, str], str]
-        ] = {}  # round and cluster -> what its API server said
-        self._pod_refusals: dict[str, dict[ShareKey, dict[str, str]]] = {}  # share -> pod -> why
+        self.created_pods: set[str] = set()  # manager pods whose remote pods were created
+        self.unanswered_pods: set[str] = set()  # manager pods whose create requests got no answer
+        self.creations_in_flight = 0
+        self.undeleted_shares: dict[str, str] = {}  # shares whose deletion was denied, and why
+        # When a wait began, by the monotonic clock.
+        self._rounds: dict[str, dict[int, float]] = {}  # for a round, by Placement and round
+        self._waiting_since: dict[
+            tuple[str, str], dict[str, float]
+        ] = {}  # of workers or the gang, by Placement and what for
+        self._validations: dict[str, ValidationNote] = {}  # by RayCluster with events
+        self._rejected: set[str] = set()  # RayClusters that wait and are rejected by KubeRay
+        # By Placement, then by round and cluster.
+        self._share_refusals: dict[str, dict[tuple[int, str], str]] = {}
+        self._pod_refusals: dict[str, dict[ShareKey, dict[str, str]]] = {}  # share -> pod -> reason
 
     def start_leading(self, now: datetime, pods: Iterable[str]) -> None:
-        """Note that this process leads from now on, and which worker pods it found: whoever led before may have sent their copies."""
+        """Record that this process leads; an earlier leader may have sent the remote pods of `pods`."""
         self.leading_since = now
         self.sent_pods |= set(pods)
 
-    def note_plan(self, uid: str, version: int, replan_at: datetime | None, independent_since: datetime | None) -> None:
-        """Note that a gang was planned as of a room version, and when anew unasked; `alone`: when, if it found no room on what its own
-        clusters show, and nothing that others are promised, or take before it, counted."""
+    def note_plan(
+        self,
+        uid: str,
+        version: int,
+        replan_at: datetime | None,
+        independent_since: datetime | None,
+        unusable_slots: Mapping[str, int] | None = None,
+    ) -> None:
+        """Record the plan of a gang, its capacity version, and when to repeat it though nothing changed.
+
+        `independent_since` is the time of a plan that found no capacity on its own clusters, whatever other gangs are
+        promised or take. `unusable_slots` are those that the plan did not count, by group.
+        """
         self.planned_versions[uid] = version
         for notes, when in (self.replan_at, replan_at), (self.independent_since, independent_since):
             notes.pop(uid, None)
             if when:
                 notes[uid] = when
+        self.unusable_slots.pop(uid, None)
+        if unusable_slots:
+            self.unusable_slots[uid] = unusable_slots
 
     def is_outdated(self, uid: str, version: int, since: int) -> bool:
-        """Whether something has changed that the last plan read; `since` is the version of the last change of what its own clusters
-        show, `version` that of the last change of anything."""
+        """Whether something changed that the last plan read.
+
+        `since`: the version of the last change in the gang's own clusters; `version`: of the last change of anything.
+        """
         return self.planned_versions.get(uid, -1) < (since if uid in self.independent_since else version)
 
     def is_overdue(self, uid: str, version: int, now: datetime) -> bool:
-        """Whether anything at all has changed, and the last plan is old."""
-        made = self.independent_since.get(uid)
-        return made is not None and self.planned_versions.get(uid, -1) < version and abs(now - made) >= PLAN_VALID_FOR
+        """Whether anything changed, and the last plan is older than `PLAN_VALID_FOR`."""
+        since = self.independent_since.get(uid)
+        return since is not None and self.planned_versions.get(uid, -1) < version and abs(now - since) >= PLAN_VALID_FOR
 
     def is_plan_current(self, uid: str, version: int, since: int, now: datetime) -> bool:
-        """Whether the last plan saw all that there is, and would still see the same: else its gang is about to be planned.
+        """Whether the last plan is neither outdated nor due; otherwise the gang is about to be planned.
 
-        When a pause begins, all that it helps are planned in any order, and none shall take what an earlier one gets.
+        When capacity is freed, all gangs that it helps are planned, in any order; none may take what an earlier gang
+        gets.
         """
-        settles = self.replan_at.get(uid)
-        return not self.is_outdated(uid, version, since) and (settles is None or now < settles)
+        replan_at = self.replan_at.get(uid)
+        return not self.is_outdated(uid, version, since) and (replan_at is None or now < replan_at)
 
-    def round_first_seen(self, placement: Placement, now: datetime) -> datetime:
-        """When the round that a Placement is in was seen first."""
+    def round_started_at(self, placement: Placement, now: datetime) -> datetime:
+        """When the wait for the current round began, by the clock that `now` is from."""
         return self._note_rounds(placement, now)[placement.round]
 
-    def rounds_first_seen(self, placement: Placement, now: datetime) -> Mapping[int, datetime]:
-        """The same of each round that has a share which was not noted as admitted."""
+    def rounds_started_at(self, placement: Placement, now: datetime) -> Mapping[int, datetime]:
+        """The same for each round with a share not yet recorded as admitted."""
         return {
             number: since
             for number, since in self._note_rounds(placement, now).items()
             if number > placement.placed_round
         }
 
+    def quota_unused_since(self, placement: Placement, is_unused: bool, now: datetime) -> datetime | None:
+        """When the quota of a gang was first observed to be unused, if it is so still; by the clock of `now`."""
+        gangs = [placement.uid] if is_unused else []
+        return self.waiting_since("first remote pod", placement, gangs, now).get(placement.uid)
+
+    def waiting_since(
+        self, kind: str, placement: Placement, waiters: Iterable[str], now: datetime
+    ) -> Mapping[str, datetime]:
+        """When each of these waiters was first observed to wait; by the clock of `now`.
+
+        `kind` says what they wait for. All other waiters of the Placement that waited for it are forgotten.
+        """
+        monotonic, noted = self._monotonic(), self._waiting_since.pop((placement.uid, kind), {})
+        since = {waiter: noted.get(waiter, monotonic) for waiter in waiters}
+        if since:
+            self._waiting_since[placement.uid, kind] = since
+        return {waiter: now - timedelta(seconds=monotonic - start) for waiter, start in since.items()}
+
+    def note_validation(
+        self, ray_cluster: str, revision: RayClusterRevision, event: RejectionEvent
+    ) -> tuple[ValidationNote, float]:
+        """Record the RayCluster and its newest event, as observed now; returns the note and the monotonic time."""
+        monotonic = self._monotonic()
+        note = kuberay_validation.update_note(self._validations.get(ray_cluster), revision, event, monotonic)
+        self._validations[ray_cluster] = note
+        return note, monotonic
+
+    def note_rejected(self, ray_cluster: str, *, is_rejected: bool) -> bool:
+        """Record whether KubeRay rejects a RayCluster that waits; returns whether that has changed."""
+        has_changed = (ray_cluster in self._rejected) != is_rejected
+        (self._rejected.add if is_rejected else self._rejected.discard)(ray_cluster)
+        return has_changed
+
     def _note_rounds(self, placement: Placement, now: datetime) -> Mapping[int, datetime]:
+        """When the wait for each of these rounds began.
+
+        Its first observation settles that. From then on the wait is measured by the monotonic clock: `now` may be put
+        back or forward meanwhile.
+        """
         rounds = {
             placement.round,
             *(number for number in map(placement.round_of, placement.shares) if number > placement.placed_round),
         }
-        known = self._rounds.get(placement.uid, {})
-        self._rounds[placement.uid] = {number: known.get(number, now) for number in rounds}
-        return self._rounds[placement.uid]
+        monotonic, started = self._monotonic(), self._rounds.get(placement.uid, {})
+        at_first = monotonic - (now - timeouts.round_started_at(placement, now)).total_seconds()
+        self._rounds[placement.uid] = {number: started.get(number, at_first) for number in rounds}
+        return {
+            number: now - timedelta(seconds=monotonic - since) for number, since in self._rounds[placement.uid].items()
+        }
 
     def note_deactivated(self, workload: Workload, now: datetime) -> None:
-        """Note that a gang leaves the manager's queue for a moment, which takes from its Workload what it is planned by."""
+        """Record a deactivated gang, because its Workload loses the fields by which it is planned."""
         self.deactivated = {uid: note for uid, note in self.deactivated.items() if now - note[1] < REACTIVATED_WITHIN}
         self.deactivated[workload.uid] = workload, now
 
     def note_share_refused(self, placement: Placement, cluster: str, reason: str) -> None:
-        """Note that a cluster refused to have its share made."""
         self._share_refusals.setdefault(placement.uid, {})[placement.round, cluster] = reason
 
     def note_share_accepted(self, placement: Placement, cluster: str) -> None:
-        """Note that it did not, after all."""
         self._share_refusals.get(placement.uid, {}).pop((placement.round, cluster), None)
 
     def share_refusals(self, placement: Placement) -> dict[str, str]:
-        """Which clusters refused this round's share, and why."""
-        found = self._share_refusals.get(placement.uid, {})
-        return {cluster: why for (round_, cluster), why in found.items() if round_ == placement.round}
+        """The clusters that denied a share of the current round, with the reason."""
+        refusals = self._share_refusals.get(placement.uid, {})
+        return {cluster: reason for (round_, cluster), reason in refusals.items() if round_ == placement.round}
 
     def note_pod_refused(self, placement: Placement, share: ShareKey, pod: str, reason: str) -> None:
-        """Note that a cluster refused to have a pod made on a share."""
         self._pod_refusals.setdefault(placement.uid, {}).setdefault(share, {})[pod] = reason
 
     def note_pod_accepted(self, placement: Placement, share: ShareKey) -> None:
-        """Note that it made one, after all."""
         self._pod_refusals.get(placement.uid, {}).pop(share, None)
 
     def unusable_shares(self, placement: Placement, pods: Iterable[str]) -> dict[ShareKey, str]:
-        """The shares that were refused one of these pods, and why: what was said of others, their siblings need not hear."""
-        wanted, found = set(pods), self._pod_refusals.get(placement.uid, {})
-        told = {share: [why for pod, why in notes.items() if pod in wanted] for share, notes in found.items()}
-        return {share: why[-1] for share, why in told.items() if why}
+        """The shares whose clusters denied one of `pods` (uids), with the last reason."""
+        uids, refusals = set(pods), self._pod_refusals.get(placement.uid, {})
+        reasons = {
+            share: [reason for pod, reason in by_pod.items() if pod in uids] for share, by_pod in refusals.items()
+        }
+        return {share: texts[-1] for share, texts in reasons.items() if texts}
 
-    def keep_only(self, placements: Iterable[str], pods: Iterable[str], shares: Iterable[str]) -> None:
-        """Forget all but these."""
-        alive, standing = set(placements), set(shares)
-        there = set(pods)
-        self.sent_pods &= there
-        self.created_pods &= there
-        self.unanswered_pods &= there
-        self.undeleted_shares = {uid: why for uid, why in self.undeleted_shares.items() if uid in standing}
-        self.planned_versions = {uid: version for uid, version in self.planned_versions.items() if uid in alive}
-        self.replan_at = {uid: when for uid, when in self.replan_at.items() if uid in alive}
-        self.independent_since = {uid: when for uid, when in self.independent_since.items() if uid in alive}
-        self._rounds = {uid: seen for uid, seen in self._rounds.items() if uid in alive}
-        self._share_refusals = {uid: notes for uid, notes in self._share_refusals.items() if uid in alive}
-        self._pod_refusals = {uid: notes for uid, notes in self._pod_refusals.items() if uid in alive}
+    def keep_only(
+        self,
+        placements: Iterable[str],
+        pods: Iterable[str],
+        ray_clusters: Iterable[str],
+        shares: Iterable[str],
+    ) -> None:
+        placement_uids, share_uids = set(placements), set(shares)
+        pod_uids, ray_cluster_uids = set(pods), set(ray_clusters)
+        self._rejected &= ray_cluster_uids
+        self._validations = {uid: note for uid, note in self._validations.items() if uid in ray_cluster_uids}
+        self.sent_pods &= pod_uids
+        self.created_pods &= pod_uids
+        self.unanswered_pods &= pod_uids
+        self.undeleted_shares = {uid: reason for uid, reason in self.undeleted_shares.items() if uid in share_uids}
+        self.planned_versions = {
+            uid: version for uid, version in self.planned_versions.items() if uid in placement_uids
+        }
+        self.replan_at = {uid: when for uid, when in self.replan_at.items() if uid in placement_uids}
+        self.unusable_slots = {uid: slots for uid, slots in self.unusable_slots.items() if uid in placement_uids}
+        self.independent_since = {uid: when for uid, when in self.independent_since.items() if uid in placement_uids}
+        self._rounds = {uid: times for uid, times in self._rounds.items() if uid in placement_uids}
+        self._waiting_since = {key: since for key, since in self._waiting_since.items() if key[0] in placement_uids}
+        self._share_refusals = {uid: notes for uid, notes in self._share_refusals.items() if uid in placement_uids}
+        self._pod_refusals = {uid: notes for uid, notes in self._pod_refusals.items() if uid in placement_uids}

@@ -1,7 +1,4 @@
-"""Reads the facts about one worker pod from the stores; worker/dispatch.py decides on them.
-
-An unreachable cluster contributes no remote pods.
-"""
+"""Reads the facts about one worker pod for worker/dispatch.py; leaves out remote pods in unreachable clusters."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -38,20 +35,16 @@ from adapter.worker.worker_facts import (
 
 @dataclass(frozen=True, slots=True)
 class _WorkerObjects:
-    """The objects of one worker, from which all of its facts are read."""
-
-    members: Mapping[str, WorkerClusterCache]  # the reachable worker clusters
-    pod: Raw | None  # the manager pod; without its template slot if that is not its own
-    pod_with_template_slot: Raw | None  # as it is in the store
+    members: Mapping[str, WorkerClusterCache]  # reachable
+    pod: Raw | None  # without its template slot if that is not its own
+    pod_with_template_slot: Raw | None  # as stored
     remote_pods: Mapping[str, Raw]
     placement: Placement | None
     workload: Workload | None
-    may_get_slot: bool  # the pod may still take a slot, so a remote pod may be created for it now
+    may_get_slot: bool  # a remote pod may be created for it now
 
 
 class WorkerObserver:
-    """Reads facts about worker pods."""
-
     def __init__(
         self,
         manager: ManagerCache,
@@ -72,7 +65,6 @@ class WorkerObserver:
         )
 
     def facts(self, key: Key) -> Worker:
-        """Read the facts about a manager pod and its remote pods."""
         objects = self._read(key)
         return Worker(
             pod=objects.pod,
@@ -103,21 +95,38 @@ class WorkerObserver:
     def _owner_facts(self, objects: _WorkerObjects) -> OwnerFacts:
         pod, workload = objects.pod, objects.workload
         if workload is None:
-            return OwnerFacts(job=None, owns_pod=None, deleted=False, restarts_on_share_loss=False, pull_secrets=())
+            return self._ended_owner_facts(objects)
         return OwnerFacts(
             job=workload.job,
-            owns_pod=raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), workload.job) if pod else None,
+            owns_pod=self._owns_pod(pod, workload),
+            finished=False,
             deleted=workload.deleting or self._reservations.job_presence(workload) != "There",
             restarts_on_share_loss=self._restarts_on_share_loss(workload),
             pull_secrets=pull_secrets(pod, workload) if pod else (),
         )
+
+    def _ended_owner_facts(self, objects: _WorkerObjects) -> OwnerFacts:
+        """The facts of a pod without a Workload that holds quota: only a finished Workload is known to have ended."""
+        placement, pod = objects.placement, objects.pod
+        finished = self._reservations.finished_workload_of(placement) if placement else None
+        return OwnerFacts(
+            job=finished.job if finished else None,
+            owns_pod=self._owns_pod(pod, finished) if finished else None,
+            finished=finished is not None,
+            deleted=False,
+            restarts_on_share_loss=False,
+            pull_secrets=(),
+        )
+
+    def _owns_pod(self, pod: Raw | None, workload: Workload) -> bool | None:
+        return raycluster.belongs_to_job(pod, self._manager.ray_cluster_of(pod), workload.job) if pod else None
 
     def _cluster_facts(self, objects: _WorkerObjects) -> WorkerClusterFacts:
         pod, placement, workload = objects.pod, objects.placement, objects.workload
         reservations = (
             self._reservations.reservations_of_slot(placement, slot_of(pod)) if pod and workload and placement else []
         )
-        if objects.may_get_slot:  # only a remote pod that is created now gets the labels of its flavor
+        if objects.may_get_slot:  # only a remote pod created now gets its flavor's labels
             members = objects.members
             reservations = [with_ray_labels(r, members[r.cluster].flavors.by_name) for r in reservations]
         candidates = _candidates(objects.members, placement, pod) if pod and placement else {}
@@ -126,6 +135,8 @@ class WorkerObserver:
             targets=self._targets.build_targets(candidates, workload, placement.name) if workload and placement else {},
             draining=self._fleet.draining(),
             loss=self._cluster_loss(pod, workload) if pod and workload else None,
+            reachable=pod is not None and slot_cluster(pod) in objects.members,
+            clocks=self._fleet.clock_offsets([slot_cluster(pod)] if pod else [], self._manager.clock),
         )
 
     def _slot_choice_facts(self, objects: _WorkerObjects) -> SlotChoiceFacts:
@@ -159,13 +170,12 @@ class WorkerObserver:
         return HeadFacts(address=address, pod=head, mirrors=_head_mirrors(address.service_key, objects.members))
 
     def pull_secrets_of(self, pod: Raw) -> tuple[Raw, ...]:
-        """The pull Secrets that the pod's template names, while its Workload holds quota."""
+        """The pull Secrets of a pod's template, while its Workload holds quota."""
         placement = self._reservations.placement_of(pod)
         workload = self._reservations.workload_of(placement) if placement else None
         return pull_secrets(pod, workload) if workload else ()
 
     def _cluster_loss(self, pod: Raw, workload: Workload) -> ClusterLoss | None:
-        """Since when the cluster of the pod's slot is unreachable, and when its workers count as lost."""
         cluster = slot_cluster(pod)
         if not cluster or cluster in self._fleet.reachable():
             return None
@@ -173,7 +183,7 @@ class WorkerObserver:
         return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(policy))
 
     def _taken_slots(self, pod: Raw, placement: Placement) -> Collection[Slot]:
-        """The slots of other pods; empty for a pod that keeps its own: reading all is slow in a large gang."""
+        """The slots of other pods; empty if the pod keeps its own, because reading all is slow in a large gang."""
         slot = slot_of(pod)
         keeps_slot = is_planned_slot(placement, pod, slot) and not self._slots.is_shared(pod)
         if keeps_slot and not placement.exclusions:
@@ -189,7 +199,7 @@ class WorkerObserver:
 def _candidates(
     members: Mapping[str, WorkerClusterCache], placement: Placement, pod: Raw
 ) -> dict[str, WorkerClusterCache]:
-    """The clusters that the pod may run in: preparing for all of a hundred clusters at each reconcile would be slow."""
+    """The caches of clusters that the pod may run in: all of a hundred at each reconcile would be slow."""
     clusters = {*(share.cluster for share in placement.active_shares), slot_cluster(pod)}
     return {name: member for name, member in members.items() if name in clusters}
 

@@ -1,26 +1,25 @@
-"""How does a gang get its round: stores in, Placement object out?
+"""Plans the round of a gang from the stores, and returns its Placement object.
 
-One plan at a time, so that no two gangs are promised the same room: the next plan sees the Placements of all earlier ones. It
-reads what `planning.rounds` takes, and decides nothing: who waits and whose turn comes first is for `planning.ordering` to say.
-A plan takes a pause after each gang that it goes through, for a queue may be long, and on the same loop the Lease is renewed. What
-the stores hear meanwhile is for the next plan.
+One plan runs at a time, so that no two gangs are promised the same capacity. A plan yields to the event loop after each
+gang before it: a queue may be long, and the same loop renews the Lease. Changes meanwhile count for the next plan.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from adapter import actions
-from adapter.admission.policy import ResolvedPolicy, worker_start_timeout
+from adapter.admission.policy import ResolvedPolicy, needs_same_cluster, worker_start_timeout
 from adapter.gang.timeouts import current_exclusions
-from adapter.objects.placement import Exclusion, Share, placement_manifest
+from adapter.objects.placement import Exclusion, Placement, Share, placement_manifest
 from adapter.objects.rayjob import is_running
 from adapter.objects.workload import Workload
 from adapter.planning import ordering, rounds
 from adapter.planning.ordering import OrderKey, WaitingGang
 from adapter.planning.plan_request import GangRequest
-from adapter.planning.planner import GangPlan
+from adapter.planning.planner import GangPlan, next_question_at
 from adapter.planning.rounds import PlanRequest, PlanResult
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
@@ -35,8 +34,6 @@ from adapter.shell.planning.snapshot import Snapshot
 
 
 class WaitingGangs:
-    """The gangs that are to be planned, as the stores and the memory show them."""
-
     def __init__(
         self,
         manager: ManagerCache,
@@ -63,39 +60,40 @@ class WaitingGangs:
         )
 
     async def gangs_before(self, workload: Workload, now: datetime) -> list[tuple[WaitingGang, PlanRequest]]:
-        """The others whose turn comes first and who may take or keep room, in their order, each with what it asks for."""
+        """The gangs before this one that may take or hold capacity, in planning order, each with its request."""
         workload = aged_workload(self._manager, workload)
-        mine = order_key(self._manager, workload)
+        own_key = order_key(self._manager, workload)
         waiting = (
-            one
-            for one in (*self._waiting_before(mine, now), *self._deactivated_gangs(now))
-            if ordering.may_take_or_hold(one, now)
+            gang
+            for gang in (*self._waiting_before(own_key, now), *self._deactivated_gangs(now))
+            if ordering.may_take_or_hold(gang, now)
         )
-        found = []
-        for one in ordering.gangs_before(workload, waiting, mine):
-            if asking := self._request_of(one, now):
-                found.append((one, asking))
+        gangs = []
+        for gang in ordering.gangs_before(workload, waiting, own_key):
+            if plan_request := self._request_of(gang, now):
+                gangs.append((gang, plan_request))
             await asyncio.sleep(0)
-        return found
+        return gangs
 
     def _request_of(self, waiting_gang: WaitingGang, now: datetime) -> PlanRequest | None:
-        check = self._policies.check_of(waiting_gang.workload)
-        chosen, problem = self._policies.policy_of(check)
-        chosen = rounds.plannable_policy(
-            chosen, self._planning_obstacles(waiting_gang.workload, check, chosen, problem)
-        )
-        if chosen is None:
+        workload, placement = waiting_gang.workload, waiting_gang.placement
+        check = self._policies.check_of(workload)
+        policy, problem = self._policies.policy_of(check)
+        if not waiting_gang.is_running:  # what keeps a job from starting does not keep a running one from a plan
+            policy = rounds.plannable_policy(policy, self._planning_obstacles(workload, check, policy, problem))
+        if policy is None:
             return None
-        left_out = current_exclusions(waiting_gang.placement, now, worker_start_timeout(chosen))
-        me = self._snapshot.plan_request(
-            self._snapshot.request_of(waiting_gang.workload, check, chosen.policy), chosen, left_out
+        exclusions = current_exclusions(placement, now, worker_start_timeout(policy))
+        plan_request = self._snapshot.plan_request(
+            self._snapshot.request_of(workload, check, policy.policy), policy, exclusions
         )
-        if not waiting_gang.is_scale_up or waiting_gang.placement is None:
-            return me
-        more = rounds.request_beside_shares(
-            me, waiting_gang.placement.active_shares, self._fleet.draining(), elastic=True
+        if not waiting_gang.is_running or placement is None:
+            return plan_request
+        unusable_slots, elastic = self._transient.unusable_slots.get(placement.uid), workload.elastic
+        missing = rounds.request_beside_shares(
+            plan_request, placement.active_shares, self._fleet.draining(), unusable_slots, elastic=elastic
         )
-        return more if more.request.workers else None
+        return missing if missing.request.workers else None
 
     def _planning_obstacles(
         self, workload: Workload, check: str, chosen: ResolvedPolicy | None, problem: str
@@ -103,57 +101,74 @@ class WaitingGangs:
         yield problem
         yield self._policies.rival_checks_problem(workload)
         yield self._job_problems.missing_objects(workload, check)
+        yield self._job_problems.kuberay_rejection(workload, check)
         yield self._job_problems.rejection_reason(workload, check, chosen)
 
     def _waiting_before(self, own_key: OrderKey, now: datetime) -> Iterator[WaitingGang]:
-        """The gangs whose turn comes before `mine`, that hold the manager's quota and have no share, or are giving back those that they
-        had; and elastic jobs that want more than they have. But for those that were planned last without finding room, and keep none
-        either."""
-        placed = {(place.workload_uid, place.attempt): place for place in self._manager.read_placements()}
-        policies = dict[str, ResolvedPolicy | None]()  # by check
-        for theirs, work in self._planning_order.workloads_before(own_key):
-            current = placed.get((work.uid, work.attempt))
-            check = self._policies.check_of(work)
+        """The gangs before `own_key` that hold the manager's quota and may take or hold capacity.
+
+        These have no share, or withdraw the shares that they had, or run with fewer slots than workers. Gangs whose
+        last plan is current and had no capacity are left out, unless they are starved.
+        """
+        draining = self._fleet.draining()
+        placements = {
+            (placement.workload_uid, placement.attempt): placement for placement in self._manager.read_placements()
+        }
+        policies = dict[str, ResolvedPolicy | None]()
+        for gang_key, workload in self._planning_order.workloads_before(own_key):
+            placement = placements.get((workload.uid, workload.attempt))
+            check = self._policies.check_of(workload)
+            is_admitted = ordering.is_admitted(workload, check)
+            if is_admitted and not self._lacks_slots(workload, placement, draining):
+                continue  # most gangs that run
             if check not in policies:
                 policies[check], _ = self._policies.policy_of(check)
-            of = current.uid if current and not current.withdrawing else ""
-            looked = self._replan_check.is_up_to_date(of, work, policies[check], now)
-            if looked and not ordering.is_starved(work, now):
-                continue  # most of the others, in a crowd: nobody asks whether they wait
-            grows = ordering.needs_scale_up(work, check, current)
-            waits = ordering.needs_plan(work, check, current) and not self._keeps_running(work)
-            if (grows or waits) and not self._reservations.is_leaving(work):
-                yield WaitingGang(work, looked, current, is_scale_up=grows, order_key=theirs)
+            uid = placement.uid if placement and not placement.withdrawing else ""
+            is_up_to_date = self._replan_check.is_up_to_date(uid, workload, policies[check], now)
+            waiting_since = placement.waiting_since if is_admitted and placement else workload.queued_at
+            if is_up_to_date and not ordering.is_starved(waiting_since, now):
+                continue  # most gangs of a crowd: the checks below are skipped for them
+            needs_plan = ordering.needs_plan(workload, check, placement) and not self._keeps_running(workload)
+            if (is_admitted or needs_plan) and not self._reservations.is_leaving(workload):
+                yield WaitingGang(
+                    workload,
+                    is_up_to_date,
+                    placement,
+                    is_running=is_admitted,
+                    takes_single_slots=workload.elastic and not needs_same_cluster(policies[check]),
+                    order_key=gang_key,
+                )
+
+    def _lacks_slots(self, workload: Workload, placement: Placement | None, draining: Collection[str]) -> bool:
+        unusable_slots = self._transient.unusable_slots.get(placement.uid, {}) if placement else {}
+        return ordering.lacks_slots(workload, placement, draining, unusable_slots)
 
     def _keeps_running(self, workload: Workload) -> bool:
-        """Whether an elastic job runs: its next Workload is let run at once, and asks for no room but what it lacks."""
+        """Whether an elastic job runs: it needs capacity only for missing workers."""
         return bool(
             workload.elastic and workload.job and is_running(workload.job, self._manager.job_object(workload.job))
         )
 
     def _deactivated_gangs(self, now: datetime) -> Iterator[WaitingGang]:
-        for work, since in self._transient.deactivated.values():
-            raw = self._manager.gang_workload(work.gang_key)
+        for workload, since in self._transient.deactivated.values():
+            raw = self._manager.gang_workload(workload.gang_key)
             current = self._manager.read_workload(raw) if raw else None
             check = self._policies.check_of(current) if current else ""
-            if found := ordering.deactivated_gang(
-                aged_workload(self._manager, work), since + REACTIVATED_WITHIN, current, check, now
+            if gang := ordering.deactivated_gang(
+                aged_workload(self._manager, workload), since + REACTIVATED_WITHIN, current, check, now
             ):
-                yield found
+                yield gang
 
 
 class PlannedRound(NamedTuple):
-    """What a plan becomes."""
-
-    body: dict[str, Any]  # its Placement object as it is to be written
+    body: dict[str, Any]  # the Placement object
     plan: GangPlan
-    replan_at: datetime | None  # when to plan again unasked
-    independent: bool  # it found no room on what its own clusters show, and nothing that was deducted from that counted
+    replan_at: datetime | None  # when to plan again though nothing changed
+    # The gang's own clusters have no capacity, whatever other gangs take.
+    independent: bool
 
 
 class GangPlanner:
-    """Makes plans from what the stores show; it writes nothing, neither to them nor elsewhere."""
-
     def __init__(
         self,
         fleet: Fleet,
@@ -172,26 +187,32 @@ class GangPlanner:
         self._deductions, self._preempting_deductions = DeductionCache(), DeductionCache()
 
     async def plan_round(self, action: actions.Plan, now: datetime) -> PlannedRound:
-        """Plan a gang."""
-        work = action.workload
-        check = self._policies.check_of(work)
-        chosen, _ = self._policies.policy_of(check)
-        began = asyncio.get_running_loop().time()
-        made = await self.plan_gang(
-            work, check, chosen, action.exclusions, now, action.kept_shares, action.unusable_slots
+        workload = action.workload
+        check = self._policies.check_of(workload)
+        policy, _ = self._policies.policy_of(check)
+        started_at = asyncio.get_running_loop().time()
+        result = await self.plan_gang(
+            workload, check, policy, action.exclusions, now, action.kept_shares, action.unusable_slots
         )
-        now += timedelta(seconds=int(asyncio.get_running_loop().time() - began))  # its shares are asked for only now
-        wanted, least = self._snapshot.request_of(work, check).workers, self._snapshot.least_workers(work)
-        place = rounds.next_placement(action, made, wanted, now, least)
-        again = made.replan_at(None if made.plan.shares else self._snapshot.settled_at(now))
-        # What a gang that runs lacks changes with its own pods, too: it is planned again for whatever is news.
-        alone = action.kept_shares is None and self._is_independent(work, chosen, made)
-        return PlannedRound(placement_manifest(place, work.job, check, made.plan.verdicts), made.plan, again, alone)
+        # The time after the plan, because shares are requested only then.
+        now += timedelta(seconds=int(asyncio.get_running_loop().time() - started_at))
+        workers, least = self._snapshot.request_of(workload, check).workers, self._snapshot.least_workers(workload)
+        placement = rounds.next_placement(action, result, workers, now, least)
+        replan_at = None
+        if not result.plan.shares:
+            replan_at = result.replan_at(self._snapshot.settled_at(now), _asks_at(result, now))
+        # A running gang's missing workers change with its own pods too, so any change leads to another plan.
+        independent = action.kept_shares is None and self._is_independent(workload, policy, result)
+        return PlannedRound(
+            placement_manifest(placement, workload.job, check, result.plan.verdicts),
+            result.plan,
+            replan_at,
+            independent,
+        )
 
     def _is_independent(self, workload: Workload, chosen: ResolvedPolicy | None, result: PlanResult) -> bool:
-        """Whether a plan would be the same whatever others are promised, take first, or keep."""
-        kept = result.plan.shares or result.holds or result.holds_if_preempting
-        return not (kept or self._replan_check.depends_on_promised(workload, chosen, result.promised))
+        depends_on_holds = result.plan.shares or result.holds or result.holds_if_preempting
+        return not (depends_on_holds or self._replan_check.depends_on_promised(workload, chosen, result.promised))
 
     async def plan_gang(
         self,
@@ -203,44 +224,51 @@ class GangPlanner:
         kept_shares: Sequence[Share] | None = None,
         unusable_slots: Mapping[str, int] | None = None,
     ) -> PlanResult:
-        """Plan a gang on the clusters as they stand, after those whose turn comes before its own; of one that runs, and keeps
-        shares, only the workers that have no place, or must leave theirs. `without`: slots on them that are no place, by group."""
-        me = self._snapshot.plan_request(
+        """Plan a gang after the gangs before it in planning order.
+
+        With `kept_shares` the gang runs, and only its workers that have no slot or must leave their slot are planned.
+        `unusable_slots`: by group, how many slots of the kept shares no worker may take.
+        """
+        plan_request = self._snapshot.plan_request(
             self._snapshot.request_of(workload, check, chosen.policy if chosen else None), chosen, excluded
         )
         if kept_shares is not None:
-            me = rounds.request_beside_shares(
-                me, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic
+            plan_request = rounds.request_beside_shares(
+                plan_request, kept_shares, self._fleet.draining(), unusable_slots, elastic=workload.elastic
             )
-            if not me.request.workers:
-                return rounds.complete_result(me.request, kept_shares)
-        ahead = await self._waiting_gangs.gangs_before(workload, now)
-        involved = rounds.involved_clusters(me, ahead)
-        owed = enumerate(self._snapshot.uncounted_shares(workload, now, kept_shares or ()))
+            if not plan_request.request.workers:
+                return rounds.complete_result(plan_request.request, kept_shares)
+        gangs_before = await self._waiting_gangs.gangs_before(workload, now)
+        involved = rounds.involved_clusters(plan_request, gangs_before)
+        uncounted = enumerate(self._snapshot.uncounted_shares(workload, now, kept_shares or ()))
         steps = [
-            *(_uncounted_deduction(number, *one) for number, one in owed),
-            *(_earlier_gang_deduction(*one, now) for one in ahead),
+            *(_uncounted_deduction(number, *request_and_shares) for number, request_and_shares in uncounted),
+            *(_earlier_gang_deduction(*gang_and_request, now) for gang_and_request in gangs_before),
         ]
-        made = rounds.plan_gang(
-            me, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps)
+        result = rounds.plan_gang(
+            plan_request, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps)
         )
-        if not made.plan.shares and (
-            trees := self._snapshot.trees_after_preemption(me.clusters, workload.priority or 0)
+        if not result.plan.shares and (
+            trees := self._snapshot.trees_after_preemption(plan_request.clusters, workload.priority or 0)
         ):
             freed = await self._preempting_deductions.capacity_after(self._snapshot.candidates(involved, trees), steps)
-            made = rounds.plan_preempting(me, made, freed)
-        return made
+            result = rounds.plan_preempting(plan_request, result, freed)
+        return result
+
+
+def _asks_at(result: PlanResult, now: datetime) -> datetime | None:
+    """When a worker cluster's Kueue may be asked again about resources that keep the gang out."""
+    asks_at = next_question_at(result.request, result.candidates)
+    return None if asks_at is None else now + timedelta(seconds=max(asks_at - time.monotonic(), 1))
 
 
 def _uncounted_deduction(number: int, request: GangRequest, shares: Sequence[Share]) -> Deduction:
-    """Somebody has a share that its cluster does not count yet."""
-    return Deduction(number, (request, shares), lambda left: rounds.deduct_shares(request, shares, left))
+    return Deduction(number, (request, shares), lambda remaining: rounds.deduct_shares(request, shares, remaining))
 
 
 def _earlier_gang_deduction(waiting_gang: WaitingGang, asking: PlanRequest, now: datetime) -> Deduction:
-    """Somebody whose turn comes first takes what it can."""
     return Deduction(
         waiting_gang.workload.uid,
         rounds.deduction_key(waiting_gang, asking, now),
-        lambda left: rounds.capacity_after(waiting_gang, asking, left, now),
+        lambda remaining: rounds.capacity_after(waiting_gang, asking, remaining, now),
     )

@@ -1,4 +1,1 @@
-"""How is an action done: which requests, with which preconditions?
-
-Does what it is told, and does not look again.
-"""
+"""Executes actions as requests with preconditions, without reconsidering the decision."""

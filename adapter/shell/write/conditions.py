@@ -1,11 +1,12 @@
-"""How do admins see whether what they wrote works: conditions and events on WorkerCluster, DispatchPolicy and AdmissionCheck."""
+"""Writes conditions and events on WorkerClusters, DispatchPolicies and AdmissionChecks, for their admins."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from adapter import membership, names
-from adapter.admission import condition_patches, gate
+from adapter.admission import condition_patches
 from adapter.admission.condition_patches import STEADY_AFTER
+from adapter.objects.shipped_policy import EFFECTIVE_AFTER
 from adapter.objects.unstructured import Raw, key_of, uid_of
 from adapter.objects.workload import Job
 from adapter.preflight.reachability import cut_off_reason
@@ -24,8 +25,6 @@ log = logging.getLogger(__name__)
 
 
 class ConditionWriter:
-    """Writes what `admission.condition_patches` says about the admins' objects."""
-
     def __init__(
         self,
         manager: ManagerCache,
@@ -37,17 +36,16 @@ class ConditionWriter:
     ) -> None:
         self._manager, self._fleet, self._logins = manager, fleet, logins
         self._policies, self._reservations, self._recorder = policies, reservations, recorder
-        self._status_unsupported = False  # the API server takes no status of a policy, which was told
+        self._status_unsupported = False  # True once a rejected status write has been logged
 
     async def engage_cluster(self, name: str) -> None:
-        """Engage or disengage a worker cluster as its object says."""
-        known = self._manager.worker_clusters
-        await self._fleet.reconcile(name, known.by_name(name), self._logins, known)
+        store = self._manager.worker_clusters
+        await self._fleet.reconcile(name, store.by_name(name), self._logins, store)
 
     async def reconcile_cluster(self, name: str) -> float | None:
-        """Engage or disengage a worker cluster as its object says, and tell how that went.
+        """Engage or disengage a worker cluster, and write the result onto its object.
 
-        Returns the seconds after which an earlier loss may be over.
+        Returns the seconds until a requeue, if the cluster was lost and is not steady yet: then the loss may be over.
         """
         await self.engage_cluster(name)
         raw = self._manager.worker_clusters.by_name(name)
@@ -57,32 +55,34 @@ class ConditionWriter:
         problem = self._fleet.problems.get(name, "")
         unreachable = self._fleet.unreachable_reasons().get(name)
         if unreachable and unreachable.code is names.ReasonCode.CLUSTER_SYNCING:
-            return None  # a start is no failure
+            return None  # starting is not a failure
         problem = problem or (f"worker cluster {name} {unreachable.text}." if unreachable else "")
         member = self._fleet.caches().get(name)
-        stranger = (member and member.unusable_reason) or names.ConditionReason.UNREACHABLE
-        reason = names.ConditionReason.BAD_CONFIGURATION if name in self._fleet.problems else stranger
+        default_reason = (member and member.unusable_reason) or names.ConditionReason.UNREACHABLE
+        reason = names.ConditionReason.BAD_CONFIGURATION if name in self._fleet.problems else default_reason
         metrics.register_cluster(name)
         metrics.CONNECTED.labels(name).set(0 if problem else 1)
-        steady, workers = bool(member and member.is_steady), self._reservations.workers_in(name)
-        if problem:  # what it holds for gangs that gave it up, or ended meanwhile, is yet to be removed there
+        is_steady, workers = bool(member and member.is_steady), self._reservations.workers_in(name)
+        # While the cluster is unreachable the count must not fall: the shares of gangs that left or ended still have to
+        # be deleted there.
+        if problem:
             workers = max(workers, int((raw.get("status") or {}).get("workers") or 0))
-        lack = (
+        limitation = (
             f"No new workers go there: {member.unmirrored_reason}."
             if member and member.unmirrored_reason and not problem
             else ""
         )
         uid = member.identity.uid if member and not problem else ""
         unclaimed = member.unclaimed_reason if member and not problem else ""
-        now = datetime.now(UTC)
+        now = self._manager.clock.now()
         patch = condition_patches.cluster_status(
             raw,
             problem,
             reason,
-            steady,
+            is_steady,
             workers,
             now,
-            lack=lack,
+            lack=limitation,
             uid=uid,
             unclaimed=unclaimed,
             expiring=membership.expiry_notice(name, self._manager.token_expiry(raw), now),
@@ -96,35 +96,38 @@ class ConditionWriter:
         if (
             member
             and member.restored_at
-            and datetime.now(UTC) - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
+            and member.clock.now() - member.restored_at < timedelta(seconds=REPEATED_SECONDS)
         ):
             await self._recorder.record_event(
                 about, names.EventReason.RESTORED, f"Worker cluster {name}: {RESTORED}.", warning=True
             )
-        if problem or lack:
+        if problem or limitation:
             await self._recorder.record_event(
-                about, names.ConditionReason.HEADS_NOT_MIRRORED if lack else reason, problem or lack, warning=True
+                about,
+                names.ConditionReason.HEADS_NOT_MIRRORED if limitation else reason,
+                problem or limitation,
+                warning=True,
             )
         elif unclaimed:
             await self._recorder.record_event(
                 about, names.ConditionReason.NOT_CLAIMED, f"Worker cluster {name}: {unclaimed}.", warning=True
             )
-        lost = (raw.get("status") or {}).get("lostSince")
-        return STEADY_AFTER.total_seconds() if lost and not problem and not steady else None
+        lost_since = (raw.get("status") or {}).get("lostSince")
+        return STEADY_AFTER.total_seconds() if lost_since and not problem and not is_steady else None
 
     async def reconcile_check(self, name: str) -> float | None:
-        """Tell whether one of our AdmissionChecks can be served; returns the seconds after which to look again though nothing changed."""
+        """Write whether an AdmissionCheck can be served; return the seconds until a requeue."""
         raw = self._manager.checks.by_name(name)
         if raw is None or not self._manager.check(name).is_ours:
             return None
-        seen, now = self._policies, datetime.now(UTC)
-        gate_problem = seen.gate_problem(now)
+        policies, now = self._policies, self._manager.clock.now()
+        gate_problem = policies.gate_problem(now)
         patch = condition_patches.check_condition(
-            raw, seen.admin_objects(), gate_problem, seen.layout_problems(name), now
+            raw, policies.admin_objects(), gate_problem, policies.layout_problems(name), now
         )
         if patch:
             await self._write_check(raw, patch)
-        return gate.EFFECTIVE_AFTER.total_seconds() if gate_problem else None
+        return EFFECTIVE_AFTER.total_seconds() if gate_problem else None
 
     async def _write_check(self, raw: Raw, patch: Raw) -> None:
         name = key_of(raw)[1]
@@ -136,9 +139,12 @@ class ConditionWriter:
             await self._recorder.record_event(about, entry["reason"], entry["message"], warning=True)
 
     async def reconcile_policy(self, name: str) -> None:
-        """Tell whether jobs can be planned by a DispatchPolicy."""
         raw = self._manager.policies.by_name(name)
-        patch = condition_patches.policy_status(raw, self._policies.admin_objects(), datetime.now(UTC)) if raw else None
+        patch = (
+            condition_patches.policy_status(raw, self._policies.admin_objects(), self._manager.clock.now())
+            if raw
+            else None
+        )
         if raw is None or patch is None:
             return
         try:
@@ -154,13 +160,16 @@ class ConditionWriter:
             await self._recorder.record_event(about, entry["reason"], entry["message"], warning=True)
 
     def _note_status_rejected(self, raw: Raw, error: ApiError) -> None:
-        """Go on where the manager has an older CRD, or older rights: jobs are dispatched all the same. Told once, and tried again at the
-        next resync. A policy that was just deleted answers the same, and is out of its store in a moment."""
+        """Log once that the manager's CRD or RBAC is of an earlier version, and so the status cannot be written.
+
+        Jobs are dispatched all the same. A policy that was just deleted gives the same error, and is not logged.
+        """
         if error.status not in (403, 404):
             raise error
         if not self._status_unsupported and uid_of(self._manager.policies.by_name(key_of(raw)[1]) or {}) == uid_of(raw):
             log.warning(
-                "%s %s: its condition %s cannot be written (%s); apply the CRDs and rights of this version, kustomize/overlays/manager.",
+                "%s %s: its condition %s cannot be written (%s); apply the CRDs and rights of this version, "
+                "kustomize/overlays/manager.",
                 names.DISPATCH_POLICY_KIND,
                 key_of(raw)[1],
                 names.READY,

@@ -1,10 +1,9 @@
-"""How do Secrets and ConfigMaps get into the worker clusters, and how do they stay equal to their sources?
+"""Copies Secrets and ConfigMaps into the worker clusters and keeps them equal to their sources.
 
-Before a share's first pod is created, what the pod refers to is copied; later pods find it done. While the share stands, the
-copies are compared with their sources now and then, and written again now and then whether or not they changed. No share has
-more of them than its job may have at the check: the template may be edited afterwards. A copy is never
-deleted here: its anchor owns it. Nothing is read in a worker cluster, because our account there may not read a Secret, and need
-not: what has the copy's name is our own.
+They are copied before a share's first pod is created; while the share exists, they are compared and rewritten
+periodically. The limits of the admission check apply to each share again, because the template may be edited after the
+check. The anchor owns copied objects; no copied object is deleted here. Nothing is read in a worker cluster: our
+account may not read Secrets there, and an object under a copied object's name is ours.
 """
 
 import asyncio
@@ -31,32 +30,30 @@ from adapter.shell.supervise import contain_errors, read_each, report_failure
 
 log = logging.getLogger(__name__)
 
-# Between two comparisons. A kubelet looks at what it mounted about once a minute (k8s: syncFrequency), so a pod sees a change
-# within a minute and a half instead of one. Each costs a read in the manager for each source in use.
+# Between two comparisons. A kubelet refreshes mounted objects about once a minute (k8s: syncFrequency), so a pod sees a
+# change within a minute and a half. A comparison costs one read in the manager per source in use.
 PAUSE_SECONDS = 30.0
-# After which a copy is written again, whoever changed or deleted it there: we may not look. A pod that waits for one, or shows
-# a changed one, does so for a few minutes. A write that changes nothing is not kept (k8s: etcd3 store, GuaranteedUpdate) and
-# wakes nobody; it costs a quarter of the reads that go before it.
+# Until a copied object is written again, in case it was changed or deleted there. A pod waits for a deleted object, or
+# uses a changed one, for a few minutes at most. A write that changes nothing is not stored (k8s: etcd3 store,
+# GuaranteedUpdate) and causes no watch event; there is one such write for four reads.
 REWRITE_SECONDS = 120.0
-_NO_VERSION = ""  # the version of a source that is not there, and need not be
+_NO_VERSION = ""  # of an optional source that does not exist
 
 
 class CopyLimitExceeded(SourceUnavailable):
-    """A share would have more, or larger, copies than its job may have: also what is optional is not left out unsaid."""
+    """A share would have more copied objects or bytes than its job may have; raised for optional objects too."""
 
 
 @dataclass(slots=True)
 class ShareCopies:
-    """What this process has written for one share."""
-
-    versions: dict[Reference, str] = field(default_factory=dict)  # which version of its source a copy is of
-    sources: dict[Reference, SourceObject] = field(default_factory=dict)  # what its source was when it was written
-    due_times: dict[Reference, float] = field(default_factory=dict)  # when it is written again, by the monotonic clock
+    versions: dict[Reference, str] = field(default_factory=dict)
+    sources: dict[Reference, SourceObject] = field(default_factory=dict)
+    due_times: dict[Reference, float] = field(default_factory=dict)  # monotonic time of the next write
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ObjectCopier:
-    """Writes copies, and remembers which ones; all of that may be lost: then each is written once more."""
+    """Writes copied objects. If its record of them is lost, each is written once more."""
 
     def __init__(self, manager: ManagerCache, fleet: Fleet, sources: SourceObjects, workers: WorkerObserver) -> None:
         self._manager, self._fleet, self._sources, self._workers = manager, fleet, sources, workers
@@ -64,64 +61,63 @@ class ObjectCopier:
         self._refreshing: set[str] = set()
 
     async def ensure_copies(self, cache: WorkerClusterCache, wanted: Mapping[Reference, str], pod: Raw) -> None:
-        """Have the copies stand that a remote pod needs, before it is created.
+        """Write the copied objects that a remote pod needs.
 
-        `wanted` is as `references.wanted` says it, `pod` the body to be created. Raises Absent for a source that is missing, and
-        ApiError or Unreachable.
+        `wanted`: reference -> the field that requires it, empty if optional; `pod`: the body to create. Raises
+        SourceUnavailable, ApiError or Unreachable.
         """
         if not wanted:
             return
-        written = self._copies_of(cache, pod)
-        async with written.lock:  # its siblings wait for the same objects
+        copies = self._copies_of(cache, pod)
+        async with copies.lock:  # other pods of the share wait for the same objects
             cache.require_reachable()
-            if why := copied_objects.over_limit_reason({*written.versions, *wanted}, written.sources):
-                raise CopyLimitExceeded(why)
-            for reference, needed in wanted.items():
-                if reference in written.versions:
+            if reason := copied_objects.over_limit_reason({*copies.versions, *wanted}, copies.sources):
+                raise CopyLimitExceeded(reason)
+            for reference, requirement in wanted.items():
+                if reference in copies.versions:
                     continue
                 try:
-                    await self._write_copy(cache, written, reference, pod)
+                    await self._write_copy(cache, copies, reference, pod)
                 except CopyLimitExceeded:
                     raise
-                except SourceUnavailable as absent:
-                    if needed:
-                        raise SourceUnavailable(f"{needed} is {absent}") from None
-                    written.versions[reference] = _NO_VERSION
+                except SourceUnavailable as error:
+                    if requirement:
+                        raise SourceUnavailable(f"{requirement} is {error}") from None
+                    copies.versions[reference] = _NO_VERSION
 
     def _copies_of(self, cache: WorkerClusterCache, pod: Raw) -> ShareCopies:
         return self._share_copies.setdefault((cache.name, anchor_uid(pod)), ShareCopies())
 
     async def _write_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> None:
-        """Write the copy of a source, unless it is the same that was written a moment ago."""
-        found = await self._sources.read_object(key_of(pod)[0], reference)
-        version = f"{uid_of(found)}/{meta(found).get('resourceVersion')}"
-        before = copies.versions.get(reference)
-        if before == version and time.monotonic() < copies.due_times[reference]:
+        source = await self._sources.read_object(key_of(pod)[0], reference)
+        version = f"{uid_of(source)}/{meta(source).get('resourceVersion')}"
+        last_version = copies.versions.get(reference)
+        if last_version == version and time.monotonic() < copies.due_times[reference]:
             return
-        held = {**copies.sources, reference: copied_objects.describe_source({**found, "kind": reference.kind})}
-        if why := copied_objects.over_limit_reason(held, held):
-            raise CopyLimitExceeded(why)
+        sources = {**copies.sources, reference: copied_objects.describe_source({**source, "kind": reference.kind})}
+        if reason := copied_objects.over_limit_reason(sources, sources):
+            raise CopyLimitExceeded(reason)
         try:
-            made = await _write_object(
-                cache, reference, copied_objects.build_copy(reference, found, pod), stands=bool(before)
+            is_new = await _write_object(
+                cache, reference, copied_objects.build_copy(reference, source, pod), stands=bool(last_version)
             )
         except ApiError as error:
-            if before == version:  # one that somebody made immutable there, say: not at every look
+            if last_version == version:  # made immutable there, for example: do not retry at every comparison
                 copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
             raise ApiError(error.status, error.reason, f"the copy of {reference}: {error.message}") from None
-        copies.versions[reference], copies.sources = version, held
+        copies.versions[reference], copies.sources = version, sources
         copies.due_times[reference] = time.monotonic() + REWRITE_SECONDS
-        if made or before != version:
+        if is_new or last_version != version:
             log.info("cluster=%s copied %s of %s/%s", cache.name, reference, *key_of(pod))
 
     async def run(self) -> None:
-        """Keep all copies equal to their sources until cancelled; a slow cluster is left to its own pace."""
+        """Keep copied objects equal to their sources; a slow cluster delays no other."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._sources.forget_old()
-                there = self._fleet.caches()
-                self._share_copies = {key: kept for key, kept in self._share_copies.items() if key[0] in there}
+                members = self._fleet.caches()
+                self._share_copies = {key: copies for key, copies in self._share_copies.items() if key[0] in members}
                 if self._manager.unreachable_reason:
                     continue
                 for name, member in self._fleet.reachable().items():
@@ -132,36 +128,36 @@ class ObjectCopier:
     async def _refresh_contained(self, cache: WorkerClusterCache) -> None:
         try:
             await self.refresh_cluster(cache)
-        except Exception as error:  # what a cluster says of its pods may be anything, and must not end those of others
+        except Exception as error:  # must not end the refresh of other clusters
             report_failure("copies", error, cache.name)
         finally:
             self._refreshing.discard(cache.name)
 
     async def refresh_cluster(self, cache: WorkerClusterCache) -> None:
-        """Compare the copies of a cluster's shares with their sources, one after the other: one of each share, then another one
-        of each, so that nobody waits for a share that has many."""
-        read = read_each("copies", cache.workloads, lambda raw: parse_reservation(cache.name, raw).anchor_uid)
-        stands = {uid for _, uid in read}
-        gone = [key for key in self._share_copies if key[0] == cache.name and key[1] not in stands]
-        for key in gone:
+        """Compare one copied object of each share with its source, then the next object of each share.
+
+        So no share waits for a share with many objects.
+        """
+        anchor_uids = read_each("copies", cache.workloads, lambda raw: parse_reservation(cache.name, raw).anchor_uid)
+        existing = {uid for _, uid in anchor_uids}
+        deleted = [key for key in self._share_copies if key[0] == cache.name and key[1] not in existing]
+        for key in deleted:
             del self._share_copies[key]
-        for reference, pod in interleave_shares(await self._wanted_references(cache, stands)):
-            written = self._copies_of(cache, pod)
-            async with written.lock:
-                if not await self._renew_copy(cache, written, reference, pod):
+        for reference, pod in interleave_shares(await self._wanted_references(cache, existing)):
+            copies = self._copies_of(cache, pod)
+            async with copies.lock:
+                if not await self._renew_copy(cache, copies, reference, pod):
                     return
 
     async def _wanted_references(self, cache: WorkerClusterCache, stands: set[str]) -> dict[str, dict[Reference, Raw]]:
-        """What the pods of each share refer to, each with one remote pod that does; by anchor, and of each as many as may be copied."""
-        found: dict[str, dict[Reference, Raw]] = {}
+        references: dict[str, dict[Reference, Raw]] = {}
         for remote in list(cache.pods):
-            await asyncio.sleep(0)  # five thousand take half a second, which shall hold up nothing else
+            await asyncio.sleep(0)  # five thousand pods take half a second, and must not block the event loop
             with contain_errors("copies", key_of(remote)):
-                self._add_references(remote, stands, found)
-        return found
+                self._add_references(remote, stands, references)
+        return references
 
     def _add_references(self, remote: Raw, stands: set[str], references: dict[str, dict[Reference, Raw]]) -> None:
-        """Add what a remote pod refers to; nothing when it stands for no pod of ours on a share that stands."""
         pod = self._manager.pods.get(key_of(remote))
         if pod is None or label(remote, POD_UID_LABEL) != uid_of(pod) or anchor_uid(remote) not in stands:
             return
@@ -171,11 +167,10 @@ class ObjectCopier:
                 share.setdefault(reference, remote)
 
     async def _renew_copy(self, cache: WorkerClusterCache, copies: ShareCopies, reference: Reference, pod: Raw) -> bool:
-        """Renew a copy if need be; False when there is no use in going on now."""
         try:
             await self._write_copy(cache, copies, reference, pod)
-        except SourceUnavailable as absent:  # the running pods keep what they have
-            log.debug("cluster=%s copy of %s is kept as it is: %s", cache.name, reference, absent)
+        except SourceUnavailable as unavailable:  # running pods keep their objects
+            log.debug("cluster=%s copy of %s is left unchanged: %s", cache.name, reference, unavailable)
         except ApiError as error:
             log.warning("cluster=%s %s/%s is not up to date: %s", cache.name, *key_of(pod), error)
         except Unreachable:
@@ -184,15 +179,14 @@ class ObjectCopier:
 
 
 def interleave_shares(shares: Mapping[str, Mapping[Reference, Raw]]) -> Iterator[tuple[Reference, Raw]]:
-    """The first reference of each share, then the second of each, and so on."""
     for turn in zip_longest(*(share.items() for share in shares.values())):
-        yield from (one for one in turn if one)
+        yield from (entry for entry in turn if entry)
 
 
 async def _write_object(cache: WorkerClusterCache, reference: Reference, body: dict[str, Any], *, stands: bool) -> bool:
-    """Create a copy, or replace the one that stands; what is most likely is tried first. Returns whether there was none.
+    """Create or replace a copied object, and try the more likely request first; return whether the object is new.
 
-    An answer is not kept, since it holds what was copied.
+    The answer contains the copied data and is not kept.
     """
     if stands and await _replace_object(cache, reference, body):
         return False
@@ -208,7 +202,6 @@ async def _write_object(cache: WorkerClusterCache, reference: Reference, body: d
 
 
 async def _replace_object(cache: WorkerClusterCache, reference: Reference, body: dict[str, Any]) -> bool:
-    """Replace a copy; False where there is none."""
     try:
         await cache.client.replace(reference_path(key_of(body)[0], reference, key_of(body)[1]), body)
     except ApiError as error:

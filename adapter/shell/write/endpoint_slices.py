@@ -1,31 +1,27 @@
-"""How is an EndpointSlice of ours written in the manager?
+"""Writes our EndpointSlices in the manager cluster.
 
-With the version of what stands as a precondition, or as a new one. Where the right is missing, or a policy bounds it, the owner of
-the Service is told, and nothing is tried again before the next resync: Kubernetes' own slices lead to the head meanwhile.
+If RBAC or a policy forbids a write, an event on the Service's owner reports the denial, and the next resync retries.
+Meanwhile Kubernetes' own slices lead to the head.
 """
 
 from adapter import names
 from adapter.actions import DeleteEndpointSlice, EmitEvent, PutEndpointSlice
-from adapter.objects.unstructured import key_of, uid_of
+from adapter.objects.unstructured import key_of, uid_of, version_of
 from adapter.objects.workload import Job
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube.client import ApiError
 from adapter.shell.kube.resources import ENDPOINT_SLICES
-from adapter.shell.kube.store import version_of
 from adapter.shell.write.events import EventRecorder
 
-# What no second try changes: RBAC, an admission policy, and what the API server does not take.
+# The statuses of a denial by RBAC or an admission policy, or of an invalid object: a retry would not help.
 _REFUSALS = (400, 403, 422)
 
 
 class EndpointSliceWriter:
-    """Writes EndpointSlices in the manager."""
-
     def __init__(self, manager: ManagerCache, recorder: EventRecorder) -> None:
         self._manager, self._recorder = manager, recorder
 
     async def put_slice(self, action: PutEndpointSlice) -> None:
-        """Make a slice, or change the one that stands in that version."""
         namespace, name = key_of(action.body)
         client = self._manager.client
         try:
@@ -34,7 +30,7 @@ class EndpointSliceWriter:
             else:
                 written = await client.create(ENDPOINT_SLICES.path(namespace), action.body)
         except ApiError as error:
-            if error.already_exists:  # nobody told us of it, so it is without our label
+            if error.already_exists:  # the watch did not show it, so it lacks our label
                 return await self._emit_event(
                     action.regarding, f"EndpointSlice {name} exists and is not Rayspan's; delete it"
                 )
@@ -42,13 +38,12 @@ class EndpointSliceWriter:
                 return await self._emit_event(
                     action.regarding, f"EndpointSlice {name} cannot be written ({error.message})"
                 )
-            if not error.not_found:  # its deletion will be heard of
+            if not error.not_found:  # the watch will report its deletion
                 raise
         else:
             self._manager.slices.put(written)
 
     async def delete_slice(self, action: DeleteEndpointSlice) -> None:
-        """Delete a slice."""
         namespace, name = key_of(action.endpoint_slice)
         try:
             await self._manager.client.delete(ENDPOINT_SLICES.path(namespace, name), uid_of(action.endpoint_slice))

@@ -1,7 +1,4 @@
-"""Who does each action?
-
-The table alone: what an action writes, and by which precondition doing it twice changes nothing more, stands with who does it.
-"""
+"""Maps each action to its writer. Executing an action twice changes nothing more."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -37,7 +34,7 @@ from adapter.shell.write.pod_writer import PodWriter
 
 
 class Executor:
-    """Does actions; raises ApiError or Unreachable when one could not be done."""
+    """Executes actions; raises ApiError or Unreachable."""
 
     def __init__(
         self,
@@ -70,6 +67,5 @@ class Executor:
         }
 
     async def execute(self, action: Action) -> None:
-        """Do one action."""
         if not isinstance(action, RequeueAfter):
             await self._handlers[type(action)](action)

@@ -1,7 +1,6 @@
-"""How is each action on a worker pod done: its slot, its head's mirror, its copy, its status?
+"""Executes the actions on a worker pod: its slot, its head's mirror, its remote pod, its status.
 
-Nothing is decided here. A cluster that does not want what a worker needs is remembered, so that the share goes elsewhere, and
-the owner is told; what stands in a cluster under our name and is not ours is left alone.
+A worker cluster's refusal is recorded, so that the share goes elsewhere, and an event on the owner reports it.
 """
 
 import asyncio
@@ -11,28 +10,25 @@ from adapter import names
 from adapter.actions import AssignSlot, CreatePod, DeletePod, EmitEvent, MirrorHead, PatchPodStatus
 from adapter.objects import api_messages
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.objects.unstructured import Raw, key_of, uid_of, version_of
 from adapter.rewrite import service_mirror
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.clusters.worker_cache import WorkerClusterCache
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Unreachable
-from adapter.shell.kube.store import version_of
 from adapter.shell.observe.source_objects import SourceUnavailable
 from adapter.shell.observe.transient_state import TransientState
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.create_object import NAME_TAKEN, create_or_get
 from adapter.shell.write.events import EventRecorder
 
-# What a cluster answers whose webhooks, policies or quotas do not want a pod. Not 401 and 429, which pass, and not 409: there
-# is a pod of that name.
+# The statuses of a denial by webhooks, policies or quotas. 401 and 429 pass by themselves, and 409 means that a pod of
+# that name exists.
 _REFUSALS = (400, 403, 404, 422)
 
 
 class PodWriter:
-    """Writes worker pods in the manager, and their copies in the worker clusters."""
-
     def __init__(
         self,
         manager: ManagerCache,
@@ -51,7 +47,7 @@ class PodWriter:
         self._mirror_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by cluster
 
     async def assign_slot(self, action: AssignSlot) -> None:
-        """Give a pod of the manager its slot, unless somebody changed the pod meanwhile."""
+        """Write the slot onto a manager pod, unless the pod has changed."""
         namespace, name = key_of(action.pod)
         body = {
             "metadata": {
@@ -61,17 +57,16 @@ class PodWriter:
                 "annotations": {names.SLOT_ANNOTATION: str(action.slot)},
             }
         }
-        # By the subresource, which takes metadata too (k8s:registry/core/pod/strategy.go): no webhook for pods is asked, such as
-        # Kueue's, and a controller that may patch the status alone cannot change what a pod of a user runs.
+        # The status subresource takes metadata too (k8s:registry/core/pod/strategy.go) and calls no webhook for pods,
+        # such as Kueue's. A controller that may patch only the status cannot change what a user's pod runs.
         self._manager.pods.put(
             await self._manager.client.merge_patch(resources.PODS.path(namespace, name, "status"), body)
         )
 
     async def mirror_head(self, action: MirrorHead) -> None:
-        """Make or change one object of the mirror of a head's Service."""
         member = self._fleet.connected_cache(action.cluster)
         try:
-            async with self._mirror_locks[action.cluster]:  # one after the other: all workers of a head want the same
+            async with self._mirror_locks[action.cluster]:  # all workers of a head need the same mirror
                 member.require_reachable()
                 await write_head_mirror(member, action.body)
         except ApiError as refusal:
@@ -80,21 +75,20 @@ class PodWriter:
             raise
 
     async def _note_refused(self, action: MirrorHead | CreatePod, subject: str, refusal: ApiError) -> None:
-        """Note that a cluster does not want what a worker needs, so that its share goes elsewhere, and tell its owner."""
         if action.regarding:
-            why, uid = _message_without_name(action.pod, refusal), uid_of(action.pod)
+            message, uid = _message_without_name(action.pod, refusal), uid_of(action.pod)
             self._transient.note_pod_refused(
-                action.placement, action.share_key, uid, f"the cluster refuses its pods: {why}"
+                action.placement, action.share_key, uid, f"the cluster denies its pods: {message}"
             )
-            text = f"worker cluster {action.cluster} refuses {subject}: {why}"
+            text = f"worker cluster {action.cluster} denies {subject}: {message}"
             await self._recorder.emit_event(
                 EmitEvent(action.regarding, names.EventReason.REMOTE_POD_REJECTED, text, warning=True)
             )
 
     async def create_pod(self, action: CreatePod) -> None:
-        """Make a pod's copy, and before it what it refers to."""
+        """Create a remote pod, after the copied objects that it refers to."""
         member = self._fleet.connected_cache(action.cluster)
-        self._transient.sent_pods.add(uid_of(action.pod))  # whether or not an answer comes
+        self._transient.sent_pods.add(uid_of(action.pod))  # even without an answer
         self._transient.creations_in_flight += 1
         try:
             await self._copier.ensure_copies(member, action.references, action.body)
@@ -102,33 +96,33 @@ class PodWriter:
         except ApiError as refusal:
             if refusal.status in _REFUSALS:
                 await self._note_refused(action, "pods of the job", refusal)
-            elif refusal.status >= 500:  # one of its webhooks does not answer, say
+            elif refusal.status >= 500:  # a webhook does not answer, for example
                 await self._report_trouble(action, _message_without_name(action.pod, refusal))
             raise
-        except SourceUnavailable as absent:
-            raise Unreachable(await self._report_trouble(action, str(absent))) from None
+        except SourceUnavailable as error:
+            raise Unreachable(await self._report_trouble(action, str(error))) from None
         finally:
             self._transient.creations_in_flight -= 1
         self._transient.created_pods.add(uid_of(action.pod))
         self._transient.note_pod_accepted(action.placement, action.share_key)
 
     async def _create_remote_pod(self, cache: WorkerClusterCache, action: CreatePod) -> Raw:
-        """Make it, and remember while no answer says whether it stands: whatever the watch shows, it may."""
+        """Create the remote pod; the manager pod is among the unanswered until a response shows whether it exists."""
         uid = uid_of(action.pod)
         self._transient.unanswered_pods.add(uid)
         try:
-            made = await create_or_get(cache.client, resources.PODS, action.body)
+            remote_pod = await create_or_get(cache.client, resources.PODS, action.body)
         except ApiError as refusal:
-            # A webhook that is down for long must not keep a worker where it cannot start.
+            # A webhook that is down must not tie a worker to a cluster where it cannot start.
             if refusal.status < 500 or api_messages.wrote_nothing(refusal.message):
                 self._transient.unanswered_pods.discard(uid)
             raise
         self._transient.unanswered_pods.discard(uid)
-        return made
+        return remote_pod
 
     async def _report_trouble(self, action: CreatePod, reason: str) -> str:
-        """Tell the owner why a worker is not made, in words that are the same for its siblings; returns the sentence."""
-        text = f"A worker for {action.cluster} is not made: {clause(reason)}."
+        """Report why a worker is not created, in the same words for all workers of a job; return the sentence."""
+        text = f"A worker for {action.cluster} is not created: {clause(reason)}."
         if action.regarding:
             await self._recorder.emit_event(
                 EmitEvent(action.regarding, names.EventReason.WORKER_FAILING, text, warning=True)
@@ -136,37 +130,33 @@ class PodWriter:
         return text
 
     async def delete_pod(self, action: DeletePod) -> None:
-        """Delete a copy."""
         namespace, name = key_of(action.pod)
         client = self._fleet.connected_cache(action.cluster).client
         await client.delete(resources.PODS.path(namespace, name), uid_of(action.pod))
 
     async def patch_status(self, action: PatchPodStatus) -> None:
-        """Bring a pod's status in the manager up to date with its copy's."""
         namespace, name = key = key_of(action.pod)
         path = resources.PODS.path(namespace, name, "status")
         self._manager.pending_status_patches[key] = action.body
         try:
             self._manager.pods.put(await self._manager.client.merge_patch(path, action.body))
         except ApiError as error:
-            if not (
-                error.not_found or error.is_conflict
-            ):  # deleted, or another pod by now: then there is nothing to tell
+            # A deleted or replaced pod needs no status.
+            if not (error.not_found or error.is_conflict):
                 raise
         finally:
             self._manager.pending_status_patches.pop(key, None)
 
 
 def _message_without_name(pod: Raw, refusal: ApiError) -> str:
-    """What was said of a pod, without its name, since its siblings hear the same."""
+    """The message without the pod's name, so that it is the same for all workers."""
     return refusal.message.replace(key_of(pod)[1], "*")
 
 
 async def write_head_mirror(cache: WorkerClusterCache, body: Raw) -> None:
-    """Make or change one object of a head's mirror, unless more than its owners was changed since this was decided: then it is looked
-    at again.
+    """Create or change an object of a head's mirror, unless more than its owners changed since the decision.
 
-    Raises ApiError where mirrors may not be read, for nobody could keep it true.
+    Raises ApiError where mirrors may not be read, and so could not be kept up to date.
     """
     if cache.unmirrored_reason:
         raise ApiError(403, "Forbidden", cache.unmirrored_reason)
@@ -174,17 +164,17 @@ async def write_head_mirror(cache: WorkerClusterCache, body: Raw) -> None:
         "Service": (resources.SERVICES, cache.services),
         "EndpointSlice": (resources.ENDPOINT_SLICES, cache.slices),
     }[body["kind"]]
-    there = store.get(key_of(body)) or {}
-    if version_of(there) != version_of(body):
-        upon = service_mirror.rebase_write(body, there) if there else None
-        if upon is None:
+    current = store.get(key_of(body)) or {}
+    if version_of(current) != version_of(body):
+        rebased = service_mirror.rebase_write(body, current) if current else None
+        if rebased is None:
             return
-        body = upon
+        body = rebased
     if not version_of(body):
         store.put(await create_or_get(cache.client, resource, body))
         return
     try:
         store.put(await cache.client.merge_patch(resource.path(*key_of(body)), body))
     except ApiError as error:
-        if not error.not_found:  # its deletion will be heard of
+        if not error.not_found:  # the watch will report its deletion
             raise

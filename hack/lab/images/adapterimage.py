@@ -8,10 +8,12 @@ import hashlib
 import shutil
 import tempfile
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hack.lab.base.paths import LOGS, REPO
+from hack.lab.base.progress import LabError
 from hack.lab.images import archive, packages, rootfs
 from hack.lab.images.archive import Image, Layer
 
@@ -55,16 +57,18 @@ def files() -> list[Path]:
 
 
 def _own(content: str) -> Layer:
-    return archive.cached_layer(f"rayspan-{rootfs.KEY}-{content}", _make)
+    return archive.cached_layer(f"rayspan-{rootfs.KEY}-{content}", partial(_make, content))
 
 
-def _make(goal: Path) -> None:
+def _make(content: str, goal: Path) -> None:
     with tempfile.TemporaryDirectory(dir=rootfs.scratch()) as place:
         site = Path(place) / packages.SITE
         for file in files():
             copy = site / file.relative_to(REPO)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
+        if content_hash() != content:  # the cache would keep a mixture under the name of this content
+            raise LabError(f"{_SUBJECT} changed while its image was made; start again")
         _register(site)
         packages.compile_all(Path(place), LOGS / "rayspan-compile.log")
         archive.layer_of_tree(goal, Path(place), readable=True)

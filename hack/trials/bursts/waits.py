@@ -65,7 +65,7 @@ def _waits(job: Job, seen: Recorder, seconds: float) -> list[Finding]:
     seen.poll(
         lambda now: len(steps.pods(now, manager, True)) == wanted, PATIENCE, "the worker is made that has no place"
     )
-    said = f"{2 * ROOM} of {wanted} workers have a place"
+    said = f"{2 * ROOM} of {wanted} workers are placed"
     stage.manager.wait(lambda: stage.reason(NAME).startswith(said), PATIENCE, f"its job says: {said}", job.told)
     before = len(seen.changes)
     time.sleep(seconds)  # this wait is the test: nothing may happen

@@ -42,15 +42,17 @@ def _run(asked: argparse.Namespace, again: str) -> int:
     except LabError as trouble:  # of the stage, or of what has real Ray
         found.failures.append(Failure((), "it could not be done", [Finding(LAB, str(trouble))]))
     for failure in found.failures:
-        print(outcome.told(failure, asked.seed, asked.longest))
+        print(outcome.told(failure, asked.seed, asked.longest, asked.kinds))
     print(outcome.closing(found, asked.seed, again))
     return 1 if found.sentences() else 0
 
 
 def _chosen(asked: argparse.Namespace) -> list[tuple[Fault, ...]]:
+    """Ray takes a minute to give up a node, so what has real Ray would not outlast a readiness clock of a minute."""
+    kinds = set(asked.kinds or draw.NAMES) - ({draw.READINESS_CLOCK} if asked.ray or asked.serve else set())
     if asked.only:
-        return draw.containing(draw.bunches(asked.seed, asked.only, asked.longest), asked.only)
-    return draw.since(draw.bunches(asked.seed, asked.n, asked.longest), asked.first)
+        return draw.containing(draw.bunches(asked.seed, asked.only, asked.longest, kinds), asked.only)
+    return draw.since(draw.bunches(asked.seed, asked.n, asked.longest, kinds), asked.first)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help=seed.HELP)
     parser.add_argument("--longest", type=float, default=_LONGEST, metavar="SECONDS",
                         help="how long an outage may last (default 20); other lengths are other faults")  # fmt: skip
+    parser.add_argument("--kinds", nargs="+", choices=draw.NAMES, metavar="KIND", default=(),
+                        help=f"draw N faults of these kinds alone: {', '.join(draw.NAMES)}")  # fmt: skip
     real = parser.add_mutually_exclusive_group()  # the queue of both has room for four workers
     real.add_argument(
         "--ray", action="store_true", help="let a RayJob with real Ray run beside the gangs, and end well"

@@ -34,6 +34,10 @@ _LOOK = 0.05  # between two reads for a moment: some last for a tenth of a secon
 _BEYOND = 5  # reported samples beyond quota: one cause gives ten a second
 _SPREAD = {"strategy": "Spread"}  # so that most gangs are in both clusters, and each fault there hits most gangs
 _PREEMPTION = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
+# More memory than is ever requested: no gang requests any, but a LimitRange may add some (mistakes.py).
+_MEMORY = [
+    {"op": "replace", "path": "/spec/resourceGroups/0/flavors/0/resources/1/nominalQuota", "value": "200Gi"},
+]
 # Shorter than the default, so that a share in a cluster that has just gone out is given up within the campaign's own
 # timeout.
 _TIMEOUT = "10s"
@@ -70,10 +74,10 @@ class Campaign:
 
     def _well(self, bunch: Sequence[Fault], sampler: QuotaSampler, play: Callable[[], object]) -> bool:
         """Play something, wait until all is well, and note how it went."""
-        self.ground.load.struck()
         try:
+            self.ground.load.struck()
             play()
-            recovery = settling.settle(self.ground, self.tell)
+            recovery = settling.settle(self.ground, self.tell, settling.patience(bunch))
             if never := [*_doubled(sampler), *_beyond(sampler)]:
                 raise Unsettled("there was what must never be", never)
         except Unsettled as found:
@@ -142,7 +146,7 @@ class Campaign:
         self.tell(f"       {gang} was not {moment} within {_ARRIVAL:.0f} s")
 
     def _look(self) -> Snapshot:
-        return snapshot.take(self.ground.stage, self.ground.load.wanted)
+        return snapshot.take(self.ground.stage, self.ground.load.wanted, self.ground.load.rejected)
 
     def _evidence(self, seen: Snapshot | None) -> str:
         """The objects and the controller's log, without what does not answer."""
@@ -158,14 +162,18 @@ def run(
     lab: Lab, stage: Stage, seed: int, bunches: Sequence[Sequence[Fault]], outages: Outages, outcome: Outcome
 ) -> None:
     """Build the stage and let the faults strike; each is printed when it does, and `outcome` holds the result."""
-    stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=_SPREAD)
+    stage.build(dict.fromkeys(stage.clusters, CPU), timeout=_TIMEOUT, policy=_SPREAD, resource="memory")
     for name in stage.clusters:
         patch = ("patch", "clusterqueue", stage.name, "--type=merge", "-p", json.dumps(_PREEMPTION))
         stage.fleet.workers[name].kubectl(*patch)
+    for cluster in (stage.manager, *(stage.fleet.workers[name] for name in stage.clusters)):
+        cluster.kubectl("patch", "clusterqueue", stage.name, "--type=json", "-p", json.dumps(_MEMORY))
+    place = ground.prepare(lab, stage, Load(stage, seed), outages)
     try:
-        Campaign(ground.prepare(lab, stage, Load(stage, seed), outages), _told, outcome).run(bunches)
+        Campaign(place, _told, outcome).run(bunches)
     finally:
         faults.mend(lab)
+        place.readiness_clock.set_back()
 
 
 def _told(line: str) -> None:

@@ -5,8 +5,9 @@ ones: names differ in every run, their order does not.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 
 from hack.lab.base.lab import MANAGER
 
@@ -21,6 +22,7 @@ _SHORTEST = 0.2  # seconds; a shorter fault of the network has no effect
 LARGEST = 3  # workers of a gang when it is submitted, and of a fixed one ever
 MOST = 8  # workers of an elastic gang: more than twice what any has at first
 _ONE_OF = 3  # one gang in so many is elastic
+READINESS_CLOCK = "readiness-clock"
 _STEP = 4  # workers by which one grows or shrinks at most
 
 
@@ -79,30 +81,39 @@ class Kind:
 # One deck. A process that is gone for ten seconds costs its cluster's operators their Leases, and then they restart; of
 # the twenty seconds that are the longest by default, such an outage therefore lasts less than a cut. The order
 # determines the shuffle: the fixed seed of `make test` has fifteen kinds in fifteen faults. Among them are all that
-# admins do to a cluster (mistakes.py), an elastic gang that grows during an outage, and one that shrinks (sizes.py).
+# admins do to a worker cluster and a LimitRange (mistakes.py), a job that KubeRay rejects, a deleted Placement, a clock
+# that jumps, an elastic gang that grows during an outage, and one that shrinks (sizes.py). A readiness clock, which
+# stays short for the faults after it, is not.
 KINDS = (
-    Kind("kubeconfig-swapped", 2, WORKERS, lasts=1.0),
-    Kind("controller-killed", 4),
-    Kind("controller-stopped", 3, lasts=1.0),
-    Kind("apiserver-killed", 3, _ANYWHERE, lasts=0.25),
-    Kind("etcd-killed", 3, _ANYWHERE, lasts=0.25),
     Kind("kubelet-killed", 1, _ANYWHERE, lasts=0.5),
+    Kind("controller-clock-jumped", 2, ways=("ahead", "back"), lasts=1.0),
+    Kind("kubeconfig-swapped", 2, WORKERS, lasts=1.0),
+    Kind("kubeconfig-mistyped", 2, WORKERS, lasts=1.0),
+    Kind("no-room", 2, WORKERS, lasts=1.0),
+    Kind("shrunk", 3, joins=True),
+    Kind("clock-jumped", 3, _ANYWHERE, lasts=1.0),
+    Kind("limit-range", 6, _ANYWHERE, ("larger", "refusing"), lasts=1.0),
     Kind("kwok-killed", 1, WORKERS, lasts=0.5),
-    Kind("kueue-killed", 2, _ANYWHERE),
-    Kind("cut", 6, WORKERS, ("silent", "unplugged", "refusing", "silent", "unplugged", "data"), lasts=1.0),
+    Kind("scaled", 4, ways=("replicas", "named"), joins=True),
+    Kind("copy-deleted", 4, WORKERS, ("graceful", "forced")),
+    Kind(READINESS_CLOCK, 2),
     Kind("cordoned", 2, WORKERS, lasts=1.0),
     Kind("preempted", 3, WORKERS, lasts=1.0),
-    Kind("copy-deleted", 4, WORKERS, ("graceful", "forced")),
+    Kind("controller-killed", 4),
+    Kind("apiserver-killed", 3, _ANYWHERE, lasts=0.25),
+    Kind("etcd-killed", 3, _ANYWHERE, lasts=0.25),
+    Kind("cut", 6, WORKERS, ("silent", "unplugged", "refusing", "silent", "unplugged", "data"), lasts=1.0),
     Kind("share-deleted", 2, WORKERS),
-    Kind("worker-deleted", 3, ways=("graceful", "forced"), joins=True),
-    Kind("job-deleted", 4, ways=("background", "foreground"), joins=True),
-    Kind("kubeconfig-mistyped", 2, WORKERS, lasts=1.0),
+    Kind("controller-stopped", 3, lasts=1.0),
     Kind("etcd-restored", 2, WORKERS, lasts=0.5),
-    Kind("no-room", 2, WORKERS, lasts=1.0),
-    Kind("scaled", 4, ways=("replicas", "named"), joins=True),
+    Kind("kueue-killed", 2, _ANYWHERE),
+    Kind("job-rejected", 3, joins=True),
     Kind("grown", 3, joins=True),
-    Kind("shrunk", 3, joins=True),
+    Kind("worker-deleted", 3, ways=("graceful", "forced"), joins=True),
+    Kind("placement-deleted", 3, joins=True),
+    Kind("job-deleted", 4, ways=("background", "foreground"), joins=True),
 )
+NAMES = tuple(kind.name for kind in KINDS)
 DECK = sum(kind.often for kind in KINDS)
 _SHUT = ("apiserver-killed", "etcd-killed", "kueue-killed")  # where the manager takes no orders meanwhile
 
@@ -160,10 +171,13 @@ def _deck(seed: int, number: int) -> list[tuple[Kind, str, str]]:
     return cards
 
 
-def bunches(seed: int, count: int, longest: float) -> list[tuple[Fault, ...]]:
-    """The first faults of a seed, each alone, or an outage with the deed that is done while it lasts."""
+def bunches(seed: int, faults: int, longest: float, kinds: Container[str] = NAMES) -> list[tuple[Fault, ...]]:
+    """The first faults of a seed that are of these kinds, each alone, or an outage with the deed that is done while it
+    lasts.
+    """
     found: list[tuple[Fault, ...]] = []
-    for one in (fault(seed, number, longest) for number in range(1, count + 1)):
+    drawn = (fault(seed, number, longest) for number in count(1))
+    for one in islice((each for each in drawn if each.kind in kinds), faults):
         if one.joins and found and len(found[-1]) == 1 and _open(found[-1][0]):
             found[-1] = (*found[-1], replace(one, moment=AT_REST))  # its moment is the outage
         else:

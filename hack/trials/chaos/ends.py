@@ -15,7 +15,7 @@ from hack.lab.base.lab import MANAGER
 from hack.trials.chaos.draw import Fault
 
 # How a controller says why it ends, at the end of its log (adapter/cli/controller.py, lease.py), with its exit code.
-RESIGNED = f"stopped writing, and ending for a fresh start: Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "
+RESIGNED = f"stopped writing, and exiting to be restarted: Lease {names.LEASE} in {names.SYSTEM_NAMESPACE}: "
 _CODE = 1
 _BEFORE = "before the trial"
 # A leader that is stopped for less has time left: it renewed at most RETRY before, and may lose a whole attempt after.

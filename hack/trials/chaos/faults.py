@@ -20,8 +20,8 @@ from hack.lab.base.lab import Lab
 from hack.lab.cluster import kwok, processes
 from hack.testbed.reader import Raw
 from hack.testbed.stage import QUEUE
-from hack.trials.chaos import mistakes, restarts, sizes
-from hack.trials.chaos.draw import Fault
+from hack.trials.chaos import clockjumps, mistakes, rejections, restarts, sizes
+from hack.trials.chaos.draw import READINESS_CLOCK, Fault
 from hack.trials.chaos.ground import CPU, Ground, taken
 from hack.trials.chaos.picking import NOBODY, one, picked
 
@@ -58,6 +58,12 @@ def _delete_share(ground: Ground, fault: Fault) -> str:
     return _delete(ground, fault, fault.where, f"workloads.{names.KUEUE_DOMAIN}", picked(shares, fault))
 
 
+def _delete_placement(ground: Ground, fault: Fault) -> str:
+    manager = ground.stage.manager
+    placements = manager.items("placements", ground.stage.name)
+    return _delete(ground, fault, manager.name, f"placements.{names.DOMAIN}", picked(placements, fault))
+
+
 def _delete_worker(ground: Ground, fault: Fault) -> str:
     return _delete(ground, fault, ground.stage.manager.name, "pod", picked(ground.stage.workers(), fault))
 
@@ -77,6 +83,10 @@ DEEDS: Mapping[str, Callable[[Ground, Fault], str]] = {
     "share-deleted": _delete_share,
     "worker-deleted": _delete_worker,
     "job-deleted": _delete_job,
+    "placement-deleted": _delete_placement,
+    # A minute is longer than any outage. So all faults strike under the short clock until the next deed of this kind.
+    READINESS_CLOCK: lambda ground, fault: ground.readiness_clock.turn(ground.stage),
+    **rejections.DEEDS,
     **sizes.DEEDS,
 }
 
@@ -173,6 +183,7 @@ OUTAGES: Mapping[str, Callable[[Ground, Fault], AbstractContextManager[None]]] =
     "cut": _cut,
     "cordoned": _cordoned,
     "preempted": _preempted,
+    **clockjumps.OUTAGES,
     **mistakes.OUTAGES,
 }
 
@@ -186,8 +197,9 @@ def silences(outage: Fault) -> bool:
 
 
 def mend(lab: Lab) -> None:
-    """Restore all processes and links."""
+    """Restore all processes, links and clocks."""
     with restarts.alone():
         faults.heal(lab)
     for cluster in lab.clusters:
         restarts.start_all(lab, cluster)
+        clockjumps.set_right(cluster)

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import yaml
+
 from adapter import names
-from adapter.objects.unstructured import Raw, is_condition_true
+from adapter.objects.unstructured import Raw, is_condition_true, meta
 from hack.lab.base import lab as definition
 from hack.lab.base.lab import Lab
 from hack.lab.base.progress import LabError
 from hack.lab.cluster import kwok
 from hack.testbed.clusters import Cluster
 from hack.testbed.reader import Refused
+from hack.testbed.readinessclock import ReadinessClock
 from hack.testbed.stage import Stage
 from hack.trials.chaos import draw, restarts
 from hack.trials.chaos.helping import Help
@@ -44,7 +47,8 @@ _FINAL = ("denied request:", " is invalid: ")  # rejections by a ValidatingAdmis
 class Load:
     """The gangs that must run: `wanted` is name -> workers, oldest first; `least`, of elastic ones, the fewest.
 
-    `scaled` are those whose number or choice of workers changed since `since`, when the last fault began.
+    `scaled` are those whose number or choice of workers changed since `since`, when the last fault began. `rejected`
+    are jobs beside the gangs, name -> kind, that KubeRay rejects: they must hold nothing, and go at the next fault.
     """
 
     def __init__(self, stage: Stage, seed: int) -> None:
@@ -52,6 +56,7 @@ class Load:
         self.wanted: dict[str, int] = {}
         self.least: dict[str, int] = {}
         self.scaled: set[str] = set()
+        self.rejected: dict[str, str] = {}
         self.since = datetime.now(UTC)
         self._made = 0
 
@@ -59,6 +64,16 @@ class Load:
         """A fault begins: what was done before it is over."""
         self.scaled.clear()
         self.since = datetime.now(UTC)
+        while self.rejected:
+            name, kind = self.rejected.popitem()
+            self._delete(kind, name, "background")
+
+    def submit_rejected(self, job: Raw) -> str:
+        """Submit a job that KubeRay rejects; returns its name."""
+        name = str(meta(job)["name"])
+        self.rejected[name] = str(job["kind"])
+        taken(lambda: self.stage.manager.apply(yaml.safe_dump(job)))
+        return name
 
     def fill(self) -> None:
         """Submit gangs until there are enough."""
@@ -100,7 +115,10 @@ class Load:
         """Delete a gang, and do not wait until it is gone."""
         del self.wanted[name]
         self.least.pop(name, None)
-        words = ("-n", self.stage.name, "delete", "raycluster", name, f"--cascade={policy}")
+        self._delete("raycluster", name, policy)
+
+    def _delete(self, kind: str, name: str, policy: str) -> None:
+        words = ("-n", self.stage.name, "delete", kind, name, f"--cascade={policy}")
         taken(lambda: self.stage.manager.kubectl(*words, "--ignore-not-found", "--wait=false"))
 
     def end(self) -> None:
@@ -121,6 +139,7 @@ class Ground:
     kuberay: Container
     outages: Outages = field(default_factory=Outages)
     help: Help = field(default_factory=Help)
+    readiness_clock: ReadinessClock = field(default_factory=ReadinessClock)
 
     def cluster(self, name: str) -> Cluster:
         return next(one for one in self.stage.fleet.all if one.name == name)

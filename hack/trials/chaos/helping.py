@@ -14,6 +14,7 @@ from hack.trials.chaos.draw import Fault
 # forgets.
 _SUSPENDING = (
     "scaled", "preempted", "share-deleted", "cut", "kubeconfig-swapped", "kubeconfig-mistyped", "etcd-restored",
+    "limit-range", "placement-deleted", "readiness-clock",
 )  # fmt: skip
 _SERVERS = ("apiserver-killed", "etcd-killed", "etcd-restored")
 

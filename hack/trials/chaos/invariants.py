@@ -49,6 +49,7 @@ def findings(snapshot: Snapshot) -> list[Finding]:
         *_orphans(snapshot),
         *ledgers(snapshot),
         *records(snapshot),
+        *_rejected(snapshot),
         *_leftovers(snapshot),
         *_still_leaving(snapshot),
     ]
@@ -109,13 +110,27 @@ def _orphans(snapshot: Snapshot) -> Iterator[Finding]:
                 yield Finding(ORPHAN, f"{said} is in no Placement")
 
 
+def _rejected(snapshot: Snapshot) -> Iterator[Finding]:
+    """A job that KubeRay rejects holds quota neither in the manager nor in a worker cluster."""
+    workloads = [parse_workload(raw) for raw in snapshot.workloads]
+    jobs = {work.uid: work.job.name for work in workloads if work.job}
+    for work in workloads:
+        if jobs.get(work.uid) in snapshot.rejected and work.holds_quota and not work.finished:
+            yield Finding(LEDGER, f"job {jobs[work.uid]}, which KubeRay rejects, holds quota in the manager")
+    for placement in standing(snapshot):
+        if jobs.get(placement.workload_uid) in snapshot.rejected:
+            name = jobs[placement.workload_uid]
+            yield Finding(LEDGER, f"Placement {placement.name} is of job {name}, which KubeRay rejects")
+
+
 def _leftovers(snapshot: Snapshot) -> Iterator[Finding]:
     """Nothing is left in the manager of gangs that are not wanted any more."""
+    submitted = {*snapshot.wanted, *snapshot.rejected}
     for job in snapshot.jobs:
-        if meta(job)["name"] not in snapshot.wanted:
+        if meta(job)["name"] not in submitted:
             yield Finding(ORPHAN, f"RayCluster {meta(job)['name']} is still there")
     for work in map(parse_workload, snapshot.workloads):
-        if not work.job or work.job.name not in snapshot.wanted:
+        if not work.job or work.job.name not in submitted:
             yield Finding(ORPHAN, f"Workload {work.name} in the manager is of no gang")
     uids = {uid_of(one) for one in snapshot.workloads}
     for place in map(parse_placement, snapshot.placements):
@@ -172,15 +187,15 @@ def never(snapshot: Snapshot) -> list[Finding]:
 
 
 def ledgers(snapshot: Snapshot) -> Iterator[Finding]:
-    """Each ClusterQueue's status and the quota of its Workloads must equal what the Placements promise."""
+    """Each ClusterQueue's status and the quota of its Workloads must equal what the Placements promise, in CPUs."""
     for name, member in snapshot.members.items():
         promised = MILLICORES * sum(s.workers for p in standing(snapshot) for s in p.shares if s.cluster == name)
         shown = _shown(member)
-        held = sum(sum(cells.values()) for cells in quotausage.reserved(member.workloads).values())
-        for who, amount in (("its ClusterQueue shows", shown), ("its Workloads hold", held)):
+        held = sum(quotausage.by_job(member.workloads, "cpu").values())
+        for source, amount in (("its ClusterQueue shows", shown), ("its Workloads hold", held)):
             if amount != promised:
-                said = f"{format_quantity(promised, 'cpu')} cpu are promised in {name}, and {who} {format_quantity(amount, 'cpu')}"
-                yield Finding(LEDGER, said)
+                promise = f"{format_quantity(promised, 'cpu')} cpu are promised in {name}"
+                yield Finding(LEDGER, f"{promise}, and {source} {format_quantity(amount, 'cpu')}")
 
 
 def records(snapshot: Snapshot) -> Iterator[Finding]:
@@ -188,7 +203,8 @@ def records(snapshot: Snapshot) -> Iterator[Finding]:
 
     Replaced Workloads of an elastic gang do not count. Before such a gang wants any worker it has no Placement.
     """
-    workloads = [work for work in map(parse_workload, snapshot.workloads) if not (work.finished or work.replaced)]
+    present = [work for work in map(parse_workload, snapshot.workloads) if not (work.finished or work.replaced)]
+    workloads = [work for work in present if not (work.job and work.job.name in snapshot.rejected)]
     jobs = Counter(work.job.name for work in workloads if work.job)
     admitted = {uid_of(raw) for raw in snapshot.workloads if is_condition_true(raw, names.ADMITTED)}
     for name in snapshot.wanted:
@@ -238,4 +254,4 @@ def _shown(member: Member) -> int:
         for flavor in (member.queue.get("status") or {}).get("flavorsReservation") or ()
         for row in flavor.get("resources") or ()
     )
-    return sum(parse_quantity(row.get("total") or "0", row["name"]) for row in rows)
+    return sum(parse_quantity(row.get("total") or "0", row["name"]) for row in rows if row["name"] == "cpu")

@@ -81,16 +81,17 @@ def last_line(outcome: Outcome) -> str:
     )
 
 
-def told(found: Failure, seed: int, longest: float) -> str:
+def told(found: Failure, seed: int, longest: float, kinds: Sequence[str] = ()) -> str:
     """The violations, the faults before them, the command that replays them, and the evidence."""
     struck = [f"After fault {fault.number} of seed {seed}, {fault}" for fault in found.faults] or ["Without a fault"]
     wrong = [f"  {one.kind}: {one.text}" for one in found.findings]
-    return "\n".join([*struck, f"{found.why}:", *wrong, *_again(found, seed, longest), found.evidence])
+    return "\n".join([*struck, f"{found.why}:", *wrong, *_again(found, seed, longest, kinds), found.evidence])
 
 
-def _again(found: Failure, seed: int, longest: float) -> Iterator[str]:
+def _again(found: Failure, seed: int, longest: float, kinds: Sequence[str]) -> Iterator[str]:
     if found.faults:
         number = found.faults[-1].number
         command = f".venv/bin/python -m hack.trials.chaos --seed {seed} --longest {longest:g}"
+        command += f" --kinds {' '.join(kinds)}" if kinds else ""
         yield f"Again, alone: {command} --only {number}"
         yield f"Again, with all before it: {command} --n {number}"

@@ -6,14 +6,16 @@ deleting a pod deletes the evidence. Every help is counted, see hack/trials/chao
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from adapter import names
 from adapter.objects.unstructured import condition, label, meta, parse_time
 from adapter.objects.workload import parse_workload
+from adapter.shell.observe.dry_run_answers import REFUSAL_VALID_FOR
 from hack.testbed.reader import Unreachable
-from hack.trials.chaos import invariants, sizes, snapshot
+from hack.trials.chaos import clockjumps, invariants, sizes, snapshot
+from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.ground import Ground
 from hack.trials.chaos.invariants import CRASH, LAB, Finding
 from hack.trials.chaos.snapshot import Snapshot
@@ -21,6 +23,11 @@ from hack.trials.chaos.snapshot import Snapshot
 Tell = Callable[[str], None]
 
 PATIENCE = 60.0  # seconds for our controller once the clusters are whole: the project's promise
+# More for faults whose documented reaction takes longer.
+_LONGER: Mapping[str, float] = {
+    "limit-range": REFUSAL_VALID_FOR.total_seconds(),  # a denied dry run counts for so long
+    "clock-jumped": clockjumps.STEP,  # a timestamp that lies in the future delays what waits for its time
+}
 # For the clusters themselves: an API server takes ten seconds, and then operators that lost their Leases take half a
 # minute.
 _REPAIR = 240.0
@@ -41,8 +48,15 @@ class Unsettled(Exception):
         self.why, self.findings, self.seen = why, findings, seen
 
 
-def settle(ground: Ground, tell: Tell) -> float:
+def patience(struck: Iterable[Fault]) -> float:
+    """How many seconds our controller has once the clusters are whole, after these faults."""
+    return PATIENCE + max((_LONGER.get(fault.kind, 0.0) for fault in struck), default=0.0)
+
+
+def settle(ground: Ground, tell: Tell, longest: float = PATIENCE) -> float:
     """Wait until the clusters are whole and every invariant holds; returns the seconds that it took.
+
+    `longest`: how many seconds our controller has for that.
 
     KubeRay is reminded of workers that it does not make, and surplus ones are named to it; both are reported to `tell`.
     Raises Unsettled after the timeout, and at once for a violation that may never occur.
@@ -56,7 +70,7 @@ def settle(ground: Ground, tell: Tell) -> float:
             whole = now
         else:
             ground.outages.over()
-        if (trouble or findings) and (now - whole > PATIENCE or now - begun > _REPAIR):
+        if (trouble or findings) and (now - whole > longest or now - begun > _REPAIR):
             why = f"after {now - begun:.0f} s it is still not so that all is well"
             raise Unsettled(why, findings or [Finding(LAB, trouble)], seen)
         if seen and findings and now - reminded > _REMINDER:
@@ -107,7 +121,7 @@ def _judge(ground: Ground) -> tuple[str, list[Finding], Snapshot | None]:
     if trouble:
         return trouble, [], None
     try:
-        seen = snapshot.take(ground.stage, ground.load.wanted)
+        seen = snapshot.take(ground.stage, ground.load.wanted, ground.load.rejected)
         contact = [Finding(LAB, one) for one in ground.estranged()]
     except Unreachable as silence:
         return _silence(silence), [], None

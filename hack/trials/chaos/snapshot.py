@@ -3,7 +3,7 @@
 The lists of one read are not of one instant. Together they may show half of a change; judges read again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from adapter import names
@@ -29,9 +29,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The stage over all clusters; `wanted` is the number of workers that each gang must run."""
+    """The stage over all clusters; `wanted` is the number of workers that each gang must run, `rejected` the names of
+    jobs that KubeRay rejects.
+    """
 
     wanted: Mapping[str, int]
+    rejected: Collection[str] = ()
     jobs: list[Raw] = field(default_factory=list)
     pods: list[Raw] = field(default_factory=list)
     workloads: list[Raw] = field(default_factory=list)
@@ -48,7 +51,7 @@ class Snapshot:
         return [pod for pod in self.pods if label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD]
 
 
-def take(stage: Stage, wanted: Mapping[str, int]) -> Snapshot:
+def take(stage: Stage, wanted: Mapping[str, int], rejected: Collection[str] = ()) -> Snapshot:
     """Read every cluster; raises Unreachable where one does not answer.
 
     The manager is read last: what stands in a worker cluster without a reason in the manager is then an orphan, and not
@@ -58,6 +61,7 @@ def take(stage: Stage, wanted: Mapping[str, int]) -> Snapshot:
     manager = stage.manager
     return Snapshot(
         wanted=dict(wanted),
+        rejected=frozenset(rejected),
         jobs=manager.items("rayclusters", stage.name),
         pods=manager.items("pods", stage.name),
         workloads=manager.items("workloads", stage.name),

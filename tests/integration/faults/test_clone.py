@@ -1,7 +1,7 @@
-"""Does a clone of the manager, started from a backup beside the original, leave the worker clusters to the original?
+"""A clone of the manager, started from a backup beside the original, leaves the worker clusters to the original.
 
-The clone is real: an API server of its own on a copy of the manager's etcd, and a controller of its own with the same credentials
-for the worker clusters. It takes itself for the manager, by every uid. Workers run on fake nodes.
+The clone is real: an API server on a copy of the manager's etcd, and a controller with the same credentials for the
+worker clusters. Every uid tells it that it is the manager. Workers run on fake nodes.
 """
 
 import signal

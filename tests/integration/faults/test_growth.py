@@ -1,4 +1,4 @@
-"""Does a job go on growing and shrinking in the worker clusters that answer, while another one does not?
+"""A job scales up and down in the worker clusters that answer while another one does not.
 
 The cable of one is pulled, so that requests to it hang: the hard case. Workers are on fake nodes.
 """
@@ -32,8 +32,11 @@ def cut(stage: Stage, running: Controller, lab: Lab) -> Iterator[None]:
 @pytest.mark.long
 @pytest.mark.usefixtures("cut")
 def test_a_cluster_that_does_not_answer_stops_no_growth_elsewhere(stage: Stage, running: Controller, lab: Lab) -> None:
-    """Nobody knows of it yet when the job is scaled: what is planned for it there hangs, and the others run. Then all go to the other one,
-    a worker that leaves gives its quota back, and when the cluster is back nothing is there twice."""
+    """The cut is not detected yet when the job is scaled: its dry runs there hang, and the others run.
+
+    Then all workers go to the other cluster, and a worker that leaves gives its quota back. When the cluster is back
+    nothing exists twice.
+    """
     before = _uids(stage)
     stage.scale(JOB, 0, 4)
     wait(lambda: _in(stage, "east") >= 2, 30, "what was planned for east runs", lambda: dump(stage, running))

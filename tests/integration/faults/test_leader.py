@@ -1,4 +1,4 @@
-"""Of two controllers, does one write and only one, and does the other take over when it is stopped, dies or hangs?
+"""Of two controllers only one writes, and the other takes over when it is stopped, dies or hangs.
 
 Both are local processes of one election, against the real clusters; the deployed ones are parked.
 """
@@ -63,7 +63,7 @@ def test_one_that_is_asked_to_stop_gives_the_lease_back(stage: Stage, pair: Pair
 @pytest.mark.long
 @pytest.mark.usefixtures("audited")
 def test_a_leader_that_was_stopped_for_long_writes_nothing_more(stage: Stage, pair: Pair) -> None:
-    """It wakes up to a job that waits for a plan, with nobody else at work: it ends, and no API server saw a write of it."""
+    """It resumes with a job to plan and no other controller running: it ends, and no API server saw a write of it."""
     first, second = pair
     stage.build({"east": 2, "west": 2})
     logs = _logs(stage.fleet)

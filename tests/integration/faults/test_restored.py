@@ -1,8 +1,7 @@
-"""What becomes of gangs when a cluster's etcd is put back to a backup: is it noticed by both replicas, and does nothing that runs get lost,
-and nothing run twice?
+"""A cluster's etcd is restored from a backup: both replicas notice, no running gang is lost, and nothing runs twice.
 
-Real etcd, restored as an admin does it (hack/trials/restore.py): versions count on from the backup's. Real Kueue and KubeRay, which start
-anew; workers on fake nodes. The controllers are a leader and a standby, and nobody restarts them.
+Real etcd, restored as an admin does it (hack/trials/restore.py): versions count on from the backup's. Real Kueue and
+KubeRay, which restart; workers on fake nodes. The controllers are a leader and a standby, and neither is restarted.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,8 @@ from hack.trials.sampler import CopySampler
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # an API server and the operators of a cluster end
 
 Pair = tuple[Controller, Controller]
-# What a cluster writes while it starts again must not bring it past what it had come to: those who come back within half a
+# What a cluster writes while it starts again must not bring it past what it had come to: those who come back within
+# half a
 # minute are to see that it went back. It writes some hundreds.
 VERSIONS = 1000
 # Seconds: operators that start and take up their leases, and then KubeRay's and Kueue's way to workers that run.
@@ -64,7 +64,7 @@ def test_a_restored_worker_cluster(stage: Stage, pair: Pair, lab: Lab) -> None:
 
 
 def test_a_restored_manager(stage: Stage, pair: Pair, lab: Lab) -> None:
-    """The first gang never learns of it; what the second one left in the worker clusters stands for nothing any more, and goes."""
+    """The first gang does not notice. The shares of the second one have no owner any more, and are deleted."""
     stage.build({"east": 8, "west": 8})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: _well(stage, pi=2), WELL, "the first gang runs", lambda: _wrong(stage, pair, pi=2))
@@ -127,7 +127,7 @@ def _revive(pair: Pair) -> list[Controller]:
 
 
 def _well(stage: Stage, **wanted: int) -> bool:
-    """Whether these gangs run with so many workers each, and nothing else is there: no orphan, and all books are equal."""
+    """Whether these gangs run with so many workers each, nothing else exists (no orphan), and all usage agrees."""
     return not invariants.findings(snapshot.take(stage, wanted))
 
 

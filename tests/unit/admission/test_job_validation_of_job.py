@@ -1,4 +1,4 @@
-"""What KubeRay would do to pods that cannot work elsewhere is refused with the job, before any quota is held."""
+"""A job is rejected before it holds quota if KubeRay would give its pods what cannot work remotely."""
 
 import sys
 
@@ -28,31 +28,32 @@ REFUSED = [
     ),
     (
         {"workerGroupSpecs": [make_group(1), make_group(2, minReplicas=4, maxReplicas=8)]},
-        "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay makes 4 workers of the group, and Kueue would hold quota "
-        "for 2; set replicas to 4",
+        "{}.workerGroupSpecs[1].replicas is 2 and minReplicas 4: KubeRay creates 4 workers of the group, and Kueue "
+        "would hold quota for 2; set replicas to 4",
     ),
     (
         {"workerGroupSpecs": [make_group(None, minReplicas=2)]},
-        "{}.workerGroupSpecs[0].replicas is 0 and minReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
-        "for 0; set replicas to 2",
+        "{}.workerGroupSpecs[0].replicas is 0 and minReplicas 2: KubeRay creates 2 workers of the group, and Kueue "
+        "would hold quota for 0; set replicas to 2",
     ),
     (
         {"workerGroupSpecs": [make_group(4, minReplicas=0, maxReplicas=2)]},
-        "{}.workerGroupSpecs[0].replicas is 4 and maxReplicas 2: KubeRay makes 2 workers of the group, and Kueue would hold quota "
-        "for 4; set replicas to 2",
+        "{}.workerGroupSpecs[0].replicas is 4 and maxReplicas 2: KubeRay creates 2 workers of the group, and Kueue "
+        "would hold quota for 4; set replicas to 2",
     ),
     (
         {"workerGroupSpecs": [make_group(4, suspend=True)]},
-        "{}.workerGroupSpecs[0].suspend is true: KubeRay makes no worker of the group, and Kueue would hold quota for 4; leave it "
-        "out, or set replicas to 0",
+        "{}.workerGroupSpecs[0].suspend is true: KubeRay creates no workers of the group, and Kueue would hold quota "
+        "for 4; leave it out, or set replicas to 0",
     ),
     (
         {"workerGroupSpecs": [make_group(1, numOfHosts=0)]},
-        "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay makes no worker of the group, and Kueue would hold quota for 1; set 1",
+        "{}.workerGroupSpecs[0].numOfHosts is 0: KubeRay creates no workers of the group, and Kueue would hold quota "
+        "for 1; set 1",
     ),
     (
         {"workerGroupSpecs": [make_group(1), make_group(1, labels={"rayspan.dev/cluster": "east"})]},
-        "{}.workerGroupSpecs[1].labels has rayspan.dev/cluster: Rayspan writes that itself, and reads it; remove it",
+        "{}.workerGroupSpecs[1].labels has rayspan.dev/cluster: the key is reserved for Rayspan; remove it",
     ),
 ]
 ALLOWED: list[Raw] = [
@@ -60,7 +61,7 @@ ALLOWED: list[Raw] = [
     {"enableInTreeAutoscaling": False},
     {"tlsOptions": {"enabled": False}},
     {"tlsOptions": None},
-    {"authOptions": {"mode": "token", "secretName": "s"}},
+    {"rayVersion": "2.52.0", "authOptions": {"mode": "token", "secretName": "s"}},
     {"authOptions": {"enableK8sTokenAuth": False}},
     {"workerGroupSpecs": [make_group(1, numOfHosts=1), make_group(0, name="b", numOfHosts=0)]},
     {"workerGroupSpecs": [make_group(2, minReplicas=0, maxReplicas=8), make_group(0, name="b", maxReplicas=8)]},
@@ -71,7 +72,7 @@ ALLOWED: list[Raw] = [
 
 
 def job(kind: str, cluster: Raw) -> Raw:
-    """`cluster` sets fields of the RayCluster's spec, which a RayJob has inside its own."""
+    """A job whose RayCluster spec has the fields of `cluster`; a RayJob has that spec inside its own."""
     raw = make_ray_job(kind=kind)
     holder = raw["spec"]["rayClusterSpec"] if kind == "RayJob" else raw["spec"]
     holder |= cluster
@@ -80,7 +81,7 @@ def job(kind: str, cluster: Raw) -> Raw:
 
 @pytest.mark.parametrize(("kind", "where"), [("RayJob", "spec.rayClusterSpec"), ("RayCluster", "spec")])
 @pytest.mark.parametrize(("cluster", "want"), REFUSED, ids=[row[1] for row in REFUSED])
-def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
+def test_a_job_that_cannot_run_remotely_is_rejected(kind: str, where: str, cluster: Raw, want: str) -> None:
     said = job_validation.job_problem(read_job(kind, job(kind, cluster)))
     assert said.startswith(want.format(where))
     assert not said.endswith("."), "a fragment, which the caller puts into a sentence"
@@ -88,11 +89,11 @@ def test_refused(kind: str, where: str, cluster: Raw, want: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
 @pytest.mark.parametrize("cluster", ALLOWED, ids=str)
-def test_allowed(kind: str, cluster: Raw) -> None:
+def test_a_job_that_can_run_remotely_is_accepted(kind: str, cluster: Raw) -> None:
     assert job_validation.job_problem(read_job(kind, job(kind, cluster))) == ""
 
 
-def test_a_resize_in_place_is_refused() -> None:
+def test_a_resize_in_place_is_rejected() -> None:
     raw = make_ray_job()
     raw["metadata"]["annotations"] = {"ray.io/ippr": "{}"}
     assert job_validation.job_problem(read_ray_job(raw)).startswith("metadata.annotations has ray.io/ippr: ")
@@ -106,14 +107,14 @@ def elastic(kind: str, value: str = "true", **cluster: object) -> Raw:
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
 @pytest.mark.parametrize("autoscaled", [True, False])
-def test_who_grows_while_it_runs_and_says_so_is_taken(kind: str, autoscaled: bool) -> None:
+def test_an_elastic_job_with_the_annotation_is_accepted(kind: str, autoscaled: bool) -> None:
     assert job_validation.job_problem(read_job(kind, elastic(kind, enableInTreeAutoscaling=autoscaled))) == ""
     refused = job_validation.job_problem(read_job(kind, elastic(kind, "false", enableInTreeAutoscaling=autoscaled)))
     assert ("lacks kueue.x-k8s.io/elastic-job" in refused) is autoscaled
 
 
-def test_an_elastic_job_whose_limits_are_not_its_replicas_is_refused() -> None:
-    """What KubeRay makes beyond its replicas would wait for ever: Kueue never has quota for that."""
+def test_an_elastic_job_whose_bounds_differ_from_its_replicas_is_rejected() -> None:
+    """Workers that KubeRay creates beyond the replicas would wait for ever: Kueue never has quota for them."""
     said = job_validation.job_problem(
         read_ray_cluster(elastic("RayCluster", workerGroupSpecs=[make_group(1, minReplicas=2)]))
     )
@@ -121,7 +122,7 @@ def test_an_elastic_job_whose_limits_are_not_its_replicas_is_refused() -> None:
 
 
 @pytest.mark.parametrize("feature", [True, False])
-def test_a_kueue_that_does_not_know_elastic_jobs_is_named(feature: bool) -> None:
+def test_a_kueue_without_elastic_jobs_is_named(feature: bool) -> None:
     work = builders.make_workload(owner="RayCluster")
     if feature:
         work["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
@@ -133,8 +134,8 @@ def test_a_kueue_that_does_not_know_elastic_jobs_is_named(feature: bool) -> None
 
 @pytest.mark.parametrize("marked", ["own", "other"])
 @pytest.mark.parametrize("changes", [True, False])
-def test_what_our_check_left_in_the_templates_of_an_elastic_job_is_its_own(marked: str, changes: bool) -> None:
-    """Kueue leaves it there when it stops the job, and admits it with the same again."""
+def test_marks_of_our_check_in_an_elastic_job_are_accepted(marked: str, changes: bool) -> None:
+    """Kueue leaves them when it stops the job, and adds them again when it admits it."""
     raw = builders.make_workload(owner="RayCluster")
     if changes:
         raw["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] = "true"
@@ -148,16 +149,16 @@ def test_what_our_check_left_in_the_templates_of_an_elastic_job_is_its_own(marke
     said = job_validation.workload_rejection(
         parse_workload(raw), read_ray_cluster({}), builders.CHECK, [podset], None, ()
     )
-    assert ("Rayspan writes that itself" in said) is not (marked == "own" and changes)
+    assert ("the key is reserved for Rayspan" in said) is not (marked == "own" and changes)
 
 
-def test_a_job_of_which_nothing_is_known_yet_is_not_refused() -> None:
+def test_an_unknown_job_is_not_rejected() -> None:
     assert job_validation.job_problem(read_ray_job({})) == job_validation.job_problem(read_ray_cluster({})) == ""
 
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
-def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
-    """Both kinds are looked up: the Workload has nothing of it."""
+def test_the_managers_object_is_validated(kind: str) -> None:
+    """Both kinds are looked up, because the Workload has none of these fields."""
     sight, raw = Sight({"east": 4}), job(kind, {"tlsOptions": {"enabled": True}})
     raw["metadata"]["uid"] = "uid-of-the-job"
     (sight.manager.ray_jobs if kind == "RayJob" else sight.manager.ray_clusters).replace([raw])
@@ -165,11 +166,13 @@ def test_it_is_asked_of_the_object_that_the_manager_holds(kind: str) -> None:
     (owner,) = work["metadata"]["ownerReferences"]
     owner |= {"kind": kind, "name": builders.JOB, "uid": "uid-of-the-job"}
     found = sight.facts.job_problems.rejection_reason(parse_workload(work), builders.CHECK, None)
-    assert f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("without that.")
+    assert (
+        f"{kind} {builders.JOB}: " in found and "tlsOptions is set" in found and found.endswith("and submit it again.")
+    )
 
 
-def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None:
-    """Each tells something new all the time, and of thousands that run each would keep another state of every cluster."""
+def test_a_workload_keeps_no_old_state_of_a_worker_cluster() -> None:
+    """Clusters change all the time: each of thousands of jobs would keep another old state in memory."""
     sight, work = Sight({"east": 4}), builders.make_workload()
     clusters = sight.manager.worker_clusters
     clusters.replace([builders.make_worker_cluster("east")])
@@ -185,13 +188,13 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
 @pytest.mark.parametrize(
     ("cluster", "told"),
     [
-        pytest.param({}, False, id="nobody scales it but people"),
-        pytest.param({"enableInTreeAutoscaling": True}, True, id="it says nothing"),
-        pytest.param({"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": None}}, True, id="nor here"),
+        pytest.param({}, False, id="Ray's autoscaler is off"),
+        pytest.param({"enableInTreeAutoscaling": True}, True, id="autoscalerOptions is missing"),
+        pytest.param({"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": None}}, True, id="env is null"),
         pytest.param(
             {"enableInTreeAutoscaling": True, "autoscalerOptions": {"env": [{"name": "RAY_OTHER", "value": "1"}]}},
             True,
-            id="it says something else",
+            id="env has another variable",
         ),
         pytest.param(
             {
@@ -199,7 +202,7 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
                 "autoscalerOptions": {"env": [{"name": "RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S", "value": "60"}]},
             },
             False,
-            id="it says how long",
+            id="env has the idle time-out of pending nodes",
         ),
         pytest.param(
             {
@@ -209,19 +212,19 @@ def test_no_workload_keeps_a_worker_cluster_as_it_was_at_its_last_look() -> None
                 },
             },
             False,
-            id="it says how long by the other time",
+            id="env has the time-out of allocations",
         ),
         pytest.param(
-            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}, True, id="it is the one of today"
+            {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v2"}}, True, id="autoscaler v2"
         ),
         pytest.param(
             {"enableInTreeAutoscaling": True, "autoscalerOptions": {"version": "v1"}},
             False,
-            id="its predecessor gives nobody up so",
+            id="autoscaler v1 gives up no pending worker",
         ),
     ],
 )
-def test_who_lets_ray_scale_is_told_what_becomes_of_workers_that_wait(kind: str, cluster: Raw, told: bool) -> None:
+def test_a_job_with_rays_autoscaler_is_warned_about_its_time_out(kind: str, cluster: Raw, told: bool) -> None:
     work = parse_workload(builders.make_workload(owner=kind))
     said = job_validation.autoscaler_timeout_warning(work, read_job(kind, job(kind, cluster)))
     assert ("RAY_AUTOSCALER_PENDING_NODE_IDLE_TIMEOUT_S to 60" in said) is told and bool(said) is told

@@ -1,4 +1,4 @@
-"""Whoever may never run elsewhere hears of whom, where and why in one sentence, and what is to be done."""
+"""A job that can never run remotely is rejected in one sentence: what, where, why, and the remedy."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -35,23 +35,54 @@ PART = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"], gang=
 @pytest.mark.parametrize(
     ("owner", "job", "podsets", "chosen", "clusters", "want"),
     [
-        pytest.param("RayJob", JOB, [group()], CHOSEN, [EAST], "", id="nothing is in the way"),
-        pytest.param("RayJob", {}, [], None, [], "", id="nothing is known of it"),
-        pytest.param("Job", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a Job; use another queue.", id="a job of another kind"),
-        pytest.param("RayService", JOB, [HOST], CHOSEN, [EAST], "RayService train: AdmissionCheck rayspan dispatches the RayClusters of a RayService, each as a job of its own, and Kueue takes the RayService for one job. Take ray.io/rayservice out of integrations.frameworks ", id="a service that Kueue takes for one job"),
-        pytest.param("", JOB, [HOST], CHOSEN, [EAST], "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a pod; use another queue.", id="no job"),
-        pytest.param("RayJob", make_ray_job(rayClusterSpec={"tlsOptions": {}}), [HOST], CHOSEN, [EAST], "RayJob train: spec.rayClusterSpec.tlsOptions is set: ", id="the job itself, before its groups"),
-        pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="one of its worker groups"),
-        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [EAST], ACCOUNTED, id="an account that is not there"),
-        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT], "", id="every cluster has one for it"),
-        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], ACCOUNTED, id="not every one"),
+        pytest.param("RayJob", JOB, [group()], CHOSEN, [EAST], "", id="a job that can run remotely"),
+        pytest.param("RayJob", {}, [], None, [], "", id="a job of which nothing is known"),
+        pytest.param(
+            "Job", JOB, [HOST], CHOSEN, [EAST],
+            "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a Job; use another queue.",
+            id="a job of another kind",
+        ),
+        pytest.param(
+            "RayService", JOB, [HOST], CHOSEN, [EAST],
+            "RayService train: AdmissionCheck rayspan dispatches the RayClusters of a RayService, each as its own "
+            "job, but Kueue queues the RayService as one job. Remove ray.io/rayservice from integrations.frameworks ",
+            id="a RayService that Kueue takes for one job",
+        ),
+        pytest.param(
+            "", JOB, [HOST], CHOSEN, [EAST],
+            "AdmissionCheck rayspan dispatches RayJob and RayCluster only, found a pod; use another queue.",
+            id="a pod without a job",
+        ),
+        pytest.param(
+            "RayJob", make_ray_job(rayClusterSpec={"tlsOptions": {}}), [HOST], CHOSEN, [EAST],
+            "RayJob train: spec.rayClusterSpec.tlsOptions is set: ",
+            id="a fault of the job is named before those of its groups",
+        ),
+        pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="a fault of one worker group"),
+        pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [EAST], ACCOUNTED, id="a service account that no cluster has"),
+        pytest.param(
+            "RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT], "", id="every cluster replaces the service account",
+        ),
+        pytest.param(
+            "RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], ACCOUNTED,
+            id="one cluster does not replace the service account",
+        ),
         pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [], ACCOUNTED, id="none of the clusters is registered"),
-        pytest.param("RayJob", JOB, [ACCOUNT], None, [], "", id="nobody is refused for good while no policy can be read"),
-        pytest.param("RayJob", JOB, [group()], PART, [EAST], "RayJob train: its spec.submissionMode K8sJobMode starts the job only ", id="a part of its workers would wait for ever"),
-        pytest.param("RayJob", make_ray_job(submissionMode="SidecarMode"), [group()], PART, [EAST], "", id="a part can begin"),
+        pytest.param(
+            "RayJob", JOB, [ACCOUNT], None, [], "", id="nothing is rejected while no policy can be read",
+        ),
+        pytest.param(
+            "RayJob", JOB, [group()], PART, [EAST],
+            "RayJob train: its spec.submissionMode K8sJobMode starts the job only ",
+            id="a part of the gang could never start the job",
+        ),
+        pytest.param(
+            "RayJob", make_ray_job(submissionMode="SidecarMode"), [group()], PART, [EAST], "",
+            id="a part of the gang can start the job",
+        ),
     ],
 )  # fmt: skip
-def test_why_a_job_may_never_run_elsewhere(
+def test_the_rejection_of_a_workload(
     owner: str, job: Raw, podsets: Iterable[PodSet], chosen: ResolvedPolicy | None, clusters: Iterable[Raw], want: str
 ) -> None:
     said = job_validation.workload_rejection(
@@ -64,17 +95,29 @@ def test_why_a_job_may_never_run_elsewhere(
 @pytest.mark.parametrize(
     ("template", "want"),
     [
-        pytest.param({}, "", id="nothing"),
-        pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="what is the user's"),
-        pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="its zone"),
-        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="its pool"),
-        pytest.param({"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ", id="what only a copy has"),
-        pytest.param({"metadata": {"labels": {"rayspan.dev/placement": "old-1"}}}, "metadata.labels has rayspan.dev/placement: ", id="of a job that ran"),
-        pytest.param({"metadata": {"annotations": {"rayspan.dev/slot": "s"}}}, "metadata.annotations has rayspan.dev/slot: ", id="a slot"),
-        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/remote": "no"}}}, "spec.nodeSelector has rayspan.dev/remote: ", id="another lock"),
+        pytest.param({}, "", id="an empty template"),
+        pytest.param({"metadata": {"labels": {"team": "a"}, "annotations": None}}, "", id="a label of the user"),
+        pytest.param({"metadata": {"annotations": {"rayspan.dev/zone": "z"}}}, "", id="the annotation of a zone"),
+        pytest.param({"spec": {"nodeSelector": {"rayspan.dev/pool": "remote"}}}, "", id="the node selector of a pool"),
+        pytest.param(
+            {"metadata": {"labels": {"rayspan.dev/manager": "x"}}}, "metadata.labels has rayspan.dev/manager: ",
+            id="a label of remote pods",
+        ),
+        pytest.param(
+            {"metadata": {"labels": {"rayspan.dev/placement": "old-1"}}}, "metadata.labels has rayspan.dev/placement: ",
+            id="the label of an earlier placement",
+        ),
+        pytest.param(
+            {"metadata": {"annotations": {"rayspan.dev/slot": "s"}}}, "metadata.annotations has rayspan.dev/slot: ",
+            id="the annotation of a slot",
+        ),
+        pytest.param(
+            {"spec": {"nodeSelector": {"rayspan.dev/remote": "no"}}}, "spec.nodeSelector has rayspan.dev/remote: ",
+            id="another value of the lock",
+        ),
     ],
 )  # fmt: skip
-def test_a_template_brings_along_nothing_that_is_ours(template: Raw, want: str) -> None:
+def test_a_template_must_not_have_our_marks(template: Raw, want: str) -> None:
     said = next(pod_validation.reserved_key_problems(template), "")
     assert said.startswith(want) and bool(said) is bool(want)
 
@@ -90,15 +133,32 @@ CUT = "x" * 64 + "…"
         ({"nodeName": "a\nERROR b"}, "spec.nodeName is a\N{REPLACEMENT CHARACTER}ERROR b: "),
         ({"serviceAccountName": LONG}, f"spec.serviceAccountName is {CUT}: "),
         ({"volumes": [{"name": LONG, "hostPath": {"path": LONG}}]}, f"spec.volumes[{CUT}].hostPath is {CUT}: "),
-        ({"volumes": [{"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": LONG}}}]}, f"spec.volumes[v].csi.nodePublishSecretRef is {CUT}: "),
-        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": LONG}}}}]}, f"spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is {CUT}: "),
+        (
+            {"volumes": [{"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": LONG}}}]},
+            f"spec.volumes[v].csi.nodePublishSecretRef is {CUT}: ",
+        ),
+        (
+            {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": LONG}}}}]},
+            f"spec.volumes[v].ephemeral.volumeClaimTemplate.spec.volumeName is {CUT}: ",
+        ),
         ({"resourceClaims": [{"name": LONG}]}, f"spec.resourceClaims has {CUT}: "),
-        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": LONG, "values": [LONG]}]}]}}}}, f"spec.affinity.nodeAffinity has matchFields {CUT} {CUT}: "),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchFields": [{"key": LONG, "values": [LONG]}]}],
+                        },
+                    },
+                },
+            },
+            f"spec.affinity.nodeAffinity has matchFields {CUT} {CUT}: ",
+        ),
         ({"nodeSelector": {f"rayspan.dev/{LONG}": ""}}, f"spec.nodeSelector has rayspan.dev/{'x' * 52}…: "),
     ],
 )  # fmt: skip
-def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want: str) -> None:
-    """A check takes 32 768 characters and an event 1 024: what stands at the end must not be what is cut."""
+def test_a_rejection_quotes_the_template_and_keeps_the_remedy(spec: Raw, want: str) -> None:
+    """A check takes 32 768 characters and an event 1 024: the end of the message must not be cut."""
     said = job_validation.workload_rejection(
         parse_workload(make_workload()), read_ray_job(JOB), CHECK, [group(**spec)], CHOSEN, [EAST]
     )
@@ -106,7 +166,7 @@ def test_what_a_template_holds_is_quoted_and_what_to_do_is_said(spec: Raw, want:
     assert said.endswith(job_validation.RESUBMIT) and len(said) < 1_024
 
 
-def test_marks_are_refused_with_the_job() -> None:
+def test_marks_in_a_template_reject_the_job() -> None:
     marked = PodSet(
         "workers", 1, {**make_template("1"), "metadata": {"labels": {"rayspan.dev/manager": "x"}}}, frozenset()
     )
@@ -116,24 +176,24 @@ def test_marks_are_refused_with_the_job() -> None:
     assert said.startswith("RayJob train: worker group workers: metadata.labels has rayspan.dev/manager: ")
 
 
-def test_who_can_put_it_right_is_told_how() -> None:
+def test_a_rejection_names_its_remedy() -> None:
     work = parse_workload(make_workload())
     refused = job_validation.workload_rejection(work, read_ray_job(JOB), CHECK, [HOST], CHOSEN, [EAST])
     assert refused.endswith(f". {job_validation.RESUBMIT}"), "the job is to be changed"
-    assert job_validation.sources_rejection(work, "too large").endswith(". Delete the job, and submit it again then.")
+    assert job_validation.sources_rejection(work, "too large").endswith(". Then delete the job, and submit it again.")
     assert job_validation.missing_sources_message(work, "no Secret s") == "RayJob train: no Secret s."
     assert job_validation.sources_rejection(work, "") == job_validation.missing_sources_message(work, "") == ""
 
 
-def test_a_workload_without_a_job_is_named_itself() -> None:
+def test_a_workload_without_a_job_is_named() -> None:
     assert (
         job_validation.missing_sources_message(parse_workload(make_workload(owner="")), "no Secret s")
         == "Workload rayjob-train: no Secret s."
     )
 
 
-def test_what_holds_without_a_policy() -> None:
-    """What runs is not given up for want of a policy, and is not stopped either: the defaults of the policy itself."""
+def test_defaults_without_a_policy() -> None:
+    """A running job is neither given up nor stopped when no policy can be read: the policy's defaults apply."""
     default = ResolvedPolicy(parse_dispatch_policy(make_policy()), ())
     for read in (
         policy.reservation_timeout,
@@ -145,7 +205,7 @@ def test_what_holds_without_a_policy() -> None:
         assert read(None) == read(default)
 
 
-def test_what_a_policy_says_holds() -> None:
+def test_the_settings_of_a_policy_apply() -> None:
     spec = {"reservationTimeout": "1m", "workerLostTimeout": "2m", "workerStartTimeout": "3m", "onShareLost": "Restart"}
     chosen = ResolvedPolicy(parse_dispatch_policy(make_policy(**spec)), ())
     told = policy.reservation_timeout(chosen), policy.worker_lost_timeout(chosen), policy.share_lost_action(chosen)
@@ -162,30 +222,35 @@ RESTARTS = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"], o
 @pytest.mark.parametrize(
     ("service", "chosen", "warned"),
     [
-        pytest.param(SERVICE, RESTARTS, True, id="a service that may stop as a whole"),
-        pytest.param(SERVICE, CHOSEN, False, id="a service whose lost workers are replaced"),
+        pytest.param(SERVICE, RESTARTS, True, id="a RayService that restarts on a lost share"),
+        pytest.param(SERVICE, CHOSEN, False, id="a RayService whose lost workers are replaced"),
         pytest.param(SERVICE, None, False, id="no policy can be read"),
-        pytest.param(None, RESTARTS, False, id="no service"),
+        pytest.param(None, RESTARTS, False, id="a RayCluster without a RayService"),
     ],
 )
-def test_who_is_told_that_all_of_it_may_stop(service: Job | None, chosen: ResolvedPolicy | None, warned: bool) -> None:
+def test_a_service_that_may_restart_as_a_whole_is_warned(
+    service: Job | None, chosen: ResolvedPolicy | None, warned: bool
+) -> None:
     work = parse_workload(make_workload(owner="RayCluster"))
     assert work.job
     said = job_validation.restart_warning(replace(work, job=replace(work.job, service=service)), chosen)
     assert bool(said) is warned
-    assert not said or ("RayService chat answers nobody" in said and said.endswith("."))
+    assert not said or ("RayService chat answers no requests" in said and said.endswith("."))
 
 
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({}, "", id="says nothing"),
-        pytest.param({"upgradeStrategy": {"type": "NewCluster"}}, "", id="a new cluster"),
-        pytest.param({"upgradeStrategy": None}, "", id="null"),
-        pytest.param({"upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade"}}, "spec.upgradeStrategy.type is ", id="step by step"),
+        pytest.param({}, "", id="no upgrade strategy"),
+        pytest.param({"upgradeStrategy": {"type": "NewCluster"}}, "", id="a new RayCluster for each upgrade"),
+        pytest.param({"upgradeStrategy": None}, "", id="a null upgrade strategy"),
+        pytest.param(
+            {"upgradeStrategy": {"type": "NewClusterWithIncrementalUpgrade"}}, "spec.upgradeStrategy.type is ",
+            id="an incremental upgrade",
+        ),
     ],
 )  # fmt: skip
-def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
+def test_an_incremental_upgrade_is_rejected(spec: Raw, want: str) -> None:
     said = job_validation.service_problem({"spec": spec})
     assert said.startswith(want) and bool(said) is bool(want)
 
@@ -193,14 +258,14 @@ def test_which_upgrade_a_service_cannot_have(spec: Raw, want: str) -> None:
 @pytest.mark.parametrize(
     ("service", "spec", "told"),
     [
-        pytest.param(SERVICE, {"spec": {"suspend": False}}, True, id="it is started"),
-        pytest.param(SERVICE, {"spec": {}}, True, id="nobody says that it waits"),
-        pytest.param(SERVICE, {"spec": {"suspend": True}}, False, id="it waits"),
-        pytest.param(SERVICE, {}, False, id="nothing is known of it"),
-        pytest.param(None, {"spec": {"suspend": False}}, False, id="a user's own, which Kueue stops"),
+        pytest.param(SERVICE, {"spec": {"suspend": False}}, True, id="suspend is false"),
+        pytest.param(SERVICE, {"spec": {}}, True, id="suspend is missing"),
+        pytest.param(SERVICE, {"spec": {"suspend": True}}, False, id="suspend is true"),
+        pytest.param(SERVICE, {}, False, id="a job of which nothing is known"),
+        pytest.param(None, {"spec": {"suspend": False}}, False, id="a user's own RayCluster, which Kueue suspends"),
     ],
 )
-def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: Raw, told: bool) -> None:
+def test_a_raycluster_that_kuberay_started_before_its_admission(service: Job | None, spec: Raw, told: bool) -> None:
     work = parse_workload(make_workload(owner="RayCluster"))
     assert work.job
     said = job_validation.started_early_message(
@@ -210,7 +275,7 @@ def test_what_kuberay_started_before_it_was_admitted(service: Job | None, spec: 
     assert not told or said.endswith("apply kustomize/components/rayservice.")
 
 
-def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
+def test_the_rayclusters_of_a_service_are_not_elastic() -> None:
     work = replace(parse_workload(make_workload(owner="RayCluster")), elastic=True)
     assert work.job
     annotated = {"annotations": {names.ELASTIC_ANNOTATION: "true"}}
@@ -223,6 +288,7 @@ def test_the_ray_clusters_of_a_service_do_not_grow() -> None:
     ]
     assert "kueue.x-k8s.io/elastic-job, from RayService chat: the RayClusters of a RayService keep" in told[0]
     assert told[0].endswith(
-        f"Correct RayService chat, and then delete RayCluster {work.job.name}: KubeRay makes it anew from what RayService chat says by then."
+        f"Correct RayService chat, and then delete RayCluster {work.job.name}: KubeRay creates it again from the "
+        "corrected RayService chat."
     )
     assert told[1] == ""

@@ -1,4 +1,4 @@
-"""A policy's clusters are those that it names, selects or borrows from MultiKueue, always in one order, or there is a sentence."""
+"""A policy's clusters, by name, selector or MultiKueueConfig: always in one order, or one sentence."""
 
 from collections.abc import Iterable, Mapping
 
@@ -51,7 +51,7 @@ def refusal(
 
 
 @pytest.mark.parametrize("configs", [None, {}], ids=["without MultiKueue", "without a config"])
-def test_names_stand_as_they_are_known_or_not(configs: Mapping[str, Raw] | None) -> None:
+def test_names_are_kept_in_order_even_if_unknown(configs: Mapping[str, Raw] | None) -> None:
     named = specs.ClusterSelection.model_validate({"names": ["west", "nowhere", "east", "west"]})
     assert resolve(named, [make_worker_cluster("east")], configs) == ("west", "nowhere", "east")
 
@@ -67,25 +67,31 @@ BROKEN = {"metadata": {"name": "broken"}, "spec": {"labels": {"tier": "gold"}}}
 @pytest.mark.parametrize(
     ("clusters", "want"),
     [
-        pytest.param(by_label(tier="gold"), ("east", "north"), id="by a label, in the order of names"),
-        pytest.param(by_label(**{names.RAY_ZONE_LABEL: "z-1"}), ("north", "west"), id="by zone"),
-        pytest.param(by_label(**{names.RAY_ZONE_LABEL: "east"}), ("east",), id="by the zone that its name is"),
-        pytest.param(by_label(**{names.RAY_REGION_LABEL: "us"}), ("east",), id="by region"),
-        pytest.param(by_label(**{names.CLUSTER_LABEL: "west"}), ("west",), id="by its own name"),
+        pytest.param(by_label(tier="gold"), ("east", "north"), id="a label, in the order of names"),
+        pytest.param(by_label(**{names.RAY_ZONE_LABEL: "z-1"}), ("north", "west"), id="the zone"),
+        pytest.param(
+            by_label(**{names.RAY_ZONE_LABEL: "east"}),
+            ("east",),
+            id="a cluster without a zone has its name as zone",
+        ),
+        pytest.param(by_label(**{names.RAY_REGION_LABEL: "us"}), ("east",), id="the region"),
+        pytest.param(by_label(**{names.CLUSTER_LABEL: "west"}), ("west",), id="the cluster's name"),
         pytest.param(by_label(tier="gold", **{names.RAY_ZONE_LABEL: "z-1"}), ("north",), id="all labels must match"),
         pytest.param(
-            by_label({"key": "tier", "operator": "In", "values": ["silver", "bronze"]}), ("west",), id="by a set"
+            by_label({"key": "tier", "operator": "In", "values": ["silver", "bronze"]}), ("west",), id="an operator In"
         ),
         pytest.param(
-            by_label({"key": names.RAY_REGION_LABEL, "operator": "DoesNotExist"}), ("west",), id="without a region"
+            by_label({"key": names.RAY_REGION_LABEL, "operator": "DoesNotExist"}),
+            ("west",),
+            id="an operator DoesNotExist",
         ),
         pytest.param(
-            by_label({"key": "tier", "operator": "NotIn", "values": ["gold"]}), ("west",), id="by what it is not"
+            by_label({"key": "tier", "operator": "NotIn", "values": ["gold"]}), ("west",), id="an operator NotIn"
         ),
     ],
 )
-def test_a_selector_matches_what_its_ray_nodes_carry(clusters: specs.ClusterSelection, want: tuple[str, ...]) -> None:
-    """A WorkerCluster that cannot be read is never chosen: nothing can be said of its labels."""
+def test_a_selector_matches_the_labels_of_ray_nodes(clusters: specs.ClusterSelection, want: tuple[str, ...]) -> None:
+    """A WorkerCluster that cannot be read is never chosen, because its labels are unknown."""
     assert resolve(clusters, [SILVER, GOLD, BROKEN, ALSO_GOLD]) == want
 
 
@@ -94,7 +100,7 @@ def test_a_selector_may_match_nothing_yet() -> None:
     assert resolve(by_label(tier="gold"), []) == ()
 
 
-def test_a_selector_that_cannot_be_read_says_so() -> None:
+def test_an_unreadable_selector_has_a_message() -> None:
     odd = specs.ClusterSelection.model_validate({"selector": {"matchLabels": "tier=gold"}})
     assert refusal(odd, [GOLD]).startswith("spec.clusters.selector cannot be read (")
 
@@ -109,18 +115,25 @@ def test_a_selector_that_cannot_be_read_says_so() -> None:
             ("mk-west", "mk-east"),
             [borrowed("east", "mk-east"), borrowed("west", "mk-west")],
             ("west", "east"),
-            id="each stands for who refers to it, in the config's order",
+            id="WorkerClusters that refer to the listed clusters, in the config's order",
         ),
-        pytest.param(("east",), [make_worker_cluster("east")], ("east",), id="one of the same name that refers to none"),
         pytest.param(
-            ("east",), [make_worker_cluster("east"), borrowed("site-1", "east")], ("site-1",), id="who refers comes first"
+            ("east",), [make_worker_cluster("east")], ("east",), id="a WorkerCluster of the listed name",
         ),
-        pytest.param(("mk",), [borrowed("b", "mk"), borrowed("a", "mk")], ("a",), id="of two that refer, the first name"),
         pytest.param(
-            ("mk", "a"), [borrowed("a", "mk")], ("a",), id="one cluster is not considered twice"
+            ("east",), [make_worker_cluster("east"), borrowed("site-1", "east")], ("site-1",),
+            id="a reference comes before an equal name"
         ),
-        pytest.param(("mk-north",), [], ("mk-north",), id="unknown: the plan passes it over, with that reason"),
-        pytest.param(("mk",), [BROKEN, borrowed("a", "mk")], ("a",), id="beside one that cannot be read"),
+        pytest.param(
+            ("mk",), [borrowed("b", "mk"), borrowed("a", "mk")], ("a",), id="the first name of two references",
+        ),
+        pytest.param(
+            ("mk", "a"), [borrowed("a", "mk")], ("a",), id="one cluster is not listed twice"
+        ),
+        pytest.param(("mk-north",), [], ("mk-north",), id="an unknown cluster is kept for the plan's reason"),
+        pytest.param(
+            ("mk",), [BROKEN, borrowed("a", "mk")], ("a",), id="a WorkerCluster that cannot be read is skipped",
+        ),
     ],
 )  # fmt: skip
 def test_a_config_lists_worker_clusters(listed: tuple[str, ...], known: list[Raw], want: tuple[str, ...]) -> None:
@@ -133,9 +146,9 @@ def test_a_config_lists_worker_clusters(listed: tuple[str, ...], known: list[Raw
         pytest.param({}, " names MultiKueueConfig all, which does not exist; create it", id="missing"),
         pytest.param(
             None,
-            " cannot be followed, because the manager cluster does not show its MultiKueueConfigs; install Kueue's CRDs, and "
-            "apply kustomize/overlays/manager, or list the clusters in spec.clusters.names",
-            id="no MultiKueue, or no right to it",
+            " cannot be resolved, because the controller cannot read the MultiKueueConfigs of the manager cluster; "
+            "install Kueue's CRDs, and apply kustomize/overlays/manager, or list the clusters in spec.clusters.names",
+            id="no MultiKueue, or no right to read it",
         ),
         pytest.param(
             config(), ": MultiKueueConfig all lists no clusters; name one in its spec.clusters", id="an empty list"
@@ -150,7 +163,7 @@ def test_a_config_lists_worker_clusters(listed: tuple[str, ...], known: list[Raw
         ),
     ],
 )
-def test_a_config_that_cannot_be_used_is_told(configs: Mapping[str, Raw] | None, sentence: str) -> None:
+def test_an_unusable_config_is_one_sentence(configs: Mapping[str, Raw] | None, sentence: str) -> None:
     said = refusal(by_config(), [make_worker_cluster("east")], configs)
     assert said == "spec.clusters.multiKueueConfigRef" + sentence
 
@@ -161,8 +174,8 @@ NAMES = st.lists(st.sampled_from(["a", "b", "c", "mk-a", "mk-b"]), min_size=1, m
 
 
 @given(NAMES, st.permutations([borrowed("a", "mk-a"), borrowed("b", "mk-b"), make_worker_cluster("c")]))
-def test_the_order_of_what_is_known_changes_nothing(listed: list[str], known: list[Raw]) -> None:
-    """Stores give no order; a plan must not depend on it. Nor is a cluster ever considered twice."""
+def test_the_order_of_known_clusters_does_not_matter(listed: list[str], known: list[Raw]) -> None:
+    """Stores have no order, and a plan must not depend on one. No cluster is listed twice."""
     ways = [by_config(), by_label({"key": names.CLUSTER_LABEL, "operator": "Exists"})]
     for way in ways:
         found = resolve(way, known, config(*listed))

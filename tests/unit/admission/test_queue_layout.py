@@ -1,4 +1,4 @@
-"""Layouts that cannot work are told in a sentence, and those that can in none."""
+"""A layout that cannot work has one sentence; one that can work has none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Case:
     flavors: Mapping[str, Raw] = field(default_factory=lambda: {"local": LOCAL, "remote": REMOTE})
     on: Sequence[str] = ("remote",)
     groups: Sequence[tuple[Sequence[str], Sequence[str]]] = ((("cpu", "memory"), ("local", "remote")),)
-    others: Mapping[str, str] = field(default_factory=dict)  # checks that it lists as well, and their controllers
+    others: Mapping[str, str] = field(default_factory=dict)  # other checks that it lists, and their controllers
     queues: Sequence[Raw] = (queue("ray"),)
     want: Sequence[str] = ()
 
@@ -64,15 +64,18 @@ CASES = [
     Case(
         "a typing error in onFlavors",
         on=("remote", "remoat"),
-        want=[HERE + "onFlavors of AdmissionCheck rayspan names remoat, which is no flavor of it; correct the name."],
+        want=[
+            HERE
+            + ("onFlavors of AdmissionCheck rayspan names remoat, which is not one of its flavors; correct the name.")
+        ],
     ),
     Case(
         "a topology",
         flavors={"local": LOCAL, "remote": {**REMOTE, "topologyName": "racks"}},
         want=[
             HERE
-            + "AdmissionCheck rayspan is on ResourceFlavor remote, whose spec.topologyName is racks: Kueue would look for the "
-            "manager's nodes for remote workers; take a flavor without a topology."
+            + "AdmissionCheck rayspan is on ResourceFlavor remote, whose spec.topologyName is racks: Kueue would use "
+            "the manager's nodes for remote workers; use a flavor without a topology."
         ],
     ),
     Case(
@@ -82,8 +85,8 @@ CASES = [
         groups=[(("cpu",), ("ray",))],
         want=[
             HERE
-            + "AdmissionCheck rayspan is on ResourceFlavor ray, whose spec.topologyName is racks: Kueue would look for the "
-            "manager's nodes for remote workers; take a flavor without a topology."
+            + "AdmissionCheck rayspan is on ResourceFlavor ray, whose spec.topologyName is racks: Kueue would use the "
+            "manager's nodes for remote workers; use a flavor without a topology."
         ],
     ),
     Case("a topology on the flavor local", flavors={"local": {**LOCAL, "topologyName": "racks"}, "remote": REMOTE}),
@@ -92,8 +95,8 @@ CASES = [
         on=(),
         want=[
             HERE
-            + "AdmissionCheck rayspan has no onFlavors, but local and remote differ in rayspan.dev/pool: every job would be "
-            "dispatched, local ones too; name the flavor of remote workers in onFlavors."
+            + "AdmissionCheck rayspan has no onFlavors, but local and remote differ in rayspan.dev/pool: every job "
+            "would be dispatched, local ones too; name the flavor of remote workers in onFlavors."
         ],
     ),
     Case(
@@ -101,8 +104,8 @@ CASES = [
         flavors={"local": {}, "remote": REMOTE},
         want=[
             HERE
-            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts remote "
-            "workers in local; give rayspan.dev/pool to both, with a value of its own."
+            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts "
+            "remote workers in local; give rayspan.dev/pool to both, with a value of its own."
         ],
     ),
     Case(
@@ -110,8 +113,8 @@ CASES = [
         flavors={"local": {"nodeLabels": {"here": "yes"}}, "remote": REMOTE},
         want=[
             HERE
-            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts remote "
-            "workers in local; give rayspan.dev/pool to both, with a value of its own."
+            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts "
+            "remote workers in local; give rayspan.dev/pool to both, with a value of its own."
         ],
     ),
     Case(
@@ -119,8 +122,8 @@ CASES = [
         flavors={"local": {"nodeLabels": {"at": "home"}}, "remote": {**REMOTE, "nodeLabels": {"at": "home"}}},
         want=[
             HERE
-            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts remote "
-            "workers in local; give at to both, with a value of its own."
+            + "no key of spec.nodeLabels has different values in ResourceFlavors local and remote, so Kueue counts "
+            "remote workers in local; give at to both, with a value of its own."
         ],
     ),
     Case(
@@ -128,8 +131,9 @@ CASES = [
         flavors={"local": LOCAL, "remote": {"nodeLabels": {POOL: "remote"}}},
         want=[
             HERE
-            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there as soon "
-            "as the other flavors are full, and start nowhere; give it spec.nodeTaints and no spec.tolerations."
+            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there "
+            "as soon as the other flavors are full, and cannot start; give it spec.nodeTaints and no "
+            "spec.tolerations."
         ],
     ),
     Case(
@@ -137,8 +141,9 @@ CASES = [
         flavors={"local": LOCAL, "remote": {**REMOTE, "nodeTaints": [{**TAINT, "effect": "PreferNoSchedule"}]}},
         want=[
             HERE
-            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there as soon "
-            "as the other flavors are full, and start nowhere; give it spec.nodeTaints and no spec.tolerations."
+            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there "
+            "as soon as the other flavors are full, and cannot start; give it spec.nodeTaints and no "
+            "spec.tolerations."
         ],
     ),
     Case(
@@ -146,8 +151,9 @@ CASES = [
         flavors={"local": LOCAL, "remote": {**REMOTE, "tolerations": [{"key": POOL, "operator": "Exists"}]}},
         want=[
             HERE
-            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there as soon "
-            "as the other flavors are full, and start nowhere; give it spec.nodeTaints and no spec.tolerations."
+            + "ResourceFlavor remote has spec.nodeLabels but no taint that keeps heads out, so they are counted there "
+            "as soon as the other flavors are full, and cannot start; give it spec.nodeTaints and no "
+            "spec.tolerations."
         ],
     ),
     Case(
@@ -156,16 +162,16 @@ CASES = [
         groups=[(("cpu", "memory"), ("remote",))],
         want=[
             HERE
-            + "ResourceFlavor remote with spec.nodeLabels is in onFlavors, and no other flavor has cpu and memory: heads get "
-            "these labels too, and start nowhere; add a flavor for them."
+            + "ResourceFlavor remote with spec.nodeLabels is in onFlavors, and no other flavor has cpu and memory: "
+            "heads get these labels too, and cannot start; add a flavor for them."
         ],
     ),
     Case(
         "a LocalQueue without the label",
         queues=[queue("ray"), queue("ray", "labs", pool="")],
         want=[
-            "LocalQueue ray in labs has no label rayspan.dev/pool=remote, so workers of its jobs run in the manager unless they "
-            "ask for rayspan.dev/pool themselves; add the label."
+            "LocalQueue ray in labs has no label rayspan.dev/pool=remote, so workers of its jobs run in the manager "
+            "unless they ask for rayspan.dev/pool themselves; add the label."
         ],
     ),
     Case(
@@ -180,8 +186,8 @@ CASES = [
         "a LocalQueue named default",
         queues=[queue("default")],
         want=[
-            "LocalQueue default in team: a job that names no queue gets this one too late for rayspan.dev/pool, so its workers "
-            "run in the manager; give the LocalQueue another name."
+            "LocalQueue default in team: a job that names no queue gets this one too late for rayspan.dev/pool, so its "
+            "workers run in the manager; give the LocalQueue another name."
         ],
     ),
     Case(
@@ -245,7 +251,7 @@ def test_only_the_queues_that_list_the_check_count() -> None:
 
 
 @pytest.mark.parametrize("folder", ["manager", "local-remote"])
-def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
+def test_the_shipped_layouts_have_no_fault(folder: str) -> None:
     objects = list(yaml.safe_load_all((REPO / "manifests" / "queues" / folder / "queues.yaml").read_text()))
 
     def of(kind: str) -> list[Raw]:
@@ -258,15 +264,19 @@ def test_what_is_shipped_has_nothing_wrong(folder: str) -> None:
 @pytest.mark.parametrize(
     ("controllers", "want"),
     [
-        pytest.param({"a": OURS}, "", id="ours alone"),
-        pytest.param({"a": OURS, "b": OURS}, "Queue q lists a and b; leave one of them there.", id="two of ours"),
-        pytest.param({"b": MULTIKUEUE}, "", id="MultiKueue alone"),
+        pytest.param({"a": OURS}, "", id="one check of ours"),
+        pytest.param(
+            {"a": OURS, "b": OURS},
+            "Queue q lists a and b; leave one of them there.",
+            id="two checks of ours in one queue",
+        ),
+        pytest.param({"b": MULTIKUEUE}, "", id="one check of MultiKueue"),
         pytest.param(
             {"b": MULTIKUEUE, "a": OURS},
             "Queue q lists a and b, a check of MultiKueue; give each of them a ClusterQueue of its own.",
-            id="both",
+            id="a check of ours and one of MultiKueue",
         ),
     ],
 )
-def test_rivals(controllers: dict[str, str], want: str) -> None:
+def test_a_queue_with_two_dispatching_checks(controllers: dict[str, str], want: str) -> None:
     assert queue_layout.conflicting_checks("Queue q", controllers) == want

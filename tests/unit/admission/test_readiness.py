@@ -1,4 +1,4 @@
-"""Ready says of a WorkerCluster and of a DispatchPolicy the one thing that is wrong, for every generation, and once."""
+"""The Ready condition of a WorkerCluster and of a DispatchPolicy: one fault, for every generation, written once."""
 
 from typing import Any
 
@@ -26,15 +26,15 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
 @pytest.mark.parametrize(
     ("found", "spec", "cut_off", "want"),
     [
-        pytest.param([], {}, "", None, id="nobody has said anything"),
-        pytest.param([CUT_OFF], {}, "No way.", None, id="but a preflight"),
+        pytest.param([], {}, "", None, id="no conditions"),
+        pytest.param([CUT_OFF], {}, "No way.", None, id="only a preflight's condition"),
         pytest.param([WELL], {}, "", Readiness("True", "Ready", "New workers may go there."), id="all is well"),
         pytest.param(
             [connected("Unknown", "Unreachable")],
             {},
             "No way.",
             Readiness("Unknown", "Unreachable", "A sentence."),
-            id="silent",
+            id="unreachable",
         ),
         pytest.param(
             [connected(False, "BadConfiguration")],
@@ -48,14 +48,14 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
             {},
             "No way.",
             Readiness("False", "NotClaimed", "A sentence."),
-            id="seen, and nothing may be written there",
+            id="connected, and the claim is not held",
         ),
         pytest.param(
             [connected(True, "HeadsNotMirrored")],
             {},
             "",
             Readiness("False", "HeadsNotMirrored", "A sentence."),
-            id="no mirrors",
+            id="heads are not mirrored",
         ),
         pytest.param(
             [WELL, CUT_OFF],
@@ -69,7 +69,7 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
             {},
             "",
             Readiness("True", "Ready", "New workers may go there."),
-            id="found of another cluster",
+            id="a preflight of another cluster",
         ),
         pytest.param(
             [WELL],
@@ -87,14 +87,14 @@ def connected(status: bool | str, reason: str, message: str = "A sentence.") -> 
         ),
     ],
 )
-def test_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness | None) -> None:
+def test_the_readiness_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness | None) -> None:
     assert readiness.cluster_readiness(make_worker_cluster(conditions=found, **spec), cut_off) == want
 
 
 @pytest.mark.parametrize(
     ("found", "spec", "cut_off", "want"),
     [
-        pytest.param([], {}, "", Readiness("True", "NotClaimed", "A sentence."), id="work goes on"),
+        pytest.param([], {}, "", Readiness("True", "NotClaimed", "A sentence."), id="no claim can be held"),
         pytest.param([CUT_OFF], {}, "No way.", Readiness("False", "NoRoute", "No way."), id="pods are cut off"),
         pytest.param(
             [],
@@ -105,10 +105,10 @@ def test_of_a_cluster(found: list[Raw], spec: Raw, cut_off: str, want: Readiness
         ),
     ],
 )
-def test_of_a_cluster_in_which_no_claim_can_be_held_work_goes_on(
+def test_a_cluster_where_no_claim_can_be_held_stays_in_use(
     found: list[Raw], spec: Raw, cut_off: str, want: Readiness
 ) -> None:
-    """Its account is older than the controller: an upgrade of the manager comes before that of the worker clusters."""
+    """The account is older than the controller: the manager is upgraded before the worker clusters."""
     raw = make_worker_cluster(conditions=[connected(True, "NotClaimed"), *found], **spec)
     assert readiness.cluster_readiness(raw, cut_off, unguarded=True) == want
 
@@ -119,12 +119,12 @@ def told(raw: Raw, problem: str = "", *, seconds: float = 5, workers: int = 0, c
 
 
 def after(raw: Raw, patch: Raw | None, *, drops: tuple[str, ...] = ()) -> Raw:
-    """The object once the API server took the merge patch; one with an older CRD drops fields."""
+    """The object after the API server applied the merge patch; one with an older CRD drops fields."""
     assert patch
     return {**raw, "status": {k: v for k, v in {**raw["status"], **patch["status"]}.items() if k not in drops}}
 
 
-def test_one_write_tells_both_conditions() -> None:
+def test_one_patch_writes_both_conditions() -> None:
     raw = make_worker_cluster(conditions=[make_condition("Audited")])
     raw["metadata"]["resourceVersion"] = "17"
     patch = told(raw, "no route to it.", workers=2)
@@ -141,12 +141,12 @@ def test_one_write_tells_both_conditions() -> None:
 
 @pytest.mark.parametrize("drops", [(), ("observedGeneration",)], ids=["this CRD", "an older CRD"])
 @pytest.mark.parametrize("problem", ["", "no route to it."])
-def test_what_is_told_is_not_written_again(problem: str, drops: tuple[str, ...]) -> None:
+def test_an_unchanged_condition_is_not_written(problem: str, drops: tuple[str, ...]) -> None:
     first = after(make_worker_cluster(), told(make_worker_cluster(), problem), drops=drops)
     assert told(first, problem, seconds=99) is None
 
 
-def test_a_new_generation_is_told_of_everywhere() -> None:
+def test_a_new_generation_is_written_in_all_conditions() -> None:
     raw = after(make_worker_cluster(), told(make_worker_cluster()))
     edited = after(
         {**raw, "metadata": raw["metadata"] | {"generation": 4}},
@@ -158,7 +158,7 @@ def test_a_new_generation_is_told_of_everywhere() -> None:
     }
 
 
-def test_what_a_preflight_found_later_is_told() -> None:
+def test_the_result_of_a_later_preflight_is_written() -> None:
     raw = after(make_worker_cluster(), told(make_worker_cluster()))
     raw["status"]["conditions"] = [*raw["status"]["conditions"], CUT_OFF]
     patch = told(raw, seconds=9, cut_off="No way.")
@@ -168,7 +168,7 @@ def test_what_a_preflight_found_later_is_told() -> None:
     assert told(after(raw, patch), seconds=20, cut_off="No way.") is None
 
 
-# --- a DispatchPolicy --------------------------------------------------------------------------------------------------
+# --- a DispatchPolicy -------------------------------------------------------------------------------------------------
 
 
 def by_config(*listed: str) -> PolicyObjects:
@@ -185,69 +185,75 @@ CONFIG = choosing(multiKueueConfigRef={"name": "all"})
 @pytest.mark.parametrize(
     ("policy", "written", "reason", "sentence"),
     [
-        pytest.param(make_policy(), BOTH, "Ready", "Considers east, west.", id="all are there"),
+        pytest.param(make_policy(), BOTH, "Ready", "Considers east, west.", id="all named clusters exist"),
         pytest.param(
             make_policy(clusters=["west", "north"]),
             BOTH,
             "UnknownCluster",
-            "DispatchPolicy default: spec.clusters.names has WorkerCluster north, which does not exist; join it (`kubectl rayspan join`), or "
-            "take it out.",
-            id="one is not there",
+            "DispatchPolicy default: spec.clusters.names has WorkerCluster north, which does not exist; join it "
+            "(`kubectl rayspan join`), or remove it.",
+            id="one named cluster does not exist",
         ),
         pytest.param(
             make_policy(),
             PolicyObjects(),
             "UnknownCluster",
-            "DispatchPolicy default: spec.clusters.names has WorkerClusters east, west, which do not exist; join them (`kubectl rayspan join`), "
-            "or take them out.",
-            id="none is there",
+            "DispatchPolicy default: spec.clusters.names has WorkerClusters east, west, which do not exist; join them "
+            "(`kubectl rayspan join`), or remove them.",
+            id="no named cluster exists",
         ),
         pytest.param(
             choosing(selector={"matchLabels": {"tier": "gold"}}),
             BOTH,
             "NoCluster",
-            "DispatchPolicy default chooses no WorkerCluster; label or name one.",
+            "DispatchPolicy default selects no WorkerCluster; label or name one.",
             id="a selector that matches none",
         ),
-        pytest.param(choosing(selector={"matchLabels": {"rayspan.dev/cluster": "west"}}), BOTH, "Ready", "Considers west.", id="a selector"),
+        pytest.param(
+            choosing(selector={"matchLabels": {"rayspan.dev/cluster": "west"}}), BOTH, "Ready", "Considers west.",
+            id="a selector",
+        ),
         pytest.param(CONFIG, by_config("west", "east"), "Ready", "Considers west, east.", id="a MultiKueueConfig"),
         pytest.param(
             CONFIG,
             by_config("east", "north"),
             "Ready",
             "Considers east. Its MultiKueueConfig also lists north, for which there is no WorkerCluster.",
-            id="a MultiKueueConfig that is not written for us alone",
+            id="a MultiKueueConfig that lists other clusters too",
         ),
         pytest.param(
             CONFIG,
             by_config("north"),
             "UnknownCluster",
-            "DispatchPolicy default: MultiKueueConfig all of spec.clusters.multiKueueConfigRef lists no cluster that is a WorkerCluster; make "
-            "WorkerCluster north, with the MultiKueueCluster in spec.source.multiKueueClusterRef.",
-            id="a MultiKueueConfig of strangers",
+            "DispatchPolicy default: MultiKueueConfig all of spec.clusters.multiKueueConfigRef lists no cluster that "
+            "is a WorkerCluster; create WorkerCluster north, with the MultiKueueCluster in "
+            "spec.source.multiKueueClusterRef.",
+            id="a MultiKueueConfig of other clusters only",
         ),
         pytest.param(
             CONFIG,
             PolicyObjects(clusters=[EAST], configs={}),
             "BadConfiguration",
-            "DispatchPolicy default: spec.clusters.multiKueueConfigRef names MultiKueueConfig all, which does not exist; create it.",
-            id="a MultiKueueConfig that is not there",
+            "DispatchPolicy default: spec.clusters.multiKueueConfigRef names MultiKueueConfig all, which does not "
+            "exist; create it.",
+            id="a MultiKueueConfig that does not exist",
         ),
         pytest.param(
             make_policy(strategy="Random"),
             BOTH,
             "BadConfiguration",
-            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', found 'Random'.",
+            "DispatchPolicy default: spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity' or 'Spread', "
+            "found 'Random'.",
             id="a spec that cannot be read",
         ),
     ],
 )  # fmt: skip
-def test_of_a_policy(policy: Raw, written: PolicyObjects, reason: str, sentence: str) -> None:
+def test_the_readiness_of_a_policy(policy: Raw, written: PolicyObjects, reason: str, sentence: str) -> None:
     want = "True" if reason == "Ready" else "False"
     assert readiness.policy_readiness(policy, written) == Readiness(want, reason, sentence)
 
 
-def test_a_policy_is_told_once_for_each_generation() -> None:
+def test_a_policys_condition_is_written_once_for_each_generation() -> None:
     raw = make_policy()
     raw = {**raw, "metadata": {**raw["metadata"], "uid": "u", "generation": 7, "resourceVersion": "17"}, "status": {}}
     patch = condition_patches.policy_status(raw, BOTH, at(5))

@@ -1,7 +1,8 @@
-"""What is typed to reach into workers, which of a job's workers are followed, and what does tar do for a copy?"""
+"""Command lines that reach into workers, the workers of a job that are followed, and tar for `cp`."""
 
 import asyncio
 import io
+import os
 import signal
 import subprocess
 import tarfile
@@ -45,6 +46,19 @@ def test_a_command_is_typed_as_for_kubectl(line: str, words: list[str], stdin: b
     assert (given.pod, given.words, given.stdin, given.tty) == ("a", words, stdin, tty)
 
 
+async def test_only_the_user_may_read_the_kubeconfig_with_the_key(tmp_path: Path) -> None:
+    """It holds the credentials of the user as well, wherever its folder is."""
+    no_client: Any = None
+    access = grants.KubectlAccess(build_parser(["x", "logs", "a"]).parse_args(["logs", "a"]), no_client, tmp_path)
+    access._user_kubeconfig = {"clusters": [{"name": "m", "cluster": {"server": "https://m"}}]}
+    umask = os.umask(0)
+    try:
+        file = await access._write_kubeconfig("/default/kubectl-1/key")
+    finally:
+        os.umask(umask)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
     pods = [
         pod("head", kind=names.HEAD),
@@ -59,7 +73,7 @@ def test_workers_are_followed_once_they_have_started_and_only_once() -> None:
 
 
 class _Job:
-    """A job of which some workers run for so many looks, and the ways to them: each log is a program that ends at once."""
+    """A job whose workers run for a number of looks; each log command ends at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], looks: int) -> None:
         self._programs, self._looks = programs, looks
@@ -90,7 +104,7 @@ class _Job:
 async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each time costs a grant, so it is asked for later and later; others go on, and the exit code tells that not all was shown."""
+    """Each retry costs a grant, so the delay grows. Other workers are followed, and the exit code reports the gap."""
     job = _Job(monkeypatch, {"a": "exit 7", "b": "exec sleep 0.5"}, 150)
     assert await job.followed() == 7
     times = [when for name, when in job.asked if name == "a"]
@@ -98,8 +112,8 @@ async def test_a_log_that_cannot_be_followed_is_given_up_after_five_times(
     assert len(times) == 5 and waits[-1] > 0.08, "0.02 s, 0.04, 0.08 and 0.16"
     assert [name for name, _ in job.asked].count("b") == 1
     assert capsys.readouterr().err == (
-        "Pod a: its log could not be followed 5 times in a row, and is not asked for any more; why is said above. "
-        "`kubectl rayspan logs a` asks for it alone.\n"
+        "Pod a: its log could not be followed 5 times in a row, and is no longer requested; the "
+        "errors are printed above. `kubectl rayspan logs a` prints this log alone.\n"
     )
 
 
@@ -112,7 +126,7 @@ async def test_a_log_that_breaks_off_after_a_while_is_followed_as_long_as_its_wo
     assert len(job.asked) > 6
 
 
-async def test_that_more_run_than_are_followed_is_said_once(
+async def test_a_bound_of_followed_workers_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _Job(monkeypatch, {"a": "exec sleep 0.3", "b": "exec sleep 0.3"}, 20).followed(max_log_requests=1)
@@ -120,7 +134,7 @@ async def test_that_more_run_than_are_followed_is_said_once(
 
 
 @pytest.mark.parametrize(("said", "code"), [(InvalidJob("gone"), 0), (UnreadableJob("You may not get it."), None)])
-async def test_a_job_that_may_not_be_read_any_more_is_not_one_that_was_deleted(
+async def test_a_job_that_may_not_be_read_does_not_count_as_deleted(
     said: Exception, code: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = _Job(monkeypatch, {"a": "exec sleep 0.1"}, 9)
@@ -153,17 +167,20 @@ def test_a_side_of_a_copy_is_read_as_kubectl_does(text: str, wanted: copy_files.
 
 
 @pytest.mark.parametrize("text", ["a:", ":/x"])
-def test_half_a_side_is_none(text: str) -> None:
+def test_an_incomplete_side_is_rejected(text: str) -> None:
     with pytest.raises(InvalidJob, match="neither a path nor POD:PATH"):
         copy_files.parse_location(text)
 
 
-def test_what_tar_is_told_in_a_worker() -> None:
-    assert copy_files.pack_command("/tmp/ray/logs") == ["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"]
-    assert copy_files.pack_command("notes") == ["tar", "cf", "-", "-C", ".", "--", "notes"]
-    assert copy_files.pack_command("-x") == ["tar", "cf", "-", "-C", ".", "--", "-x"], "a name is no option"
+def test_the_tar_command_in_a_worker() -> None:
+    assert copy_files.pack_command("/tmp/ray/logs") == (["tar", "cf", "-", "-C", "/tmp/ray", "--", "logs"], "logs")
+    assert copy_files.pack_command("notes") == (["tar", "cf", "-", "-C", ".", "--", "notes"], "notes")
+    assert copy_files.pack_command("/") == (["tar", "cf", "-", "-C", "/", "--", "."], ""), "the folder's entries"
+    assert copy_files.pack_command("-x") == (["tar", "cf", "-", "-C", ".", "--", "-x"], "-x"), "a name is no option"
+    with pytest.raises(InvalidJob, match=r"ends in `\.\.`: write the path of the folder itself"):
+        copy_files.pack_command("/tmp/ray/..")
     assert copy_files.unpack_command("/tmp/data.csv") == (["tar", "xmf", "-", "-C", "/tmp"], "data.csv")
-    with pytest.raises(InvalidJob, match="is a folder and no name in one"):
+    with pytest.raises(InvalidJob, match="is a directory: add the name"):
         copy_files.unpack_command("/")
 
 
@@ -174,20 +191,68 @@ def _packed(file: Path, *members: tarfile.TarInfo) -> list[str]:
     return ["cat", str(file)]
 
 
-def _fetched(command: list[str], goal: Path) -> int:
-    return asyncio.run(
-        copy_files._run_alongside(command, partial(copy_files._unpack_stream, goal), stdout=subprocess.PIPE)
-    )
+def _fetched(command: list[str], goal: Path, name: str) -> int:
+    unpack = partial(copy_files._unpack_stream, goal, name)
+    return asyncio.run(copy_files._run_alongside(command, unpack, stdout=subprocess.PIPE))
+
+
+def _file_member(name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = 3
+    return member
 
 
 def test_a_file_is_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
-    member = tarfile.TarInfo("data")
-    member.size = 3
-    command = _packed(tmp_path / "packed", member)
-    assert _fetched(command, tmp_path / "named") == 0
+    command = _packed(tmp_path / "packed", _file_member("data"))
+    assert _fetched(command, tmp_path / "named", "data") == 0
     (tmp_path / "folder").mkdir()
-    assert _fetched(command, tmp_path / "folder") == 0
+    assert _fetched(command, tmp_path / "folder", "data") == 0
     assert (tmp_path / "named").read_bytes() == (tmp_path / "folder/data").read_bytes() == b"xxx"
+
+
+def test_the_entries_of_a_whole_folder_are_fetched_under_another_name_and_into_a_folder(tmp_path: Path) -> None:
+    command = _packed(tmp_path / "packed", _file_member("./first"), _file_member("./second"))
+    (tmp_path / "folder").mkdir()
+    for goal in (tmp_path / "named", tmp_path / "folder"):
+        assert _fetched(command, goal, "") == 0
+        assert sorted(file.name for file in goal.iterdir()) == ["first", "second"]
+
+
+@pytest.mark.parametrize("into", ["home", "new"], ids=["into a folder", "under another name"])
+@pytest.mark.parametrize(
+    "extra", [".bashrc", "./.ssh/authorized_keys", "bin/ls", "logs2/x", "logs/../.bashrc", "/logs/x", "."]
+)
+def test_an_entry_that_was_not_requested_ends_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: str, into: str
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.bashrc").write_text("mine")
+    command = _packed(tmp_path / "packed", _file_member("logs/a.out"), _file_member(extra), _file_member("logs/b.out"))
+    assert _fetched(command, tmp_path / into, "logs") == 1
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert files - {"packed"} <= {"home/.bashrc", "home/logs/a.out"}
+    assert (tmp_path / "home/.bashrc").read_text() == "mine"
+    assert f"The worker sent {extra}, but logs was requested" in capsys.readouterr().err
+
+
+def test_a_path_with_parent_parts_is_refused_when_a_whole_folder_was_requested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    assert _fetched(_packed(tmp_path / "packed", _file_member("x/../y")), tmp_path / "folder", "") == 1
+    assert "a path with `..` is not accepted" in capsys.readouterr().err
+    assert not any((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_would_fill_the_memory_ends_the_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes
+) -> None:
+    header = tarfile.TarInfo("header")
+    header.type, header.size = kind, 2**20 + 1
+    (tmp_path / "packed").write_bytes(header.tobuf() + bytes(2**21))
+    assert _fetched(["cat", str(tmp_path / "packed")], tmp_path / "goal", "data") == 1
+    assert "a header of 1048577 bytes; at most 1048576 are read" in capsys.readouterr().err
 
 
 def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
@@ -196,53 +261,53 @@ def _link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarI
     return link
 
 
-def test_nothing_that_a_worker_packs_gets_out_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_cannot_write_outside_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
-    assert _fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder") == 1
+    assert _fetched(_packed(tmp_path / "1", tarfile.TarInfo("../out")), tmp_path / "folder", "") == 1
     assert "could not be unpacked" in capsys.readouterr().err
     assert not (tmp_path / "out").exists() and not any((tmp_path / "folder").iterdir())
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
 @pytest.mark.parametrize("into", ["folder", "logs"], ids=["into a folder", "under another name"])
-def test_of_what_a_worker_packs_links_and_devices_are_left_out_and_told(
+def test_links_and_devices_of_an_archive_are_skipped_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: bytes, into: str
 ) -> None:
-    """They lead where the next copy writes to, and the filter of an older Python lets some of them out of the folder (CVE-2025-4517)."""
+    """The next copy would write through them, and older Pythons let some of them out of the folder (CVE-2025-4517)."""
     (tmp_path / "folder").mkdir()
     came, link = tarfile.TarInfo("x/data"), _link("x/lnk\n", "data", kind)
     came.size = 3
-    assert _fetched(_packed(tmp_path / "packed", came, link), tmp_path / into) == 0
+    assert _fetched(_packed(tmp_path / "packed", came, link), tmp_path / into, "x") == 0
     found = tmp_path / into / ("x" if into == "folder" else "")
     assert [one.name for one in found.iterdir()] == ["data"]
-    assert "1 that are no files or folders were left out: x/lnk\N{REPLACEMENT CHARACTER}." in capsys.readouterr().err
+    assert "1 that are neither files nor directories were skipped: x/lnk�." in capsys.readouterr().err
 
 
-def test_a_link_in_the_place_of_what_was_asked_for_is_not_taken(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The next copy to that name would go where it leads."""
+def test_a_link_instead_of_the_requested_file_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next copy to that name would be written through the link."""
     (tmp_path / ".ssh").mkdir()
-    assert _fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs") == 1
-    assert not (tmp_path / "logs").is_symlink() and "were left out: x." in capsys.readouterr().err
+    assert _fetched(_packed(tmp_path / "packed", _link("x", ".ssh")), tmp_path / "logs", "x") == 1
+    assert not (tmp_path / "logs").is_symlink() and "were skipped: x." in capsys.readouterr().err
 
 
-def test_many_that_are_left_out_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_skipped_entries_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     links = [_link(f"x/{number}", "data") for number in range(100)]
-    _fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs")
+    _fetched(_packed(tmp_path / "packed", *links), tmp_path / "logs", "x")
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "100 that are no files or folders were left out: x/0, x/1, x/2 ..." in said
+    assert (
+        said.count("\n") == 1 and "100 that are neither files nor directories were skipped: x/0, x/1, x/2 ..." in said
+    )
 
 
-def test_a_goal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_destination_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / "logs").symlink_to(".ssh")
-    with pytest.raises(InvalidJob, match=r"logs is a symbolic link: name what it leads to, or remove it\."):
+    with pytest.raises(InvalidJob, match=r"logs is a symbolic link: name its target, or remove it\."):
         copy_files._reject_symlink(tmp_path / "logs")
 
 
-async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
-    """SIGTERM is a cancellation here (`grants.attempt`); the kubeconfig that the command reads goes afterwards."""
+async def test_sigterm_ends_the_command_of_a_copy() -> None:
+    """SIGTERM is a cancellation here (`grants.attempt`); the command's kubeconfig is deleted afterwards."""
     begun: Queue[copy_files.ChildProcess] = Queue()
 
     def part(child: copy_files.ChildProcess) -> int:
@@ -257,7 +322,7 @@ async def test_who_is_told_to_end_ends_the_command_of_a_copy() -> None:
     assert child.returncode == -signal.SIGTERM
 
 
-async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_path: Path) -> None:
+async def test_output_after_the_commands_end_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "much").write_bytes(bytes(10**6))
     part = partial(copy_files._pack_stream, tmp_path / "much", "much")
     assert await copy_files._run_alongside(["sh", "-c", "exit 3"], part, stdin=subprocess.PIPE) == 1
@@ -266,7 +331,7 @@ async def test_what_was_sent_when_the_command_ended_is_no_fault_of_its_own(tmp_p
     )
 
 
-def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
+def test_a_command_uses_the_container_that_kubectl_would_use() -> None:
     made: Raw = {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}
     assert grants.choose_container(made, "") == "a"
     assert grants.choose_container(made, "b") == "b"
@@ -277,16 +342,28 @@ def test_a_command_goes_to_the_container_that_kubectl_would_take() -> None:
 @pytest.mark.parametrize(
     ("status", "message", "said"),
     [
-        pytest.param(403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`", id="no right"),
-        pytest.param(404, 'services "rayspan-access" not found', "adds the component worker-access", id="not installed"),
-        pytest.param(503, "no endpoints available", "does not answer: no endpoints available.", id="down"),
+        pytest.param(
+            403, 'User "alice" cannot get resource "services/proxy"', "--role=rayspan-access-user --user='alice'`",
+            id="no right to the access server",
+        ),
+        pytest.param(
+            404, 'services "rayspan-access" not found', "adds the component worker-access",
+            id="the access server is not installed",
+        ),
+        pytest.param(
+            503, "no endpoints available", "does not answer: no endpoints available.",
+            id="the access server does not answer",
+        ),
     ],
 )  # fmt: skip
-def test_who_is_not_let_to_the_server_is_told_what_to_do(status: int, message: str, said: str) -> None:
+def test_an_unavailable_access_server_has_a_remedy(status: int, message: str, said: str) -> None:
     assert said in grants._unavailable_message(ApiError(status, "", message))
 
 
-def test_what_the_policy_says_is_told_without_its_preamble() -> None:
-    preamble = "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding 'rayspan-access' denied request: "
+def test_the_policys_message_is_shown_without_its_preamble() -> None:
+    preamble = (
+        "workeraccesses.rayspan.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'rayspan-access' with binding "
+        "'rayspan-access' denied request: "
+    )
     assert grants._error_message(ApiError(403, "Forbidden", f"{preamble}You may not.")) == "You may not."
     assert "adds the component worker-access" in grants._error_message(ApiError(404, "NotFound", "no such kind"))

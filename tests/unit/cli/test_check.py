@@ -1,4 +1,4 @@
-"""`rayspan check` as its user meets it: what is read, what is printed, and the exit codes."""
+"""`rayspan check` from its user's view: its requests, output and exit codes."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ KUEUE, OURS = "/apis/kueue.x-k8s.io/v1beta2", "/apis/rayspan.dev/v1alpha1"
 QUEUE = {"metadata": {"name": "q"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}}
 CORDONED = "WorkerCluster {0} is cordoned; `kubectl rayspan uncordon {0}` lets new workers go there again.\n"
 UNREAD = "You may not read clusterqueues here: quota is not shown.\n"
-NO_KIND = "This cluster knows no {}: install Kueue and Rayspan in it, or name the manager by --context.\n"
+NO_KIND = "This cluster does not serve {}: install Kueue and Rayspan in it, or name the manager with --context.\n"
 
 
 def cluster(name: str, **spec: bool) -> Raw:
@@ -27,7 +27,7 @@ def cluster(name: str, **spec: bool) -> Raw:
 
 
 def lease(age: float = 0.0) -> Answer:
-    """A Lease that was renewed so many seconds before it is asked for, each time."""
+    """A Lease that was renewed this many seconds before each request."""
 
     async def answer(asked: web.Request) -> web.StreamResponse:
         return await says(_renewed(age))(asked)
@@ -41,7 +41,7 @@ def _renewed(age: float) -> Raw:
 
 
 def answers(*clusters: Raw, **other: Answer) -> list[Answer]:
-    """What the API server says, kind after kind, in the order in which they are read."""
+    """The API server's answers, in the order in which the kinds are read."""
     ours = make_check(conditions=[make_condition(names.ACTIVE, reason="Ready")])
     found = {
         "workerclusters": lists(1, clusters),
@@ -59,18 +59,18 @@ EAST, WEST = cluster("east"), cluster("west")
 @pytest.mark.parametrize(
     ("said", "code", "printed"),
     [
-        pytest.param(answers(EAST, WEST), 0, "Jobs can be dispatched.\n", id="all is well"),
+        pytest.param(answers(EAST, WEST), 0, "Jobs can be dispatched.\n", id="all clusters are ready"),
         pytest.param(
             answers(EAST, cluster("west", cordoned=True)),
             0,
             f"Jobs can be dispatched.\n{CORDONED.format('west')}",
-            id="one is closed",
+            id="one cluster is cordoned",
         ),
         pytest.param(
             answers(cluster("east", cordoned=True), cluster("west", cordoned=True)),
             3,
             f"Nothing can be dispatched.\n{CORDONED.format('east')}{CORDONED.format('west')}",
-            id="both are closed",
+            id="all clusters are cordoned",
         ),
         pytest.param(
             answers(EAST, WEST, clusterqueues=refuses(403)),
@@ -82,17 +82,17 @@ EAST, WEST = cluster("east"), cluster("west")
             answers(EAST, WEST, lease=refuses(403)),
             0,
             "Jobs can be dispatched.\nYou may not read leases here: whether a controller leads is not known.\n",
-            id="who leads is for others",
+            id="the Lease may not be read",
         ),
         pytest.param(
             answers(workerclusters=refuses(404, "NotFound"), dispatchpolicies=refuses(404, "NotFound")),
             3,
             f"Nothing can be dispatched.\n{NO_KIND.format('dispatchpolicies')}{NO_KIND.format('workerclusters')}",
-            id="another cluster than the manager",
+            id="a cluster that is no manager",
         ),
     ],
 )
-async def test_it_says_whether_jobs_can_be_dispatched(
+async def test_check_reports_whether_jobs_can_be_dispatched(
     said: list[Answer],
     code: int,
     printed: str,
@@ -116,12 +116,15 @@ async def test_it_says_whether_jobs_can_be_dispatched(
 
 @pytest.mark.parametrize(
     "said",
-    [pytest.param(says(_renewed(61)), id="one that is not renewed"), pytest.param(refuses(404, "NotFound"), id="none")],
+    [
+        pytest.param(says(_renewed(61)), id="a Lease that is not renewed"),
+        pytest.param(refuses(404, "NotFound"), id="no Lease"),
+    ],
 )
 async def test_without_a_controller_nothing_is_dispatched(
     said: Answer, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever the conditions say that the last one wrote. A Lease that seems old is looked at again."""
+    """The conditions of an earlier controller do not count. A Lease that seems old is read again."""
     monkeypatch.setattr(check, "PAUSE_SECONDS", 0.0)
     server.lists = [*answers(EAST, WEST, lease=said), *[said] * check.LEASE_READS]
     assert await run(monkeypatch, "check", "-o", "json", "--kubeconfig", config) == 3
@@ -130,7 +133,7 @@ async def test_without_a_controller_nothing_is_dispatched(
     assert obstacle.startswith("No controller leads") and found == {"dispatches": False, "notes": []}
 
 
-async def test_a_leader_is_seen_by_its_renewals_whatever_this_machines_clock_says(
+async def test_a_leader_is_recognized_by_its_renewals_and_not_by_this_machines_clock(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(check, "PAUSE_SECONDS", 0.0)
@@ -142,7 +145,10 @@ async def test_a_leader_is_seen_by_its_renewals_whatever_this_machines_clock_say
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (refuses(401), "The manager cluster does not know you: log in again, or check your kubeconfig's credentials."),
+        (
+            refuses(401),
+            ("The manager cluster does not accept your credentials: log in again, or check your kubeconfig."),
+        ),
         (refuses(429, "TooManyRequests", "Ask again."), "Ask again."),
     ],
 )

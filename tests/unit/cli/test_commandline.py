@@ -1,4 +1,4 @@
-"""Is the command line there at once, and for people? Counted, not timed: what its helps must not import, and what they do not show."""
+"""The command line starts fast and helps people. Imports are counted instead of timed."""
 
 import argparse
 import os
@@ -32,9 +32,16 @@ except SystemExit:
     pass
 print(*sorted({*sys.modules} - before), file=sys.stderr)
 """
-# Those of the standard library that cost as much as all the rest.
+# The modules of the standard library that cost as much as all others.
 _SLOW = {"asyncio", "email", "http", "inspect", "logging", "ssl", "subprocess", "unittest"}
-_LIGHT = {"adapter", "adapter.__main__", "adapter.names", "adapter.cli", "adapter.cli.completion"}
+_LIGHT = {
+    "adapter",
+    "adapter.__main__",
+    "adapter.names",
+    "adapter.cli",
+    "adapter.cli.completion",
+    "adapter.cli.terminal",
+}
 VERBS = (
     *("plan", "where", "why", "watch", "render"),
     *("logs", "exec", "port-forward", "cp"),
@@ -48,7 +55,7 @@ HIDDEN = tuple(program_commands.HIDDEN_VERBS)
 
 
 def _loaded(*words: str, said: str = "") -> list[str]:
-    """What a command line imports that a bare Python has not; before, it complains with what is `said`."""
+    """The modules that a command line imports beyond those of a bare Python; its error message has `said`."""
     command = [sys.executable, "-c", _LISTS, *words]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True, timeout=60)
     *told, modules = done.stderr.splitlines()
@@ -57,8 +64,8 @@ def _loaded(*words: str, said: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("words", ["--help", "top --help", "version", "completion bash", "__complete plan --"])
-def test_a_pipe_that_nobody_reads_ends_it_without_a_word(words: str) -> None:
-    """As `rayspan ... | head -1` does, once head has its line."""
+def test_a_closed_pipe_ends_it_silently(words: str) -> None:
+    """As `rayspan ... | head -1` does once head has its line."""
     reads, writes = os.pipe()
     os.close(reads)
     command = [sys.executable, "-m", "adapter", *words.split()]
@@ -82,7 +89,7 @@ def test_a_pipe_that_nobody_reads_ends_it_without_a_word(words: str) -> None:
         )
     ],
 )
-def test_no_library_is_imported_before_there_is_something_to_do(words: list[str]) -> None:
+def test_help_and_usage_errors_import_no_library(words: list[str]) -> None:
     loaded = _loaded(*words)
     roots = {name.partition(".")[0] for name in loaded}
     assert roots - {*sys.stdlib_module_names} == {"adapter"}, "such as kubernetes, aiohttp, pydantic or YAML"
@@ -91,9 +98,9 @@ def test_no_library_is_imported_before_there_is_something_to_do(words: list[str]
     assert own <= _LIGHT
 
 
-# What answers at this address refuses, so the whole way is gone: the login, and the first request.
+# The server at this address rejects everything, so this covers the login and the first request.
 NOBODY: Final = kubeconfig("https://127.0.0.1:1", cluster={"insecure-skip-tls-verify": True})
-# What a request needs; nothing that a verb takes for itself.
+# The modules that a request needs, without those of a single verb.
 _ASKS: Final = {
     *("adapter", "yaml", "_yaml", "orjson", "typing_extensions"),
     *("aiohttp", "aiohappyeyeballs", "aiosignal", "attr", "frozenlist", "idna", "multidict", "propcache", "yarl"),
@@ -116,11 +123,11 @@ _READS_POLICIES: Final = {"pydantic", "pydantic_core", "annotated_types", "typin
         ),
     ],
 )
-def test_no_more_is_imported_to_ask_than_a_request_needs(words: str, more: set[str], tmp_path: Path) -> None:
-    """The official client takes as long as all the rest, and the planner, the webhooks and Prometheus's library half as long."""
+def test_a_request_imports_no_more_than_it_needs(words: str, more: set[str], tmp_path: Path) -> None:
+    """The official client takes as long as all other imports; planner, webhooks and Prometheus half as long."""
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(NOBODY))
-    loaded = _loaded(*words.split(), "--kubeconfig", str(file), said="The manager cluster cannot be asked: ")
+    loaded = _loaded(*words.split(), "--kubeconfig", str(file), said="The manager cluster cannot be reached: ")
     roots = {name.partition(".")[0] for name in loaded}
     others = {
         name for name in roots - sys.stdlib_module_names if not name.startswith(("_cython", "cython", "_sysconfigdata"))
@@ -134,13 +141,13 @@ def test_no_more_is_imported_to_ask_than_a_request_needs(words: str, more: set[s
     assert "aiohttp.web" not in loaded
 
 
-def test_what_a_verb_does_is_imported_when_it_is_run() -> None:
+def test_a_verbs_module_is_imported_when_it_runs() -> None:
     loaded = _loaded("render", "-f", "/nowhere")
     assert {"yaml", "pydantic", "adapter.cli.render"} <= {*loaded}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["contoller"]], ids=str)
-def test_what_deployments_run_is_nothing_that_people_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_of_deployments_are_hidden(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser(["kubectl-rayspan", *words]).parse_args(words)
     said = "".join(capsys.readouterr())
@@ -148,13 +155,13 @@ def test_what_deployments_run_is_nothing_that_people_type(words: list[str], caps
     assert [verb for verb in VERBS if verb not in said] == []
 
 
-def test_the_deployment_runs_it_all_the_same() -> None:
+def test_the_deployment_runs_the_hidden_verb() -> None:
     words = ["controller", "--port", "1", "--no-leader-elect"]
     given = build_parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.plan_port, given.verbose, given.leader_elect) == (1, 8082, False, False)
 
 
-def test_its_metrics_are_told_over_tls_where_it_has_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_served_over_tls_with_a_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[object]()
 
     def main(*_: object, metrics: object, **more: object) -> int:
@@ -175,7 +182,7 @@ def test_its_metrics_are_told_over_tls_where_it_has_a_certificate(monkeypatch: p
         ("admission --certificate", "the webhooks cannot be served"),
     ],
 )
-def test_a_folder_without_a_certificate_ends_it_with_a_sentence(words: str, said: str, tmp_path: Path) -> None:
+def test_a_folder_without_a_certificate_is_one_sentence(words: str, said: str, tmp_path: Path) -> None:
     line = [sys.executable, "-m", "adapter", *words.split(), str(tmp_path)]
     done = subprocess.run(line, cwd=REPO, capture_output=True, text=True, check=False, timeout=60)
     why = f"{tmp_path} has no tls.crt and tls.key that can be read: No such file or directory"
@@ -189,7 +196,7 @@ def test_the_component_runs_the_access_server() -> None:
     assert (given.port, given.health_port, given.log_format) == (8443, 8081, "json")
 
 
-def test_the_webhooks_are_run_by_their_deployment_and_their_certificate_is_made_by_a_job() -> None:
+def test_a_deployment_runs_the_webhooks_and_a_job_makes_their_certificate() -> None:
     words = ["admission", "--log-format=json"]
     given = build_parser(["rayspan", *words]).parse_args(words)
     assert (given.port, given.health_port, given.certificate, given.log_format) == (9443, 8081, "/certificate", "json")
@@ -197,7 +204,7 @@ def test_the_webhooks_are_run_by_their_deployment_and_their_certificate_is_made_
 
 
 @pytest.mark.parametrize(("name", "shown"), [("/bin/kubectl-rayspan", "kubectl rayspan"), ("x.py", "rayspan")])
-def test_it_calls_itself_as_it_was_called(name: str, shown: str) -> None:
+def test_its_name_in_messages_is_the_name_it_was_called_by(name: str, shown: str) -> None:
     assert build_parser([name]).prog == shown
 
 
@@ -207,7 +214,7 @@ def test_a_token_lasts_as_long_as_the_help_says(verb: str) -> None:
     assert build_parser(["rayspan", *words]).parse_args(words).expires == membership.TOKEN_LIFETIME
 
 
-def test_each_verb_is_run_by_somebody() -> None:
+def test_each_verb_has_a_runner() -> None:
     words = {
         "plan": ["-f", "x"],
         "render": ["-f", "x"],
@@ -226,7 +233,7 @@ def test_each_verb_is_run_by_somebody() -> None:
         assert callable(given.run), verb
 
 
-def test_the_programs_that_are_installed_are_there() -> None:
+def test_the_installed_programs_exist() -> None:
     scripts = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["scripts"]
     assert {*scripts} == {"rayspan", "kubectl-rayspan", "kubectl_complete-rayspan"}
     for place in scripts.values():
@@ -234,14 +241,14 @@ def test_the_programs_that_are_installed_are_there() -> None:
         assert callable(getattr(import_module(module), name))
 
 
-def test_version_alone_asks_nobody(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_alone_makes_no_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["rayspan", "version"])
     assert command.main() == 0
     assert capsys.readouterr() == (f"Client: {__version__}\n", "")
 
 
 @pytest.mark.parametrize("verb", ["admission", "admission-certificate"])
-def test_who_has_the_plugin_alone_is_told_what_the_webhooks_need(
+def test_the_plugin_alone_names_the_dependencies_of_the_webhooks(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kopf", None)
@@ -255,12 +262,12 @@ def test_who_has_the_plugin_alone_is_told_what_the_webhooks_need(
     )
 
 
-def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
+def test_the_plugin_alone_names_the_dependencies_of_the_controller(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     monkeypatch.delitem(sys.modules, "adapter.cli.controller", raising=False)
-    monkeypatch.delattr(cli, "controller", raising=False)  # of a test before this one, which has it
+    monkeypatch.delattr(cli, "controller", raising=False)  # from an earlier test that imported it
     monkeypatch.setattr(sys, "argv", ["rayspan", "controller"])
     assert command.main() == 1
     assert (
@@ -269,8 +276,8 @@ def test_who_has_the_plugin_alone_is_told_what_the_controller_needs(
     )
 
 
-def test_no_option_means_something_else_than_kubectl_says() -> None:
-    """`--server` of join is an API server's address, too."""
+def test_options_have_the_meaning_that_kubectl_gives_them() -> None:
+    """`--server` of join is an API server's address, as in kubectl."""
     (verbs,) = (one for one in build_parser(["rayspan"])._actions if isinstance(one, argparse._SubParsersAction))
     options = {text for verb in verbs.choices.values() for one in verb._actions for text in one.option_strings}
     assert {"--context", "--kubeconfig", "--namespace", "--server"} <= options

@@ -1,4 +1,4 @@
-"""What a shell is told of the next word, by each of the ways in which one asks."""
+"""Completion of the next word, by each way in which a shell asks for it."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ sys.path.insert(0, {str(REPO)!r})
 from adapter.__main__ import main
 sys.exit(main())
 """
-# As readline calls it: the words and which one is begun; the last line says whether files would be offered.
+# As readline calls it: the words and the index of the current one. The last line says whether files are offered.
 _ASKS = """\
 source <("$1" completion bash)
 program=$1; shift
@@ -32,7 +32,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def told(*words: str) -> tuple[list[str], str]:
-    """The words that fit, and what may be offered beside them."""
+    """The matching words, and what else may be offered."""
     *found, files = completion.render_completions(build_parser(["rayspan"]), words).splitlines()
     return found, files
 
@@ -52,14 +52,14 @@ def told(*words: str) -> tuple[list[str], str]:
         (["completion", ""], ["bash", "fish", "zsh"]),
         (["drain", "east", "--wait", ""], ["false", "true"]),
         (["drain", "--context", "m", "--w"], ["--wait"]),
-        (["where", ""], []),  # names of jobs are not looked up
+        (["where", ""], []),  # names of jobs are not completed
         (["plan", "--context", ""], []),
         (["nothing", ""], []),
         (["controller", "--"], []),
     ],
     ids=str,
 )
-def test_words_that_fit(words: list[str], found: list[str]) -> None:
+def test_matching_words(words: list[str], found: list[str]) -> None:
     assert told(*words) == (found, ":4")
 
 
@@ -74,18 +74,20 @@ def test_words_that_fit(words: list[str], found: list[str]) -> None:
     ],
     ids=str,
 )
-def test_a_path_is_for_the_shell_to_complete(words: list[str]) -> None:
+def test_the_shell_completes_paths(words: list[str]) -> None:
     assert told(*words) == ([], ":0")
 
 
-def test_kubectl_asks_another_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubectl_calls_the_completion_program(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-rayspan", "wh"])
     assert command.complete() == 0
     assert capsys.readouterr() == ("where\nwhy\n:4\n", "")
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)
-def test_a_script_asks_the_program_as_it_answers(shell: str) -> None:
+def test_a_shell_script_calls_the_program(shell: str) -> None:
     script = completion.SCRIPTS[shell]
     assert f" {completion.COMPLETE_VERB} " in script and script.rstrip().splitlines()[-1].startswith(
         ("complete", "compdef")
@@ -97,7 +99,7 @@ def test_a_script_asks_the_program_as_it_answers(shell: str) -> None:
     [(["wh"], "where\nwhy\n"), (["plan", "-o", ""], "json\ntable\nyaml\n"), (["plan", "-f", ""], "-o default\n\n")],
     ids=str,
 )
-def test_bash_offers_them(words: list[str], said: str, tmp_path: Path) -> None:
+def test_bash_offers_the_words(words: list[str], said: str, tmp_path: Path) -> None:
     program = tmp_path / "rayspan"
     program.write_text(_PROGRAM)
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Does the controller's process serve its numbers as its command line says? It runs by itself, with a manager that does not answer."""
+"""The controller's process serves its metrics as its command line says. Its manager does not answer."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ from hack.lab.base.paths import REPO
 from hack.testbed.clusters import wait
 from tests.unit.apiserver import PATIENCE, kubeconfig
 
-HOST = "rayspan-admission.rayspan-system.svc"  # what the certificates here are made for
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy for the Internet knows no way to it
+HOST = "rayspan-admission.rayspan-system.svc"  # the name in these certificates
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # an Internet proxy does not reach it
 
 
 @contextmanager
 def running(folder: Path, port: int, *words: str, serves: int) -> Iterator[None]:
-    """It runs meanwhile, with its health on a port, and serves on another one, too; it has to end well when it is asked to."""
+    """Runs a controller with a health port and a metrics port, and checks that it ends cleanly on a signal."""
     config = folder / "kubeconfig"
     config.write_text(yaml.safe_dump(kubeconfig("https://127.0.0.1:1", cluster={"insecure-skip-tls-verify": True})))
     ports = f"--port={port}", f"--plan-port={_free_port()}"
@@ -43,7 +43,7 @@ def running(folder: Path, port: int, *words: str, serves: int) -> Iterator[None]
         child.wait()
 
 
-def test_numbers_come_over_tls_alone_where_it_has_a_certificate(tmp_path: Path) -> None:
+def test_metrics_are_served_over_tls_alone_with_a_certificate(tmp_path: Path) -> None:
     for name, content in webhook_certificate.new_certificate().items():
         (tmp_path / name).write_bytes(content)
     port, secured = _free_port(), _free_port()
@@ -55,7 +55,7 @@ def test_numbers_come_over_tls_alone_where_it_has_a_certificate(tmp_path: Path) 
         refused.value.close()
 
 
-def test_without_one_they_come_as_ever(tmp_path: Path) -> None:
+def test_metrics_are_served_over_http_without_a_certificate(tmp_path: Path) -> None:
     port = _free_port()
     with running(tmp_path, port, serves=port):
         with _direct.open(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
@@ -63,7 +63,7 @@ def test_without_one_they_come_as_ever(tmp_path: Path) -> None:
 
 
 def _over_tls(port: int, authority: Path) -> str:
-    """urllib would want a certificate for 127.0.0.1."""
+    """urllib would need a certificate for 127.0.0.1."""
     context = ssl.create_default_context(cafile=str(authority))
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as bare:
         with context.wrap_socket(bare, server_hostname=HOST) as connection:

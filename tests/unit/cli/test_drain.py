@@ -1,4 +1,4 @@
-"""`rayspan cordon`, `uncordon` and `drain` as their user meets them: what is written, what is printed, and the exit codes."""
+"""`rayspan cordon`, `uncordon` and `drain` from their user's view: writes, output and exit codes."""
 
 import asyncio
 import json
@@ -20,9 +20,10 @@ from tests.unit.verbs import run
 
 PATH = "/apis/rayspan.dev/v1alpha1/workerclusters/east"
 GOES_ON = (
-    "east goes on draining; `kubectl rayspan drain east` watches again, and `kubectl rayspan uncordon east` stops it.\n"
+    "east continues to drain; `kubectl rayspan drain east` watches again, and `kubectl "
+    "rayspan uncordon east` stops it.\n"
 )
-UNSEEN = "the controller has not seen the drain yet: see `kubectl -n rayspan-system get pods`"
+UNSEEN = "the controller has not observed the drain yet: see `kubectl -n rayspan-system get pods`"
 
 
 @pytest.fixture(autouse=True)
@@ -50,12 +51,12 @@ def placements(reason: str = "") -> Raw:
 
 
 def look(count: int, reason: str = "", new: Raw | None = None, **spec: Any) -> list[Answer]:
-    """What one look at a cluster that is drained finds; `new` are the pods in which no cluster is written yet."""
+    """The answers for one look at a draining cluster; `new` are the pods in which no cluster is written yet."""
     found = says(cluster(**({"draining": True} | spec)))
     return [found, says(new or pods(0)), says(pods(count)), says(placements(reason))]
 
 
-# --- cordon and uncordon -----------------------------------------------------------------------------------------------
+# --- cordon and uncordon ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def look(count: int, reason: str = "", new: Raw | None = None, **spec: Any) -> l
         ("uncordon", {}, None, "already uncordoned"),
     ],
 )
-async def test_it_writes_what_is_not_so_yet_and_says_what_it_did(
+async def test_it_writes_only_changes_and_reports_them(
     verb: str,
     before: Raw,
     written: Raw | None,
@@ -98,7 +99,7 @@ FORBIDDEN = 'workerclusters.rayspan.dev "east" is forbidden: User "jane" cannot 
     [
         (
             refuses(404, "NotFound", 'workerclusters.rayspan.dev "east" not found'),
-            "There is no WorkerCluster east; `kubectl get workerclusters` lists those there are.",
+            "There is no WorkerCluster east; `kubectl get workerclusters` lists those that exist.",
         ),
         (
             refuses(404, "NotFound", "the server could not find the requested resource"),
@@ -106,17 +107,20 @@ FORBIDDEN = 'workerclusters.rayspan.dev "east" is forbidden: User "jane" cannot 
         ),
         (
             refuses(403, "Forbidden", FORBIDDEN),
-            "You may not do this here; an administrator of the manager cluster allows it by `kubectl create clusterrolebinding "
-            "rayspan-drain --clusterrole=rayspan-drain --user='jane'`.",
+            (
+                "You may not do this here; an administrator of the manager cluster can allow it with "
+                "`kubectl create clusterrolebinding rayspan-drain --clusterrole=rayspan-drain "
+                "--user='jane'`."
+            ),
         ),
         (
             refuses(401, "Unauthorized"),
-            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.",
+            ("The manager cluster does not accept your credentials: log in again, or check your kubeconfig."),
         ),
         (refuses(500, "InternalError", "etcd is away."), "etcd is away."),
         (
             apiserver.text(apiserver.PAGE),
-            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+            "The manager cluster cannot be reached: what answers there is no Kubernetes API server",
         ),
     ],
 )
@@ -139,7 +143,7 @@ async def test_trouble_is_one_sentence(
     [["cordon"], ["cordon", "east", "west"], ["drain", "east", "--timeout", "soon"], ["drain", "east", "--wait=maybe"]],
     ids=" ".join,
 )
-async def test_a_command_line_that_is_wrong_asks_nothing(
+async def test_a_wrong_command_line_makes_no_request(
     words: list[str], server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await run(monkeypatch, *words, "--kubeconfig", config) == 2
@@ -148,7 +152,7 @@ async def test_a_command_line_that_is_wrong_asks_nothing(
     assert not server.asked
 
 
-async def test_programs_are_told_all_that_is_left_whenever_that_changes(
+async def test_programs_read_the_remaining_workers_at_each_change(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [says(cluster()), says(cluster()), *look(2), *look(2), *look(1, "no room."), *look(0)]
@@ -160,10 +164,10 @@ async def test_programs_are_told_all_that_is_left_whenever_that_changes(
     assert said.err == ""
 
 
-# --- drain -------------------------------------------------------------------------------------------------------------
+# --- drain ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
+async def test_a_drain_reports_each_change_until_the_cluster_is_empty(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin = [says(cluster()), says(cluster())]
@@ -187,10 +191,10 @@ async def test_a_drain_tells_each_change_until_the_cluster_is_empty(
     assert [(one.path, one.query) for one in listed] == wanted
 
 
-async def test_a_worker_whose_copy_has_told_nothing_yet_is_left_too(
+async def test_a_worker_without_a_status_from_its_remote_pod_counts_as_remaining(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It came with its place, and the label is written later; the second look finds it before and after that."""
+    """It has a template slot and gets its label later; the second look finds it before and after that."""
     found = make_pod(uid="u0", placement="train", index="0", listed="east/1/role-workers/2")
     new, group = {"items": [found]}, {"name": "workers", "role": "role-workers", "count": 2}
     plan = placements()
@@ -207,7 +211,7 @@ async def test_a_worker_whose_copy_has_told_nothing_yet_is_left_too(
     ]
 
 
-async def test_a_drain_that_goes_on_is_only_watched(
+async def test_a_drain_in_progress_is_only_watched(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [says(cluster(draining=True)), *look(0)]
@@ -225,15 +229,15 @@ async def test_a_drain_need_not_be_watched(
     assert len(server.asked) == 2
 
 
-async def test_nothing_is_drained_that_the_controller_does_not_know_of(
+async def test_a_drain_does_not_end_before_the_controller_has_observed_it(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It may just have planned workers for the cluster."""
+    """The controller may just have planned workers for the cluster."""
     unseen = [says(cluster(seen=False, draining=True)), *look(0)[1:]]
     server.lists = [says(cluster()), says(cluster()), *(unseen * 5), *look(1), *look(0)]
     assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
     said = capsys.readouterr()
-    assert said.err == f"Nothing is left, but {UNSEEN} ...\n"
+    assert said.err == f"No workers are left, but {UNSEEN} ...\n"
     assert said.out.splitlines()[1:] == [
         "RayJob demo/pi: 1 worker left",
         "RayJob demo/pi: no worker left",
@@ -241,7 +245,7 @@ async def test_nothing_is_drained_that_the_controller_does_not_know_of(
     ]
 
 
-async def test_a_manager_that_is_away_for_a_while_is_told_once(
+async def test_an_unreachable_manager_is_reported_once(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
@@ -252,20 +256,20 @@ async def test_a_manager_that_is_away_for_a_while_is_told_once(
     server.lists = [says(cluster(draining=True)), *look(1), *away, *look(0)]
     assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 0
     said = capsys.readouterr()
-    assert said.err.count("\n") == 1 and said.err.startswith("The manager cluster cannot be asked: ")
-    assert said.err.endswith("; asking again ...\n")
+    assert said.err.count("\n") == 1 and said.err.startswith("The manager cluster cannot be reached: ")
+    assert said.err.endswith("; trying again ...\n")
     assert said.out.endswith("workercluster/east drained\n")
 
 
-async def test_who_stops_the_drain_ends_the_watching(
+async def test_stopping_the_drain_ends_the_watch(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [says(cluster(draining=True)), *look(2, draining=False)]
     assert await run(monkeypatch, "drain", "east", "--kubeconfig", config) == 1
-    assert capsys.readouterr().err == "Somebody stopped the drain of east, and it still has 2 workers.\n"
+    assert capsys.readouterr().err == "Another client stopped the drain of east, and it still has 2 workers.\n"
 
 
-async def test_who_deletes_the_cluster_ends_the_watching(
+async def test_deleting_the_cluster_ends_the_watch(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = refuses(404, "NotFound", 'workerclusters.rayspan.dev "east" not found')
@@ -275,7 +279,7 @@ async def test_who_deletes_the_cluster_ends_the_watching(
 
 
 @pytest.mark.parametrize(("seen", "left"), [(True, "it still has 2 workers"), (False, UNSEEN)])
-async def test_the_time_is_up(
+async def test_the_timeout_of_a_drain(
     seen: bool,
     left: str,
     server: Server,
@@ -283,14 +287,14 @@ async def test_the_time_is_up(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The script's end is an answer that never comes."""
+    """After the last scripted answer none comes."""
     server.lists = [says(cluster(draining=True)), *look(2 if seen else 0, seen=seen)]
     assert await run(monkeypatch, "drain", "east", "--timeout=1s", "--kubeconfig", config) == 1
-    assert capsys.readouterr().err == f"The time is up, and {left}. {GOES_ON}"
+    assert capsys.readouterr().err == f"The timeout has passed, and {left}. {GOES_ON}"
 
 
-async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, config: Path) -> None:
-    """The process itself, because only a main thread is interrupted."""
+async def test_ctrl_c_stops_the_watch_and_says_that_the_drain_goes_on(server: Server, config: Path) -> None:
+    """Runs the process, because only a main thread is interrupted."""
     server.lists = [says(cluster()), says(cluster()), *look(2)]
     words = ("-m", "adapter", "drain", "east", "--kubeconfig", str(config))
     pipe = asyncio.subprocess.PIPE
@@ -302,13 +306,13 @@ async def test_ctrl_c_stops_the_watching_and_says_what_goes_on(server: Server, c
     assert await process.stdout.readline() == b"RayJob demo/pi: 2 workers left\n"
     process.send_signal(signal.SIGINT)
     _, err = await process.communicate()
-    assert (process.returncode, err.decode()) == (1, f"No longer watching. {GOES_ON}")
+    assert (process.returncode, err.decode()) == (1, f"Stopped watching. {GOES_ON}")
     assert server.asked[1].body == {"spec": {"draining": True}}, "and nothing took it back"
     assert {asked.method for asked in server.asked[2:]} == {"GET"}
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
-async def test_ctrl_c_before_anything_was_done_is_one_word(verb: str, server: Server, config: Path) -> None:
+async def test_ctrl_c_before_any_write_is_one_word(verb: str, server: Server, config: Path) -> None:
     words = ("-m", "adapter", verb, "east", "--kubeconfig", str(config))
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -322,7 +326,7 @@ async def test_ctrl_c_before_anything_was_done_is_one_word(verb: str, server: Se
 
 
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain"])
-async def test_a_name_that_nothing_can_have_is_told(
+async def test_an_invalid_name_is_reported(
     verb: str, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await run(monkeypatch, verb, "..", "--kubeconfig", config) == 1
@@ -330,7 +334,7 @@ async def test_a_name_that_nothing_can_have_is_told(
 
 
 def _heed_ctrl_c() -> None:
-    """As in a terminal: whoever runs the tests in the background ignores it, and so would what the tests start."""
+    """Restores Ctrl-C as in a terminal: a background run ignores it, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,6 +1,6 @@
-"""`rayspan logs -f JOB` against an API server: whose log is asked for when workers come and go, each by a grant of its own?
+"""`rayspan logs -f JOB` against an API server: the logs that it follows as workers come and go, each by its own grant.
 
-A program that is called kubectl stands for it: it tells whose log it is to print, and prints until that worker ends.
+A program that is called kubectl stands in for kubectl: it prints the worker's name until that worker ends.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ read -r _ < "$PLAY/$2"
 
 @dataclass
 class Job:
-    """A job whose pods a test exchanges, as an API server shows it."""
+    """A job whose pods a test replaces, as an API server shows it."""
 
     pods: list[Raw]
     status: str = "Running"
-    granted: list[str] = field(default_factory=list)  # the pods for which somebody was given a grant
+    granted: list[str] = field(default_factory=list)  # the pods for which a grant was created
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         facts = make_facts()
@@ -60,7 +60,7 @@ class Job:
 
 
 class _Always(list[Answer]):
-    """A script without an end."""
+    """An endless script of answers."""
 
     def __init__(self, job: Job) -> None:
         super().__init__([job.answer])
@@ -71,10 +71,10 @@ class _Always(list[Answer]):
 
 @dataclass
 class Play:
-    """What the kubectls say and hear."""
+    """The output and input of the stand-ins for kubectl."""
 
     folder: Path
-    begun: Any  # the file of lines, each a pod whose log was begun
+    begun: Any  # a file with one line for each pod whose log was started
     gates: dict[str, int] = field(default_factory=dict)
 
     async def next(self) -> str:
@@ -87,7 +87,7 @@ class Play:
             self.gates[_name(pod)] = os.open(self.folder / _name(pod), os.O_RDWR)
 
     def end(self, *pods: Raw) -> None:
-        """Its worker has ended, and so does its log."""
+        """Ends the worker and with it its log."""
         for pod in pods:
             os.write(self.gates[_name(pod)], b"\n")
 
@@ -103,16 +103,16 @@ def play(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PLAY", str(folder))
     monkeypatch.setattr(follow_logs, "PAUSE_SECONDS", 0.01)
-    with os.fdopen(os.open(folder / "begun", os.O_RDWR)) as begun:  # as it writes, too, nobody reads its end
+    with os.fdopen(os.open(folder / "begun", os.O_RDWR)) as begun:  # it writes too, and nobody reads its end
         made = Play(folder, begun)
         yield made
-        os.write(begun.fileno(), b"\n")  # whoever still waits for one, as a test failed, need not
+        os.write(begun.fileno(), b"\n")  # a stand-in that still waits after a failed test must end
         for gate in made.gates.values():
             os.close(gate)
 
 
-async def test_who_comes_in_the_place_of_another_is_followed(server: Server, config: Path, play: Play) -> None:
-    """The one whose log has ended is not asked for again, and the end of the job is the end of it."""
+async def test_a_replacement_worker_is_followed(server: Server, config: Path, play: Play) -> None:
+    """An ended log is not started again, and the end of the job ends the command."""
     first, lost, comes = (make_worker(number, **_RUNS) for number in range(3))
     play.admit(first, lost, comes)
     job = Job([make_head(), first, lost])
@@ -131,7 +131,7 @@ async def test_who_comes_in_the_place_of_another_is_followed(server: Server, con
     assert sorted(job.granted) == sorted(map(_name, (first, lost, comes))), "a grant for each, and none twice"
 
 
-async def test_one_that_has_no_container_yet_is_followed_once_it_has(server: Server, config: Path, play: Play) -> None:
+async def test_a_worker_is_followed_once_it_has_a_container(server: Server, config: Path, play: Play) -> None:
     first, comes = make_worker(0, **_RUNS), make_worker(1, up=False)
     play.admit(first, comes)
     job = Job([make_head(), first, comes])
@@ -151,14 +151,17 @@ async def test_one_that_has_no_container_yet_is_followed_once_it_has(server: Ser
 
 
 @pytest.mark.parametrize("flags", [(), ("-f",)], ids=["once", "followed"])
-async def test_of_a_job_that_is_over_it_says_where_its_own_log_is(
+async def test_a_finished_job_has_a_hint_to_its_own_log(
     server: Server, config: Path, play: Play, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
-    """Its workers are gone: nothing at all would look as if they had printed nothing."""
+    """Its workers are deleted: empty output would look as if they had printed nothing."""
     server.lists = _Always(Job([], status="Complete"))
     assert await _followed(config, *flags) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "No worker of rayjob/train has a log now: those of a job that is over are gone, and others have not started.",
+        (
+            "No worker of rayjob/train has a log now: the workers of a finished job are gone, and "
+            "the others have not started."
+        ),
         f"What RayJob {NAMESPACE}/train itself printed: kubectl -n {NAMESPACE} logs job/train",
     ]
 

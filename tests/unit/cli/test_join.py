@@ -1,7 +1,7 @@
-"""`rayspan join`, `rotate` and `leave` as their user meets them: what stands on both sides, what is said, and the exit codes.
+"""`rayspan join`, `rotate` and `leave` from their user's view: objects on both sides, output and exit codes.
 
-Two small servers keep what they are given, so that a verb can be stopped at each of its writes and begin again. What real API servers
-make of it is tested on clusters.
+Two small servers keep objects, so that a verb can be stopped at each of its writes and repeated. Tests on clusters
+cover real API servers.
 """
 
 import argparse
@@ -42,15 +42,15 @@ _KINDS = {"pods", "placements", "dispatchpolicies", "workloads", "configmaps", "
 
 @dataclass
 class Keeper(Server):
-    """It keeps objects by their paths, and refuses all writes after the first `most`."""
+    """Keeps objects by their paths and rejects all writes after the first `most`."""
 
     objects: dict[str, Raw] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     most: int = 10**9
     tokens: list[str] = field(default_factory=list)
-    longest: timedelta = timedelta(days=365)  # that a token may last
+    longest: timedelta = timedelta(days=365)  # the longest lifetime of a token
     versions: int = 0
-    connects: bool = True  # a controller sees WorkerClusters
+    connects: bool = True  # a controller observes WorkerClusters
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         login = request.headers["Authorization"].removeprefix("Bearer ")
@@ -66,7 +66,9 @@ class Keeper(Server):
                 return await refuses(500, "InternalError", "etcd is away.")(request)
             self.written.append(f"{request.method} {request.path}")
         answer = {"GET": self._get, "PATCH": self._patch, "POST": self._token, "DELETE": self._delete}
-        return await answer[request.method](request, body)(request)
+        send = answer[request.method](request, body)
+        self.news.set()
+        return await send(request)
 
     def put(self, path: str, **content: Any) -> None:
         self.versions += 1
@@ -110,7 +112,10 @@ class Keeper(Server):
         return says({"status": given}, 201)
 
     def _delete(self, request: web.Request, body: Raw) -> apiserver.Answer:
-        assert body["preconditions"]["uid"] == self.objects[request.path]["metadata"]["uid"]
+        wanted, current = body["preconditions"], self.objects[request.path]["metadata"]
+        assert wanted["uid"] == current["uid"]
+        if wanted.get("resourceVersion") not in (None, current["resourceVersion"]):
+            return refuses(409, "Conflict", "the object has been modified")
         for path in [path for path in self.objects if f"{path}/".startswith(f"{request.path}/")]:
             del self.objects[path]
         return says({"kind": "Status", "status": "Success"})
@@ -133,7 +138,7 @@ def bare(uid: str, *namespaces: str) -> dict[str, Raw]:
 
 
 def state(keeper: Keeper) -> dict[str, Raw]:
-    """What stands there, without what the server alone says of it and without what differs from token to token."""
+    """The server's objects, without fields that the server sets and fields that differ by token."""
     found = json.loads(json.dumps(keeper.objects))
     for one in found.values():
         for key in ("uid", "resourceVersion"):
@@ -144,7 +149,7 @@ def state(keeper: Keeper) -> dict[str, Raw]:
 
 
 class Both:
-    """Two clusters, and the command as a person gives it."""
+    """Two clusters, and the command as a person types it."""
 
     def __init__(
         self,
@@ -160,7 +165,7 @@ class Both:
             file.write_text(yaml.safe_dump(kubeconfig(keeper.url)))
 
     async def run(self, verb: str, *words: str, code: int = 0) -> tuple[str, str]:
-        """What it says; whatever that is, it shows no token."""
+        """Runs a verb and returns its output; checks that no token is shown."""
         ended = await verbs.run(self._patch, verb, "east", *self.logins, *words)
         said, complained = self._capsys.readouterr()
         assert ended == code, said + complained
@@ -193,7 +198,7 @@ async def both(
         yield Both(manager, worker, tmp_path, capsys, monkeypatch)
 
 
-# --- join --------------------------------------------------------------------------------------------------------------
+# --- join -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_cluster_joins(both: Both) -> None:
@@ -207,16 +212,17 @@ async def test_a_cluster_joins(both: Both) -> None:
     assert "worker cluster: rolebinding/rayspan-worker-tenant in research created" in lines
     *_, secret, cluster, token, connected, queue, policy, tries = lines
     assert (secret, cluster) == ("manager cluster: secret/east created", "manager cluster: workercluster/east created")
-    assert token.startswith("The token ends ")
+    assert token.startswith("The token expires ")
     again = " ".join(["kubectl rayspan rotate east", *both.logins])
-    assert token.endswith(f" UTC, in 90 days. Renew it before, by `{again}`.")
+    assert token.endswith(f" UTC, in 90 days. Renew it before that with `{again}`.")
     assert connected == "WorkerCluster east is connected."
     assert queue.startswith(
-        "Next: In the manager, namespace research has no LocalQueue yet whose ClusterQueue lists our AdmissionCheck"
+        "Next: Namespace research of the manager has no LocalQueue yet whose ClusterQueue lists "
+        "Rayspan's AdmissionCheck"
     )
     assert policy.startswith("Next: No DispatchPolicy names east yet: add it to spec.clusters.names of one")
     here = f"--worker-cluster east -n research --kubeconfig {both.files[0]}"
-    assert tries.startswith(f"Next: `kubectl rayspan preflight {here}` tries whether pods ")
+    assert tries.startswith(f"Next: `kubectl rayspan preflight {here}` tests whether pods ")
     found = both.kubeconfig()
     assert found["clusters"][0]["cluster"] == {"server": URL}
     assert found["users"][0]["user"] == {"token": both.worker.tokens[0]}
@@ -241,7 +247,7 @@ async def test_another_namespace_is_opened_beside_the_first(both: Both) -> None:
     assert len([path for path in both.worker.objects if path.endswith(OPENED)]) == 2
 
 
-async def test_a_token_that_the_cluster_takes_no_more_is_made_anew(both: Both) -> None:
+async def test_a_token_that_the_cluster_rejects_is_replaced(both: Both) -> None:
     await both.join()
     both.worker.tokens[0] = "of an account that was deleted"
     said, _ = await both.join()
@@ -249,7 +255,7 @@ async def test_a_token_that_the_cluster_takes_no_more_is_made_anew(both: Both) -
     assert both.kubeconfig()["users"][0]["user"]["token"] == both.worker.tokens[1]
 
 
-async def test_what_is_only_shown_is_not_written(both: Both) -> None:
+async def test_a_dry_run_writes_nothing(both: Both) -> None:
     said, _ = await both.join("-o", "yaml", "--expires", "30d")
     assert both.writes() == 0
     shown = list(yaml.safe_load_all(said))
@@ -266,33 +272,33 @@ async def test_what_is_only_shown_is_not_written(both: Both) -> None:
     assert {membership_objects.display_name(one) for one in shown} == made
 
 
-async def test_a_shorter_token_is_told(both: Both) -> None:
+async def test_a_shorter_token_is_reported(both: Both) -> None:
     both.worker.longest = timedelta(days=1)
     said, _ = await both.join()
-    assert "UTC, in 1 day. The worker cluster gives none that lasts longer. Renew it before" in said
+    assert "UTC, in 1 day. The worker cluster issues none that lasts longer. Renew it before" in said
 
 
-async def test_a_token_that_is_kept_is_not_said_to_be_all_that_there_is(both: Both) -> None:
+async def test_an_existing_token_is_not_reported_as_shortened(both: Both) -> None:
     both.worker.longest = timedelta(days=60)
     await both.join()
     said, _ = await both.join()
     assert "UTC, in 60 days. Renew it before" in said and len(both.worker.tokens) == 1
 
 
-async def test_the_policies_that_name_it_are_told(both: Both) -> None:
+async def test_the_policies_that_name_the_cluster_are_reported(both: Both) -> None:
     both.manager.put(f"{OURS}/dispatchpolicies/everywhere", spec={"clusters": {"names": ["east"]}})
     said, _ = await both.join()
     assert "Next: DispatchPolicy everywhere sends workers there.\n" in said
 
 
-async def test_a_cluster_that_the_controller_does_not_see_is_told(both: Both) -> None:
+async def test_a_cluster_that_is_not_connected_is_reported(both: Both) -> None:
     both.manager.connects = False
     said, _ = await both.join(code=3)
     assert "WorkerCluster east is joined, but not connected.\n" in said
-    assert "Failure: the controller has not said anything of it; see `kubectl -n rayspan-system get pods`" in said
+    assert "Failure: the controller has not reported on it; see `kubectl -n rayspan-system get pods`" in said
 
 
-async def test_a_queue_that_is_missing_is_told(both: Both) -> None:
+async def test_a_missing_queue_is_reported(both: Both) -> None:
     queue, system = f"{CORE}/namespaces/default/localqueues/ray", "/apis/kueue.x-k8s.io/v1beta2"
     checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "rayspan"}]}}
     both.manager.put(queue, spec={"clusterQueue": "ray"})
@@ -300,20 +306,20 @@ async def test_a_queue_that_is_missing_is_told(both: Both) -> None:
     both.manager.put(f"{system}/admissionchecks/rayspan", spec={"controllerName": names.CONTROLLER_NAME})
     said, _ = await both.join(code=3)
     assert (
-        "WorkerCluster east is connected.\nFailure: There is no LocalQueue ray in namespace default of east; create it.\n"
-        in said
+        "WorkerCluster east is connected.\nFailure: There is no LocalQueue ray in namespace default of east; create "
+        "it.\n" in said
     )
 
 
-async def test_the_token_of_earlier_versions_is_told_of(both: Both) -> None:
+async def test_the_token_of_an_earlier_version_is_reported(both: Both) -> None:
     of = {"kubernetes.io/service-account.name": "rayspan-worker"}
     both.worker.put(f"{SYSTEM}/secrets/rayspan-worker", metadata={"annotations": of})
     said, _ = await both.join()
-    assert "holds a token that never ends" in said and f"{SYSTEM}/secrets/rayspan-worker" in both.worker.objects
+    assert "holds a token that never expires" in said and f"{SYSTEM}/secrets/rayspan-worker" in both.worker.objects
 
 
-async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both: Both) -> None:
-    """As it shows itself to its pods; at your own address, what you trust is enough."""
+async def test_the_clusters_own_authority_is_trusted_at_another_address(both: Both) -> None:
+    """The authority that the cluster shows to its pods; at the user's own address the user's authority is enough."""
     both.worker.put(f"{CORE}/namespaces/kube-system/configmaps/kube-root-ca.crt", data={"ca.crt": "ITS OWN\n"})
     logins = {"kubeconfig": str(both.files[0]), "worker_kubeconfig": str(both.files[1])}
     given = argparse.Namespace(name="east", context="", worker_context="", **logins)
@@ -333,19 +339,19 @@ async def test_at_another_address_the_clusters_own_authority_is_trusted_too(both
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["-n", "no"], "There is no namespace no in the worker cluster: create it, or name another by -n.\n"),
-        (["--server", "https://:1"], "The controller would not take this kubeconfig: "),
+        (["-n", "no"], "There is no namespace no in the worker cluster: create it, or name another one with -n.\n"),
+        (["--server", "https://:1"], "The controller would not accept this kubeconfig: "),
         (
             ["--server", "http://10.0.0.1:80"],
             "http://10.0.0.1:80 is not https, so the token would be readable on the way",
         ),
-        (["--expires", "1m"], "1m is no lifetime that an API server gives a token: from 10m to 49710d\n"),
+        (["--expires", "1m"], "1m is not a valid token lifetime: use 10m to 49710d\n"),
         (["--expires", "soon"], "'soon' is not a duration"),
         (["-o", "json"], "invalid choice"),
         (["-n"], "expected one argument"),
     ],
 )
-async def test_a_command_line_that_is_wrong_writes_nothing(words: list[str], sentence: str, both: Both) -> None:
+async def test_a_wrong_command_line_writes_nothing(words: list[str], sentence: str, both: Both) -> None:
     _, complained = await both.join(*words, code=2)
     assert sentence in complained and both.writes() == 0
 
@@ -356,7 +362,7 @@ async def test_the_worker_cluster_is_never_guessed(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["kubectl-rayspan", verb, "east", "--kubeconfig", str(both.files[0])])
     assert await asyncio.to_thread(command.main) == 2
-    assert capsys.readouterr().err.startswith("Say which cluster is the worker: --worker-context CONTEXT, or ")
+    assert capsys.readouterr().err.startswith("Name the worker cluster with --worker-context CONTEXT or ")
 
 
 @pytest.mark.parametrize("verb", ["join", "rotate", "leave"])
@@ -372,12 +378,12 @@ async def test_trouble_names_the_cluster(verb: str, side: str, both: Both) -> No
     config = kubeconfig(getattr(both, side).url, user={"token": "wrong"})
     both.files[side == "worker"].write_text(yaml.safe_dump(config))
     _, complained = await both.run(verb, code=1)
-    assert (
-        complained == f"The {side} cluster does not know you: log in again, or check your kubeconfig's credentials.\n"
+    assert complained == (
+        f"The {side} cluster does not accept your credentials: log in again, or check your kubeconfig.\n"
     )
 
 
-async def test_a_name_that_no_workercluster_can_have_is_refused(
+async def test_an_invalid_name_is_rejected(
     both: Both, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("East", "..", "a" * 64, "-a"):
@@ -388,23 +394,23 @@ async def test_a_name_that_no_workercluster_can_have_is_refused(
 
 
 @pytest.mark.long
-async def test_a_join_that_dies_at_any_write_is_gone_on_with(both: Both) -> None:
+async def test_a_join_that_was_cut_off_at_any_write_can_be_repeated(both: Both) -> None:
     await both.join("-n", "research")
     goal, all_writes = (state(both.manager), state(both.worker)), both.writes()
     assert all_writes > 8
     for most in range(all_writes):
         both.manager.objects, both.worker.objects = bare("m", "rayspan-system"), bare("w", "research")
         both.manager.written, both.worker.written = [], []
-        both.worker.most = min(most, all_writes - 2)  # the manager's two writes are the last
+        both.worker.most = min(most, all_writes - 2)  # the last two writes are the manager's
         both.manager.most = max(0, most - (all_writes - 2))
         _, complained = await both.join("-n", "research", code=1)
-        assert complained.endswith(" cluster refuses: etcd is away.\n")
+        assert complained.endswith(" cluster denied the request: etcd is away.\n")
         both.manager.most = both.worker.most = 10**9
         await both.join("-n", "research")
         assert (state(both.manager), state(both.worker)) == goal
 
 
-# --- rotate ------------------------------------------------------------------------------------------------------------
+# --- rotate -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: Both) -> None:
@@ -418,23 +424,26 @@ async def test_a_rotation_changes_the_token_alone_and_says_when_both_end(both: B
     assert after == before
     first, second, third = said.splitlines()
     assert first == "manager cluster: secret/east configured"
-    assert second.startswith("The token ends ") and ", in 90 days. Renew it before" in second
-    assert third.startswith("The token before it ends ") and third.endswith(" UTC, in 7 days.")
+    assert second.startswith("The token expires ") and ", in 90 days. Renew it before" in second
+    assert third.startswith("The previous token expires ") and third.endswith(" UTC, in 7 days.")
 
 
 @pytest.mark.parametrize(
     ("gone", "sentence"),
     [
-        ("cluster", "There is no WorkerCluster east; `kubectl get workerclusters` lists those there are, and "),
+        ("cluster", ("There is no WorkerCluster east; `kubectl get workerclusters` lists those that exist, and ")),
         ("account", "The worker cluster has no account rayspan-worker in rayspan-system; "),
         ("secret", "There is no Secret east in rayspan-system of the manager; "),
         (
             "kubeconfig",
-            "Secret east in rayspan-system cannot be renewed: it is no kubeconfig of one user with a token; ",
+            (
+                "Secret east in rayspan-system cannot be renewed: it is not a kubeconfig with one user "
+                "that has a token; "
+            ),
         ),
     ],
 )
-async def test_there_must_be_something_to_renew(gone: str, sentence: str, both: Both) -> None:
+async def test_a_rotation_needs_a_joined_cluster(gone: str, sentence: str, both: Both) -> None:
     await both.join()
     if gone == "kubeconfig":
         both.manager.objects[SECRET]["data"] = {"kubeconfig": "e30="}
@@ -443,14 +452,14 @@ async def test_there_must_be_something_to_renew(gone: str, sentence: str, both: 
         del keeper.objects[{"cluster": CLUSTER, "account": ACCOUNT, "secret": SECRET}[gone]]
     before = both.writes()
     _, complained = await both.run("rotate", code=2)
-    assert complained.startswith(sentence) and "`kubectl rayspan join east` makes it" in complained
+    assert complained.startswith(sentence) and "`kubectl rayspan join east` creates it" in complained
     assert both.writes() == before
 
 
-# --- leave -------------------------------------------------------------------------------------------------------------
+# --- leave ------------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_left_of_who_leaves(both: Both) -> None:
+async def test_a_leave_deletes_everything(both: Both) -> None:
     manager, worker = state(both.manager), state(both.worker)
     await both.join("-n", "research", "-n", "default")
     said, complained = await both.run("leave")
@@ -472,13 +481,15 @@ async def test_nothing_is_left_of_who_leaves(both: Both) -> None:
     assert said.endswith("east has left.\n"), "and it may be done again"
 
 
-async def test_nothing_is_deleted_before_the_last_worker_is_gone(both: Both) -> None:
+async def test_nothing_is_deleted_before_the_last_worker(both: Both) -> None:
     await both.join()
     ours = {names.MANAGER_LABEL: membership.cluster_identity_of(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
     said, complained = await both.run("leave", "--timeout", "3s", code=3)
     assert "Waiting until the controller has removed 1 pod ...\n" in said
-    assert complained.startswith("The time is up, and workers are left. Nothing was deleted; east goes on draining.")
+    assert complained.startswith(
+        "The timeout has passed, and workers remain. Nothing was deleted, and east continues to drain."
+    )
     assert both.manager.objects[CLUSTER]["spec"]["draining"] and both.manager.objects[CLUSTER]["spec"]["cordoned"]
     assert not [one for one in both.manager.written + both.worker.written if one.startswith("DELETE")]
     del both.worker.objects[f"{CORE}/namespaces/default/pods/w"]
@@ -487,7 +498,7 @@ async def test_nothing_is_deleted_before_the_last_worker_is_gone(both: Both) -> 
     assert "Waiting until the controller has removed the quota of 2 workers ...\n" in said
 
 
-async def test_the_workers_of_another_manager_are_none_of_its_business(both: Both) -> None:
+async def test_workers_of_another_manager_do_not_stop_a_leave(both: Both) -> None:
     await both.join()
     labels = {names.MANAGER_LABEL: "another", names.CLUSTER_LABEL: "east"}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": labels})
@@ -495,7 +506,7 @@ async def test_the_workers_of_another_manager_are_none_of_its_business(both: Bot
     assert f"{CORE}/namespaces/default/pods/w" in both.worker.objects
 
 
-async def test_an_account_that_others_use_stays(both: Both) -> None:
+async def test_an_account_in_use_by_others_stays(both: Both) -> None:
     await both.join()
     other = {f"{names.JOINED_PREFIX}another": "far"}
     both.worker.objects[ACCOUNT]["metadata"]["annotations"] |= other
@@ -503,7 +514,7 @@ async def test_an_account_that_others_use_stays(both: Both) -> None:
     said, _ = await both.run("leave")
     assert set(both.worker.objects) == worker and SECRET not in both.manager.objects
     assert both.worker.objects[ACCOUNT]["metadata"]["annotations"] == other
-    assert "nothing, for other managers use its account" in said and "is good until it ends" in said
+    assert "nothing, because other managers use its account" in said and "stays valid until it expires" in said
 
 
 async def test_a_wrong_cluster_does_not_lose_its_account(both: Both) -> None:
@@ -518,8 +529,8 @@ async def test_a_wrong_cluster_does_not_lose_its_account(both: Both) -> None:
 
 
 @pytest.mark.parametrize("joined", [True, False])
-async def test_a_namespace_that_holds_other_things_stays(both: Both, joined: bool) -> None:
-    """The worker cluster is a manager as well, or is the wrong one and is one: its controller and its logins are there."""
+async def test_a_namespace_with_other_objects_stays(both: Both, joined: bool) -> None:
+    """The worker cluster is a manager too, intended or by mistake: its controller and logins are there."""
     if joined:
         await both.join()
     system = f"{CORE}/namespaces/rayspan-system"
@@ -528,11 +539,73 @@ async def test_a_namespace_that_holds_other_things_stays(both: Both, joined: boo
             both.worker.put(f"{system}{path}")
     said, _ = await both.run("leave")
     assert f"{system}/secrets/far" in both.worker.objects and ACCOUNT not in both.worker.objects
-    assert "namespace/rayspan-system" not in said and "Namespace rayspan-system of the worker cluster stays" in said
+    assert "namespace/rayspan-system" not in said and "Namespace rayspan-system of the worker cluster is kept" in said
 
 
 @pytest.mark.long
-async def test_a_leave_that_dies_at_any_write_is_gone_on_with(both: Both) -> None:
+def _another_manager_joins(both: Both) -> None:
+    """What its `join` writes first in the worker cluster."""
+    account = both.worker.objects.get(ACCOUNT)
+    if account is None:
+        both.worker.put(ACCOUNT, metadata={"annotations": {}})
+        account = both.worker.objects[ACCOUNT]
+    both.worker.versions += 1
+    account["metadata"]["resourceVersion"] = str(both.worker.versions)
+    account["metadata"].setdefault("annotations", {})[f"{names.JOINED_PREFIX}0123456789"] = "far"
+
+
+async def test_a_manager_that_joins_during_the_drain_keeps_the_account(both: Both) -> None:
+    await both.join()
+    ours = {names.MANAGER_LABEL: membership.cluster_identity_of(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
+    pod = f"{CORE}/namespaces/default/pods/w"
+    both.worker.put(pod, metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
+
+    async def join_and_end_the_pod() -> None:
+        while not (both.manager.objects[CLUSTER].get("spec") or {}).get("draining"):
+            both.manager.news.clear()
+            await both.manager.news.wait()
+        _another_manager_joins(both)
+        del both.worker.objects[pod]
+
+    joining = asyncio.create_task(join_and_end_the_pod())
+    output, _ = await both.run("leave", "--timeout", "30s")
+    await joining
+    assert "The account in the worker cluster is kept, because other managers use it." in output
+    assert both.worker.objects[ACCOUNT]["metadata"]["annotations"] == {f"{names.JOINED_PREFIX}0123456789": "far"}
+    assert f"{RBAC}/namespaces/default/{OPENED}" in both.worker.objects and SYSTEM in both.worker.objects
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "sentence"),
+    [
+        pytest.param(ACCOUNT, True, "is kept, because other managers", id="before the account is deleted"),
+        pytest.param(ACCOUNT, False, "is kept, because other managers", id="after the account is deleted"),
+        pytest.param(
+            f"{RBAC}/namespaces/default/{OPENED}", True, "Another manager joins", id="while a binding is deleted"
+        ),
+    ],
+)
+async def test_a_manager_that_joins_during_the_deletions_keeps_the_account(
+    both: Both, monkeypatch: pytest.MonkeyPatch, path: str, before: bool, sentence: str
+) -> None:
+    await both.join()
+    delete = both.worker._delete
+
+    def join_meanwhile(request: web.Request, body: Raw) -> apiserver.Answer:
+        if request.path == path and before:
+            _another_manager_joins(both)
+        answer = delete(request, body)
+        if request.path == path and not before:
+            _another_manager_joins(both)
+        return answer
+
+    monkeypatch.setattr(both.worker, "_delete", join_meanwhile)
+    output, _ = await both.run("leave")
+    assert f"{names.JOINED_PREFIX}0123456789" in both.worker.objects[ACCOUNT]["metadata"]["annotations"]
+    assert SYSTEM in both.worker.objects and sentence in output
+
+
+async def test_a_leave_that_was_cut_off_at_any_write_can_be_repeated(both: Both) -> None:
     manager, worker = state(both.manager), state(both.worker)
     await both.join()
     joined = json.dumps([both.manager.objects, both.worker.objects])
@@ -545,13 +618,13 @@ async def test_a_leave_that_dies_at_any_write_is_gone_on_with(both: Both) -> Non
         both.manager.written, both.worker.written = [], []
         both.manager.most, both.worker.most = min(most, firsts), max(0, most - firsts)
         _, complained = await both.run("leave", code=1)
-        assert complained.endswith(" cluster refuses: etcd is away.\n")
+        assert complained.endswith(" cluster denied the request: etcd is away.\n")
         both.manager.most = both.worker.most = 10**9
         await both.run("leave")
         assert (state(both.manager), state(both.worker)) == (manager, worker)
 
 
-async def test_what_a_deletion_by_force_left_behind_is_told(both: Both) -> None:
+async def test_leftovers_of_a_forced_deletion_are_reported(both: Both) -> None:
     await both.join()
     ours = {names.MANAGER_LABEL: membership.cluster_identity_of(both.manager.objects[f"{CORE}/namespaces/kube-system"])}
     both.worker.put(f"{CORE}/namespaces/default/pods/w", metadata={"labels": {**ours, names.CLUSTER_LABEL: "east"}})
@@ -559,8 +632,8 @@ async def test_what_a_deletion_by_force_left_behind_is_told(both: Both) -> None:
     both.manager.put(f"{OURS}/dispatchpolicies/everywhere", spec={"clusters": {"names": ["east"]}})
     said, _ = await both.run("leave")
     assert (
-        "Left in the worker cluster: 1 pod. Delete them there: `kubectl delete pods,workloads,configmaps -A -l " in said
-    )
+        "Still in the worker cluster: 1 pod. Delete them there: `kubectl delete pods,workloads,configmaps -A -l "
+    ) in said
     assert "Next: DispatchPolicy everywhere still names east; take it out of spec.clusters.names.\n" in said
 
 

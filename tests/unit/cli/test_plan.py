@@ -1,4 +1,4 @@
-"""`rayspan plan` as its user meets it: what is asked of the API server, what is printed, and which code it ends with."""
+"""`rayspan plan` from its user's view: requests, output and exit codes."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     return await verbs.run(monkeypatch, "plan", *words)
 
 
-async def test_it_asks_through_the_api_server_with_the_users_own_login(
+async def test_plan_uses_the_users_login_at_the_api_server(
     server: Server, config: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [says(await answer())]
@@ -62,17 +62,20 @@ async def test_programs_read_the_whole_answer(
     assert yaml.safe_load(capsys.readouterr().out) == await answer(99)
 
 
-async def test_an_answer_of_another_version_is_told(
+async def test_an_answer_of_another_version_is_reported(
     server: Server, config: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [says({"fits": True, "clusters": [{"name": "east"}]})]
     assert await run(monkeypatch, "-f", job, "--kubeconfig", config) == 1
-    assert (
-        capsys.readouterr().err == "The controller's answer cannot be shown: it is of another version; try -o json.\n"
+    assert capsys.readouterr().err == (
+        "The controller's answer cannot be shown: the controller has another version; try -o json.\n"
     )
 
 
-FORBIDDEN = 'services "rayspan-controller:plan" is forbidden: User "jane@example.com" cannot create resource "services/proxy" in API group ""'
+FORBIDDEN = (
+    'services "rayspan-controller:plan" is forbidden: User "jane@example.com" cannot create resource "services/proxy" '
+    'in API group ""'
+)
 
 
 @pytest.mark.parametrize(
@@ -83,19 +86,22 @@ FORBIDDEN = 'services "rayspan-controller:plan" is forbidden: User "jane@example
         (
             refuses(403, "Forbidden", FORBIDDEN),
             1,
-            "You may not ask for plans here; an administrator of the manager cluster allows it by `kubectl -n rayspan-system "
-            "create rolebinding rayspan-plan --role=rayspan-plan --user='jane@example.com'`.",
+            (
+                "You may not ask for plans here; an administrator of the manager cluster can allow it "
+                "with `kubectl -n rayspan-system create rolebinding rayspan-plan --role=rayspan-plan "
+                "--user='jane@example.com'`."
+            ),
         ),
         (
             refuses(401, "Unauthorized"),
             1,
-            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.",
+            ("The manager cluster does not accept your credentials: log in again, or check your kubeconfig."),
         ),
         (
             refuses(404, "NotFound", 'services "rayspan-controller" not found'),
             1,
-            "There is no Service rayspan-controller in namespace rayspan-system: Rayspan is not installed in this cluster, or "
-            "too old to make plans.",
+            "There is no Service rayspan-controller in namespace rayspan-system: Rayspan is not installed in this "
+            "cluster, or too old to make plans.",
         ),
         (
             refuses(503, "ServiceUnavailable", "no endpoints available"),
@@ -108,7 +114,7 @@ FORBIDDEN = 'services "rayspan-controller:plan" is forbidden: User "jane@example
         (
             apiserver.text(apiserver.PAGE),
             1,
-            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+            "The manager cluster cannot be reached: what answers there is no Kubernetes API server",
         ),
     ],
 )
@@ -142,25 +148,25 @@ async def test_trouble_is_one_sentence(
         ),
         (
             "kind: RayService\nspec: {upgradeStrategy: {type: NewClusterWithIncrementalUpgrade}}",
-            "The RayService has no plan: spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade, which lets its RayClusters grow "
-            "and shrink while they run: a RayCluster in a queue keeps its number of workers; set NewCluster.",
+            "The RayService has no plan: spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade, which resizes "
+            "its RayClusters while they run, but a RayCluster in a queue keeps its number of workers; set NewCluster.",
         ),
         (
             "kind: RayService\nspec: [5]",
-            "The RayService cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.",
+            ("The RayService cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it."),
         ),
         (
             "kind: RayJob\nmetadata: {namespace: other}",
-            "The file's namespace other is not demo; leave out --namespace, or name the same.",
+            "The file's namespace other is not demo; leave out --namespace, or name the same one.",
         ),
         (
             "kind: RayJob\n2026-01-02: a day\n",
-            "The file holds keys or values that JSON cannot say; a Kubernetes object has none.",
+            "The file has keys or values that JSON cannot represent; no Kubernetes object has such.",
         ),
-        ("#" * 2**20 + "\n", "job.yaml is larger than 1 MiB; leave out what is not the job."),
+        ("#" * 2**20 + "\n", "job.yaml is larger than 1 MiB; remove everything but the job."),
     ],
 )
-async def test_a_file_without_a_job_is_not_asked_about(
+async def test_a_file_without_a_job_makes_no_request(
     text: str,
     sentence: str,
     server: Server,
@@ -176,10 +182,10 @@ async def test_a_file_without_a_job_is_not_asked_about(
     assert not server.asked
 
 
-async def test_of_a_service_the_ray_cluster_is_asked_about_that_its_next_upgrade_needs(
+async def test_the_plan_of_a_service_is_for_the_raycluster_of_its_next_upgrade(
     server: Server, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller need not know RayServices: one of an earlier version answers, too."""
+    """A controller of an earlier version, without RayServices, answers too."""
     cluster = make_ray_job(make_group(2), kind="RayCluster")
     service = {**cluster, "kind": "RayService", "spec": {"serveConfigV2": "", "rayClusterConfig": cluster["spec"]}}
     file = tmp_path / "service.yaml"
@@ -198,17 +204,17 @@ async def test_no_file_no_kubeconfig_no_server(
     assert await run(monkeypatch) == 2
     assert "-f/--filename" in capsys.readouterr().err
     assert await run(monkeypatch, "-f", job, "--kubeconfig", tmp_path / "none") == 1
-    assert capsys.readouterr().err.startswith("The manager cluster cannot be asked: ")
+    assert capsys.readouterr().err.startswith("The manager cluster cannot be reached: ")
     nowhere = tmp_path / "nowhere"
     nowhere.write_text(yaml.safe_dump(kubeconfig("http://127.0.0.1:1")))
     assert await run(monkeypatch, "-f", job, "--kubeconfig", nowhere) == 1
     err = capsys.readouterr().err
-    assert err.startswith("The manager cluster cannot be asked: Cannot connect") and err.count("\n") == 1
+    assert err.startswith("The manager cluster cannot be reached: Cannot connect") and err.count("\n") == 1
     assert await run(monkeypatch, "-f", job, "--kubeconfig", nowhere, "--context", "elsewhere") == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 
-async def test_the_namespace_is_the_files_then_the_options_then_the_contexts(
+async def test_the_namespace_comes_from_the_file_then_the_option_then_the_context(
     server: Server, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = make_ray_job()
@@ -226,14 +232,14 @@ async def test_the_namespace_is_the_files_then_the_options_then_the_contexts(
     assert [asked.body["namespace"] for asked in server.asked] == ["default", "team", "mine"]
 
 
-async def test_who_waits_is_told(
+async def test_a_slow_answer_is_reported_as_a_wait(
     server: Server,
     config: Path,
     job: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The answer comes when the sentence stands there."""
+    """The server answers once the sentence is printed."""
     monkeypatch.setattr(common, "HINT_AFTER_SECONDS", 0.05)
     told: list[str] = []
 
@@ -250,7 +256,7 @@ async def test_who_waits_is_told(
 
 
 def test_the_job_may_come_by_a_pipe_and_help_shows_how(tmp_path: Path) -> None:
-    """The process itself: it reads its standard input, and `--help` has an example and the exit codes."""
+    """Runs the process: it reads its standard input, and `--help` has an example and the exit codes."""
     nowhere = tmp_path / "nowhere"
     nowhere.write_text(yaml.safe_dump(kubeconfig("http://127.0.0.1:1")))
     words = [sys.executable, "-m", "adapter", "plan"]
@@ -262,7 +268,9 @@ def test_the_job_may_come_by_a_pipe_and_help_shows_how(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("The manager cluster cannot be asked: ")
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith(
+        "The manager cluster cannot be reached: "
+    )
     text = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "   ".join(("ASKED", "CLUSTER", "CHOSEN", "NOMINAL", "BORROWED", "EVER")) in text  # the example's columns
     assert "kubectl rayspan plan -f my-job.yaml" in text and "exit code: 0 it fits, 3 it does not fit" in text

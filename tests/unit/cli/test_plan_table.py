@@ -1,4 +1,4 @@
-"""A plan on a terminal, whole: who reads it sees who is asked first, what fits, what is free, and why."""
+"""A whole plan on a terminal: the order of clusters, what fits, what is free, and why."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ Price per hour: 0.36, west not counted: no price there.
     )
 
 
-def test_one_that_does_not() -> None:
+def test_a_plan_that_does_not_fit() -> None:
     assert (
         plan_table.render(_answer(workers=40))
         == """\
@@ -47,26 +47,31 @@ RayJob demo/train: 40 workers of group workers, each cpu 1; 1 worker of group bi
 LocalQueue team-a, DispatchPolicy default: FillInOrder, AllOrNothing
 
 ASKED   CLUSTER   CHOSEN   NOMINAL   BORROWED   EVER   USED    FREE    PER HOUR   WHY
-1       east      0        3         0          4      cpu 0   cpu 3   -          cpu in flavor any: 3 free of 3, one worker needs 1
-2       west      0        0         8          10     cpu 1   cpu 8   -          cpu in flavor any: 8 free of 9, one worker needs 1
+1       east      0        3         0          4      cpu 0   cpu 3   -          \
+cpu in flavor any: 3 free of 3, one worker needs 1
+2       west      0        0         8          10     cpu 1   cpu 8   -          \
+cpu in flavor any: 8 free of 9, one worker needs 1
 -       north     0        0         0          0      -       -       -          it is cordoned
 
-Does not fit: 41 workers needed at once, 11 fit now: east has room for 3 (cpu in flavor any: 3 free of 3, one worker needs 1); west has room for 8 (cpu in flavor any: 8 free of 9, one worker needs 1); north has room for 0 (it is cordoned).
+Does not fit: 41 workers needed at once, 11 fit now: \
+east has capacity for 3 (cpu in flavor any: 3 free of 3, one worker needs 1); \
+west has capacity for 8 (cpu in flavor any: 8 free of 9, one worker needs 1); \
+north has capacity for 0 (it is cordoned).
 """
     )
 
 
-def test_a_refusal_has_no_columns() -> None:
+def test_a_rejection_has_no_columns() -> None:
     answer = asyncio.run(
         Sight({"east": 3}, gang="BestEffort", minWorkers=1).preview.preview_plan(make_ray_job(), NAMESPACE, START)
     )
     assert plan_table.render(answer) == (
-        "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\n"
-        "Does not fit: RayJob train: its spec.submissionMode K8sJobMode starts the job only when every worker is ready, and the "
-        "policy's gang BestEffort may place fewer; submit it with SidecarMode, or through a queue whose policy places all.\n"
+        "RayJob demo/train\nLocalQueue team-a, DispatchPolicy default\n\nDoes not fit: RayJob train: its "
+        "spec.submissionMode K8sJobMode starts the job only when every worker is ready, and the policy's gang "
+        "BestEffort may place fewer; submit it with SidecarMode, or in a queue whose policy places all workers.\n"
     )
 
 
-def test_what_is_not_known_is_said_last() -> None:
+def test_unknown_facts_come_last() -> None:
     answer = {**_answer(workers=1), "notes": ["2 jobs wait for the manager's own quota in ClusterQueue all."]}
     assert plan_table.render(answer).splitlines()[-1] == answer["notes"][0]

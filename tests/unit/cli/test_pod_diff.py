@@ -1,4 +1,4 @@
-"""Every difference between a pod and its copy is listed, with its reason where one is known."""
+"""Every difference between a pod and its remote pod is listed, with its reason if one is known."""
 
 import json
 from typing import Any
@@ -25,12 +25,12 @@ def test_every_change_of_a_recorded_pod_has_a_reason(name: str) -> None:
     assert "spec.containers[ray-worker].env[RAY_ADDRESS].value" in [one.path for one in found]
 
 
-def test_nothing_is_listed_of_what_is_the_same() -> None:
+def test_equal_pods_have_no_differences() -> None:
     pod = kuberay_pod()
     assert diff_pods(pod, json.loads(json.dumps(pod))) == []
 
 
-def test_what_nobody_explains_is_listed_all_the_same() -> None:
+def test_an_unexplained_difference_is_listed() -> None:
     found = listed({"spec": {"moon": "full"}}, {"spec": {"moon": "new"}})
     assert found["spec.moon"] == FieldChange("spec.moon", "full", "new", UNKNOWN_REASON)
     assert str(found["spec.moon"]) == f"spec.moon changed: {UNKNOWN_REASON}: new"
@@ -64,12 +64,12 @@ def test_a_long_value_is_cut_and_has_one_line() -> None:
     assert len(one.after) == 60 and one.after.endswith(" ...") and "\n" not in one.after
 
 
-def test_what_is_empty_is_not_taken_for_absent() -> None:
+def test_an_empty_value_differs_from_an_absent_one() -> None:
     (one,) = diff_pods({"x": "full"}, {"x": ""})
     assert str(one).startswith("x changed: ")
 
 
-# No booleans: to Python, True is 1; and in Kubernetes a field that holds one holds nothing else.
+# No booleans: Python takes True for 1, and a field of Kubernetes with a boolean has no other type.
 JSON = st.recursive(
     st.none() | st.integers(0, 3) | st.sampled_from(["", "a", "b"]),
     lambda inner: (
@@ -84,8 +84,8 @@ JSON = st.recursive(
 @given(
     st.dictionaries(st.sampled_from("abc"), JSON, max_size=3), st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
 )
-def test_something_is_listed_where_the_two_differ(before: Raw, after: Raw) -> None:
-    """Only an order of entries that have names is not seen; it says nothing in a pod."""
+def test_every_difference_is_listed(before: Raw, after: Raw) -> None:
+    """Except for the order of named entries, which has no meaning in a pod."""
     if _unordered(before) != _unordered(after):
         assert diff_pods(before, after)
     assert diff_pods(before, json.loads(json.dumps(before))) == []

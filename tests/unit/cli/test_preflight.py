@@ -1,4 +1,4 @@
-"""`rayspan preflight` as its user meets it: what is refused, what is printed, and the exit codes. What it finds is tested on clusters."""
+"""`rayspan preflight` from its user's view: rejections, output and exit codes. Tests on clusters cover its findings."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ MANAGER: dict[str, Answer] = {
 
 
 async def preflight(server: Server, config: Path, *words: str, **answers: Answer) -> tuple[int, str, str]:
-    """The command as a process, and what it says; `answers` are more of those of a manager without queues."""
+    """Runs the command as a process and returns its output; `answers` adds to those of a manager without queues."""
     known = MANAGER | answers
 
     async def route(request: web.Request) -> web.StreamResponse:
@@ -62,17 +62,20 @@ async def preflight(server: Server, config: Path, *words: str, **answers: Answer
         (
             [],
             {"GET /api/v1/namespaces/demo": NOT_FOUND},
-            "There is no namespace demo in the manager cluster; name one by -n.\n",
+            "There is no namespace demo in the manager cluster; name one with -n.\n",
         ),
         (
             [],
             {f"GET {DEPLOYMENT}": NOT_FOUND},
-            "There is no Deployment rayspan-controller in namespace rayspan-system whose image could be taken; name one by --image.\n",
+            (
+                "There is no Deployment rayspan-controller in namespace rayspan-system whose image could "
+                "be used; name one with --image.\n"
+            ),
         ),
         (["--timeout", "0s"], {}, "--timeout 0s leaves no time to start a pod; name a longer one, such as 60s.\n"),
     ],
 )
-async def test_what_is_not_there_cannot_be_tried(
+async def test_missing_objects_are_one_sentence(
     words: list[str], answers: dict[str, Answer], sentence: str, server: Server, config: Path
 ) -> None:
     assert await preflight(server, config, *words, **answers) == (2, "", sentence)
@@ -80,7 +83,7 @@ async def test_what_is_not_there_cannot_be_tried(
 
 
 @pytest.mark.parametrize("words", [["--timeout", "soon"], ["-o", "wide"], ["east"], ["--worker-cluster"]])
-async def test_a_wrong_command_line_is_told(words: list[str], server: Server, config: Path) -> None:
+async def test_a_wrong_command_line_is_reported(words: list[str], server: Server, config: Path) -> None:
     code, said, complained = await preflight(server, config, *words)
     assert (code, said) == (2, "") and "preflight: error: " in complained.replace(
         "rayspan: error:", "preflight: error:"
@@ -93,7 +96,7 @@ async def test_a_wrong_command_line_is_told(words: list[str], server: Server, co
     [
         (
             refuses(401),
-            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.\n",
+            ("The manager cluster does not accept your credentials: log in again, or check your kubeconfig.\n"),
         ),
         (
             refuses(403, "Forbidden", "workerclusters is forbidden"),
@@ -102,25 +105,25 @@ async def test_a_wrong_command_line_is_told(words: list[str], server: Server, co
         (NOT_FOUND, "There are no WorkerClusters: Rayspan is not installed in this cluster.\n"),
     ],
 )
-async def test_who_may_not_ask_is_told_so(answer: Answer, sentence: str, server: Server, config: Path) -> None:
+async def test_a_missing_right_is_reported(answer: Answer, sentence: str, server: Server, config: Path) -> None:
     assert await preflight(server, config, **{f"GET {CLUSTERS}": answer}) == (1, "", sentence)
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-async def test_what_would_keep_workers_from_joining_is_the_answer(output: str, server: Server, config: Path) -> None:
-    """No kubeconfig for east, and no room for a pod in the manager: nothing could be tried, so nothing is written."""
+async def test_obstacles_for_workers_are_reported(output: str, server: Server, config: Path) -> None:
+    """East has no kubeconfig and the manager no capacity for a pod: nothing can be tried, so nothing is written."""
     code, said, complained = await preflight(server, config, "-o", output)
     found = json.loads(said) if output == "json" else yaml.safe_load(said)
     assert (code, complained, found["ready"], found["image"]) == (3, "", False, "example.com/rayspan:1")
     assert [one["message"] for one in found["findings"] if one["outcome"] == "failure"] == [
-        "In the manager no probe pod could do its work: it could not be made: 403 Forbidden: exceeded quota.",
+        ("In the manager no probe pod ran successfully: it could not be created: 403 Forbidden: exceeded quota."),
         "Secret east does not exist in rayspan-system; create it with a kubeconfig.",
     ]
     assert [one["reachable"] for one in found["clusters"]] == [None, None]
     assert not [one for one in server.asked if one.method == "PATCH"]
 
 
-async def test_leftovers_of_this_run_are_asked_for_by_its_label(server: Server, config: Path) -> None:
+async def test_leftovers_of_this_run_are_listed_by_its_label(server: Server, config: Path) -> None:
     await preflight(server, config, "--image", "python:3")
     (made,) = (one for one in server.asked if one.method == "POST")
     run = made.body["metadata"]["labels"][names.PROBE_LABEL]
@@ -130,14 +133,16 @@ async def test_leftovers_of_this_run_are_asked_for_by_its_label(server: Server, 
     assert not [one for one in server.asked if one.path == DEPLOYMENT], "the image was named"
 
 
-async def test_the_addresses_of_workers_that_run_elsewhere_are_not_the_managers(server: Server, config: Path) -> None:
+async def test_addresses_of_remote_workers_do_not_count_as_the_managers(server: Server, config: Path) -> None:
     await preflight(server, config)
     (asked,) = (one.query for one in server.asked if one.path == "/api/v1/pods")
     assert asked["labelSelector"] == "!rayspan.dev/cluster"
 
 
-async def test_a_word_of_a_secret_is_never_shown(server: Server, config: Path) -> None:
-    kubeconfig = {"data": {"kubeconfig": "c3dvcmRmaXNoOiBbdGhlIHRva2Vu"}}  # "swordfish: [the token", which is no YAML
+async def test_no_content_of_a_secret_is_shown(server: Server, config: Path) -> None:
+    kubeconfig = {
+        "data": {"kubeconfig": "c3dvcmRmaXNoOiBbdGhlIHRva2Vu"}
+    }  # "swordfish: [the token", which is invalid YAML
     code, said, complained = await preflight(server, config, **{f"GET {SECRET}": says(kubeconfig)})
     assert code == 3 and "swordfish" not in said + complained
-    assert "Secret east in rayspan-system holds no usable kubeconfig: it is not YAML; make it anew with" in said
+    assert "Secret east in rayspan-system holds no usable kubeconfig: it is not YAML; create it again with" in said

@@ -1,10 +1,12 @@
-"""Which rights does a preflight ask a worker cluster for? Those that its own way of finding heads and of scheduling needs. And what does
-it read in the manager? Only where there are RayServices in a queue, what concerns them.
+"""The rights that a preflight asks for in a worker cluster, and what it reads in the manager about RayServices.
+
+Rights depend on how the cluster finds heads and schedules pods. RayServices matter only if one is in a queue.
 """
 
 import pytest
 from aiohttp import web
 
+from adapter.admission.cluster_identity import IdentityRecord
 from adapter.cli.preflight import inspection
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
@@ -14,7 +16,7 @@ OF_VOLCANO = {"podgroups"}
 
 
 class _OldAccount(Server):
-    """Its account was made before there was a ServiceMirror, and before Volcano was told of gangs."""
+    """An account from before ServiceMirror and before Volcano's pod groups."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
@@ -38,13 +40,21 @@ async def test_rights_on_services_and_pod_groups_are_for_clusters_that_use_them(
     head: str, scheduler: str, missing: set[str]
 ) -> None:
     async with apiserver.serving(_OldAccount()) as server, apiserver.connected(server.url) as client:
-        side = await inspection.inspect_worker(client, "east", head, scheduler, "demo", ())
+        side = await inspection.inspect_worker(client, IdentityRecord("east"), head, scheduler, "demo", ())
     assert {text.split()[1] for text in side.missing_rights} == missing
     assert not side.api_error
 
 
+async def test_a_cluster_that_is_not_the_one_on_record_is_not_inspected() -> None:
+    """No probe pod is created there either, because the result has an API error."""
+    async with apiserver.serving(Server(uid="another")) as server, apiserver.connected(server.url) as client:
+        side = await inspection.inspect_worker(client, IdentityRecord("east", "first"), "PodIP", "", "demo", ())
+    assert side.api_error.startswith("east is not inspected: its kubeconfig leads to a different cluster than before")
+    assert server.asked == []
+
+
 class _WithServices(Server):
-    """A manager with this in Kueue's configuration, and without the policy that holds KubeRay; `services` are its RayServices."""
+    """A manager with this configuration of Kueue, these RayServices, and no policy that holds KubeRay."""
 
     def __init__(self, config: str, *services: str) -> None:
         super().__init__()
@@ -65,24 +75,43 @@ class _WithServices(Server):
 @pytest.mark.parametrize(
     ("config", "want"),
     [
-        pytest.param("integrations: {frameworks: [pod, ray.io/rayservice]}", ["pod", "ray.io/rayservice"], id="said"),
-        pytest.param("integrations: {}", [], id="not said"),
-        pytest.param("manageJobsWithoutQueueName: false", [], id="nothing of integrations"),
-        pytest.param("integrations: [pod]", None, id="a list"),
-        pytest.param("a: [", None, id="no YAML"),
-        pytest.param("just words", None, id="words"),
-        pytest.param("", None, id="elsewhere"),
+        pytest.param(
+            "integrations: {frameworks: [pod, ray.io/rayservice]}",
+            ["pod", "ray.io/rayservice"],
+            id="frameworks are listed",
+        ),
+        pytest.param("integrations: {}", [], id="frameworks are missing"),
+        pytest.param("manageJobsWithoutQueueName: false", [], id="integrations is missing"),
+        pytest.param("integrations: [pod]", None, id="a list instead of a map"),
+        pytest.param("a: [", None, id="invalid YAML"),
+        pytest.param("just words", None, id="a text instead of a map"),
+        pytest.param("", None, id="an empty text"),
     ],
 )
-async def test_where_services_are_in_a_queue_kueues_configuration_is_read(config: str, want: list[str] | None) -> None:
+async def test_kueues_configuration_is_read_if_services_are_in_a_queue(config: str, want: list[str] | None) -> None:
     async with apiserver.serving(_WithServices(config, "chat")) as server, apiserver.connected(server.url) as client:
         side = await inspection.inspect_manager(client, "the manager", "demo")
     assert (side.ray_services, side.frameworks, side.has_service_policy) == (["chat"], want, False)
 
 
-async def test_where_none_is_nobody_looks() -> None:
+async def test_kueues_configuration_is_not_read_without_services() -> None:
     there = _WithServices("integrations: {frameworks: [ray.io/rayservice]}")
     async with apiserver.serving(there) as server, apiserver.connected(server.url) as client:
         side = await inspection.inspect_manager(client, "the manager", "demo")
     assert (side.ray_services, side.frameworks, side.has_service_policy) == ((), None, True)
     assert not there.read & {"configmaps", "mutatingadmissionpolicies"}
+
+
+class _OddNodes(_OldAccount):
+    """A cluster whose nodes are of a wrong shape."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/nodes"):
+            return await says({"items": [{"metadata": {"name": "a"}, "spec": {"podCIDRs": [{}]}}]})(request)
+        return await super().handle(request)
+
+
+async def test_objects_of_a_wrong_shape_are_an_error_of_their_cluster() -> None:
+    async with apiserver.serving(_OddNodes()) as server, apiserver.connected(server.url) as client:
+        side = await inspection.inspect_worker(client, IdentityRecord("east"), "PodIP", "", "demo", ())
+    assert side.api_error.startswith("The API server of east answers with objects that cannot be read; see ")

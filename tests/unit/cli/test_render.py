@@ -1,4 +1,4 @@
-"""`rayspan render` as its user meets it: what is printed where, and which code it ends with."""
+"""`rayspan render` from its user's view: its output streams and exit codes."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def worker(name: str = "w", **spec: Any) -> Raw:
 
 @pytest.fixture
 def render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The command with objects, a text or a path, and options: its exit code."""
+    """Runs the command with objects, a text or a path, and options; returns its exit code."""
 
     def run(given: Any, *options: object) -> int:
         path = given if isinstance(given, Path) else tmp_path / "given"
@@ -48,7 +48,7 @@ def render(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def east(tmp_path: Path) -> Path:
-    """A file with a WorkerCluster that gives something to its pods."""
+    """A file with a WorkerCluster that sets fields of its pods."""
     pods = {
         "nodeSelector": {"pool": "ray"},
         "serviceAccountName": "there",
@@ -68,13 +68,13 @@ def shown(text: str) -> list[Raw]:
     return list(yaml.safe_load_all(text))
 
 
-def test_a_pod_of_several_hosts_is_refused_as_its_job_is(render: Any, capsys: Capture) -> None:
+def test_a_pod_of_several_hosts_is_rejected_like_its_job(render: Any, capsys: Capture) -> None:
     assert render(GOLDEN / "tpu-multi-host.in.yaml") == 3
     said = capsys.readouterr()
     assert said.out == "" and "metadata.labels has ray.io/replica-host-index: " in said.err
 
 
-def test_a_template_with_what_is_ours_is_refused_as_its_job_is(render: Any, capsys: Capture) -> None:
+def test_a_template_with_our_marks_is_rejected_like_its_job(render: Any, capsys: Capture) -> None:
     group = make_group(1)
     group["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
     assert render([make_ray_job(group)]) == 3
@@ -82,7 +82,7 @@ def test_a_template_with_what_is_ours_is_refused_as_its_job_is(render: Any, caps
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if name != "tpu-multi-host"])
-def test_a_pod_is_shown_with_what_was_changed_and_why(name: str, render: Any, capsys: Capture) -> None:
+def test_a_pod_is_shown_with_its_changes_and_reasons(name: str, render: Any, capsys: Capture) -> None:
     assert render(GOLDEN / f"{name}.in.yaml") == 0
     said = capsys.readouterr()
     (pod,) = shown(said.out)
@@ -100,11 +100,11 @@ def test_the_cluster_and_the_heads_address_may_be_given(render: Any, east: Path,
     assert pod["metadata"]["labels"]["rayspan.dev/cluster"] == "east"
     assert pod["spec"]["nodeSelector"] == {"pool": "ray"} and pod["spec"]["serviceAccountName"] == "there"
     assert pod["spec"]["containers"][0]["image"] == "hub.east/library/ray"
-    assert "#   spec.nodeSelector added: the WorkerCluster's spec.pods says so: {'pool': 'ray'}" in out
+    assert "#   spec.nodeSelector added: as the WorkerCluster's spec.pods specifies: {'pool': 'ray'}" in out
     assert {"name": "RAY_ADDRESS", "value": "[fd00::7]:6379"} in pod["spec"]["containers"][0]["env"]
 
 
-def test_the_clusters_way_to_the_head_is_taken(render: Any, tmp_path: Path, capsys: Capture) -> None:
+def test_the_clusters_head_strategy_is_used(render: Any, tmp_path: Path, capsys: Capture) -> None:
     spec = builders.make_worker_cluster(head={"address": "ServiceMirror"})
     raw = {"apiVersion": "rayspan.dev/v1alpha1", "kind": "WorkerCluster", **spec}
     (tmp_path / "wc.yaml").write_text(yaml.safe_dump(raw))
@@ -129,28 +129,28 @@ def test_the_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Cap
     assert len(shown(capsys.readouterr().out)) == 1
 
 
-def test_who_is_no_worker_is_passed_over(render: Any, capsys: Capture) -> None:
+def test_other_pods_are_skipped(render: Any, capsys: Capture) -> None:
     head = worker("head")
     head["metadata"]["labels"]["ray.io/node-type"] = "head"
     assert render([head, {"kind": "ConfigMap", "metadata": {"name": "x"}}, worker("w")]) == 0
     assert [pod["metadata"]["name"] for pod in shown(capsys.readouterr().out)] == ["w"]
 
 
-def test_one_that_is_refused_does_not_keep_the_others_from_being_shown(render: Any, capsys: Capture) -> None:
+def test_a_rejected_pod_does_not_hide_the_others(render: Any, capsys: Capture) -> None:
     assert render([worker("a", hostNetwork=True), worker("b")]) == 3
     said = capsys.readouterr()
     assert [pod["metadata"]["name"] for pod in shown(said.out)] == ["b"]
     assert said.err.startswith("Pod a: spec.hostNetwork is true: ") and said.err.endswith(".\n")
 
 
-def test_what_the_managers_admission_added_is_no_reason_to_refuse(render: Any) -> None:
-    """Of a pod that runs in the manager, or would: its token, its account and its node."""
+def test_additions_of_the_managers_admission_are_accepted(render: Any) -> None:
+    """In a pod of the manager: its token, its account and its node."""
     token = {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
     assert render([worker(nodeName="n", serviceAccountName="default", serviceAccount="default", volumes=[token])]) == 0
 
 
 @pytest.mark.parametrize("kind", ["RayJob", "RayCluster"])
-def test_of_a_job_the_templates_are_shown(kind: str, render: Any, capsys: Capture) -> None:
+def test_the_templates_of_a_job_are_shown(kind: str, render: Any, capsys: Capture) -> None:
     groups = [make_group(2), make_group(1, name="GPU")]
     assert render([make_ray_job(*groups, kind=kind)]) == 0
     out = capsys.readouterr().out
@@ -170,13 +170,11 @@ def test_a_templates_pull_secrets_are_copied_with_it(render: Any, capsys: Captur
     assert len(pod["spec"]["imagePullSecrets"]) == 1
 
 
-def test_the_sample_can_go(render: Any) -> None:
+def test_the_sample_is_accepted(render: Any) -> None:
     assert render(REPO / "manifests/samples/rayjob-pi.yaml") == 0
 
 
-def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
-    render: Any, east: Path, capsys: Capture
-) -> None:
+def test_a_job_is_rejected_for_its_groups_and_for_its_other_fields(render: Any, east: Path, capsys: Capture) -> None:
     bad = make_group(1, name="bad")
     bad["template"]["spec"] |= {"serviceAccountName": "ray"}
     assert render([make_ray_job(make_group(1), bad)]) == 3
@@ -189,7 +187,7 @@ def test_a_job_is_refused_by_group_and_for_what_stands_beside_its_groups(
     assert "spec.tlsOptions is set: " in capsys.readouterr().err
 
 
-def test_all_that_keeps_a_worker_here_is_said(render: Any, tmp_path: Path, capsys: Capture) -> None:
+def test_all_faults_of_a_worker_are_reported(render: Any, tmp_path: Path, capsys: Capture) -> None:
     bad = make_group(1)
     bad["template"]["spec"] |= {"hostNetwork": True, "nodeName": "n"}
     bad["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
@@ -209,12 +207,12 @@ def test_all_that_keeps_a_worker_here_is_said(render: Any, tmp_path: Path, capsy
 
 
 def service(**spec: Any) -> Raw:
-    """The RayService whose RayCluster is that of the sample."""
+    """The RayService with the sample's RayCluster."""
     cluster = make_ray_job(make_group(1), kind="RayCluster")["spec"]
     return {"kind": "RayService", "metadata": {"name": "s"}, "spec": {"rayClusterConfig": cluster, **spec}}
 
 
-def test_the_workers_of_a_ray_service_are_those_of_its_ray_cluster(render: Any, capsys: Capture) -> None:
+def test_the_workers_of_a_rayservice_are_those_of_its_raycluster(render: Any, capsys: Capture) -> None:
     assert render([service()]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("---\n# RayService s: worker group workers in worker cluster worker\n")
@@ -222,13 +220,13 @@ def test_the_workers_of_a_ray_service_are_those_of_its_ray_cluster(render: Any, 
     assert copy["metadata"]["labels"]["rayspan.dev/ray-cluster"] == "s"
 
 
-def test_a_ray_service_that_upgrades_step_by_step_is_refused(render: Any, capsys: Capture) -> None:
+def test_a_rayservice_with_an_incremental_upgrade_is_rejected(render: Any, capsys: Capture) -> None:
     assert render([service(upgradeStrategy={"type": "NewClusterWithIncrementalUpgrade"})]) == 3
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("RayService s: worker group workers: spec.upgradeStrategy.type is ")
 
 
-def test_a_ray_service_that_has_no_worker_is_not_shown(render: Any, capsys: Capture) -> None:
+def test_a_rayservice_without_workers_is_not_shown(render: Any, capsys: Capture) -> None:
     assert render([{"kind": "RayService", "metadata": {"name": "s"}}]) == 2
     assert capsys.readouterr().err.startswith("The file holds no Ray worker: ")
 
@@ -240,21 +238,24 @@ BAD = [
     ("just words", "The file holds no Ray worker: "),
     ([{"kind": "Service"}], "The file holds no Ray worker: "),
     ([{"kind": "Pod", "metadata": 5}], "The file holds no Ray worker: "),
-    ([worker(containers=5)], "Pod w cannot be read; `kubectl apply --dry-run=server` says what is wrong with it.\n"),
+    ([worker(containers=5)], "Pod w cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it.\n"),
     ([worker(volumes=[5])], "Pod w cannot be read; "),
-    ([{"kind": "RayJob", "metadata": {"name": "j"}, "spec": {"rayClusterSpec": {"workerGroupSpecs": [5]}}}], "RayJob j cannot be read; "),
+    (
+        [{"kind": "RayJob", "metadata": {"name": "j"}, "spec": {"rayClusterSpec": {"workerGroupSpecs": [5]}}}],
+        "RayJob j cannot be read; ",
+    ),
     ([make_ray_job(make_group(1, template=[1]))], f"RayJob {builders.JOB} cannot be read; "),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "sentence"), BAD, ids=[row[1][:40] + str(at) for at, row in enumerate(BAD)])
-def test_bad_input_is_told_in_a_sentence(given: Any, sentence: str, render: Any, capsys: Capture) -> None:
+def test_bad_input_is_one_sentence(given: Any, sentence: str, render: Any, capsys: Capture) -> None:
     assert render(given) == 2
     said = capsys.readouterr()
     assert said.err.startswith(sentence) and said.out == ""
 
 
-def test_files_that_cannot_be_used_are_told(render: Any, tmp_path: Path, capsys: Capture) -> None:
+def test_unusable_files_are_reported(render: Any, tmp_path: Path, capsys: Capture) -> None:
     assert render(tmp_path / "nowhere") == 2
     assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} cannot be read: No such file or directory.\n"
     assert render(PLAIN, "--worker-cluster", PLAIN) == 2
@@ -266,15 +267,15 @@ def test_files_that_cannot_be_used_are_told(render: Any, tmp_path: Path, capsys:
 
 
 def test_a_comment_ends_with_its_line(render: Any, capsys: Capture) -> None:
-    """What is printed goes into kubectl; a key of the file's must not become an object of its own."""
+    """The output goes into kubectl; a key in the file must not become an object."""
     pod = worker()
     pod["metadata"]["annotations"] = {"volcano.sh/x\n---\nkind: Secret": "y"}
     assert render([pod]) == 0
     assert [one["kind"] for one in shown(capsys.readouterr().out)] == ["Pod"]
 
 
-def test_a_pasted_job_asks_for_its_limits_there(render: Any, capsys: Capture) -> None:
-    """It has limits only, and neither rayStartParams nor minReplicas and maxReplicas: its workers can go all the same."""
+def test_a_pasted_job_keeps_its_limits(render: Any, capsys: Capture) -> None:
+    """Its workers have limits only, and neither rayStartParams nor minReplicas and maxReplicas."""
     assert render(REPO / "tests" / "corpus" / "llama-finetune-pasted.yaml") == 0
     (pod,) = shown(capsys.readouterr().out)
     (container,) = pod["spec"]["containers"]

@@ -1,4 +1,4 @@
-"""`rayspan watch` as its user meets it: what is shown of a job that goes on, on a terminal and elsewhere, and with which code it ends."""
+"""`rayspan watch` from its user's view: output on a terminal and elsewhere, and exit codes."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def over(status: str, **more: Any) -> JobFacts:
-    """The job when it has ended: KubeRay has removed its RayCluster."""
+    """The job after its end: KubeRay has deleted its RayCluster."""
     job = make_job(jobDeploymentStatus=status, rayClusterName="", **more)
     return make_facts(make_workload(), job=job, ray_cluster={}, pods=[])
 
@@ -47,10 +47,10 @@ async def watched(monkeypatch: pytest.MonkeyPatch, config: Path, *more: str, job
     return await run(monkeypatch, "watch", job, "-n", NAMESPACE, "--kubeconfig", config, *more)
 
 
-# --- what is shown -----------------------------------------------------------------------------------------------------
+# --- the output -------------------------------------------------------------------------------------------------------
 
 
-async def test_each_line_that_is_new_is_told_once_until_it_has_succeeded(
+async def test_each_new_line_is_printed_once_until_the_job_succeeds(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = looks(WAITS, WAITS, STARTS, make_facts(), DONE)
@@ -68,7 +68,7 @@ async def test_each_line_that_is_new_is_told_once_until_it_has_succeeded(
     assert len(lines) == len({*lines}) and said.err == ""
 
 
-async def test_programs_read_a_document_a_line_whenever_it_has_changed(
+async def test_programs_read_one_document_a_line_for_each_change(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = looks(WAITS, WAITS, make_facts(), FAILED)
@@ -78,7 +78,7 @@ async def test_programs_read_a_document_a_line_whenever_it_has_changed(
     assert all(one.pop("time") for one in found) and len(found[1]["nodes"]) == 3
 
 
-async def test_on_a_terminal_one_picture_is_drawn_over_the_last_one(
+async def test_a_terminal_shows_one_picture_over_the_last_one(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -92,7 +92,7 @@ async def test_on_a_terminal_one_picture_is_drawn_over_the_last_one(
     assert all(len(line.removeprefix("\033[K")) < 60 for line in first.splitlines())
 
 
-async def test_a_tree_that_is_higher_than_the_screen_gives_way_to_lines(
+async def test_a_tree_higher_than_the_screen_is_shown_as_lines(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
@@ -104,18 +104,18 @@ async def test_a_tree_that_is_higher_than_the_screen_gives_way_to_lines(
     assert "└─" not in first and "east: 1 worker Running" in first and first.count("\n") < 9
 
 
-# --- how it ends -------------------------------------------------------------------------------------------------------
+# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("facts", "code"),
     [
-        pytest.param(DONE, 0, id="it has succeeded"),
-        pytest.param(over("Complete", jobStatus="FAILED", message="it raised"), 1, id="it has failed"),
-        pytest.param(FAILED, 1, id="KubeRay has given it up"),
+        pytest.param(DONE, 0, id="the job has succeeded"),
+        pytest.param(over("Complete", jobStatus="FAILED", message="it raised"), 1, id="the job has failed"),
+        pytest.param(FAILED, 1, id="KubeRay has given the job up"),
     ],
 )
-async def test_a_job_that_is_over_is_shown_once(
+async def test_a_finished_job_is_shown_once(
     facts: JobFacts, code: int, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.lists = looks(facts)
@@ -123,8 +123,8 @@ async def test_a_job_that_is_over_is_shown_once(
     assert server.lists == []
 
 
-async def test_who_is_refused_is_watched_on(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody may change what is wrong."""
+async def test_a_rejected_job_is_watched_further(server: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may correct the fault."""
     refused = make_facts(
         make_workload(check="Rejected", message="no"), job=make_job(rayClusterName=""), pods=[], ray_cluster={}
     )
@@ -132,15 +132,15 @@ async def test_who_is_refused_is_watched_on(server: Server, config: Path, monkey
     assert await watched(monkeypatch, config) == 0
 
 
-async def test_one_that_is_deleted_or_another_of_its_name_ends_it(
+async def test_a_deleted_or_replaced_job_ends_the_watch(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = in_queue()
     other = replace(facts, job={**facts.job, "metadata": {**facts.job["metadata"], "uid": "another"}})
     for after in ([GONE], answers(other)):
-        server.lists = [*looks(facts), *after, refuses(401, "Unauthorized")]  # who looks again would say so
+        server.lists = [*looks(facts), *after, refuses(401, "Unauthorized")]  # a second read would report it
         assert await watched(monkeypatch, config) == 1
-        assert capsys.readouterr().err == "rayjob/train is gone, and how it ended was not seen.\n"
+        assert capsys.readouterr().err == "rayjob/train was deleted before its end was observed.\n"
 
 
 async def test_a_ray_cluster_and_a_service_are_watched_until_they_are_deleted(
@@ -158,25 +158,25 @@ async def test_a_ray_cluster_and_a_service_are_watched_until_they_are_deleted(
     assert said.err == "rayservice/chat was deleted.\n"
 
 
-async def test_a_manager_that_is_away_is_asked_again_and_told_of_once(
+async def test_an_unreachable_manager_is_retried_and_reported_once(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy = refuses(500, "InternalError", "etcd is away.")
     server.lists = [*looks(make_facts()), busy, busy, *looks(make_facts(), DONE)]
     assert await watched(monkeypatch, config) == 0
     err = capsys.readouterr().err
-    assert err.count("asking again ...") == 1 and "etcd is away." in err
+    assert err.count("trying again ...") == 1 and "etcd is away." in err
 
 
-async def test_a_right_that_is_taken_ends_it(
+async def test_a_removed_right_ends_the_watch(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = [*looks(make_facts()), refuses(401, "Unauthorized")]
     assert await watched(monkeypatch, config) == 1
-    assert "does not know you" in capsys.readouterr().err
+    assert "does not accept your credentials" in capsys.readouterr().err
 
 
-async def test_who_reads_no_more_ends_it_without_a_word(server: Server, config: Path) -> None:
+async def test_a_closed_pipe_ends_the_watch_silently(server: Server, config: Path) -> None:
     server.lists = looks(WAITS, *[STARTS, WAITS] * 50)
     reads, writes = os.pipe()
     words = ("-m", "adapter", "watch", "train", "-n", NAMESPACE, "--kubeconfig", str(config))
@@ -190,14 +190,17 @@ async def test_who_reads_no_more_ends_it_without_a_word(server: Server, config: 
     assert (process.returncode, err) == (141, b"")
 
 
-async def test_one_that_may_not_be_read_any_more_was_not_deleted(
+async def test_a_job_that_may_not_be_read_does_not_count_as_deleted(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A script that goes on with 0 would take it for over."""
+    """A script would take exit code 0 for the end of the job."""
     cluster = says(make_ray_job(make_group(0), kind="RayCluster", queue=None))
     server.lists = [cluster, *[says({"items": []})] * 5, refuses(403)]
     assert await watched(monkeypatch, config, job="raycluster/train") == 1
-    refusal = "Namespace demo has no RayCluster train that you may see. You may not read rayclusters here: its RayCluster is not shown.\n"
+    refusal = (
+        "Namespace demo has no RayCluster train that you may see. You may not read rayclusters here: its RayCluster is "
+        "not shown.\n"
+    )
     assert capsys.readouterr().err == refusal
 
 

@@ -1,4 +1,4 @@
-"""`rayspan where` and `rayspan why` as their user meets them: what is read with which rights, what is printed, and the exit codes."""
+"""`rayspan where`, `rayspan why` and `rayspan top` from their user's view: rights, output and exit codes."""
 
 import json
 import subprocess
@@ -41,12 +41,12 @@ IN = f"/namespaces/{NAMESPACE}"
 
 
 def page(*objects: Mapping[str, Any]) -> Answer:
-    """A list of those that there are."""
+    """A list with these objects."""
     return lists(1, [dict(one) for one in objects if one])
 
 
 def answers(facts: JobFacts, refused: Mapping[str, Answer] | None = None) -> list[Answer]:
-    """What the API server says of a RayJob, kind after kind, in the order in which they are read."""
+    """The API server's answers about a RayJob, in the order in which the kinds are read."""
     checks = [{"metadata": {"name": one}, "spec": {"controllerName": names.CONTROLLER_NAME}} for one in facts.checks]
     started = [("rayclusters", says(facts.ray_cluster)), ("pods", page(*facts.pods))] if facts.ray_cluster else []
     found: list[tuple[str, Answer]] = [
@@ -62,7 +62,7 @@ def answers(facts: JobFacts, refused: Mapping[str, Answer] | None = None) -> lis
 
 
 def in_queue() -> JobFacts:
-    """A gang that waits for room."""
+    """A gang that waits for capacity."""
     work = make_workload()
     placement = make_placement(
         work, shares={}, state="Waiting", workers="0 of 99", reason="99 workers needed at once, 9 fit now"
@@ -73,15 +73,15 @@ def in_queue() -> JobFacts:
     return make_facts(work, job=job, placement=placement, ray_cluster={}, pods=[])
 
 
-# --- what it looks like ------------------------------------------------------------------------------------------------
+# --- the output -------------------------------------------------------------------------------------------------------
 
 
 def test_the_tree_of_a_gang_that_runs(same_as_golden: Callable[[str, Path], None]) -> None:
     same_as_golden(where_table.render(describe_job(make_facts()), NOW), GOLDEN / "where-runs.txt")
 
 
-def test_of_one_that_has_ended_is_said_where_it_was() -> None:
-    """Its Placement counts no workers any more."""
+def test_the_clusters_of_a_finished_gang_are_shown() -> None:
+    """Its Placement has no workers any more."""
     place = {"state": "Ended", "workers": "0", "where": "2 east, 2 west"}
     assert [*where_table.placement_lines({"placement": place})] == ["Ended: 2 east, 2 west."]
     assert [*where_table.placement_lines({"placement": {**place, "state": "Waiting"}})] == [
@@ -89,7 +89,7 @@ def test_of_one_that_has_ended_is_said_where_it_was() -> None:
     ]
 
 
-def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]) -> None:
+def test_the_tree_of_a_starting_gang(same_as_golden: Callable[[str, Path], None]) -> None:
     loop = {
         "name": "ray-worker",
         "restartCount": 3,
@@ -107,13 +107,13 @@ def test_the_tree_of_one_that_starts(same_as_golden: Callable[[str, Path], None]
     same_as_golden(where_table.render(describe_job(facts), NOW), GOLDEN / "where-starts.txt")
 
 
-def test_the_tree_of_a_ray_cluster_has_no_job_above_it() -> None:
+def test_the_tree_of_a_raycluster_has_no_job() -> None:
     facts = replace(make_facts(), kind="RayCluster")
     first, second, *_ = where_table.render(describe_job(facts), NOW).splitlines()[1:]
     assert first == "RayCluster demo/train" and second.startswith("├─ train-abc-head")
 
 
-async def test_the_way_of_one_that_waits(same_as_golden: Callable[[str, Path], None]) -> None:
+async def test_the_stages_of_a_waiting_gang(same_as_golden: Callable[[str, Path], None]) -> None:
     plan = await Sight({"east": 9}).preview.preview_plan(make_ray_job(make_group(99)), NAMESPACE, START)
     text = why.render(describe_job(in_queue()) | {"plan": plan, "planProblem": None})
     same_as_golden(text, GOLDEN / "why-waits.txt")
@@ -126,16 +126,16 @@ def test_programs_read_one_document(same_as_golden: Callable[[str, Path], None])
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (200_000, "2d"), (-5, "0s")]
 )
-def test_ages_are_as_kubectl_has_them(seconds: int, said: str) -> None:
+def test_ages_have_kubectls_format(seconds: int, said: str) -> None:
     when = START.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert where_table.format_age(when, START + timedelta(seconds=seconds)) == said
     assert where_table.format_age(None, START) == where_table.format_age("soon", START) == "-"
 
 
-# --- what is read, and the exit codes ----------------------------------------------------------------------------------
+# --- requests and exit codes ------------------------------------------------------------------------------------------
 
 
-async def test_it_reads_each_kind_once_and_no_more_than_the_job(
+async def test_each_kind_is_read_once_for_the_job_alone(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.lists = answers(make_facts())
@@ -157,7 +157,7 @@ async def test_it_reads_each_kind_once_and_no_more_than_the_job(
 
 
 @pytest.mark.parametrize("verb", ["where", "why"])
-async def test_json_and_yaml_say_the_same(
+async def test_json_and_yaml_are_equal(
     verb: str, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = []
@@ -180,7 +180,7 @@ async def test_a_ray_cluster_is_found_by_its_name_too(
 
 
 def of_service(*releases: str) -> tuple[Raw, list[Answer]]:
-    """A RayService with these RayClusters, of which the pending one waits; and what the API server says of all that."""
+    """A RayService with these RayClusters, where the pending one waits; and the API server's answers about them."""
     made = {one: make_ray_job(make_group(0), kind="RayCluster", queue=None) for one in releases}
     for release, one in made.items():
         one["metadata"] |= {"name": f"chat-{release}", "uid": f"uid-of-{release}"}
@@ -191,7 +191,7 @@ def of_service(*releases: str) -> tuple[Raw, list[Answer]]:
 
 
 @pytest.mark.parametrize("words", ["rayservice/chat", "rayservice.ray.io/chat", "chat"])
-async def test_of_a_rayservice_its_rayclusters_are_told(
+async def test_a_rayservice_shows_its_rayclusters(
     words: str, server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, said = of_service("active", "pending")
@@ -219,7 +219,7 @@ async def test_a_rayservice_without_a_raycluster_waits(
         assert "RayService demo/chat has no RayCluster yet" in capsys.readouterr().out
 
 
-async def test_the_code_of_a_rayservice_is_that_of_the_one_that_is_worse_off(
+async def test_the_exit_code_of_a_rayservice_is_that_of_its_worst_raycluster(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service, _ = of_service("active", "pending")
@@ -238,7 +238,7 @@ async def test_the_code_of_a_rayservice_is_that_of_the_one_that_is_worse_off(
         assert await run(monkeypatch, "why", "rayservice/chat", "-n", NAMESPACE, "--kubeconfig", config) == code
 
 
-async def test_missing_rights_are_told_and_the_rest_is_shown(
+async def test_missing_rights_are_reported_and_the_rest_is_shown(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     no = refuses(403, "Forbidden", "no")
@@ -259,7 +259,7 @@ async def test_missing_rights_are_told_and_the_rest_is_shown(
         (make_facts({}, job=make_job(queue=None, rayClusterName=""), pods=[], ray_cluster={}), 4, "Refused"),
     ],
 )
-async def test_why_ends_with_a_code_that_a_script_can_wait_for(
+async def test_the_exit_codes_of_why(
     facts: JobFacts,
     code: int,
     outcome: str,
@@ -275,7 +275,7 @@ async def test_why_ends_with_a_code_that_a_script_can_wait_for(
     assert json.loads(capsys.readouterr().out)["outcome"] == outcome
 
 
-async def test_who_waits_for_room_sees_the_plan_if_he_may(
+async def test_a_waiting_job_shows_the_plan_if_the_user_has_the_right(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = in_queue()
@@ -295,7 +295,7 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
 
     server.lists = [*answers(facts), says({"fits": True, "clusters": [{}]})]
     assert await run(monkeypatch, "why", "train", "-n", NAMESPACE, "--kubeconfig", config) == 3
-    assert "it is of another version" in capsys.readouterr().out
+    assert "the controller has another version" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["where", "why"])
@@ -318,22 +318,22 @@ async def test_who_waits_for_room_sees_the_plan_if_he_may(
             "pod/train",
             [],
             2,
-            "pod/train names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME.",
+            ("pod/train is not a job: name it as NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
         ),
-        ("rayjob/", [], 2, "rayjob/ names no job: it must be NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
+        ("rayjob/", [], 2, "rayjob/ is not a job: name it as NAME, rayjob/NAME, raycluster/NAME or rayservice/NAME."),
         ("..", [], 2, "..: no object can have such a name."),
         (
             "train",
             [refuses(401, "Unauthorized")],
             1,
-            "The manager cluster does not know you: log in again, or check your kubeconfig's credentials.",
+            ("The manager cluster does not accept your credentials: log in again, or check your kubeconfig."),
         ),
         ("train", [refuses(429, "TooManyRequests", "Ask again.")], 1, "Ask again."),
         (
             "train",
             [apiserver.text(apiserver.PAGE)],
             1,
-            "The manager cluster cannot be asked: what answers there is no Kubernetes API server",
+            "The manager cluster cannot be reached: what answers there is no Kubernetes API server",
         ),
     ],
 )
@@ -360,11 +360,11 @@ def test_help_has_an_example_and_the_exit_codes(verb: str) -> None:
     assert f"kubectl rayspan {verb}" in text and "exit code: 0 " in text
 
 
-# --- the fleet ---------------------------------------------------------------------------------------------------------
+# --- the fleet --------------------------------------------------------------------------------------------------------
 
 
 def fleet(plan: Answer) -> list[Answer]:
-    """What the API server says to `top`, kind after kind."""
+    """The API server's answers to `top`, in the order in which the kinds are read."""
     connected = {"conditions": [make_condition("Connected", reason="Connected")], "workers": 3}
     clusters: list[Raw] = [
         {"metadata": {"name": "east"}, "spec": {"zone": "us-east-1a"}, "status": connected},
@@ -407,7 +407,7 @@ async def test_top_shows_the_fleet(
     assert group["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
 
 
-async def test_top_counts_no_pod_where_its_plan_does_not_have_its_slot_any_more(
+async def test_top_does_not_count_a_pod_whose_slot_left_the_placement(
     server: Server, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = make_placement(make_workload(), shares={"west": {"workers": 2}})
@@ -430,8 +430,11 @@ async def test_top_without_rights_shows_the_rest(
     assert (east["workers"], east["quota"], west["cordoned"]) == ({"Pending": 1, "Running": 1}, None, True)
     assert (gone["name"], gone["connected"]) == ("gone", None)
     assert found["notes"] == [
-        "Quota is not shown: You may not ask for plans here; an administrator of the manager cluster allows it by `kubectl -n "
-        "rayspan-system create rolebinding rayspan-plan --role=rayspan-plan --user='jane'`."
+        (
+            "Quota is not shown: You may not ask for plans here; an administrator of the manager "
+            "cluster can allow it with `kubectl -n rayspan-system create rolebinding rayspan-plan "
+            "--role=rayspan-plan --user='jane'`."
+        )
     ]
     server.lists = [refuses(403)] * 6
     assert await run(monkeypatch, "top", "--kubeconfig", config) == 0, "what may not be read is not taken for missing"

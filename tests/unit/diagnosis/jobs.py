@@ -1,4 +1,4 @@
-"""One gang in every state of its way, as raw objects: what `where` and `why` are tried on."""
+"""Raw objects of a gang in every state, for the tests of `where` and `why`."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,7 +24,7 @@ RAY_CLUSTER = "train-abc"
 
 
 def make_job(*, queue: str | None = QUEUE, deleting: bool = False, suspend: bool = False, **status: Any) -> Raw:
-    """The RayJob as it stands; `status` is more of what KubeRay says."""
+    """The RayJob; `status` adds to KubeRay's status."""
     found = make_ray_job(make_group(2), queue=queue)
     found["spec"] |= {"suspend": True} if suspend else {}
     labels = found["metadata"]["labels"]
@@ -33,12 +33,12 @@ def make_job(*, queue: str | None = QUEUE, deleting: bool = False, suspend: bool
 
 
 def make_running_cluster(**status: Any) -> Raw:
-    """Its RayCluster, of two workers."""
+    """The gang's RayCluster with two workers."""
     return {**make_ray_cluster(), "spec": {"workerGroupSpecs": [make_group(2)]}, "status": status}
 
 
 def ready(pod: Raw, *, since: float = 60) -> Raw:
-    """The pod, running and ready."""
+    """The pod as running and ready."""
     said = [one for one in pod["status"].get("conditions", ()) if one["type"] != "Ready"]
     status = {**pod["status"], "phase": "Running", "hostIP": "10.1.0.4"}
     return {**pod, "status": {**status, "conditions": [*said, make_condition("Ready", since=since)]}}
@@ -56,7 +56,7 @@ def make_head(*, up: bool = True) -> Raw:
 
 
 def make_worker(number: int = 0, *, cluster: str = "east", up: bool = True, sent: bool = True, **status: Any) -> Raw:
-    """A worker with a place in a cluster (empty: with none); `status` is more of what its copy says."""
+    """A worker with a slot in a cluster (none if empty); `status` adds to that of its remote pod."""
     slot = f"{cluster}/1/role-workers/{number}" if cluster else ""
     pod = make_pod(f"{RAY_CLUSTER}-worker-{number}", slot=slot, dispatched=bool(cluster) and sent)
     pod["metadata"]["creationTimestamp"] = stamp()
@@ -71,7 +71,7 @@ def admitted(**more: Any) -> Raw:
 
 
 def make_facts(workload: Raw | None = None, pods: Iterable[Raw] | None = None, **more: Any) -> JobFacts:
-    """A gang that runs, two workers in east and west, but for what is given."""
+    """A running gang with one worker each in east and west; arguments replace its objects."""
     work = admitted() if workload is None else workload
     placement = make_placement(work, state="Placed", workers="2 of 2", where="1 east, 1 west") if work else {}
     if placement:

@@ -1,4 +1,4 @@
-"""That nothing at all can be dispatched is said with its reason, and only when no way leads anywhere."""
+"""Nothing can be dispatched: reported with the reason, and only if no queue leads to any cluster."""
 
 from datetime import UTC, datetime
 
@@ -22,29 +22,32 @@ def written(*clusters: Raw, policy: Raw | None = None) -> PolicyObjects:
 
 
 EAST, WEST = make_worker_cluster("east", conditions=[WELL]), make_worker_cluster("west")
-SILENT = "none of east, west of DispatchPolicy default is connected and takes new workers; see `kubectl get workerclusters -o wide`."
-NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put one into a queue."
+SILENT = (
+    "none of east, west of DispatchPolicy default is connected and takes new workers; see `kubectl get workerclusters "
+    "-o wide`."
+)
+NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; add one to a queue."
 
 
 @pytest.mark.parametrize(
     ("queues", "checks", "found", "why"),
     [
-        pytest.param([QUEUE], [check()], written(EAST, WEST), "", id="to one of two"),
+        pytest.param([QUEUE], [check()], written(EAST, WEST), "", id="one of two clusters is ready"),
         pytest.param([QUEUE], [check(reason="InvalidQueueLayout")], written(EAST), "", id="some of a layout may work"),
         pytest.param(
             [QUEUE],
             [check()],
             written(),
-            "there is no WorkerCluster; make one by `kubectl rayspan join`.",
+            "there is no WorkerCluster; create one with `kubectl rayspan join`.",
             id="no cluster",
         ),
-        pytest.param([QUEUE], [check()], written(WEST), SILENT, id="nobody has seen it"),
+        pytest.param([QUEUE], [check()], written(WEST), SILENT, id="a cluster without conditions"),
         pytest.param(
             [QUEUE],
             [check()],
             written(make_worker_cluster("east", conditions=[make_condition("Connected", reason="NotClaimed")])),
             SILENT,
-            id="seen, and nothing may be written there",
+            id="a connected cluster without a claim",
         ),
         pytest.param(
             [QUEUE],
@@ -59,28 +62,28 @@ NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put
                 )
             ),
             "",
-            id="no claim can be held there, and work goes on",
+            id="a ready cluster where no claim can be held",
         ),
         pytest.param(
             [QUEUE],
             [check()],
             written(make_worker_cluster("east", conditions=[WELL], cordoned=True)),
             SILENT,
-            id="cordoned",
+            id="a cordoned cluster",
         ),
         pytest.param(
             [QUEUE],
             [check()],
             written(make_worker_cluster("east", conditions=[WELL], draining=True)),
             SILENT,
-            id="drained",
+            id="a drained cluster",
         ),
         pytest.param(
             [QUEUE],
             [check()],
             written(make_worker_cluster("north", conditions=[WELL])),
             SILENT,
-            id="one that the policy leaves out",
+            id="a cluster that the policy does not name",
         ),
         pytest.param([], [check()], written(EAST), NO_CHECK, id="a check in no queue"),
         pytest.param([QUEUE], [], written(EAST), NO_CHECK, id="a queue with a check that is not there"),
@@ -98,15 +101,15 @@ NO_CHECK = "no ClusterQueue lists an AdmissionCheck of rayspan.dev/dispatch; put
             [QUEUE],
             [make_check()],
             written(EAST),
-            "AdmissionCheck rayspan: the controller has said nothing of it.",
-            id="nobody has led yet",
+            "AdmissionCheck rayspan: the controller has not reported on it.",
+            id="a check that no controller has reconciled",
         ),
         pytest.param(
             [QUEUE],
             [check()],
             PolicyObjects({}, [EAST]),
             "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.",
-            id="the policy has just gone",
+            id="a policy that was just deleted",
         ),
     ],
 )
@@ -114,7 +117,7 @@ def test_nothing_can_be_dispatched(queues: list[Raw], checks: list[Raw], found: 
     assert dispatch_check.stopped_reason(queues, checks, found) == (f"Nothing can be dispatched: {why}" if why else "")
 
 
-def test_one_way_is_enough() -> None:
+def test_one_dispatching_queue_is_enough() -> None:
     other: Raw = {**make_check(), "metadata": {"name": "aaa"}}
     both = {"metadata": {"name": "r"}, "spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "aaa"}]}}}
     assert dispatch_check.stopped_reason([QUEUE, both], [other, check()], written(EAST)) == ""
@@ -130,8 +133,8 @@ STOPPED_QUEUE = {
 }
 
 
-def test_a_queue_that_lets_nobody_in_leads_nowhere() -> None:
-    said = "ClusterQueue q lets no job in; Kueue says: Can't admit new workloads: is stopped."
+def test_a_stopped_queue_dispatches_nothing() -> None:
+    said = "ClusterQueue q admits no jobs; Kueue reports: Can't admit new workloads: is stopped."
     assert (
         dispatch_check.stopped_reason([STOPPED_QUEUE], [check()], written(EAST)) == f"Nothing can be dispatched: {said}"
     )
@@ -151,7 +154,7 @@ UNREACHABLE = make_condition("Connected", False, reason="Unreachable", message="
     ("queues", "checks", "found", "said"),
     [
         pytest.param(
-            [QUEUE], [check()], written(EAST, make_worker_cluster("west", conditions=[WELL])), [], id="nothing"
+            [QUEUE], [check()], written(EAST, make_worker_cluster("west", conditions=[WELL])), [], id="no obstacle"
         ),
         pytest.param(
             [QUEUE],
@@ -161,7 +164,7 @@ UNREACHABLE = make_condition("Connected", False, reason="Unreachable", message="
                 "WorkerCluster east is cordoned; `kubectl rayspan uncordon east` lets new workers go there again.",
                 "WorkerCluster west is draining; `kubectl rayspan uncordon west` lets new workers go there again.",
             ],
-            id="closed by their admins",
+            id="cordoned and draining clusters",
         ),
         pytest.param(
             [QUEUE],
@@ -169,32 +172,38 @@ UNREACHABLE = make_condition("Connected", False, reason="Unreachable", message="
             written(make_worker_cluster("east", conditions=[UNREACHABLE]), WEST),
             [
                 "WorkerCluster east takes no workers (Unreachable): connection refused.",
-                "WorkerCluster west takes no workers (Unknown): the controller has said nothing of it; see `kubectl -n rayspan-system get pods`.",
+                (
+                    "WorkerCluster west takes no workers (Unknown): the controller has not reported on it; "
+                    "see `kubectl -n rayspan-system get pods`."
+                ),
             ],
-            id="out of sight",
+            id="an unreachable and an unknown cluster",
         ),
         pytest.param(
             [QUEUE],
             [check()],
             written(EAST),
             [
-                "DispatchPolicy default names WorkerCluster west, which does not exist; make it by `kubectl rayspan join west`."
+                (
+                    "DispatchPolicy default names WorkerCluster west, which does not exist; create it with "
+                    "`kubectl rayspan join west`."
+                )
             ],
-            id="one that is not there",
+            id="a named cluster that does not exist",
         ),
         pytest.param(
             [],
             [],
             written(),
-            ["There is no WorkerCluster; make one by `kubectl rayspan join`.", f"N{NO_CHECK[1:]}"],
-            id="nothing is there",
+            ["There is no WorkerCluster; create one with `kubectl rayspan join`.", f"N{NO_CHECK[1:]}"],
+            id="no cluster and no check",
         ),
         pytest.param(
             [QUEUE], [check(reason="GateMissing")], written(EAST), ["AdmissionCheck rayspan: A sentence."], id="no gate"
         ),
     ],
 )
-def test_each_obstacle_is_told(queues: list[Raw], checks: list[Raw], found: PolicyObjects, said: list[str]) -> None:
+def test_each_obstacle_is_reported(queues: list[Raw], checks: list[Raw], found: PolicyObjects, said: list[str]) -> None:
     assert dispatch_check.obstacles(queues, checks, found) == said
 
 
@@ -209,7 +218,7 @@ NO_LEADER = "No controller leads (Lease rayspan-system/rayspan-controller); see 
         (
             {"holderIdentity": "a", "renewTime": "2026-01-01T00:10:00.000000Z"},
             " since 2026-01-01T00:10:00.000000Z",
-        ),  # it says nothing
+        ),  # no renewTime
         ({"holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z"}, " since 2026-01-01T00:00:00.000000Z"),
         ({"holderIdentity": "a", "renewTime": "2025-12-31T23:59:00.000000Z"}, " since 2025-12-31T23:59:00.000000Z"),
         ({"holderIdentity": "a"}, None),
@@ -217,7 +226,7 @@ NO_LEADER = "No controller leads (Lease rayspan-system/rayspan-controller); see 
     ],
     ids=str,
 )
-def test_a_lease_that_nobody_renews_is_told(spec: Raw, said: str | None) -> None:
+def test_a_lease_that_is_not_renewed_is_reported(spec: Raw, said: str | None) -> None:
     found = dispatch_check.no_leader_reason({"spec": spec}, datetime(2026, 1, 1, tzinfo=UTC))
     assert found == ("" if said == "" else NO_LEADER.replace(" (Lease", f"{said or ''} (Lease"))
 
@@ -233,7 +242,7 @@ def test_a_lease_that_nobody_renews_is_told(spec: Raw, said: str | None) -> None
         ("", {"clusterqueues": "no"}, ("clusterqueues",), False),
     ],
 )
-def test_what_may_not_be_read_is_not_taken_for_missing(
+def test_an_unreadable_object_does_not_count_as_missing(
     leaderless: str, unread: dict[str, str], lacks: tuple[str, ...], dispatches: bool | None
 ) -> None:
     found = dispatch_check.describe_dispatch([QUEUE], [check()], written(EAST), leaderless, unread, lacks)

@@ -1,4 +1,4 @@
-"""Which link holds a job up, state by state: its stage, its reason, what is said, and the exit code."""
+"""What a job waits for, state by state: its stage, reason, message and exit code."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.unit.diagnosis.jobs import (
 
 
 def conditions(*found: Raw, **more: Any) -> Raw:
-    """A Workload with these conditions, which holds no quota else."""
+    """A Workload with these conditions, and otherwise without quota."""
     work = make_workload(reserved=None, **more)
     work["status"]["conditions"] = list(found)
     return work
@@ -46,7 +46,7 @@ def waiting(state: str, reason: str, code: str = "") -> JobFacts:
 
 
 def late(**worker: Any) -> JobFacts:
-    """One worker runs, the other one does not."""
+    """One running worker and one that does not run."""
     return make_facts(pods=[make_head(), make_worker(0), make_worker(1, cluster="west", up=False, **worker)])
 
 
@@ -67,33 +67,40 @@ REJECTED = make_condition(
 
 CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
     (
-        "it runs",
+        "the job runs",
         make_facts,
         ("Ray", "Runs", 0),
         "Its head runs, and all of its 2 workers have joined. The job is RUNNING.",
     ),
     (
-        "it has succeeded",
+        "the job has succeeded",
         lambda: make_facts(job=make_job(jobDeploymentStatus="Complete", jobStatus="SUCCEEDED"), pods=[]),
         ("Job", "Succeeded", 0),
         "It has succeeded.",
     ),
     (
-        "it has failed",
+        "the job has failed",
         lambda: make_facts(job=make_job(jobDeploymentStatus="Failed", reason="AppFailed", message="exit 1"), pods=[]),
         ("Job", "JobFailed", 4),
         "It has failed (AppFailed): exit 1.",
     ),
-    ("it goes", lambda: make_facts(job=make_job(deleting=True)), ("Job", "Deleted", 4), "It is being deleted."),
     (
-        "no label",
-        lambda: make_facts({}, job=make_job(queue=None, suspend=True), pods=[]),
-        ("Job", "NoQueue", 4),
-        "It has no label kueue.x-k8s.io/queue-name, and spec.suspend of it is true: Kueue does not manage it, and none of its "
-        "workers is sent elsewhere.",
+        "the job is being deleted",
+        lambda: make_facts(job=make_job(deleting=True)),
+        ("Job", "Deleted", 4),
+        "It is being deleted.",
     ),
     (
-        "no label, and it runs all the same",
+        "a job without a queue label",
+        lambda: make_facts({}, job=make_job(queue=None, suspend=True), pods=[]),
+        ("Job", "NoQueue", 4),
+        (
+            "It has no label kueue.x-k8s.io/queue-name, and its spec.suspend is true: Kueue does not "
+            "manage it, and none of its workers runs in a worker cluster."
+        ),
+    ),
+    (
+        "a running job without a queue label",
         lambda: make_facts({}, job=make_job(queue=None)),
         ("Ray", "Runs", 0),
         "Its head runs, and all of its 2 workers have joined.",
@@ -102,7 +109,7 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "no Workload",
         lambda: make_facts({}, pods=[]),
         ("Workload", "NoWorkload", 3),
-        "Kueue has made no Workload of it yet.",
+        "Kueue has not created its Workload yet.",
     ),
     (
         "no LocalQueue",
@@ -111,7 +118,7 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "Namespace demo has no LocalQueue team-a, which its label kueue.x-k8s.io/queue-name names.",
     ),
     (
-        "no LocalQueue, of which Kueue made a Workload all the same",
+        "no LocalQueue, and Kueue made a Workload",
         lambda: make_facts(
             conditions(make_condition("QuotaReserved", False, message="LocalQueue team-a doesn't exist")),
             pods=[],
@@ -121,13 +128,13 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "Namespace demo has no LocalQueue team-a, which its label kueue.x-k8s.io/queue-name names.",
     ),
     (
-        "refused, and not deactivated yet",
+        "rejected, and not deactivated yet",
         lambda: make_facts(make_workload(check="Rejected", message="RayJob train: hostNetwork is true"), pods=[]),
         ("AdmissionCheck", "Rejected", 4),
-        "AdmissionCheck rayspan refused it: RayJob train: hostNetwork is true.",
+        "AdmissionCheck rayspan rejected it: RayJob train: hostNetwork is true.",
     ),
     (
-        "refused",
+        "rejected and deactivated",
         lambda: make_facts(conditions(REJECTED, active=False), pods=[]),
         ("AdmissionCheck", "Rejected", 4),
         'The workload is deactivated due to AdmissionCheck in Rejected state: "rayspan" (RayJob train: no).',
@@ -136,13 +143,16 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "deactivated",
         lambda: make_facts(conditions(active=False), pods=[]),
         ("Workload", "Deactivated", 4),
-        "Somebody or something deactivated it (spec.active is false): nothing says why.",
+        "It was deactivated (spec.active is false): no cause is recorded.",
     ),
     (
-        "out of the queue for a moment",
+        "deactivated until its requeue",
         lambda: make_facts(conditions(active=False, yielded=3), pods=[]),
         ("Workload", "Requeuing", 3),
-        "It found no room, gave the manager's quota to those who queue behind it, and queues again in a moment.",
+        (
+            "It found no capacity, and was deactivated so that jobs behind it get the manager's "
+            "quota. It queues again in a moment."
+        ),
     ),
     (
         "evicted",
@@ -168,42 +178,53 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "no check",
         lambda: make_facts(make_workload(checks=()), placement={}, pods=[]),
         ("AdmissionCheck", "NoCheck", 4),
-        "ClusterQueue team-a asks no AdmissionCheck of rayspan.dev/dispatch for it, so its workers run in the manager cluster, if at all.",
+        (
+            "ClusterQueue team-a has no AdmissionCheck of rayspan.dev/dispatch for it, so its "
+            "workers run in the manager cluster, if at all."
+        ),
     ),
     (
         "another check",
         lambda: make_facts(make_workload(checks=("budget",), check="Ready"), placement={}, pods=[]),
         ("AdmissionCheck", "NoCheck", 4),
-        "ClusterQueue team-a asks no AdmissionCheck of rayspan.dev/dispatch for it, so its workers run in the manager cluster, if at all.",
+        (
+            "ClusterQueue team-a has no AdmissionCheck of rayspan.dev/dispatch for it, so its "
+            "workers run in the manager cluster, if at all."
+        ),
     ),
     (
-        "whose check it is cannot be told",
+        "a check whose controller is unknown",
         lambda: make_facts(make_workload(message="it waits"), placement={}, checks=frozenset(), pods=[]),
         ("AdmissionCheck", "CheckPending", 3),
         "AdmissionCheck rayspan waits: it waits.",
     ),
     (
-        "nobody answered",
+        "a check without an answer",
         lambda: make_facts(make_workload(), placement={}, pods=[]),
         ("AdmissionCheck", "CheckPending", 3),
-        "AdmissionCheck rayspan has not answered yet.",
+        "AdmissionCheck rayspan has not reported a state yet.",
     ),
     (
-        "it starts again",
+        "the check retries",
         lambda: make_facts(make_workload(check="Retry", message="east was lost"), pods=[]),
         ("AdmissionCheck", "Retry", 3),
-        "AdmissionCheck rayspan has it start again: east was lost.",
+        "AdmissionCheck rayspan requests a retry: east was lost.",
     ),
-    ("no room", lambda: waiting("Waiting", "4 needed, 2 fit"), ("Placement", "Waiting", 3), "4 needed, 2 fit."),
+    ("no capacity", lambda: waiting("Waiting", "4 needed, 2 fit"), ("Placement", "Waiting", 3), "4 needed, 2 fit."),
     (
-        "no room even if nothing else ran",
+        "no capacity even in empty clusters",
         lambda: waiting(
-            "Waiting", "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or ask for fewer workers"
+            "Waiting", "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or request fewer workers"
         ),
         ("Placement", "Waiting", 3),
-        "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or ask for fewer workers.",
+        "4 needed, 2 fit. Even empty clusters hold only 3: raise a quota or request fewer workers.",
     ),
-    ("asked", lambda: waiting("Reserving", "Reserving quota"), ("Placement", "Reserving", 3), "Reserving quota."),
+    (
+        "quota is being reserved",
+        lambda: waiting("Reserving", "Reserving quota"),
+        ("Placement", "Reserving", 3),
+        "Reserving quota.",
+    ),
     (
         "about to be admitted",
         lambda: make_facts(make_workload(check="Ready"), pods=[]),
@@ -214,21 +235,21 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         "no RayCluster",
         lambda: make_facts(job=make_job(rayClusterName="", message="webhook says no"), ray_cluster={}, pods=[]),
         ("Pods", "NoRayCluster", 3),
-        "KubeRay has made no RayCluster of it yet. It says: webhook says no.",
+        "KubeRay has not created its RayCluster yet. It reports: webhook says no.",
     ),
     (
         "no head",
         lambda: make_facts(pods=[]),
         ("Pods", "NoHead", 3),
-        "KubeRay has made no head yet.",
+        "KubeRay has not created the head yet.",
     ),
     (
-        "not all workers are made",
+        "KubeRay has not created all workers",
         lambda: make_facts(
             pods=[make_head(), make_worker()], ray_cluster=make_running_cluster(reason="quota exceeded")
         ),
         ("Pods", "WorkersMissing", 3),
-        "KubeRay has made 1 of 2 workers. It says: quota exceeded.",
+        "KubeRay has created 1 of 2 workers. It reports: quota exceeded.",
     ),
     (
         "the head has no image",
@@ -248,77 +269,84 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
             pods=[make_head(), make_worker(0, cluster="", up=False), make_worker(1, cluster="", up=False)]
         ),
         ("Pods", "NoSlot", 3),
-        f"A worker is not there yet: it is held back, and has no slot on Placement {make_facts().placement['metadata']['name']} "
-        "yet. 1 more is like it.",
+        (
+            "A worker is not ready yet: it is gated, and has no slot on Placement "
+            f"{make_facts().placement['metadata']['name']} yet. 1 more is like it."
+        ),
     ),
     (
-        "no copy",
+        "no remote pod",
         lambda: late(sent=False),
         ("Pods", "NoRemotePod", 3),
-        "A worker is not there yet: its copy is not made in west yet (slot west/1/role-workers/1).",
+        ("A worker is not ready yet: its remote pod is not created in west yet (slot west/1/role-workers/1)."),
     ),
     (
         "no node",
         lambda: late(conditions=[NO_NODE]),
         ("Pods", "Unschedulable", 3),
-        "A worker is not there yet: it finds no node in west: 0/3 nodes are available.",
+        "A worker is not ready yet: it cannot be scheduled in west: 0/3 nodes are available.",
     ),
     (
-        "its cluster is silent",
+        "the worker's cluster is unreachable",
         lambda: late(conditions=[UNSEEN], phase="Running"),
         ("Pods", "ClusterUnreachable", 3),
-        "A worker is not there yet: its copy in west cannot be seen: worker cluster west is silent.",
+        ("A worker is not ready yet: its remote pod in west is unreachable: worker cluster west is silent."),
     ),
     (
-        "it crashes",
+        "the worker crashes",
         lambda: late(containerStatuses=[LOOP], hostIP="10.2.0.9"),
         ("Pods", "Crashes", 3),
-        "A worker is not there yet: CrashLoopBackOff in west on 10.2.0.9: container ray-worker: 3 restarts; the last time it ended "
-        "with exit code 137, OOMKilled; back-off 40s.",
+        (
+            "A worker is not ready yet: CrashLoopBackOff in west on 10.2.0.9: container ray-worker: "
+            "3 restarts; it last ended with exit code 137, OOMKilled; back-off 40s."
+        ),
     ),
     (
-        "it crashes, and has said why",
+        "the worker crashes with a termination message",
         lambda: late(containerStatuses=[LOOP_TOLD]),
         ("Pods", "Crashes", 3),
-        "A worker is not there yet: CrashLoopBackOff in west: container ray-worker: the last time it ended with exit code 1, Error; "
-        f"it said last: …{'a ' * 59}ValueError: no such dataset: s3://weights.",
+        (
+            "A worker is not ready yet: CrashLoopBackOff in west: container ray-worker: it last "
+            f"ended with exit code 1, Error; last output: …{'a ' * 59}ValueError: no such dataset: "
+            "s3://weights."
+        ),
     ),
     (
-        "it failed",
+        "the worker failed",
         lambda: late(phase="Failed", reason="RemotePodGone", message="The pod was evicted there"),
         ("Pods", "Failed", 3),
-        "A worker is not there yet: it failed (RemotePodGone) in west: The pod was evicted there.",
+        "A worker is not ready yet: it failed (RemotePodGone) in west: The pod was evicted there.",
     ),
     (
-        "its cluster is silent, and it runs as far as anybody knows",
+        "an unreachable worker that ran when last observed",
         lambda: make_facts(pods=[make_head(), make_worker(0), make_worker(1, conditions=[UNSEEN])]),
         ("Ray", "Runs", 0),
         "Its head runs, and all of its 2 workers have joined. The job is RUNNING.",
     ),
     (
-        "it is not submitted",
+        "the job is not submitted to Ray",
         lambda: make_facts(job=make_job(jobDeploymentStatus="Initializing")),
         ("Ray", "NotSubmitted", 3),
         "Its head runs, and all of its 2 workers have joined. It is not submitted to Ray yet.",
     ),
-    ("it starts", late, ("Pods", "Starts", 3), "A worker is not there yet: it starts in west."),
+    ("the worker starts", late, ("Pods", "Starts", 3), "A worker is not ready yet: it starts in west."),
     (
-        "it does not reach the head",
+        "the worker does not reach the head",
         lambda: late(initContainerStatuses=[GCS]),
         ("Ray", "NotJoined", 3),
-        "A worker is not there yet: it waits in wait-gcs-ready in west until it reaches the head.",
+        "A worker is not ready yet: it waits in wait-gcs-ready in west until it reaches the head.",
     ),
     (
-        "it has not joined",
+        "the worker has not joined Ray",
         lambda: late(phase="Running", hostIP="10.2.0.9"),
         ("Ray", "NotJoined", 3),
-        "A worker is not there yet: it runs in west on 10.2.0.9, and has not joined Ray (Ready is False).",
+        ("A worker is not ready yet: it runs in west on 10.2.0.9, and has not joined Ray (Ready is False)."),
     ),
 ]
 
 
 @pytest.mark.parametrize(("facts", "link", "said"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_the_link(facts: Callable[[], JobFacts], link: tuple[str, str, int], said: str) -> None:
+def test_the_diagnosis(facts: Callable[[], JobFacts], link: tuple[str, str, int], said: str) -> None:
     found = explain.diagnose(facts())
     assert (found.stage, found.reason, found.exit_code) == link
     assert found.message == said
@@ -327,12 +355,12 @@ def test_the_link(facts: Callable[[], JobFacts], link: tuple[str, str, int], sai
 @pytest.mark.parametrize(
     ("listed", "cluster", "step"),
     [
-        pytest.param("east/1/role-workers/2", "east", "NoRemotePod", id="it is planned"),
-        pytest.param("east/1/role-workers/9", "", "NoSlot", id="more than is planned"),
-        pytest.param("north/1/role-workers/9", "", "NoSlot", id="its share was given up"),
+        pytest.param("east/1/role-workers/2", "east", "NoRemotePod", id="the slot's share is planned"),
+        pytest.param("east/1/role-workers/9", "", "NoSlot", id="more template slots than the share has"),
+        pytest.param("north/1/role-workers/9", "", "NoSlot", id="the slot's share was given up"),
     ],
 )
-def test_a_slot_that_a_pod_came_with_is_shown_while_it_is_planned(listed: str, cluster: str, step: str) -> None:
+def test_a_template_slot_is_shown_while_its_share_is_planned(listed: str, cluster: str, step: str) -> None:
     work = make_workload()
     place = make_placement(work, shares={"east": {"workers": 2}})
     index = "1" if cluster else "5"
@@ -341,24 +369,24 @@ def test_a_slot_that_a_pod_came_with_is_shown_while_it_is_planned(listed: str, c
     assert (node.cluster, bool(node.slot), node.step) == (cluster, bool(cluster), step)
 
 
-def test_a_slot_is_shown_too_where_the_plan_may_not_be_read() -> None:
+def test_a_slot_is_shown_if_the_placement_may_not_be_read() -> None:
     pod = make_pod(index="0", listed="east/1/role-workers/2")
     (node,) = explain.pod_states(make_facts(make_workload(), [pod], placement={}))
     assert node.cluster == "east"
 
 
-def test_every_refusal_says_what_to_do() -> None:
+def test_every_rejection_has_a_remedy() -> None:
     found = [explain.diagnose(facts()) for _, facts, _, _ in CASES]
     assert [one.reason for one in found if one.exit_code == 4 and not one.advice] == ["Deleted"]
     assert [one.reason for one in found if "{" in one.advice and one.reason != "Deactivated"] == []
 
 
-def test_the_worst_worker_is_told() -> None:
+def test_the_worst_worker_is_reported() -> None:
     pods = [make_head(), make_worker(0, up=False), make_worker(1, up=False, containerStatuses=[LOOP])]
     assert explain.diagnose(make_facts(pods=pods)).object == "Pod demo/train-abc-worker-1"
 
 
-def test_what_a_running_job_lacks_is_a_note() -> None:
+def test_a_missing_worker_of_a_running_job_is_a_note() -> None:
     facts = make_facts(admitted(checks=()), placement={}, pods=[], unread_reasons={"pods": "No."})
     assert explain.diagnose(facts).reason == "NoCheck", "whether it runs is not known"
     seen = make_facts(admitted(checks=()), placement={})
@@ -366,13 +394,13 @@ def test_what_a_running_job_lacks_is_a_note() -> None:
     assert link.outcome == "Runs" and "so its workers run in the manager cluster" in explain.notes(seen, link)[0]
 
 
-def test_a_running_worker_that_cannot_be_seen_is_a_note() -> None:
+def test_an_unreachable_running_worker_is_a_note() -> None:
     facts = make_facts(pods=[make_head(), make_worker(0), make_worker(1, conditions=[UNSEEN])])
     assert explain.notes(facts, explain.diagnose(facts)) == ["worker cluster west is silent."]
 
 
-def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
-    assert explain.diagnose(waiting("Waiting", "Too few")).advice == "It starts by itself as soon as there is room."
+def test_a_job_that_never_fits_is_not_said_to_start_later() -> None:
+    assert explain.diagnose(waiting("Waiting", "Too few")).advice == "It starts by itself as soon as there is capacity."
     assert explain.diagnose(waiting("Waiting", "Even empty clusters hold only 3", code="NeverFits")).advice == ""
     work = make_workload()
     planned = make_placement(work, shares={}, explanation="Even empty clusters hold only 3.")
@@ -381,13 +409,13 @@ def test_who_fits_nowhere_is_not_told_that_it_starts_by_itself() -> None:
     assert explain.diagnose(facts).advice == "", "before its status is written"
 
 
-def test_what_could_not_be_read_holds_nobody_up() -> None:
+def test_unreadable_objects_do_not_stop_the_diagnosis() -> None:
     unread = {"workloads": "You may not read workloads here.", "pods": "Nor pods."}
     facts = make_facts(
         {}, job=make_job(), pods=[], unread_reasons=unread, ray_cluster=make_running_cluster(state="ready")
     )
     link = explain.diagnose(facts)
-    assert (link.outcome, link.message) == ("Runs", "KubeRay says that it runs.")
+    assert (link.outcome, link.message) == ("Runs", "KubeRay reports that it runs.")
     assert explain.notes(facts, link)[-2:] == [*unread.values()]
     blind = make_facts(
         job=make_job(), pods=[], ray_cluster={}, unread_reasons={"rayclusters": "You may not read rayclusters here."}
@@ -397,13 +425,13 @@ def test_what_could_not_be_read_holds_nobody_up() -> None:
     assert (explain.diagnose(room).reason, explain.diagnose(room).exit_code) == ("Waiting", 3)
 
 
-def test_one_that_failed_beside_its_replacement_holds_nobody_up() -> None:
+def test_a_failed_pod_beside_its_replacement_is_ignored() -> None:
     failed = make_worker(2, up=False, phase="Failed")
     found = explain.diagnose(make_facts(pods=[make_head(), make_worker(0), make_worker(1), failed]))
     assert found.message == "Its head runs, and all of its 2 workers have joined. The job is RUNNING."
 
 
-def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
+def test_text_of_others_cannot_control_a_terminal() -> None:
     said = container(waiting={"reason": "Err\x1b[2J", "message": "no\nsuch\x07image"})
     found = late(containerStatuses=[said], hostIP="1\x1b.2")
     link = explain.diagnose(found)
@@ -417,14 +445,15 @@ def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
     assert refused.message.isprintable()
 
 
-def test_steps_say_ok_before_the_link_and_nothing_after_it() -> None:
+def test_steps_are_ok_before_the_diagnosed_stage_and_empty_after_it() -> None:
     assert explain.stage_states(explain.diagnose(waiting("Waiting", "no"))) == [
-        ("Job", "ok"), ("Workload", "ok"), ("AdmissionCheck", "ok"), ("Placement", "Waits"), ("Pods", "-"), ("Ray", "-"),
+        ("Job", "ok"), ("Workload", "ok"), ("AdmissionCheck", "ok"), ("Placement", "Waits"), ("Pods", "-"),
+        ("Ray", "-"),
     ]  # fmt: skip
     assert {state for _, state in explain.stage_states(explain.diagnose(make_facts()))} == {"ok"}
 
 
-def test_what_belongs_to_a_job_is_told_by_uids() -> None:
+def test_a_jobs_objects_are_found_by_uid() -> None:
     job, work = make_job(), make_workload()
     other = {**work, "metadata": {**work["metadata"], "ownerReferences": []}}
     placement = make_placement(work)
@@ -438,8 +467,8 @@ def test_what_belongs_to_a_job_is_told_by_uids() -> None:
     ]  # fmt: skip
 
 
-def test_an_elastic_job_is_told_by_the_slice_that_stands_for_it() -> None:
-    """A younger one waits for quota to grow by; its Placement is the job's, whichever slice that was made for."""
+def test_an_elastic_job_is_described_by_its_current_slice() -> None:
+    """A younger slice waits for quota to scale up. The Placement belongs to the job, whatever its slice."""
     first, second = (
         make_workload(name="train-1", owner="RayCluster"),
         make_workload(name="train-2", owner="RayCluster", reserved=None),
@@ -458,17 +487,17 @@ def test_an_elastic_job_is_told_by_the_slice_that_stands_for_it() -> None:
 @pytest.mark.parametrize(
     ("gate", "want"),
     [
-        (names.GATE, "yet: 1 of 2 workers have a place: 1 east; the others wait for room."),
+        (names.GATE, "yet: 1 of 2 workers are placed: 1 east; the others start as soon as there is capacity."),
         (names.ELASTIC_GATE, "yet: the manager's Kueue has no quota for it yet."),
     ],
 )
-def test_a_worker_that_an_elastic_job_has_no_place_for_says_what_it_waits_for(gate: str, want: str) -> None:
+def test_a_worker_without_a_slot_of_an_elastic_job_says_what_it_waits_for(gate: str, want: str) -> None:
     late_one = make_worker(1, cluster="", up=False)
     late_one["spec"]["schedulingGates"] = [{"name": names.GATE}, {"name": gate}]
     found = make_facts(pods=[make_head(), make_worker(), late_one])
     place: Any = {
         **found.placement,
-        "status": {"reason": "1 of 2 workers have a place: 1 east; the others wait for room."},
+        "status": {"reason": "1 of 2 workers are placed: 1 east; the others start as soon as there is capacity."},
     }
     place["spec"] = {**place["spec"], "job": {"kind": "RayJob", "name": "train", "uid": "uid-of-job"}}
     assert explain.diagnose(replace(found, placement=place)).message.endswith(want)

@@ -1,4 +1,4 @@
-"""What is left in a worker cluster that is drained is told per job, once, and with what it waits for."""
+"""What still runs in a drained worker cluster is reported per job, with what the job waits for."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def placement(name: str = "train", *, state: str = "Placed", reason: str = "", *
 
 
 def came(*, listed: str = "east/1/r/2") -> Raw:
-    """A worker in which nothing is written yet of the place that it came with."""
+    """A worker pod with a template slot, which is not written into the pod yet."""
     return make_pod(placement="train", group="w", index="1", listed=listed)
 
 
@@ -40,14 +40,12 @@ def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
     ("pods", "placements", "want"),
     [
         pytest.param([], [], [], id="nothing"),
-        pytest.param(
-            [pod(), pod()], [placement(east=2)], ["RayJob demo/train-job: 2 workers left"], id="its pods count"
-        ),
+        pytest.param([pod(), pod()], [placement(east=2)], ["RayJob demo/train-job: 2 workers left"], id="pods count"),
         pytest.param(
             [pod()],
             [placement(east=1, reason="no room.")],
             ["RayJob demo/train-job: 1 worker left; no room."],
-            id="what it waits for",
+            id="the job says what it waits for",
         ),
         pytest.param(
             [],
@@ -56,36 +54,41 @@ def told(pods: list[Raw], placements: list[Raw]) -> list[str]:
             id="quota whose pods are still to come",
         ),
         pytest.param([], [placement(west=3)], [], id="quota elsewhere"),
-        pytest.param([], [placement(east=2, state="Ended")], [], id="the record of a job that has ended"),
+        pytest.param([], [placement(east=2, state="Ended")], [], id="the record of an ended job does not count"),
         pytest.param([pod(phase="Succeeded"), pod(phase="Failed")], [], [], id="pods that have ended"),
         pytest.param(
             [pod(deletionTimestamp="now")],
             [placement()],
             ["RayJob demo/train-job: 1 worker left"],
-            id="one on its way out",
+            id="a pod that is being deleted still counts",
         ),
         pytest.param(
             [came(), pod()],
             [in_round(placement(east=2))],
             ["RayJob demo/train-job: 2 workers left"],
-            id="one that came with its place",
+            id="a pod with a template slot counts",
         ),
-        pytest.param([came()], [in_round(placement(west=2))], [], id="a place that is not planned any more"),
-        pytest.param([came(listed="west/1/r/2")], [in_round(placement(west=2))], [], id="a place elsewhere"),
-        pytest.param([pod()], [], ["Placement demo/train: 1 worker left"], id="a Placement that is gone already"),
+        pytest.param([came()], [in_round(placement(west=2))], [], id="a template slot outside the plan does not count"),
+        pytest.param(
+            [came(listed="west/1/r/2")],
+            [in_round(placement(west=2))],
+            [],
+            id="a template slot in another cluster does not count",
+        ),
+        pytest.param([pod()], [], ["Placement demo/train: 1 worker left"], id="a pod without its Placement counts"),
         pytest.param(
             [pod("b"), pod("a")],
             [placement("a"), placement("b")],
             ["RayJob demo/a-job: 1 worker left", "RayJob demo/b-job: 1 worker left"],
-            id="jobs in order of their names",
+            id="jobs are listed by name",
         ),
     ],
 )
-def test_what_is_left(pods: list[Raw], placements: list[Raw], want: list[str]) -> None:
+def test_remaining_workers_per_job(pods: list[Raw], placements: list[Raw], want: list[str]) -> None:
     assert told(pods, placements) == want
 
 
-def test_only_what_changed_is_said_again() -> None:
+def test_only_changes_are_reported_again() -> None:
     both = remaining_jobs("east", [pod("a"), pod("b"), pod("b")], [placement("a"), placement("b")])
     one = remaining_jobs("east", [pod("a"), pod("b")], [placement("a"), placement("b", reason="no room.")])
     assert list(change_lines(both, both)) == []

@@ -1,4 +1,4 @@
-"""Who is asked what a copy would be, before what: the plan or the share waits for the answer, and for nothing else."""
+"""Which dry runs a plan or a share waits for, and that it waits for nothing else."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,7 +28,8 @@ MUTE = DryRunResult(unknown_reason='admission webhook "old" does not support dry
 
 def gang(**more: Any) -> Gang:
     plain: dict[str, Any] = {
-        "workload": W, "check": CHECK, "placements": (PLACE,), "targets": {cluster: make_target(cluster) for cluster in ("east", "west")},
+        "workload": W, "check": CHECK, "placements": (PLACE,),
+        "targets": {cluster: make_target(cluster) for cluster in ("east", "west")},
     }  # fmt: skip
     return make_gang(**plain | more)
 
@@ -39,11 +40,11 @@ def asks(cluster: str) -> DryRunPod:
 
 
 def tries(actions: list[Action]) -> list[Action]:
-    return [one for one in actions if isinstance(one, DryRunPod)]
+    return [action for action in actions if isinstance(action, DryRunPod)]
 
 
 def reserves(actions: list[Action]) -> dict[str, Reserve]:
-    return {one.share.cluster: one for one in actions if isinstance(one, Reserve)}
+    return {action.share.cluster: action for action in actions if isinstance(action, Reserve)}
 
 
 def decide(found: Gang) -> list[Action]:
@@ -65,46 +66,46 @@ def test_a_plan_waits_until_the_clusters_that_it_takes_have_answered() -> None:
     ]
 
 
-def test_a_share_waits_for_its_own_cluster_alone() -> None:
-    """After a restart nothing is remembered, while the round stands."""
+def test_a_share_waits_for_the_dry_run_of_its_own_cluster_only() -> None:
+    """After a restart no results are remembered, while the round stands."""
     assert list(reserves(decide(gang()))) == ["east", "west"]
     found = decide(gang(missing_for_shares=(EAST,)))
     assert list(reserves(found)) == ["west"] and tries(found) == [asks("east")]
     assert RequeueAfter(timedelta(0)) in found, "the answer wakes nobody"
 
 
-def test_nobody_is_asked_where_nothing_is_decided_on_it() -> None:
-    """A gang that has given up its quota, one that is placed."""
+def test_no_dry_run_where_no_decision_depends_on_it() -> None:
+    """For a gang that lost its quota, and for a placed one."""
     assert tries(decide(gang(workload=parse_workload(make_workload(reserved=None)), missing_for_shares=(EAST,)))) == []
     both = tuple(parse_reservation(cluster, make_reservation(ROUND1)) for cluster in ("east", "west"))
     assert tries(decide(gang(reservations=both, missing_for_shares=(EAST,)))) == []
 
 
-def test_a_share_is_asked_for_with_what_its_cluster_makes_of_it() -> None:
+def test_a_share_is_reserved_with_the_pod_that_its_cluster_returned() -> None:
     found = reserves(decide(gang(results={EAST: HELD})))
     assert found["east"].dry_run_templates == {"workers": HELD.reserved_template}
     assert found["west"].dry_run_templates == {}, "as the template says"
 
 
-def test_a_cluster_that_refuses_is_not_asked_for_quota() -> None:
-    """The plan took it before it was asked anew: the round is given up in time, with this reason."""
+def test_a_cluster_that_denies_the_pods_is_not_asked_for_quota() -> None:
+    """The plan chose it before its dry run: the round is withdrawn in time, with this reason."""
     found = lifecycle.decide(gang(results={EAST: REFUSED}), at(3))
     assert list(reserves(found)) == ["west"]
     (text,) = [one.status["reason"] for one in found if hasattr(one, "status")]
-    assert "east: it refuses its pods: violates PodSecurity" in text
+    assert "east: it denies its pods: violates PodSecurity" in text
 
 
 @pytest.mark.parametrize(
     ("seconds", "given_up", "more"),
     [
-        pytest.param(3, False, {}, id="another one is tried first"),
-        pytest.param(5, True, {}, id="it will never be asked for"),
-        pytest.param(5, False, {"reservations": ("east", "west")}, id="its quota was asked for before"),
+        pytest.param(3, False, {}, id="the other cluster is asked for quota first"),
+        pytest.param(5, True, {}, id="the round is withdrawn, as one share will never be asked for"),
+        pytest.param(
+            5, False, {"reservations": ("east", "west")}, id="the round stands, as all its quota was asked for before"
+        ),
     ],
 )
-def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
-    seconds: float, given_up: bool, more: dict[str, Any]
-) -> None:
+def test_a_round_with_a_denied_share_is_withdrawn_early(seconds: float, given_up: bool, more: dict[str, Any]) -> None:
     asked = make_reservation(ROUND1, admitted=False, message="pending the preemption of 1 workload")
     standing = tuple(parse_reservation(cluster, asked) for cluster in more.get("reservations", ()))
     found = lifecycle.decide(gang(results={EAST: REFUSED}, reservations=standing), at(seconds))
@@ -117,11 +118,11 @@ def test_a_round_is_not_waited_for_whose_share_will_not_be_asked_for(
     ("tried", "clusters"),
     [
         pytest.param({EAST: MUTE}, ["east"], id="one"),
-        pytest.param({EAST: MUTE, WEST: MUTE}, ["east", "west"], id="both in one sentence"),
+        pytest.param({EAST: MUTE, WEST: MUTE}, ["east", "west"], id="two clusters in one sentence"),
         pytest.param({EAST: HELD}, [], id="none"),
     ],
 )
-def test_where_no_dry_run_is_to_be_had_the_share_is_asked_for_and_it_is_said(tried: Any, clusters: list[str]) -> None:
+def test_without_a_dry_run_the_share_is_asked_for_with_an_event(tried: Any, clusters: list[str]) -> None:
     found = decide(gang(results=tried))
     assert sorted(reserves(found)) == ["east", "west"]
     said = [one.message for one in found if isinstance(one, EmitEvent) and one.reason == "DryRunFailed"]
@@ -129,8 +130,8 @@ def test_where_no_dry_run_is_to_be_had_the_share_is_asked_for_and_it_is_said(tri
     assert all(f'{cluster}: admission webhook "old" does not support dry run' in said[0] for cluster in clusters)
 
 
-def test_an_unseen_cluster_holds_up_nothing() -> None:
-    """It is not asked, and the next plan leaves it out."""
+def test_an_unreachable_cluster_delays_nothing() -> None:
+    """No dry run is made there, and the next plan leaves the cluster out."""
     found = dry_run.defer_until_answered(
         gang(targets={"west": make_target("west")}, missing_for_plan=(EAST, WEST)), [Plan(W, None, ())]
     )

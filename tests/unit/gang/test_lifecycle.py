@@ -1,7 +1,7 @@
-"""What happens next to a gang: each clause with the facts that make it apply, and a world that it must bring to rest.
+"""Tests the rules of a gang: each rule with facts that make it apply, and a simulation that must come to rest.
 
-The world knows clusters that admit or refuse, are slow to delete, fall silent, and a controller that forgets everything
-it had in memory between any two writes.
+Simulated clusters admit or deny, delete slowly, and become unreachable. The controller may lose its memory between any
+two writes.
 """
 
 import itertools
@@ -46,7 +46,7 @@ from adapter.gang.timeouts import (
     SOON,
     exclusion_duration,
 )
-from adapter.objects.placement import Exclusion, Placement, Share
+from adapter.objects.placement import Exclusion, Placement, Share, placement_name
 from adapter.objects.placement import parse_placement as read_placement
 from adapter.objects.reason import Reason
 from adapter.objects.reservation import Reservation, parse_reservation
@@ -76,7 +76,7 @@ def target(cluster: str, share: str = "", round_: int = 0) -> Target:
 def gang(
     work: Raw | None, places: Iterable[Raw] = (), shares: Mapping[str, Raw | list[Raw]] | None = None, **more: Any
 ) -> Gang:
-    """The facts from raw objects; `shares` are what stands in each cluster."""
+    """The facts from raw objects; `shares` are the reservations in each cluster."""
     standing = [
         (c, raw) for c, found in (shares or {}).items() for raw in (found if isinstance(found, list) else [found])
     ]
@@ -129,7 +129,7 @@ def short(text: str) -> Reason:
 
 
 def reserving_status(raw: Raw, blocked: Mapping[str, Reason], now: datetime) -> Raw:
-    """What is said of a round of which these clusters have not admitted their share."""
+    """The status of a round whose share these clusters have not admitted."""
     found = place(raw)
     asked = {share.cluster: share for share in found.shares if found.is_from_last_plan(share)}
     return explain.reserving_status(found, {asked[cluster]: why for cluster, why in blocked.items()}, now)
@@ -140,7 +140,7 @@ def there(cluster: str, raw: Raw) -> Reservation:
 
 
 def told(raw: Raw, status: Mapping[str, Any]) -> Raw:
-    """The object with that status."""
+    """The Placement with that status."""
     return {**raw, "status": {**raw.get("status", {}), **status}}
 
 
@@ -209,7 +209,7 @@ UPDATE = {
     "annotations": {"rayspan.dev/slots": "east/1/role-workers/2 west/1/role-workers/2"},
     "nodeSelector": {"rayspan.dev/remote": "only"},
 }
-LOCKED = {key: value for key, value in UPDATE.items() if key != "annotations"}  # and no place to go to
+LOCKED = {key: value for key, value in UPDATE.items() if key != "annotations"}  # and has no slot
 READY_SAID = SetCheck(W, CHECK, "Ready", str(PLACED["reason"]), (UPDATE,), (there("east", HELD), there("west", HELD)))
 COMMIT: list[Action] = [
     READY_SAID,
@@ -230,8 +230,17 @@ WAITING: list[Action] = [
     EmitEvent(JOB, names.EventReason.WAITING, SHORT),
     RequeueAfter(RESYNC),
 ]
-GAVE_WAY = f"Gave the manager's quota to those who queue behind, and queued again. {SHORT}"
+GAVE_WAY = f"Released the manager's quota for the jobs queued behind it, and queued again. {SHORT}"
 YIELD: list[Action] = [EmitEvent(JOB, names.EventReason.DEACTIVATED, GAVE_WAY), Deactivate(W)]
+FIRST: list[Action] = [
+    EmitEvent(
+        JOB,
+        names.EventReason.DEACTIVATED,
+        "Released the manager's quota for jobs that were queued before it, and queued again. Kueue gave the quota back "
+        "to it before it tried them.",
+    ),
+    Deactivate(W),
+]
 EAST, WEST = there("east", HELD), there("west", HELD)
 FREE_BOTH: list[Action] = [DeleteShare(EAST), DeleteShare(WEST)]
 DELETING = make_reservation(ROUND1, deleting=True)
@@ -241,8 +250,8 @@ FINISHED, STOPPED = make_reservation(ROUND1, conditions=[names.FINISHED]), make_
 @dataclass(frozen=True)
 class Case:
     id: str
-    why: str
-    given: Gang
+    reason: str
+    facts: Gang
     want: Sequence[Action]
     seconds: float = 5  # after START, when the Workload was reserved and the plan made
 
@@ -268,11 +277,11 @@ ENDED = [
          "orphans hold quota",
          gang(None, shares=BOTH),
          FREE_BOTH),
-    Case("nor does one that is being deleted",
+    Case("a Workload that is being deleted leaves nothing",
          "its Placement is garbage collected",
          gang(make_workload(deleting=True), [ROUND1], BOTH),
          FREE_BOTH),
-    Case("what goes already is not deleted again",
+    Case("a share that is being deleted is not deleted again",
          "one write is enough",
          gang(None, shares={"east": DELETING, "west": HELD}),
          [DeleteShare(WEST)]),
@@ -283,7 +292,8 @@ ENDED = [
     Case("a finished job gives its shares back and keeps its record",
          "people ask later where it ran",
          gang(make_workload(conditions=["Finished"]), [told(ROUND1, PLACED)], BOTH),
-         [*FREE_BOTH, UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
+         [*FREE_BOTH, UpdatePlacementStatus(place(told(ROUND1, PLACED)),
+             explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
     Case("the end is recorded once",
          "no write without news",
          gang(make_workload(conditions=["Finished"]), [told(ROUND1, explain.ended_status(place(ROUND1), at(1)))]),
@@ -291,24 +301,25 @@ ENDED = [
     Case("the end comes before the loss of quota",
          "Kueue takes the quota of a finished job; its record stays",
          gang(make_workload(conditions=["Finished"], reserved=None), [told(ROUND1, PLACED)]),
-         [UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
+         [UpdatePlacementStatus(place(told(ROUND1, PLACED)),
+                                explain.ended_status(place(told(ROUND1, PLACED)), at(5)))]),
     Case("an evicted Workload leaves nothing",
          "its quota is somebody else's soon",
          gang(make_workload(conditions=["Evicted"]), [ROUND1], BOTH),
          [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
-    Case("nor does a deactivated one",
+    Case("a deactivated Workload leaves nothing",
          "active: false is the user's stop",
          gang(make_workload(active=False), [ROUND1], BOTH),
          [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
-    Case("nor one without a reservation",
+    Case("a Workload without a reservation leaves nothing",
          "no attempt, no shares",
          gang(make_workload(reserved=None), [ROUND1], BOTH),
          [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
-    Case("nor one that is not ours any more",
+    Case("a Workload that is not ours any more leaves nothing",
          "the check was taken off its queue",
          gang(WORK, [ROUND1], BOTH, check=""),
          [*FREE_BOTH, DeletePlacement(place(ROUND1))]),
-    Case("one that runs is left alone all the same",
+    Case("a job that runs is left alone all the same",
          "Kueue lets run what it admitted, whatever becomes of its queue's checks",
          gang(READY, [told(ROUND1, PLACED)], BOTH, check=""),
          []),
@@ -320,25 +331,29 @@ ENDED = [
          "two rounds hold twice the quota",
          gang(WORK, [ROUND2], {"east": HELD}),
          [DeleteShare(EAST), RequeueAfter(RESYNC)]),
-    Case("but for one that its cluster will not have deleted",
+    Case("an earlier round that its cluster does not let us delete holds nothing up",
          "it may never go, others have room, and somebody should know",
-         gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}, deletion_denials={there("east", make_reservation(EARLIER)).uid: "no right"}),
+         gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)},
+              deletion_denials={there("east", make_reservation(EARLIER)).uid: "no right"}),
          [DeletePlacement(place(EARLIER)),
-          EmitEvent(JOB, names.EventReason.FAILED_SHARE_DELETION, f"Worker cluster east refuses to have Workload {there('east', make_reservation(EARLIER)).name} of this "
-              "job deleted, which holds quota there for nothing: no right", True),
+          EmitEvent(JOB, names.EventReason.FAILED_SHARE_DELETION,
+                    "Worker cluster east denies the deletion of Workload "
+                    f"{there('east', make_reservation(EARLIER)).name} of this job, which still holds quota there: no "
+                    "right", True),
           DeleteShare(there("east", make_reservation(EARLIER))), Plan(W, None, ())]),
-    Case("and is waited for while it goes",
+    Case("an earlier round is waited for while it goes",
          "its quota is free only when it is gone",
          gang(WORK, [ROUND2], {"east": DELETING}),
          [RequeueAfter(RESYNC)]),
-    Case("a share where this round has none goes",
+    Case("a share in a cluster where this round has none goes",
          "only what the plan names stands",
          gang(WORK, [make_placement(WORK, shares={"west": {"workers": 4}})], BOTH),
          [DeleteShare(EAST), RequeueAfter(RESYNC)]),
     Case("an earlier attempt's record and shares go",
          "another reservation of the manager's is another attempt",
          gang(WORK, [EARLIER], {"east": make_reservation(EARLIER)}),
-         [DeletePlacement(place(EARLIER)), DeleteShare(there("east", make_reservation(EARLIER))), RequeueAfter(RESYNC)]),
+         [DeletePlacement(place(EARLIER)), DeleteShare(there("east", make_reservation(EARLIER))),
+          RequeueAfter(RESYNC)]),
     Case("an earlier attempt's record alone holds nothing up",
          "there is nothing to wait for",
          gang(WORK, [EARLIER]),
@@ -351,11 +366,11 @@ ENDED = [
          "it will never be admitted again, and the next look asks anew",
          gang(WORK, [ROUND1], {"east": FINISHED, "west": HELD}),
          [DeleteShare(there("east", FINISHED)), RequeueAfter(RESYNC)]),
-    Case("so does one that is deactivated there",
+    Case("a share that is deactivated there goes",
          "an admin's stop there takes the share, not the gang",
          gang(WORK, [ROUND1], {"east": STOPPED, "west": HELD}),
          [DeleteShare(there("east", STOPPED)), RequeueAfter(RESYNC)]),
-    Case("also under a job that runs",
+    Case("leftovers of a job that runs go",
          "whose workers are planned anew meanwhile",
          gang(READY, [told(ROUND1, PLACED)], {"east": STOPPED, "west": HELD}),
          [
@@ -364,34 +379,35 @@ ENDED = [
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
-    Case("leftovers go even if the job is to be refused",
+    Case("leftovers of a job that will be rejected go first",
          "first things first",
          gang(WORK, [ROUND2], {"east": HELD}, rejection="hostNetwork."),
          [DeleteShare(EAST), RequeueAfter(RESYNC)]),
 ]  # fmt: skip
 
 PLANNED = [
-    Case("what can never work is refused",
+    Case("a job that can never run is rejected",
          "before any quota is held remotely",
          gang(WORK, rejection="hostNetwork."),
          REFUSED),
-    Case("a refusal comes before a problem",
+    Case("a rejection comes before a planning problem",
          "no admin can help",
          gang(WORK, rejection="hostNetwork.", planning_problem="no gate."),
          REFUSED),
-    Case("a job that runs is not refused",
+    Case("a job that runs is not rejected",
          "a new rule does not stop old jobs",
          gang(READY, [told(ROUND1, PLACED)], BOTH, rejection="hostNetwork."),
          []),
-    Case("what its user is to know stands beside the answer",
+    Case("a warning for the user stands beside the answer",
          "a service that may stop as a whole says so when it starts",
          gang(WORK, [ROUND1], BOTH, start_warning="It may stop."),
-         [UpdatePlacementStatus(place(ROUND1), PLACED), EmitEvent(JOB, names.EventReason.RESTARTS_ON_SHARE_LOSS, "It may stop.", True), *COMMIT]),
-    Case("what cannot be planned waits and says why",
+         [UpdatePlacementStatus(place(ROUND1), PLACED),
+          EmitEvent(JOB, names.EventReason.RESTARTS_ON_SHARE_LOSS, "It may stop.", True), *COMMIT]),
+    Case("a gang that cannot be planned waits and says why",
          "the user sees it on the Workload and on the job",
          gang(WORK, planning_problem="no gate."),
          STUCK),
-    Case("the check is not told twice",
+    Case("the check is not written twice",
          "no write without news",
          gang(make_workload(message="no gate."), planning_problem="no gate."),
          [STUCK[0], STUCK[2]]),
@@ -399,30 +415,66 @@ PLANNED = [
          "its pods were gated when they were made",
          gang(READY, [told(ROUND1, PLACED)], BOTH, planning_problem="no gate."),
          []),
-    Case("what was asked for before there was a problem is given back",
+    Case("shares that were asked for before a planning problem are given back",
          "no deadline runs while it lasts, and quota must not be held for nothing",
          gang(WORK, [ROUND1], {"east": HELD}, planning_problem="no gate."),
-         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no gate."), at(5), at(5)))], seconds=5),
-    Case("a Secret that is not there yet is looked for again soon",
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no gate."), at(5),
+             at(5)))], seconds=5),
+    Case("a Secret that is not there yet is looked up again soon",
          "nobody tells us that it was created",
          gang(WORK, missing_object="no Secret."),
-         [EmitEvent(JOB, names.EventReason.FAILED_DISPATCH, "no Secret.", True, True), pending("no Secret."), RequeueAfter(MISSING_OBJECTS_RETRY)]),
-    Case("a problem of the queue is told before it",
+         [EmitEvent(JOB, names.EventReason.FAILED_DISPATCH, "no Secret.", True, True), pending("no Secret."),
+          RequeueAfter(MISSING_OBJECTS_RETRY)]),
+    Case("a problem of the queue is reported before a missing Secret",
          "its user cannot help that one",
          gang(WORK, planning_problem="no gate.", missing_object="no Secret."),
          STUCK),
-    Case("who lacks a Secret gives way to those behind it",
+    Case("a job without its Secret gives quota to those behind it",
          "it is this gang's own trouble, and may last",
          gang(WORK, missing_object="no Secret.", quota_contended_from=at(0)),
          [
-             EmitEvent(JOB, names.EventReason.DEACTIVATED, "Gave the manager's quota to those who queue behind, and queued again. no Secret."),
+             EmitEvent(JOB, names.EventReason.DEACTIVATED,
+                       "Released the manager's quota for the jobs queued behind it, and queued again. no Secret."),
              Deactivate(W),
          ], seconds=10),
-    Case("a Secret that goes while clusters are asked takes the round with it",
+    Case("a Secret that is deleted while clusters are asked withdraws the round",
          "its workers could not start on what they were promised",
          gang(WORK, [ROUND1], {"east": HELD}, missing_object="no Secret."),
-         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no Secret."), at(5), at(5)))], seconds=5),
-    Case("a job that runs does not look for its Secrets",
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {}, stuck("no Secret."), at(5),
+             at(5)))], seconds=5),
+    Case("a job that KubeRay rejects waits with KubeRay's words",
+         "an edited job may be valid, so the check is not Rejected",
+         gang(WORK, kuberay_rejection="KubeRay: no."),
+         [EmitEvent(JOB, names.EventReason.REJECTED_BY_KUBERAY, "KubeRay: no.", True, True), pending("KubeRay: no."),
+          RequeueAfter(RESYNC)]),
+    Case("a job that KubeRay rejects gives quota to those behind it",
+         "it may last for ever",
+         gang(WORK, kuberay_rejection="KubeRay: no.", quota_contended_from=at(0)),
+         [
+             EmitEvent(JOB, names.EventReason.DEACTIVATED,
+                       "Released the manager's quota for the jobs queued behind it, and queued again. KubeRay: no."),
+             Deactivate(W),
+         ], seconds=10),
+    Case("a job that KubeRay rejects while clusters are asked has its round withdrawn",
+         "no pod will ever use the shares",
+         gang(WORK, [ROUND1], {"east": HELD}, kuberay_rejection="KubeRay: no."),
+         [UpdatePlacementStatus(place(ROUND1), explain.withdrawing_status(place(ROUND1), {},
+             Reason(names.ReasonCode.REJECTED_BY_KUBERAY, "KubeRay: no."), at(5), at(5)))], seconds=5),
+    Case("a placed job without pods that KubeRay rejects is evicted",
+         "its shares are deleted once it holds no quota",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, kuberay_rejection="KubeRay: no."),
+         [EmitEvent(JOB, names.EventReason.REJECTED_BY_KUBERAY, "KubeRay: no.", True, True),
+          SetCheck(R, CHECK, "Retry", "KubeRay: no.")]),
+    Case("a placed job with pods that KubeRay rejects after an edit is left alone",
+         "what runs goes on",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, kuberay_rejection="KubeRay: no.",
+              shares_with_manager_pods=frozenset({place(ROUND1).share_key(place(ROUND1).shares[0])})),
+         []),
+    Case("a Retry of a job that KubeRay rejects is left to Kueue",
+         "a second word would take it back",
+         gang(make_workload(check="Retry"), [told(ROUND1, PLACED)], BOTH, kuberay_rejection="KubeRay: no."),
+         [RequeueAfter(RESYNC)]),
+    Case("a job that runs does not look up its Secrets",
          "its pods have copies",
          gang(READY, [told(ROUND1, PLACED)], BOTH, missing_object="no Secret."),
          []),
@@ -430,19 +482,19 @@ PLANNED = [
          "another word would take it back",
          gang(make_workload(check="Retry"), [NO_ROOM], changed_since_plan=True),
          [RequeueAfter(RESYNC)]),
-    Case("so is a refusal",
+    Case("a Rejected that Kueue has not acted on is left to it",
          "it would be deactivated again and again",
          gang(make_workload(check="Rejected"), rejection="no."),
          [RequeueAfter(RESYNC)]),
-    Case("a job without workers for elsewhere is let through",
+    Case("a job without remote workers is let through",
          "it is not for us to hold it up",
          gang(WORK, remote_podsets=()),
-         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.")]),
-    Case("its groups are locked away, for somebody may scale them by hand",
+         [SetCheck(W, CHECK, "Ready", "No worker of this job needs to be placed.")]),
+    Case("the groups of a job without remote workers are locked, for somebody may scale them by hand",
          "their pods would start in the manager, on quota that nobody gave",
          gang(WORK, remote_podsets=(), idle_podsets=("workers",)),
-         [SetCheck(W, CHECK, "Ready", "No worker of this job is to run elsewhere.", (LOCKED,))]),
-    Case("and is let through once",
+         [SetCheck(W, CHECK, "Ready", "No worker of this job needs to be placed.", (LOCKED,))]),
+    Case("a job without remote workers is let through once",
          "no write without news",
          gang(READY, remote_podsets=()),
          []),
@@ -450,15 +502,15 @@ PLANNED = [
          "the plan is written before anything is asked for",
          gang(WORK),
          [Plan(W, None, ())]),
-    Case("after a withdrawal the next one does without the blockers",
+    Case("after a withdrawal the next round leaves the blockers out",
          "the same plan would fail again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), place(WITHDRAWN).blocked)]),
-    Case("a blocker is forgiven after its time",
+    Case("a blocker is planned on again after its exclusion",
          "until is the first second in which it is asked again",
          gang(WORK, [WITHDRAWN]),
          [Plan(W, place(WITHDRAWN), ())], seconds=60),
-    Case("a blocker in an earlier round is still known",
+    Case("a blocker of an earlier round is still excluded",
          "two clusters may refuse one after the other",
          gang(WORK, [make_placement(WORK, round=2, withdrawn=2, excluded={"north": 40}, blocked={"east": 60})]),
          [
@@ -472,15 +524,15 @@ PLANNED = [
 
 AWAY, STOPPED_BY_USER = make_workload(active=False, yielded=0, yields=1), make_workload(active=False, yields=1)
 STEPPED_ASIDE = [
-    Case("who made room for others stays away for a moment",
+    Case("a gang that was deactivated for others stays so for a moment",
          "Kueue looks at those behind a second later",
          gang(AWAY),
          [RequeueAfter(SECOND)], seconds=4),
-    Case("and goes back, whoever wrote down that it went",
+    Case("a gang that was deactivated for others is reactivated, whoever noted it down",
          "the note is on the Workload, so a crash does not strand it",
          gang(AWAY),
          [Reactivate(parse_workload(AWAY))], seconds=5),
-    Case("what a user deactivated stays so",
+    Case("a Workload that a user deactivated stays so",
          "only what we took out is ours to put back",
          gang(STOPPED_BY_USER),
          [], seconds=99),
@@ -494,51 +546,51 @@ LONELY = make_workload(owner="")
 OFTEN = make_workload(yields=2)
 
 WAITED_FOR = [
-    Case("where nothing fits the gang waits and says for what",
+    Case("a gang that fits nowhere waits and says for what",
          "nothing is reserved meanwhile",
          gang(WORK, [NO_ROOM]),
          WAITING),
-    Case("what was told is not told again",
+    Case("a message that is written already is not written again",
          "the announcer counts events, the API need not",
          gang(WAITED, [WAITING_RAW]),
          WAITING[2:]),
-    Case("a Workload of no job has nobody to tell",
+    Case("a Workload without a job gets no event",
          "an event needs an object",
          gang(LONELY, [make_placement(LONELY, shares={}, explanation=SHORT)]),
          [UpdatePlacementStatus(place(NO_ROOM), WAITS), pending(SHORT, parse_workload(LONELY)), RequeueAfter(RESYNC)]),
-    Case("room that changed is a new plan",
+    Case("changed capacity leads to a new plan",
          "this is what it waits for",
          gang(WORK, [NO_ROOM], changed_since_plan=True),
          [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)]),
-    Case("room that was deducted twice comes back at a known moment",
+    Case("a doubly deducted quota comes back at a known moment",
          "no event tells of it",
          gang(WORK, [NO_ROOM], deductions_expire_at=at(8)),
          [*WAITING[:-1], RequeueAfter(3 * SECOND)]),
-    Case("and is a new plan then",
+    Case("a doubly deducted quota that came back leads to a new plan",
          "the gang may fit now",
          gang(WORK, [NO_ROOM], deductions_expire_at=at(8)),
          [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)], seconds=8),
-    Case("a cluster that is forgiven is a new plan",
+    Case("the end of an exclusion leads to a new plan",
          "it may admit now",
          gang(WORK, [TRIED]),
          [Plan(W, place(TRIED), ()), RequeueAfter(SOON)], seconds=60),
-    Case("nobody tells when a cluster is forgiven",
+    Case("a gang is reconciled when an exclusion ends",
          "so the gang looks again then",
          gang(WORK, [NO_EAST]),
          [UpdatePlacementStatus(place(NO_EAST), WAITS), *WAITING[1:3], RequeueAfter(15 * SECOND)], seconds=5),
-    Case("one that is not forgiven yet is none",
+    Case("an exclusion that has not ended leads to no new plan",
          "it would say no again",
          gang(WORK, [TRIED]),
          [UpdatePlacementStatus(place(TRIED), WAITS), *WAITING[1:]], seconds=5),
-    Case("who queues behind is not kept waiting",
+    Case("a waiting gang gives quota to those behind it",
          "10 s after the reservation",
          gang(WORK, [NO_ROOM], quota_contended_from=at(0)),
          YIELD, seconds=10),
-    Case("but for a moment",
+    Case("a waiting gang keeps its quota for a moment",
          "5 s of the 10 are left",
          gang(WORK, [NO_ROOM], quota_contended_from=at(0)),
          [*WAITING[:-1], RequeueAfter(5 * SECOND)]),
-    Case("nor by one that Kueue may yet have quota for",
+    Case("a waiting gang keeps its quota until Kueue has quota for nobody else",
          "it counts from 12 s on",
          gang(WORK, [NO_ROOM], quota_contended_from=at(12)),
          [
@@ -547,7 +599,7 @@ WAITED_FOR = [
              EmitEvent(JOB, names.EventReason.WAITING, SHORT),
              RequeueAfter(2 * SECOND),
          ], seconds=10),
-    Case("who yielded before holds longer",
+    Case("a gang that was deactivated before keeps its quota for longer",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], quota_contended_from=at(0)),
          [
@@ -556,11 +608,27 @@ WAITED_FOR = [
              EmitEvent(JOB, names.EventReason.WAITING, SHORT),
              RequeueAfter(SECOND),
          ], seconds=39),
-    Case("and yields then",
+    Case("a gang that was deactivated before is deactivated again",
          "10 s doubled twice",
          gang(OFTEN, [NO_ROOM], quota_contended_from=at(0)),
          [YIELD[0], Deactivate(parse_workload(OFTEN))], seconds=40),
-    Case("a new plan comes before yielding",
+    Case("a gang that has its quota back before others were tried gives it to those queued before",
+         "Kueue tries them a second later",
+         gang(WORK, earlier_jobs_wait=True),
+         FIRST),
+    Case("leftover shares of the last attempt do not delay that",
+         "the jobs queued before may fit elsewhere",
+         gang(WORK, [], BOTH, earlier_jobs_wait=True),
+         [*FREE_BOTH, *FIRST]),
+    Case("a gang with shares keeps its quota",
+         "a job of a higher priority may have come later, and this one is about to start",
+         gang(WORK, [ROUND1], BOTH, earlier_jobs_wait=True),
+         decide(gang(WORK, [ROUND1], BOTH), at(5))),
+    Case("a gang that runs keeps its quota",
+         "jobs queued before had their turn",
+         gang(READY, [told(ROUND1, PLACED)], BOTH, earlier_jobs_wait=True),
+         []),
+    Case("a new plan comes before deactivation",
          "it may just have got its room",
          gang(WORK, [NO_ROOM], quota_contended_from=at(0), changed_since_plan=True),
          [Plan(W, place(NO_ROOM), ()), RequeueAfter(SOON)], seconds=99),
@@ -569,10 +637,10 @@ WAITED_FOR = [
 NOT_CREATED = Reason(names.ReasonCode.SHARE_NOT_CREATED, "")
 NOT_ASKED = {"east": NOT_CREATED, "west": NOT_CREATED}
 ONE_ASKED = {"west": NOT_CREATED}
-SILENT = "cannot be seen since 03:04:05 UTC: no answer in time"
+SILENT = "is unreachable since 03:04:05 UTC: no answer in time"
 UNREACHABLE = Reason(names.ReasonCode.CLUSTER_UNREACHABLE, SILENT)
 SILENT_STATUS = PLACED | explain.degraded_status(place(ROUND1), {"east": UNREACHABLE}, {"east": SILENT}, at(5))
-NOT_OPEN = "its API server refuses the share: namespace demo is not open"
+NOT_OPEN = "its API server denies the share: namespace demo is not open"
 REFUSED_UP = explain.withdrawing_status(
     place(ROUND1), {"east": NOT_OPEN}, timed_out(LATE), at(30) + exclusion_duration(place(ROUND1)), at(30)
 )
@@ -596,63 +664,65 @@ RESERVED = [
          "in the order of the plan",
          gang(WORK, [ROUND1]),
          [ask("east"), ask("west"), *reserving(NOT_ASKED, again=RESERVE_RETRY)]),
-    Case("only those",
+    Case("only shares that do not stand are asked for",
          "a crash between two writes repeats neither",
          gang(WORK, [ROUND1], {"east": HELD}),
          [ask("west"), *reserving(ONE_ASKED, again=RESERVE_RETRY)]),
-    Case("one that was refused is asked for again soon, and says why",
+    Case("a denied share is asked for again soon, and says why",
          "a namespace may be opened, a policy mended, within the deadline",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [ask("east"), *reserving({"east": Reason(names.ReasonCode.SHARE_REJECTED, NOT_OPEN)}, again=RESERVE_RETRY)]),
-    Case("but not after the deadline",
+    Case("a denied share is not asked for after the deadline",
          "one second is left, and RETRY is two",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [
              ask("east"),
-             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": Reason(names.ReasonCode.SHARE_REJECTED, NOT_OPEN)}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1,
+                 {"east": Reason(names.ReasonCode.SHARE_REJECTED, NOT_OPEN)}, at(29))),
              pending(f"Reserving quota for workers: 2 east, 2 west; east: {NOT_OPEN}."),
              RequeueAfter(SECOND),
          ], seconds=29),
-    Case("a refusal is forgotten where the share stands",
+    Case("a denial is forgotten where the share stands",
          "what that Kueue says is newer",
          gang(WORK, [ROUND1], HALF, creation_denials={"east": NOT_OPEN}),
          reserving({"east": short("pending the preemption of 1 workload")})),
-    Case("and where it is admitted",
+    Case("a denial is forgotten where the share is admitted",
          "all is well",
          gang(WORK, [ROUND1], BOTH, creation_denials={"east": NOT_OPEN}),
          [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
-    Case("a cluster that refused and fell silent is silent",
+    Case("a cluster that denied the share and became unreachable is unreachable",
          "the newer reason counts",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}, unreachable={"east": SILENT}),
          reserving({"east": UNREACHABLE})),
-    Case("beside a silent cluster another one is asked again soon",
+    Case("beside an unreachable cluster another one is asked again soon",
          "only what can be asked is missing",
          gang(WORK, [ROUND1], unreachable={"east": SILENT}),
          [ask("west"), *reserving({"east": UNREACHABLE, "west": NOT_CREATED}, again=RESERVE_RETRY)]),
-    Case("a silent cluster is not asked",
+    Case("an unreachable cluster is not asked",
          "it would not answer",
          gang(WORK, [ROUND1], {"west": HELD}, unreachable={"east": SILENT}),
          reserving({"east": UNREACHABLE})),
-    Case("a cluster beside the plan may be silent",
+    Case("a cluster outside the plan may be unreachable",
          "nothing of ours is there",
          gang(WORK, [ROUND1], BOTH, unreachable={"north": "n"}),
          [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
-    Case("all admitted turns the check Ready",
+    Case("the check turns Ready when all shares are admitted",
          "with pods labelled and locked, and the shares read once more",
          gang(WORK, [ROUND1], BOTH),
          [UpdatePlacementStatus(place(ROUND1), PLACED), *COMMIT]),
-    Case("Ready goes out once",
+    Case("Ready is written once",
          "nothing is left to do while it runs",
          gang(READY, [told(ROUND1, PLACED)], BOTH),
          []),
-    Case("a record that was lost in a crash is made up for",
+    Case("a status that was lost in a crash is written later",
          "the check says Ready, the Placement must too",
          gang(READY, [ROUND1], BOTH),
          [UpdatePlacementStatus(place(ROUND1), PLACED)]),
-    Case("groups that have no workers yet are locked as well",
+    Case("groups without workers are locked as well",
          "whoever scales one by hand gets gated pods",
          gang(WORK, [ROUND1], BOTH, idle_podsets=("spare",)),
-         [UpdatePlacementStatus(place(ROUND1), PLACED), replace(READY_SAID, podset_updates=(UPDATE, LOCKED | {"name": "spare"})), *COMMIT[1:]]),
+         [UpdatePlacementStatus(place(ROUND1), PLACED),
+          replace(READY_SAID, podset_updates=(UPDATE, LOCKED | {"name": "spare"})), *COMMIT[1:]]),
     Case("admission at the last moment counts",
          "the deadline is for what is missing",
          gang(WORK, [ROUND1], BOTH),
@@ -665,17 +735,19 @@ RESERVED = [
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), NO_QUOTA),
              RequeueAfter(SOON),
          ], seconds=99),
-    Case("not while it holds quota and is not admitted",
+    Case("a share that holds quota and is not admitted is not lost",
          "a check of that cluster's own may have said no for a while",
          gang(READY, [told(ROUND1, PLACED)], {"east": UNCHECKED, "west": HELD}),
          [
              UpdatePlacementStatus(
                  place(told(ROUND1, PLACED)),
-                 explain.degraded_status(place(told(ROUND1, PLACED)), {"east": Reason(names.ReasonCode.CHECK_PENDING, "an admission check there is pending")}, {}, at(99)),
+                 explain.degraded_status(place(told(ROUND1, PLACED)),
+                                         {"east": Reason(names.ReasonCode.CHECK_PENDING,
+                                                         "an admission check there is pending")}, {}, at(99)),
              ),
              RequeueAfter(RESYNC),
          ], seconds=99),
-    Case("the workers of a share that vanished are planned anew",
+    Case("the workers of a share that vanished are planned again",
          "the others stay where they are",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}),
          [
@@ -683,7 +755,7 @@ RESERVED = [
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
-    Case("also before the record says that they were placed",
+    Case("a share that vanished before the status said placed is planned again",
          "a crash may have come between",
          gang(READY, [ROUND1], {"west": HELD}),
          [
@@ -691,38 +763,44 @@ RESERVED = [
              Plan(R, place(ROUND1), (), (place(ROUND1).shares[1],), VANISHED),
              RequeueAfter(SOON),
          ]),
-    Case("the whole gang starts again, where its policy says so",
+    Case("the whole gang starts again where its policy says so",
          "some jobs are of no use in part",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, on_share_lost="Restart"),
          [
              EmitEvent(JOB, names.EventReason.SHARE_LOST, VANISHED, warning=True),
-             SetCheck(R, CHECK, names.CHECK_RETRY, f"{VANISHED} The whole job starts again, as its policy's onShareLost says."),
+             SetCheck(R, CHECK, names.CHECK_RETRY,
+                      f"{VANISHED} The whole job restarts, because its policy has onShareLost: Restart."),
          ]),
     Case("a share whose quota went to others is lost",
          "its Kueue stopped its workers, and they are all gone",
          gang(READY, [told(ROUND1, PLACED)], {"east": TAKEN, "west": HELD}),
          [
-             EmitEvent(JOB, names.EventReason.SHARE_LOST, f"Workers were lost, 2 in east: {STOPPED_THERE}.", warning=True),
-             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), f"Workers were lost, 2 in east: {STOPPED_THERE}."),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, f"Workers were lost, 2 in east: {STOPPED_THERE}.",
+                       warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],),
+                  f"Workers were lost, 2 in east: {STOPPED_THERE}."),
              RequeueAfter(SOON),
          ]),
-    Case("while it is given up, what stands of the others stays wanted",
+    Case("while one share is given up, those of the others stay wanted",
          "the plan is what says who is wanted",
          gang(READY, [told(LEFT, {"placedRound": 2})], {"east": HELD, "west": HELD}),
          [
              DeleteShare(there("east", HELD)),
-             UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})), explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))),
+             UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})),
+                                   explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))),
              RequeueAfter(RESYNC),
          ]),
-    Case("who has no place waits for room",
+    Case("unplaced workers wait for capacity",
          "the job runs with the others",
          gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}),
-         [UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})), explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))), RequeueAfter(RESYNC)]),
-    Case("and is planned again when room changes",
+         [UpdatePlacementStatus(place(told(LEFT, {"placedRound": 2})),
+                                explain.placed_status(place(told(LEFT, {"placedRound": 2})), at(5))),
+                                RequeueAfter(RESYNC)]),
+    Case("unplaced workers are planned again when capacity changes",
          "what is kept is not asked for",
          gang(READY, [told(LEFT, {"placedRound": 2})], {"west": HELD}, changed_since_plan=True),
          [Plan(R, place(told(LEFT, {"placedRound": 2})), (), place(LEFT).shares), RequeueAfter(SOON)]),
-    Case("a further round is asked for beside what is kept",
+    Case("a further round is asked for beside the kept shares",
          "in the same cluster, too",
          gang(READY, [AGAIN_WEST], {"west": HELD}),
          [
@@ -730,14 +808,15 @@ RESERVED = [
              UpdatePlacementStatus(place(AGAIN_WEST), reserving_status(AGAIN_WEST, {"west": NOT_CREATED}, at(5))),
              RequeueAfter(RESERVE_RETRY),
          ]),
-    Case("and given up alone",
+    Case("a further round is withdrawn alone",
          "the job does not lose what it has",
-         gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST, admitted=False, message="cpu is short")]}),
+         gang(READY, [AGAIN_WEST], {"west": [HELD,
+             make_reservation(AGAIN_WEST, admitted=False, message="cpu is short")]}),
          [
              UpdatePlacementStatus(place(AGAIN_WEST), AGAIN_NO),
              EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(AGAIN_NO["reason"])),
          ], seconds=4),
-    Case("then it goes, and what is kept stays",
+    Case("a withdrawn further round is deleted, and the kept shares stay",
          "by round, not by cluster",
          gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
          [
@@ -745,14 +824,14 @@ RESERVED = [
              Plan(R, place(told(AGAIN_WEST, AGAIN_NO)), place(told(AGAIN_WEST, AGAIN_NO)).blocked, place(LEFT).shares),
              RequeueAfter(SOON),
          ]),
-    Case("and the rest is planned again, without that cluster",
+    Case("unplaced workers are planned again without the cluster that did not admit them",
          "for a while",
          gang(READY, [told(AGAIN_WEST, AGAIN_NO)], {"west": HELD}),
          [
              Plan(R, place(told(AGAIN_WEST, AGAIN_NO)), place(told(AGAIN_WEST, AGAIN_NO)).blocked, place(LEFT).shares),
              RequeueAfter(SOON),
          ]),
-    Case("once it is admitted the gang is whole",
+    Case("the gang is whole once the further round is admitted",
          "and its user is told",
          gang(READY, [AGAIN_WEST], {"west": [HELD, make_reservation(AGAIN_WEST)]}),
          [
@@ -761,33 +840,39 @@ RESERVED = [
          ]),
     Case("a cluster that was given up loses its share",
          "its workers failed, and nobody is on it any more",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}, lost={"east": "the worker cluster is out of sight"}),
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT},
+              lost={"east": "the worker cluster is out of sight"}),
          [
              EmitEvent(JOB, names.EventReason.SHARE_LOST, OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
              RequeueAfter(SOON),
          ]),
-    Case("at once when nobody is on it any more and its replacements wait",
+    Case("a lost share without workers is replaced at once when replacements wait",
          "Ray lost them all",
-         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": "is out of sight"}, has_unplaced_workers=True, shares_with_remote_pods=ON_BOTH),
+         gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": "is out of sight"},
+              has_unplaced_workers=True, shares_with_remote_pods=ON_BOTH),
          [
              EmitEvent(JOB, names.EventReason.SHARE_LOST, OUT_OF_SIGHT, warning=True),
              Plan(R, place(told(ROUND1, PLACED)), (), (place(ROUND1).shares[1],), OUT_OF_SIGHT),
              RequeueAfter(SOON),
          ]),
-    Case("not when its workers were never there",
+    Case("a share that never had workers is not lost",
          "KubeRay has yet to make them, and the link is cut for a moment",
-         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, unreachable={"east": SILENT}, has_unplaced_workers=True),
+         gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, unreachable={"east": SILENT},
+              has_unplaced_workers=True),
          [RequeueAfter(RESYNC)]),
-    Case("a cluster that refuses the pods is left out also where the policy says Restart",
+    Case("a cluster that denies the pods is excluded also where the policy says Restart",
          "a new attempt would ask it again",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, on_share_lost="Restart"),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"},
+              on_share_lost="Restart"),
          [
-             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.", warning=True),
-             Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.",
+                       warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],),
+                  "Workers were lost, 2 in east: it refuses its pods.", 1),
              RequeueAfter(SOON),
          ]),
-    Case("whose turn it is leaves the drained cluster",
+    Case("the worker that is next leaves the drained cluster",
          "with its grace period",
          gang(READY, [told(DRAINED, {"placedRound": 2})], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]},
               draining=frozenset({"east"}), shares_with_pods=ON_BOTH | {("west", 2)}, pods_to_drain=(("east", COPY),)),
@@ -795,60 +880,69 @@ RESERVED = [
              DeletePod("east", COPY, "worker cluster east is being drained"),
              UpdatePlacementStatus(place(DRAINED), explain.placed_status(place(DRAINED), at(5))),
          ]),
-    Case("a cluster that refuses the pods is done without for a while",
+    Case("a cluster that denies the pods is excluded for a while",
          "it has the quota, and does not let them in",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, shares_with_remote_pods=frozenset({("west", 1)})),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"},
+              shares_with_remote_pods=frozenset({("west", 1)})),
          [
-             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.", warning=True),
-             Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],), "Workers were lost, 2 in east: it refuses its pods.", 1),
+             EmitEvent(JOB, names.EventReason.SHARE_LOST, "Workers were lost, 2 in east: it refuses its pods.",
+                       warning=True),
+             Plan(R, place(told(ROUND1, PLACED)), (LEFT_OUT,), (place(ROUND1).shares[1],),
+                  "Workers were lost, 2 in east: it refuses its pods.", 1),
              RequeueAfter(SOON),
          ]),
-    Case("not where others of them run",
+    Case("a cluster that denies a pod while others run there is not excluded",
          "it may have its reasons for a while",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"}, shares_with_remote_pods=ON_BOTH),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, pod_denials={("east", 1): "it refuses its pods"},
+              shares_with_remote_pods=ON_BOTH),
          []),
-    Case("not while a worker there counts as running",
+    Case("a share is not lost while one of its workers counts as running",
          "Ray hears from it",
          gang(READY, [told(ROUND1, SILENT_STATUS)], {"west": HELD}, unreachable={"east": SILENT},
-              lost={"east": "the worker cluster is out of sight"}, shares_with_live_manager_pods=frozenset({("east", 1)})),
+              lost={"east": "the worker cluster is out of sight"},
+              shares_with_live_manager_pods=frozenset({("east", 1)})),
          [RequeueAfter(RESYNC)]),
-    Case("who must leave a drained cluster is planned elsewhere first",
+    Case("a worker that must leave a drained cluster is planned elsewhere first",
          "and keeps its place until then",
-         gang(READY, [told(ROUND1, PLACED)], BOTH, draining=frozenset({"east"}), shares_with_pods=ON_BOTH, changed_since_plan=True),
+         gang(READY, [told(ROUND1, PLACED)], BOTH, draining=frozenset({"east"}), shares_with_pods=ON_BOTH,
+              changed_since_plan=True),
          [Plan(R, place(told(ROUND1, PLACED)), (), place(ROUND1).shares), RequeueAfter(SOON)]),
-    Case("a drained share that nobody is on any more goes",
+    Case("a drained share without workers is deleted",
          "its quota is free for others",
          gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, draining=frozenset({"east"}),
               shares_with_pods=frozenset({("west", 1), ("west", 2)})),
          [Plan(R, place(DRAINED), (), place(DRAINED).shares[1:]), RequeueAfter(SOON)]),
-    Case("a drain that was taken back leaves no more than is wanted",
+    Case("a drain that was taken back keeps no more shares than are wanted",
          "what nobody is on yet goes",
          gang(READY, [DRAINED], {"east": HELD, "west": [HELD, make_reservation(DRAINED)]}, shares_with_pods=ON_BOTH),
          [Plan(R, place(DRAINED), (), place(DRAINED).shares[:2]), RequeueAfter(SOON)]),
-    Case("one that cannot be seen is not",
+    Case("a share in an unreachable cluster is not lost",
          "API link lost is not data path lost",
          gang(READY, [told(ROUND1, PLACED)], {"west": HELD}, unreachable={"east": SILENT}),
          [
-             UpdatePlacementStatus(place(told(ROUND1, PLACED)), explain.degraded_status(place(told(ROUND1, PLACED)), {"east": UNREACHABLE}, {"east": SILENT}, at(5))),
+             UpdatePlacementStatus(place(told(ROUND1, PLACED)),
+                                   explain.degraded_status(place(told(ROUND1, PLACED)), {"east": UNREACHABLE},
+                                                           {"east": SILENT}, at(5))),
              RequeueAfter(RESYNC),
          ]),
     Case("a share that is not admitted yet has its time",
          "a preemption needs its victims' grace",
          gang(WORK, [ROUND1], HALF),
          reserving({"east": short("pending the preemption of 1 workload")})),
-    Case("what is told already is not told again",
+    Case("a status that is written already is not written again",
          "no write without news",
          gang(make_workload(message=str(RESERVING["reason"])), [TOLD], HALF),
          [RequeueAfter(25 * SECOND)]),
-    Case("until the last second",
+    Case("a share has until the last second of its timeout",
          "the timeout is the policy's",
          gang(WORK, [ROUND1], HALF),
          [
-             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1, {"east": short("pending the preemption of 1 workload")}, at(29))),
+             UpdatePlacementStatus(place(ROUND1), reserving_status(ROUND1,
+                 {"east": short("pending the preemption of 1 workload")}, at(29))),
              pending(str(RESERVING["reason"])),
              RequeueAfter(SECOND),
          ], seconds=29),
-    Case("then all of the round is given back",
+    Case("the whole round is given back at its timeout",
          "all or nothing",
          gang(WORK, [ROUND1], HALF),
          [
@@ -856,7 +950,7 @@ RESERVED = [
              pending(str(GIVEN_UP["reason"])),
              EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(GIVEN_UP["reason"])),
          ], seconds=30),
-    Case("also when a share was refused to the end",
+    Case("the whole round is given back when a share was denied to the end",
          "with that cluster's own words",
          gang(WORK, [ROUND1], {"west": HELD}, creation_denials={"east": NOT_OPEN}),
          [
@@ -864,7 +958,7 @@ RESERVED = [
              pending(str(REFUSED_UP["reason"])),
              EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(REFUSED_UP["reason"])),
          ], seconds=30),
-    Case("a Kueue that says no is not waited for",
+    Case("a Kueue that has no quota is not waited for",
          "the next cluster is decided on within five seconds",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
@@ -872,7 +966,7 @@ RESERVED = [
              pending(str(NO_STATUS["reason"])),
              EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(NO_STATUS["reason"])),
          ], seconds=4),
-    Case("but for a moment: what has just gone may still be counted",
+    Case("a Kueue that has no quota is waited for for a moment: deleted Workloads may still count",
          "Kueue writes its figures in batches",
          gang(WORK, [ROUND1], {"east": NO, "west": HELD}),
          [
@@ -880,7 +974,7 @@ RESERVED = [
              pending("Reserving quota for workers: 2 east, 2 west; east: cpu is short."),
              RequeueAfter(SECOND),
          ], seconds=3),
-    Case("one that says nothing is not waited for either",
+    Case("a Kueue that says nothing is not waited for",
          "its queue may stand still behind another Workload",
          gang(WORK, [ROUND1], {"east": MUTE, "west": HELD}),
          [
@@ -888,7 +982,7 @@ RESERVED = [
              pending(str(MUTE_STATUS["reason"])),
              EmitEvent(JOB, names.EventReason.RESERVATION_TIMEOUT, str(MUTE_STATUS["reason"])),
          ], seconds=4),
-    Case("but longer after each round that was given up",
+    Case("a Kueue that says nothing is waited for for longer after each withdrawn round",
          "it may be busy",
          gang(WORK, [AGAIN], {"east": MUTE, "west": HELD}),
          [
@@ -896,7 +990,7 @@ RESERVED = [
              pending("Reserving quota for workers: 2 east, 2 west."),
              RequeueAfter(SECOND),
          ], seconds=15),
-    Case("never longer than the policy allows",
+    Case("a Kueue that says nothing is never waited for for longer than the policy allows",
          "4 s doubled four times is more than its 30",
          gang(WORK, [OFTEN_AGAIN], {"east": MUTE, "west": HELD}),
          [
@@ -904,7 +998,7 @@ RESERVED = [
              pending("Reserving quota for workers: 2 east, 2 west."),
              RequeueAfter(SECOND),
          ], seconds=29),
-    Case("a share that is being deleted is none",
+    Case("a share that is being deleted does not count",
          "an admin may delete it by hand",
          gang(WORK, [ROUND1], {"east": make_reservation(ROUND1, deleting=True, message="going"), "west": HELD}),
          reserving({"east": Reason(names.ReasonCode.SHARE_DELETING, "it is being deleted there")})),
@@ -919,23 +1013,23 @@ def _rule(facts: Gang, seconds: float) -> str:
 CASES = (*ENDED, *STEPPED_ASIDE, *PLANNED, *WAITED_FOR, *RESERVED)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{_rule(case.given, case.seconds)}: {case.id}")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{_rule(case.facts, case.seconds)}: {case.id}")
 def test_decide(case: Case) -> None:
-    assert decide(case.given, at(case.seconds)) == list(case.want), case.why
+    assert decide(case.facts, at(case.seconds)) == list(case.want), case.reason
 
 
 def test_every_rule_has_its_cases() -> None:
-    """Those that only elastic jobs meet have theirs in test_elastic.py."""
-    applied = {_rule(case.given, case.seconds) for case in CASES}
+    """The cases of rules for elastic jobs only are in test_elastic.py."""
+    applied = {_rule(case.facts, case.seconds) for case in CASES}
     assert {rule.name for rule in RULES} - applied == ELASTIC_RULES
 
 
-def test_no_two_rules_have_one_name() -> None:
+def test_rule_names_are_unique() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
 
 
-def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> None:
-    """Somebody edited the Placement: the gang waits, says so, and goes on without."""
+def test_a_round_with_an_unknown_worker_group_is_withdrawn() -> None:
+    """Somebody edited the Placement: the gang waits, says so, and withdraws the round in time."""
     raw = make_placement(WORK)
     raw["spec"]["shares"][0]["groups"][0]["name"] = "gone"
     first, late = decide(gang(WORK, [raw], {"west": HELD}), at(5)), decide(gang(WORK, [raw], {"west": HELD}), at(99))
@@ -944,7 +1038,7 @@ def test_a_share_of_a_group_that_there_is_not_is_given_up_with_the_round() -> No
 
 
 def preempting(*clusters: str) -> Raw:
-    """The Placement, in whose shares in these clusters Kueue must preempt others."""
+    """The Placement, with shares that need preemption in these clusters."""
     spread = ROUND1["spec"]["shares"]
     return with_shares(ROUND1, *({**one, "preempts": True} if one["cluster"] in clusters else one for one in spread))
 
@@ -952,44 +1046,44 @@ def preempting(*clusters: str) -> Raw:
 @pytest.mark.parametrize(
     ("raw", "standing", "asked"),
     [
-        pytest.param(preempting("west"), {}, {"east"}, id="while nothing stands"),
-        pytest.param(preempting("west"), {"east": ASKED}, set(), id="nor while another one is not admitted"),
-        pytest.param(preempting("west"), {"east": HELD}, {"west"}, id="when all others are admitted"),
-        pytest.param(preempting("east", "west"), {}, {"east", "west"}, id="where there are no others, at once"),
+        pytest.param(preempting("west"), {}, {"east"}, id="no other share stands"),
+        pytest.param(preempting("west"), {"east": ASKED}, set(), id="another share is not admitted"),
+        pytest.param(preempting("west"), {"east": HELD}, {"west"}, id="all other shares are admitted"),
+        pytest.param(preempting("east", "west"), {}, {"east", "west"}, id="there are no other shares"),
     ],
 )
 def test_a_share_that_preempts_is_asked_for_last(
     raw: Raw, standing: dict[str, Raw | list[Raw]], asked: set[str]
 ) -> None:
-    """A round that is given up before has cost nobody a running pod."""
+    """So a round that is withdrawn before costs no running pod."""
     actions = decide(gang(WORK, [raw], standing), at(1))
     assert {action.share.cluster for action in actions if isinstance(action, Reserve)} == asked
     assert not [action for action in actions if isinstance(action, SetCheck) and action.state == names.CHECK_READY]
 
 
-def test_who_yielded_very_often_still_gets_an_answer() -> None:
-    """A gang that nobody has room for may yield every five minutes for days."""
+def test_the_backoff_of_many_deactivations_is_bounded() -> None:
+    """A gang that fits nowhere may be deactivated every five minutes for days."""
     tired = make_workload(yields=1000)
     last = decide(gang(tired, [NO_ROOM], quota_contended_from=at(0)), at(300))[-1]
     assert last == Deactivate(parse_workload(tired))
 
 
-# --- a small world ---------------------------------------------------------------------------------------------------
+# --- a small simulation --------------------------------------------------------------------------------------------
 
 
 GOING = {"deletionTimestamp": make.stamp()}
 
 
 class Trouble(Exception):
-    """The write failed; the rest of what was decided is dropped."""
+    """The write failed; the other actions are dropped."""
 
 
 @dataclass
 class Cluster:
     room: int
-    honest: bool = True  # shows no room that it would not give
+    honest: bool = True  # never shows capacity that it would not give
     silent: bool = False
-    refuses: bool = False  # its API server, to have a share made
+    refuses: bool = False  # denials by its API server of a share that is still to be created
     shares: dict[str, Raw] = field(default_factory=dict)
     copies: dict[str, Raw] = field(default_factory=dict)  # one for each share that workers came to, by the share's name
 
@@ -1000,12 +1094,13 @@ class Cluster:
         return (self.copies[share],) if share in self.copies else ()
 
     def step(self) -> bool:
-        """What this cluster's own controllers do next: end a pod, finish a deletion, which makes room, or admit the first that fits."""
+        """The next step of the cluster's own controllers: end a pod, finish a deletion, which frees capacity, or
+        admit the first that fits."""
         for name, pod in list(self.copies.items()):
             if is_deleting(pod) and pod.get("late"):
                 del self.copies[name]
                 return False
-            if is_deleting(pod):  # in its grace
+            if is_deleting(pod):  # within its grace period
                 self.copies[name] = {**pod, "late": True}
         for name, raw in list(self.shares.items()):
             if raw["metadata"].get("deletionTimestamp"):
@@ -1021,7 +1116,7 @@ class Cluster:
 
 
 def _after(event: str, share: Raw) -> Raw:
-    """A share after somebody over there has done something to it."""
+    """Change a share as somebody in the worker cluster might."""
     conditions = share["status"]["conditions"]
     changes: dict[str, Raw] = {
         "preempt": {"status": {"conditions": []}},
@@ -1042,14 +1137,14 @@ class World:
         self.work: Raw | None = make_workload(groups={"workers": wanted})
         self.places: dict[str, Raw] = {}
         self.planned: dict[str, int] = {}
-        self.decided_on: Raw | None = None  # the Workload as the last look saw it
-        self.refused: dict[tuple[str, int], dict[str, str]] = {}  # Placement and round -> cluster -> why
+        self.decided_on: Raw | None = None  # the Workload as the last reconcile observed it
+        self.refused: dict[tuple[str, int], dict[str, str]] = {}  # Placement and round -> cluster -> denial
         self.room = 0
 
     def look(self, crash_after: int = 99, meanwhile: tuple[str, str] | None = None) -> None:
-        """Observe, decide, and do as many of the actions as come before a crash or a failed write.
+        """Observe, decide, and run as many actions as come before a crash or a failed write.
 
-        What happens meanwhile happens between the decision's first write and its second.
+        Other changes happen between the decision's first write and its second.
         """
         seen, self.decided_on = self.observed(), deepcopy(self.work)
         actions = decide(seen, at(self.now))
@@ -1057,7 +1152,7 @@ class World:
             live = {(p.name, s.cluster, p.round_of(s)) for p in seen.placements for s in p.active_shares}
             gone = [
                 r for r in seen.shares.reservations if not seen.shares.ending_pods.get(r.uid)
-            ]  # workers that end hold up nobody for long
+            ]  # ending workers delay others only briefly
             standing = {(r.placement, r.cluster, r.round) for r in gone}
             assert standing <= live or self.state() == names.CHECK_READY, "beside what is given up"
         try:
@@ -1085,6 +1180,7 @@ class World:
                 for raw in self.places.values()
                 for cluster, why in self.refused.get((raw["metadata"]["name"], raw["spec"]["round"]), {}).items()
             },
+            last_round=0 if self.placed() else self.last_round(),
             changed_since_plan=any(
                 self.planned.get(raw["metadata"]["uid"]) != self.room for raw in self.places.values()
             ),
@@ -1128,7 +1224,10 @@ class World:
             said[share.cluster] = "refused"
             return
         said.pop(share.cluster, None)
-        raw = {**make_reservation(self.places[placement.name], admitted=False), "size": share.workers}
+        counts = {group.role: group.count for group in share.groups}
+        owner = {"name": placement.workload, "uid": placement.workload_uid}
+        planned: Raw = {"metadata": {"name": placement.name}, "spec": {"round": placement.round, "workload": owner}}
+        raw = {**make_reservation(planned, admitted=False, counts=counts), "size": share.workers}
         raw["metadata"]["uid"] = f"{share.cluster}/{raw['metadata']['name']}"
         cluster.shares.setdefault(raw["metadata"]["name"], raw)
 
@@ -1138,7 +1237,7 @@ class World:
         return self.clusters[name]
 
     def plan(self, action: Plan) -> None:
-        """Fill in order what is seen and not excluded; all or nothing; two gangs are none of this world's business."""
+        """Fill clusters that are reachable and not excluded, in order; all or nothing. The simulation has one gang."""
         kept = [_kept(action.placement, share) for share in action.kept_shares or ()] if action.placement else []
         wanted = next(p.count for p in action.workload.podsets if p.name == "workers")
         left = wanted - sum(share.workers for share in action.kept_shares or ())
@@ -1149,14 +1248,15 @@ class World:
                 shares[name], left = {"workers": take}, left - take
         assert self.decided_on, "planned for nobody"
         raw = make_placement(
-            self.decided_on,  # another attempt may have begun meanwhile: it gets a plan of its own
+            self.decided_on,  # a new attempt may have begun meanwhile: it gets its own plan
             shares={} if left and action.kept_shares is None else shares,
-            round=action.placement.round + 1 if action.placement else 1,
+            round=max(action.placement.round if action.placement else 0, action.last_round) + 1,
             planned=self.now,
             excluded={e.cluster: (e.until - make.START).total_seconds() for e in action.exclusions},
             explanation=f"{wanted} wanted, {wanted - left} fit.",
         )
         raw["spec"]["shares"] = [*kept, *raw["spec"]["shares"]]
+        raw["spec"] |= {} if action.kept_shares is None else {"since": raw["spec"]["round"]}
         before = self.places.get(raw["metadata"]["name"])
         self.places[raw["metadata"]["name"]] = told(raw, before.get("status", {})) if before else raw
         self.planned[raw["metadata"]["uid"]] = self.room
@@ -1168,13 +1268,13 @@ class World:
                 raise Trouble
         if self.work is None or self.work["metadata"]["resourceVersion"] != action.workload.resource_version:
             raise Trouble
-        if action.state == names.CHECK_READY:
+        if action.state == names.CHECK_READY and self.placed():  # its Placement may be deleted since the decision
             assert self.whole(), "Ready with a share missing"
         self.work["status"]["admissionChecks"][0] |= {"state": action.state, "message": action.message}
         self.touch()
 
     def whole(self) -> bool:
-        """The newest Placement's shares stand and are admitted, and add up to the gang."""
+        """Whether the shares of the newest Placement stand, are admitted, and add up to the gang."""
         assert self.work
         found = next(
             p for p in map(read_placement, self.places.values()) if p.attempt == parse_workload(self.work).attempt
@@ -1187,9 +1287,20 @@ class World:
         return sum(sizes) == found.wanted_workers > 0
 
     def placed(self) -> bool:
-        """Whether a Placement stands for the present attempt."""
+        """Whether a Placement stands for the current attempt."""
         attempt = parse_workload(self.work).attempt if self.work else ""
         return any(read_placement(raw).attempt == attempt for raw in self.places.values())
+
+    def last_round(self) -> int:
+        """The last round of the attempt that is observed; of an unreachable cluster only its workers' rounds are."""
+        name = placement_name(parse_workload(self.work)) if self.work else ""
+        observed = (
+            parse_reservation("", raw)
+            for cluster in self.clusters.values()
+            for share, raw in cluster.shares.items()
+            if share in cluster.copies or not cluster.silent
+        )
+        return max((share.round for share in observed if share.placement == name), default=0)
 
     def touch(self) -> None:
         assert self.work
@@ -1204,7 +1315,7 @@ class World:
         ]
 
     def requeue(self) -> None:
-        """Kueue evicts and reserves again: the check starts anew."""
+        """Kueue evicts the Workload and reserves its quota again: the check starts again."""
         if self.work:
             self.reserved += 1
             version = int(self.work["metadata"]["resourceVersion"]) + 1
@@ -1227,11 +1338,13 @@ class World:
                 cluster.refuses = not cluster.refuses
             case "requeue":
                 self.requeue()
+            case "erase":
+                self.places.clear()
             case "second" | "minute":
                 self.now += 1 if event == "second" else 60
 
     def start(self, name: str, cluster: Cluster) -> None:
-        """A worker comes to each share that is wanted there, of a gang that runs."""
+        """Start a worker on each wanted share of a gang that runs."""
         if not cluster.silent and self.state() == names.CHECK_READY and (current := self.shown().current_placement):
             wanted = {current.name_of_share(share) for share in current.active_shares if share.cluster == name}
             for share in wanted & cluster.shares.keys():
@@ -1244,7 +1357,7 @@ class World:
             self.room = next(self.rooms)
 
     def rest(self) -> bool:
-        """Let no more faults happen; say whether the world came to rest (in ten minutes of its own time)."""
+        """Inject no more faults; return whether the simulation came to rest (in ten minutes of its own time)."""
         for cluster in self.clusters.values():
             cluster.silent = cluster.refuses = False
         self.room = next(self.rooms)
@@ -1277,6 +1390,7 @@ HAPPENINGS = [
     "end",
     "delete",
     "requeue",
+    "erase",
     "second",
     "minute",
 ]
@@ -1284,8 +1398,9 @@ EVENTS = st.tuples(
     st.sampled_from(["kueue"] * 5 + HAPPENINGS),
     st.sampled_from(["a", "b", "c"]),
 )
-LOOKS = st.tuples(st.integers(0, 6), st.none() | EVENTS)  # actions done before the controller dies; most have fewer
-# Long ones: left to itself, hypothesis tries some five steps, in which little can happen twice.
+# actions before the controller dies; most decisions have fewer
+LOOKS = st.tuples(st.integers(0, 6), st.none() | EVENTS)
+# Long runs: by default hypothesis takes about five steps, in which little can happen twice.
 SCRIPTS = st.lists(st.one_of(EVENTS, LOOKS, LOOKS), min_size=20, max_size=60)
 ROOMS = st.lists(st.integers(0, 4), min_size=3, max_size=3)
 
@@ -1301,7 +1416,8 @@ def played(rooms: Sequence[int], wanted: int, script: Iterable[Any], liar: str =
 
 
 @given(ROOMS, st.integers(1, 6), SCRIPTS)
-def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int, script: list[Any]) -> None:
+@example([1, 0, 0], 1, [*[("kueue", "a")] * 16, (1, None), (1, None), ("kueue", "a"), (2, ("erase", "a"))])
+def test_a_gang_is_in_the_end_placed_whole_or_not_at_all(rooms: list[int], wanted: int, script: list[Any]) -> None:
     world = played(rooms, wanted, script)
     ran = world.state() == names.CHECK_READY
     assert world.rest(), "it goes on and on"
@@ -1313,14 +1429,26 @@ def test_a_gang_comes_to_rest_whole_or_not_at_all(rooms: list[int], wanted: int,
         assert sum(cluster.room for cluster in world.clusters.values()) < wanted, "it fits, yet it waits"
 
 
+@pytest.mark.parametrize("crash_after", range(4))
+def test_no_share_of_a_deleted_placement_is_taken_for_a_share_of_the_next_one(crash_after: int) -> None:
+    """The next plan gives another number of workers to a cluster whose earlier share still stands."""
+    world = played([2, 2, 0], 4, [(9, None), *[("kueue", "a"), ("kueue", "b"), (9, None)] * 8])
+    assert world.whole()
+    for event in (("more", "a"), ("more", "a"), ("less", "b"), ("erase", "a")):
+        world.happen(*event)
+    world.look(crash_after)
+    assert world.rest(), "it goes on and on"
+    assert world.whole()
+
+
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["a", "b", "c"]))
-def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
+def test_a_cluster_that_shows_capacity_and_does_not_admit_is_excluded(
     rooms: list[int], wanted: int, script: list[Any], liar: str
 ) -> None:
     world = played(rooms, wanted, script, liar)
     ran, honest = world.state() == names.CHECK_READY, [c for n, c in world.clusters.items() if n != liar]
     room = sum(cluster.room for cluster in honest)
-    at_most = sum(max(cluster.room, cluster.held()) for cluster in honest)  # room that goes takes back no admission
+    at_most = sum(max(cluster.room, cluster.held()) for cluster in honest)  # lost capacity takes back no admission
     stood = world.placed() and world.whole()
     world.rest()
     ready = world.state() == names.CHECK_READY
@@ -1329,7 +1457,7 @@ def test_a_cluster_that_promises_and_does_not_admit_is_done_without(
 
 
 @given(ROOMS, st.integers(1, 6), SCRIPTS, st.sampled_from(["gone", "deleting", "finished", "evicted", "deactivated"]))
-def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: list[Any], end: str) -> None:
+def test_nothing_remains_of_an_ended_gang(rooms: list[int], wanted: int, script: list[Any], end: str) -> None:
     world = played(rooms, wanted, script)
     over: dict[str, Raw | None] = {
         "gone": None,
@@ -1347,20 +1475,20 @@ def test_nothing_remains_of_what_is_over(rooms: list[int], wanted: int, script: 
 
 @given(ROOMS, SCRIPTS)
 @example([0, 1, 3], [*[("kueue", "a")] * 16, (1, None), (2, None), ("kueue", "b"), ("kueue", "c")])
-def test_the_same_facts_in_another_order_give_the_same_actions(rooms: list[int], script: list[Any]) -> None:
-    """Stores tell of what stands in any order."""
+def test_the_order_of_facts_does_not_change_the_actions(rooms: list[int], script: list[Any]) -> None:
+    """Stores list objects in any order."""
     seen = played(rooms, 4, script).observed()
     turned = with_facts(seen, reservations=seen.shares.reservations[::-1], placements=seen.placements[::-1])
     assert Counter(map(repr, decide(seen, at(7)))) == Counter(map(repr, decide(turned, at(7))))
 
 
 @pytest.mark.parametrize(("given_up", "seconds"), [(0, 15), (1, 30), (2, 60), (3, 60), (10**6, 60)])
-def test_a_cluster_is_left_alone_for_longer_each_time(given_up: int, seconds: float) -> None:
+def test_a_cluster_is_excluded_for_longer_each_time(given_up: int, seconds: float) -> None:
     left_alone = exclusion_duration(place(make_placement(WORK, given_up=given_up)))
     assert seconds <= left_alone.total_seconds() <= seconds * 1.25
 
 
-def test_the_clocks_fit_each_other() -> None:
-    """A gang that yields must look again before its cluster is forgiven, or it would never see the room."""
+def test_the_timeouts_fit_each_other() -> None:
+    """A gang that is deactivated must be reconciled before its exclusions end, or it would never use the capacity."""
     assert RESERVE_RETRY < TIMEOUT, "a share that was refused would be asked for once only"
     assert DEACTIVATE_AFTER < RESYNC < MAX_EXCLUSION < DEACTIVATE_AFTER * 2**MAX_DOUBLINGS

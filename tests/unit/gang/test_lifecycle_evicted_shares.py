@@ -1,4 +1,4 @@
-"""A share whose workers were preempted: its quota comes free even where Kueue did not see the last pod end."""
+"""The quota of a share whose workers were preempted becomes free even if Kueue did not see its last pod end."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def copy() -> Raw:
 
 
 def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
-    """The gang as it is observed with its share in east and these pods of it there, while these RayJobs are."""
+    """The gang with its share in east, these pods on it, and these RayJobs in the manager."""
     sight = Sight({"east": 8})
     fill(sight.manager.workloads, WORK)
     fill(sight.manager.ray_jobs, *jobs)
@@ -41,29 +41,29 @@ def seen(share: Raw, *pods: Raw, jobs: Sequence[Raw] = (RAY_JOB,)) -> Gang:
 @pytest.mark.parametrize(
     ("share", "pods", "stranded", "lost"),
     [
-        pytest.param(EVICTED, [], True, True, id="evicted, and no pod is left to tell Kueue"),
-        pytest.param(EVICTED, [copy()], False, False, id="a pod is there: Kueue sees it end"),
-        pytest.param(HELD, [], False, False, id="not evicted: its pods are still to come"),
-        pytest.param(GONE, [], False, True, id="evicted, and its quota is free: it queues again"),
+        pytest.param(EVICTED, [], True, True, id="an evicted share without pods is deleted"),
+        pytest.param(EVICTED, [copy()], False, False, id="an evicted share with a pod is left to Kueue"),
+        pytest.param(HELD, [], False, False, id="a share that is not evicted waits for its pods"),
+        pytest.param(GONE, [], False, True, id="an evicted share whose quota is free queues again"),
     ],
 )
-def test_stranded(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> None:
-    """A job that runs is planned anew for these workers; then the share is in nobody's way any more, and goes."""
+def test_an_evicted_share_without_pods_is_deleted(share: Raw, pods: list[Raw], stranded: bool, lost: bool) -> None:
+    """The workers of a running job are planned again; then the share stands in nobody's way and is deleted."""
     gang = seen(share, *pods)
     assert [found.stranded for found in gang.shares.reservations] == [stranded]
     assert any(isinstance(action, Plan) and action.kept_shares == () for action in decide(gang, at(5))) is lost
 
 
 @pytest.mark.parametrize("placed", [0, 1])
-def test_a_stranded_share_of_a_job_that_does_not_run_goes_at_once(placed: int) -> None:
-    """Also when the record says already that it was placed, and Kueue is yet to be told."""
+def test_an_evicted_share_of_a_job_that_does_not_run_is_deleted_at_once(placed: int) -> None:
+    """Also when its Placement says that it was placed, and Kueue has not been notified yet."""
     place = parse_placement(make_placement(WORK, shares={"east": {"workers": 4}}, placedRound=placed))
     gang = replace(seen(EVICTED), workload=parse_workload(make_workload()), placements=(place,))
     assert decide(gang, at(5)) == [DeleteShare(gang.shares.reservations[0]), RequeueAfter(RESYNC)]
 
 
-def test_who_was_stopped_is_told_why() -> None:
-    """And not that a check is pending, as for a share that has quota and waits."""
+def test_the_message_of_a_preempted_share_says_that_its_workers_were_stopped() -> None:
+    """Not that a check is pending, as for a share that has quota and waits."""
     gang = seen(EVICTED, copy())
     said = [str(action.status["reason"]) for action in decide(gang, at(5)) if isinstance(action, UpdatePlacementStatus)]
     assert len(said) == 1 and "its workers were stopped there" in said[0]
@@ -76,12 +76,12 @@ ANOTHER: Raw = {"metadata": {**RAY_JOB["metadata"], "uid": "uid-of-a-later-one"}
 @pytest.mark.parametrize(
     ("jobs", "gone"),
     [
-        pytest.param([RAY_JOB], False, id="its job is there"),
-        pytest.param([], True, id="its job is deleted, and the garbage collector has yet to come to its Workload"),
-        pytest.param([LEAVING], True, id="its job is being deleted, and waits for what it owns"),
-        pytest.param([ANOTHER], True, id="another job has its name now"),
+        pytest.param([RAY_JOB], False, id="the job exists"),
+        pytest.param([], True, id="the job is deleted, and its Workload is not garbage-collected yet"),
+        pytest.param([LEAVING], True, id="the job is being deleted, and waits for the objects that it owns"),
+        pytest.param([ANOTHER], True, id="another job has the name now"),
     ],
 )
-def test_a_job_that_goes_takes_its_shares_along(jobs: list[Raw], gone: bool) -> None:
+def test_the_shares_of_a_deleted_job_are_deleted(jobs: list[Raw], gone: bool) -> None:
     gang = seen(HELD, copy(), jobs=jobs)
     assert (decide(gang, at(5)) == [DeleteSharePods(gang.shares.reservations[0], (copy(),))]) is gone

@@ -1,4 +1,4 @@
-"""Each state of a Placement is told whole: state, how many are held, where, why, and a condition whose time is kept."""
+"""The status of a Placement in each state: workers, clusters, reason, and a condition that keeps its time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ PLAN = "2 of 4 workers to east, 2 of 4 workers to west."
 SHORT = {"east": Reason(ReasonCode.QUOTA_PENDING, "cpu is short")}
 SILENT = Reason(ReasonCode.SHARE_NOT_CREATED, "")
 LATE = Reason(ReasonCode.RESERVATION_TIMEOUT, "Not admitted within 30s")
-UNSEEN = Reason(ReasonCode.CLUSTER_UNREACHABLE, "cannot be seen since 03:04:05 UTC: no answer in time")
+UNSEEN = Reason(ReasonCode.CLUSTER_UNREACHABLE, "is unreachable since 03:04:05 UTC: no answer in time")
 
 
 def reserving(place: Placement, blocked: Mapping[str, Reason], now: datetime) -> explain.PlacementStatus:
-    """What is said of a round of which these clusters have not admitted their share."""
+    """The status of a round whose share these clusters have not admitted."""
     asked = {share.cluster: share for share in place.shares}
     return explain.reserving_status(place, {asked[cluster]: why for cluster, why in blocked.items()}, now)
 
@@ -51,7 +51,7 @@ CASES = [
         "4 workers needed at once, 2 fit now.",
     ),
     Case(
-        "a gang of which nothing is admitted yet",
+        "a gang without an admitted share",
         reserving(ROUND1, {"east": SILENT, "west": SILENT}, at(5)),
         "Reserving",
         "0 of 4",
@@ -60,7 +60,7 @@ CASES = [
         code="ShareNotCreated",
     ),
     Case(
-        "a gang that waits for one cluster says what that one says",
+        "a gang that waits for one cluster quotes its reason",
         reserving(ROUND1, SHORT, at(5)),
         "Reserving",
         "2 of 4",
@@ -98,46 +98,47 @@ CASES = [
         code="ShareNotCreated",
     ),
     Case(
-        "a cluster that cannot be seen is no loss, and is told so",
+        "an unreachable cluster is reported and is no loss",
         explain.degraded_status(ROUND1, {"east": UNSEEN}, {"east": UNSEEN.text}, at(5)),
         "Unknown",
         "2 of 4",
         "2 east, 2 west",
-        "2 east, 2 west; what runs in east is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
+        "2 east, 2 west; workers in east are left running: the cluster is unreachable since 03:04:05 UTC: no "
+        "answer in time.",
         "Unknown",
         code="ClusterUnreachable",
     ),
     Case(
-        "a lost share beside a cluster that cannot be seen is told apart from it",
+        "a lost share and an unreachable cluster are reported separately",
         explain.degraded_status(ROUND1, {**SHORT, "west": UNSEEN}, {"west": UNSEEN.text, "north": "n"}, at(5)),
         "Unknown",
         "0 of 4",
         "2 east, 2 west",
-        "2 east, 2 west; the share in east is not admitted now: cpu is short; "
-        "what runs in west is left running: cannot be seen since 03:04:05 UTC: no answer in time.",
+        "2 east, 2 west; the share in east is not admitted now: cpu is short; workers in west are left running: the "
+        "cluster is unreachable since 03:04:05 UTC: no answer in time.",
         "Unknown",
         code="QuotaPending",
     ),
     Case(
-        "a gang that is withdrawn holds nothing that counts",
+        "a withdrawn gang counts no held quota",
         explain.withdrawing_status(ROUND1, {"east": "cpu is short"}, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
-        "Not admitted within 30s, so every share is given back; east: cpu is short.",
+        "Not admitted within 30s, so every share is deleted; east: cpu is short.",
         code="ReservationTimeout",
     ),
     Case(
-        "a cluster that said nothing is quoted so",
+        "a cluster that gave no reason",
         explain.withdrawing_status(ROUND1, {"west": ""}, LATE, at(60), at(5)),
         "Withdrawing",
         "0 of 4",
         "2 east, 2 west",
-        "Not admitted within 30s, so every share is given back; west: its Kueue did not answer.",
+        "Not admitted within 30s, so every share is deleted; west: its Kueue did not answer.",
         code="ReservationTimeout",
     ),
     Case(
-        "a gang that ended keeps where it was",
+        "an ended gang keeps its clusters",
         explain.ended_status(ROUND1, at(5)),
         "Ended",
         "0",
@@ -148,14 +149,20 @@ CASES = [
 
 
 WAITING_CODES = [
-    pytest.param(replace(NO_ROOM, code=ReasonCode.NEVER_FITS), "NeverFits", id="it would not fit if nothing else ran"),
-    pytest.param(replace(NO_ROOM, code=ReasonCode.INSUFFICIENT_CAPACITY), "InsufficientCapacity", id="others hold it"),
-    pytest.param(NO_ROOM, "Waiting", id="no code is written"),
+    pytest.param(
+        replace(NO_ROOM, code=ReasonCode.NEVER_FITS), "NeverFits", id="the gang would not fit if nothing else ran"
+    ),
+    pytest.param(
+        replace(NO_ROOM, code=ReasonCode.INSUFFICIENT_CAPACITY),
+        "InsufficientCapacity",
+        id="other gangs hold the capacity",
+    ),
+    pytest.param(NO_ROOM, "Waiting", id="the Placement has no reason code"),
 ]
 
 
 @pytest.mark.parametrize(("place", "code"), WAITING_CODES)
-def test_a_gang_that_waits_has_the_code_of_its_plan(place: Placement, code: str) -> None:
+def test_a_waiting_gang_has_the_reason_code_of_its_plan(place: Placement, code: str) -> None:
     (condition,) = cast(list[dict[str, str]], explain.waiting_status(place, at(5))["conditions"])
     assert condition["reason"] == code
 
@@ -180,12 +187,12 @@ def test_status(case: Case) -> None:
     }
 
 
-def test_a_reason_that_is_a_sentence_already_gets_no_second_full_stop() -> None:
+def test_a_reason_that_ends_in_a_full_stop_gets_no_second_one() -> None:
     status = reserving(ROUND1, {"east": Reason(ReasonCode.QUOTA_PENDING, "The ClusterQueue is stopped.")}, at(5))
     assert str(status["reason"]).endswith("The ClusterQueue is stopped.")
 
 
-def test_several_shares_of_one_cluster_are_told_of_once() -> None:
+def test_several_shares_of_one_cluster_are_reported_once() -> None:
     single = replace(ROUND1.shares[0], groups=(GroupShare("workers", "r", 1),), single_worker=True)
     place = replace(ROUND1, shares=tuple(replace(single, round=number) for number in (1, 2, 3)), round=3)
     status = explain.reserving_status(place, {place.shares[1]: SILENT, place.shares[2]: SHORT["east"]}, at(5))
@@ -216,7 +223,7 @@ def transition(status: explain.PlacementStatus) -> object:
     return conditions[0]["lastTransitionTime"]
 
 
-def test_the_time_of_a_condition_is_that_of_its_change() -> None:
+def test_a_condition_has_the_time_of_its_last_change() -> None:
     placed = explain.placed_status(ROUND1, at(5))
     lost = explain.degraded_status(told(placed), SHORT, {}, at(50))
     ended = explain.ended_status(told(lost), at(70))
@@ -224,8 +231,8 @@ def test_the_time_of_a_condition_is_that_of_its_change() -> None:
     assert [transition(status) for status in (placed, lost, ended, again)] == [stamp(5), stamp(5), stamp(70), stamp(70)]
 
 
-def test_what_is_told_already_comes_out_the_same() -> None:
-    """So that the decision sees no difference and writes nothing."""
+def test_an_unchanged_status_comes_out_the_same() -> None:
+    """So the decision sees no difference and writes nothing."""
     placed, asked = explain.placed_status(ROUND1, at(5)), reserving(ROUND1, SHORT, at(5))
     running = explain.degraded_status(told(placed), {"east": UNSEEN}, {"east": UNSEEN.text}, at(7))
     assert explain.placed_status(told(placed), at(99)) == placed
@@ -233,13 +240,13 @@ def test_what_is_told_already_comes_out_the_same() -> None:
     assert explain.degraded_status(told(running), {"east": UNSEEN}, {"east": UNSEEN.text}, at(99)) == running
 
 
-def test_where_lists_all_groups_of_a_cluster_as_one_number() -> None:
+def test_where_adds_up_all_groups_of_a_cluster() -> None:
     shares: dict[str, dict[str, int]] = {"east": {"workers": 2, "gpu": 1}, "west": {"workers": 1}}
     raw = make_placement(make_workload(groups={"workers": 3, "gpu": 1}), shares=shares)
     assert explain.describe_placement(parse_placement(raw)) == "3 east, 1 west"
 
 
-def test_a_condition_of_somebody_elses_is_not_taken_for_ours() -> None:
-    """Its time is not ours to continue."""
+def test_a_foreign_condition_is_not_taken_for_ours() -> None:
+    """Its time is not continued."""
     raw = make_placement(WORK, conditions=[{"type": "Other", "status": "True", "lastTransitionTime": stamp()}])
     assert transition(explain.placed_status(parse_placement(raw), at(5))) == stamp(5)

@@ -1,4 +1,4 @@
-"""An anchor stands for a share that is there, or that a Placement still wants; one that is new may be waiting for its share."""
+"""An anchor belongs to a share that exists or that a Placement wants. A new anchor may come before its share."""
 
 from typing import Any
 
@@ -21,13 +21,18 @@ def anchor(name: str = NAME, **more: Any) -> Raw:
 @pytest.mark.parametrize(
     ("found", "cluster", "share", "places", "want"),
     [
-        pytest.param(anchor(), "east", SHARE, [], True, id="its share stands"),
-        pytest.param(anchor(), "east", None, [], False, id="nobody knows it"),
-        pytest.param(anchor(), "east", None, [PLACE], True, id="its share is yet to be made"),
+        pytest.param(anchor(), "east", SHARE, [], True, id="its share exists"),
+        pytest.param(anchor(), "east", None, [], False, id="no Placement knows it"),
+        pytest.param(anchor(), "east", None, [PLACE], True, id="its share is still to be created"),
         pytest.param(anchor(), "north", None, [PLACE], False, id="no share is wanted in its cluster"),
-        pytest.param(anchor(f"{NAME}0"), "east", None, [PLACE], False, id="of another round"),
+        pytest.param(anchor(f"{NAME}0"), "east", None, [PLACE], False, id="an anchor of another round"),
         pytest.param(
-            anchor(), "east", None, [make_placement(make_workload(), withdrawn=1)], False, id="of a round given up"
+            anchor(),
+            "east",
+            None,
+            [make_placement(make_workload(), withdrawn=1)],
+            False,
+            id="an anchor of a withdrawn round",
         ),
         pytest.param(
             anchor(),
@@ -35,28 +40,33 @@ def anchor(name: str = NAME, **more: Any) -> Raw:
             None,
             [make_placement(make_workload(), state=PlacementState.ENDED)],
             False,
-            id="of a gang that ended",
+            id="an anchor of an ended gang",
         ),
         pytest.param(
-            anchor(), "east", None, [make_placement(make_workload(), round=2), PLACE], True, id="one of two wants it"
+            anchor(),
+            "east",
+            None,
+            [make_placement(make_workload(), round=2), PLACE],
+            True,
+            id="one of two Placements wants it",
         ),
     ],
 )
-def test_what_an_anchor_stands_for(found: Raw, cluster: str, share: Raw | None, places: list[Raw], want: bool) -> None:
+def test_which_anchors_are_orphans(found: Raw, cluster: str, share: Raw | None, places: list[Raw], want: bool) -> None:
     assert orphan_anchors.is_in_use(found, cluster, share, map(parse_placement, places)) is want
 
 
 @pytest.mark.parametrize(
     ("found", "seconds", "want"),
     [
-        pytest.param(anchor(creationTimestamp=stamp()), 15, False, id="its share may be on its way"),
-        pytest.param(anchor(creationTimestamp=stamp()), 16, True, id="not any more"),
-        pytest.param(anchor(), 9999, False, id="nobody knows how old it is"),
+        pytest.param(anchor(creationTimestamp=stamp()), 15, False, id="its share may still be created"),
+        pytest.param(anchor(creationTimestamp=stamp()), 16, True, id="its share will not be created any more"),
+        pytest.param(anchor(), 9999, False, id="its age is unknown"),
     ],
 )
-def test_when_it_has_settled(found: Raw, seconds: float, want: bool) -> None:
+def test_when_an_anchor_is_old_enough_to_delete(found: Raw, seconds: float, want: bool) -> None:
     assert orphan_anchors.is_settled(found, at(seconds)) is want
 
 
-def test_when_a_cluster_is_swept() -> None:
+def test_when_a_clusters_anchors_are_checked() -> None:
     assert [turn for turn in range(50) if orphan_anchors.is_sweep_due(turn)] == [0, 1, 20, 40]

@@ -1,4 +1,4 @@
-"""Workers that come one by one: each share of theirs is asked for, waited for, given up and given back by itself."""
+"""Single-worker shares: each is asked for, waited for, withdrawn and deleted by itself."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from tests.unit.fact_builders import with_facts
 from tests.unit.gang.test_elastic import PLACED, chain_of, gang, kinds, only, slice_of
 
 SOON, LATE = at(1), at(5)  # a cluster that does not admit is waited for for four seconds
-# How a share stands in its cluster.
+# The state of a share in its cluster.
 ADMITTED: Raw = {}
 WAITS: Raw = {"admitted": False, "message": "couldn't assign flavors: insufficient quota for cpu"}
 SILENT: Raw = {"admitted": False}
@@ -29,7 +29,7 @@ STATES: Mapping[str, Raw | None] = {"admitted": ADMITTED, "waits": WAITS, "ended
 
 
 def grown(*clusters: str, wanted: int = 0, **status: Any) -> tuple[Raw, Raw]:
-    """A job with two workers in east that has asked for one more in each of these clusters: its slice, and its Placement."""
+    """A job with two workers in east that asked for one more in each of these clusters: its slice and its Placement."""
     work = slice_of(2, workers=wanted or 2 + len(clusters), check=names.CHECK_READY)
     place = chain_of(work, round=1 + len(clusters), **{**PLACED, "state": PlacementState.RESERVING, **status})
     group = {"name": "workers", "role": "role-workers", "count": 1}
@@ -43,7 +43,7 @@ def grown(*clusters: str, wanted: int = 0, **status: Any) -> tuple[Raw, Raw]:
 
 
 def facts(made: tuple[Raw, Raw], states: Mapping[int, Raw | None], **more: Any) -> Gang:
-    """What is known of it; `states` is how its shares stand, by round: all that are not said are admitted."""
+    """The facts of the gang; `states` are the states of its shares by round, admitted by default."""
     work, place = made
     found = list[Reservation]()
     for entry in place["spec"]["shares"]:
@@ -58,7 +58,7 @@ def facts(made: tuple[Raw, Raw], states: Mapping[int, Raw | None], **more: Any) 
 
 
 def kept(actions: list[Action]) -> list[tuple[str, int]]:
-    """The shares that stay in a plan, by cluster and round."""
+    """The shares that a plan keeps, by cluster and round."""
     return [(share.cluster, share.round) for share in only(actions, Plan).kept_shares]
 
 
@@ -66,27 +66,31 @@ BASE, FIRST, SECOND = ShareKey("east", 1), ShareKey("west", 2), ShareKey("west",
 TWO = grown("west", "west")
 
 
-def test_each_is_asked_for_beside_what_stands() -> None:
+def test_each_single_worker_share_is_asked_for_beside_the_standing_ones() -> None:
     actions = decide(facts(TWO, {2: None, 3: None}), SOON)
     asked = [action for action in actions if isinstance(action, Reserve)]
-    assert [(one.share.cluster, one.target.round, one.groups[0][1], one.starts_gang) for one in asked] == [
+    assert [
+        (request.share.cluster, request.target.round, request.groups[0][1], request.starts_gang) for request in asked
+    ] == [
         ("west", 2, 1, False),
         ("west", 3, 1, False),
     ]
-    assert len({one.target.share for one in asked}) == 2
+    assert len({request.target.share for request in asked}) == 2
     assert only(actions, UpdatePlacementStatus).status["state"] == PlacementState.RESERVING
 
 
 @pytest.mark.parametrize(
     ("states", "workers", "placed"),
     [
-        pytest.param({2: WAITS, 3: WAITS}, "2 of 4", 1, id="none came"),
-        pytest.param({3: WAITS}, "3 of 4", 2, id="the first came"),
-        pytest.param({2: WAITS}, "3 of 4", 1, id="the second came"),
-        pytest.param({}, "4 of 4", 3, id="both came"),
+        pytest.param({2: WAITS, 3: WAITS}, "2 of 4", 1, id="no share is admitted"),
+        pytest.param({3: WAITS}, "3 of 4", 2, id="the first share is admitted"),
+        pytest.param({2: WAITS}, "3 of 4", 1, id="the second share is admitted"),
+        pytest.param({}, "4 of 4", 3, id="both shares are admitted"),
     ],
 )
-def test_who_came_has_a_place_and_waits_for_nobody(states: Mapping[int, Raw], workers: str, placed: int) -> None:
+def test_an_admitted_single_worker_share_waits_for_no_other(
+    states: Mapping[int, Raw], workers: str, placed: int
+) -> None:
     actions = decide(facts(TWO, states), SOON)
     body = only(actions, UpdatePlacementStatus).status
     assert (body["workers"], body["placedRound"]) == (workers, placed)
@@ -95,20 +99,36 @@ def test_who_came_has_a_place_and_waits_for_nobody(states: Mapping[int, Raw], wo
     assert not any(isinstance(action, Plan | Reserve) for action in actions)
 
 
-def test_who_does_not_come_in_time_is_planned_anew_and_all_others_stay() -> None:
+def test_a_share_that_is_not_admitted_in_time_is_planned_again_alone() -> None:
     actions = decide(facts(TWO, {3: WAITS}), LATE)
     assert kept(actions) == [BASE, FIRST]
     plan = only(actions, Plan)
-    assert [(one.cluster, one.until > LATE) for one in plan.exclusions] == [("west", True)]
+    assert [(exclusion.cluster, exclusion.until > LATE) for exclusion in plan.exclusions] == [("west", True)]
     assert (plan.failures, plan.lost_reason) == (1, "")
     assert "insufficient quota" in plan.exclusions[0].reason
     assert only(actions, EmitEvent).message.startswith(
-        "Not admitted in time, so planned anew: 1 west; west: couldn't assign"
+        "Not admitted in time, so planned again: 1 west; west: couldn't assign"
     )
 
 
+@pytest.mark.parametrize(
+    ("states", "wanted", "want"),
+    [
+        pytest.param({}, 4, True, id="all workers have a slot since the job is smaller"),
+        pytest.param({}, 5, False, id="a worker lacks a slot"),
+        pytest.param({3: WAITS}, 4, False, id="a share is not admitted yet"),
+    ],
+)
+def test_the_wait_for_more_workers_ends_when_a_job_wants_fewer(
+    states: Mapping[int, Raw], wanted: int, want: bool
+) -> None:
+    work, place = grown("west", "west", wanted=wanted)
+    waits = work, {**place, "spec": {**place["spec"], "waitingSince": stamp(0)}}
+    assert any(isinstance(action, Plan) for action in decide(facts(waits, states), SOON)) is want
+
+
 @pytest.mark.parametrize("policy", ["Replace", "Restart"])
-def test_one_that_is_preempted_is_planned_anew_whatever_the_policy(policy: str) -> None:
+def test_a_preempted_single_worker_share_is_planned_again_whatever_the_policy(policy: str) -> None:
     for place in (TWO, grown("west", "west", placedRound=3)):
         actions = decide(facts(place, {2: ENDED}, on_share_lost=policy), SOON)
         assert kept(actions) == [BASE, SECOND]
@@ -118,12 +138,12 @@ def test_one_that_is_preempted_is_planned_anew_whatever_the_policy(policy: str) 
         )
 
 
-def test_what_came_together_starts_again_as_its_policy_says() -> None:
+def test_shares_that_were_placed_together_start_again_as_the_policy_says() -> None:
     actions = decide(facts(TWO, {1: ENDED}, on_share_lost="Restart"), SOON)
     assert only(actions, SetCheck).state == names.CHECK_RETRY
 
 
-def test_those_who_are_lost_alike_are_told_of_together() -> None:
+def test_shares_lost_for_the_same_reason_are_reported_together() -> None:
     actions = decide(facts(grown("west", "west", placedRound=3), {2: ENDED, 3: ENDED}), SOON)
     assert only(actions, EmitEvent).message.startswith("Workers were lost, 2 in west: ")
 
@@ -131,27 +151,27 @@ def test_those_who_are_lost_alike_are_told_of_together() -> None:
 @pytest.mark.parametrize(
     ("wanted", "on", "want"),
     [
-        pytest.param(3, {BASE, SECOND}, [BASE, SECOND], id="who has left gives back exactly that share"),
-        pytest.param(3, {BASE, FIRST}, [BASE, FIRST], id="whoever it is"),
-        pytest.param(2, {BASE}, [BASE], id="and so do both"),
-        pytest.param(2, {BASE, FIRST, SECOND}, None, id="nobody is away yet"),
-        pytest.param(4, {BASE, FIRST}, None, id="a worker that is made anew has its place there"),
-        pytest.param(2, {FIRST, SECOND}, [FIRST, SECOND], id="what came together goes together"),
+        pytest.param(3, {BASE, SECOND}, [BASE, SECOND], id="the second worker has left, and its share is deleted"),
+        pytest.param(3, {BASE, FIRST}, [BASE, FIRST], id="the first worker has left, and its share is deleted"),
+        pytest.param(2, {BASE}, [BASE], id="both workers have left, and their shares are deleted"),
+        pytest.param(2, {BASE, FIRST, SECOND}, None, id="no worker has left yet"),
+        pytest.param(4, {BASE, FIRST}, None, id="a worker that is being replaced keeps its slot"),
+        pytest.param(2, {FIRST, SECOND}, [FIRST, SECOND], id="shares that were placed together go together"),
     ],
 )
 @pytest.mark.parametrize("states", [{}, {2: WAITS, 3: WAITS}], ids=["placed", "coming"])
-def test_a_worker_that_leaves_gives_back_its_own_share(
+def test_a_worker_that_leaves_frees_its_own_share(
     wanted: int, on: set[tuple[str, int]], want: list[tuple[str, int]] | None, states: Mapping[int, Raw]
 ) -> None:
     made = grown("west", "west", wanted=wanted)
     actions = decide(facts(made, states, shares_with_pods=frozenset(on), shares_with_manager_pods=frozenset(on)), SOON)
     plans = [action for action in actions if isinstance(action, Plan)]
-    assert ([(one.cluster, one.round) for one in plans[0].kept_shares or ()] if plans else None) == want
+    assert ([(share.cluster, share.round) for share in plans[0].kept_shares or ()] if plans else None) == want
 
 
-def test_one_that_came_is_left_alone_when_its_cluster_falls_silent() -> None:
-    """Also before it was noted down that it came: a copy is made of nobody else."""
-    gone = facts(TWO, {2: None, 3: WAITS}, unreachable={"west": "cannot be seen"})
+def test_an_admitted_share_survives_an_unreachable_cluster() -> None:
+    """Also before its admission was noted: remote pods exist only on admitted shares."""
+    gone = facts(TWO, {2: None, 3: WAITS}, unreachable={"west": "is unreachable"})
     gone = with_facts(
         gone, shares_with_remote_pods=frozenset({FIRST}), shares_with_live_manager_pods=frozenset({FIRST, SECOND})
     )
@@ -159,14 +179,16 @@ def test_one_that_came_is_left_alone_when_its_cluster_falls_silent() -> None:
 
 
 @pytest.mark.parametrize(("states", "seconds"), [({2: SILENT, 3: SILENT}, 4), ({3: SILENT}, 30)])
-def test_a_cluster_that_admits_one_after_the_other_has_its_time(states: Mapping[int, Raw], seconds: float) -> None:
-    """It says nothing yet of those whose turn is to come; one that says nothing at all is left after four seconds."""
+def test_a_cluster_that_admits_shares_one_after_the_other_has_its_time(
+    states: Mapping[int, Raw], seconds: float
+) -> None:
+    """It says nothing yet of the later ones. A cluster that says nothing at all is given up after four seconds."""
     assert "Plan" not in kinds(decide(facts(TWO, states), at(seconds - 1)))
     assert kept(decide(facts(TWO, states), at(seconds))) == [BASE, *([FIRST] if len(states) == 1 else [])]
 
 
 def _filling(seconds: float, given_up: int = 0) -> tuple[tuple[Raw, Raw], Mapping[int, Raw | None]]:
-    """A cluster that admitted one after so many seconds, and says nothing of the next one yet."""
+    """A cluster that admitted one share after so many seconds, and says nothing of the next one yet."""
     work, place = grown("west", "west")
     place["spec"]["givenUp"] = given_up
     return (work, place), {2: {"reserved": seconds}, 3: SILENT}
@@ -175,21 +197,21 @@ def _filling(seconds: float, given_up: int = 0) -> tuple[tuple[Raw, Raw], Mappin
 @pytest.mark.parametrize(
     ("admitted", "given_up", "until"),
     [
-        pytest.param(0, 0, 30, id="its timeout"),
-        pytest.param(20, 0, 50, id="and the same after each that it admits"),
-        pytest.param(40, 0, 60, id="but twice its timeout at most"),
-        pytest.param(100, 1, 120, id="twice as long once it was given up"),
-        pytest.param(-3600, 0, 30, id="a clock that is behind takes nothing away"),
-        pytest.param(3600, 0, 60, id="and one that is ahead gives no more than that"),
+        pytest.param(0, 0, 30, id="a cluster has its timeout"),
+        pytest.param(20, 0, 50, id="a cluster has its timeout again after each admission"),
+        pytest.param(40, 0, 60, id="a cluster has at most twice its timeout"),
+        pytest.param(100, 1, 120, id="a cluster has twice as long after it was given up"),
+        pytest.param(-3600, 0, 30, id="a clock that is behind shortens nothing"),
+        pytest.param(3600, 0, 60, id="a clock that is ahead gives at most twice the timeout"),
     ],
 )
-def test_one_that_goes_on_admitting_is_not_given_up(admitted: float, given_up: int, until: float) -> None:
+def test_a_cluster_that_keeps_admitting_is_not_given_up(admitted: float, given_up: int, until: float) -> None:
     made, states = _filling(admitted, given_up)
     assert "Plan" not in kinds(decide(facts(made, states), at(until - 1)))
     assert "Plan" in kinds(decide(facts(made, states), at(until)))
 
 
-def test_more_workers_are_planned_while_others_still_come() -> None:
+def test_more_workers_are_planned_while_shares_are_pending() -> None:
     made = grown("west", "west", wanted=6)
     actions = decide(facts(made, {2: WAITS, 3: None}, changed_since_plan=True), SOON)
     assert kept(actions) == [BASE, FIRST, SECOND]
@@ -197,48 +219,50 @@ def test_more_workers_are_planned_while_others_still_come() -> None:
 
 
 def together(states: Mapping[int, Raw | None]) -> Gang:
-    """One that still comes by itself when others, on the share of round 3, are asked for as a whole."""
+    """A pending single-worker share beside a round, on the share of round 3, that is asked for as a whole."""
     work, place = grown("west", "east")
     del place["spec"]["shares"][2]["single"]
     place["spec"]["since"] = 3
     return facts((work, place), states)
 
 
-def test_a_round_is_not_noted_as_placed_while_somebody_comes_by_itself() -> None:
-    """Whoever is of a round that was placed, and has no quota, counts as lost."""
+def test_a_round_is_not_noted_as_placed_while_a_single_worker_share_is_pending() -> None:
+    """A share of a placed round that has no quota would count as lost."""
     for waits in (WAITS, SILENT):
         body = only(decide(together({2: waits}), SOON), UpdatePlacementStatus).status
         assert (body["state"], body.get("placedRound")) == (PlacementState.RESERVING, None)
     assert only(decide(together({}), SOON), UpdatePlacementStatus).status["placedRound"] == 3
 
 
-def test_who_comes_by_itself_is_asked_for_beside_a_round() -> None:
+def test_a_single_worker_share_is_asked_for_beside_a_round() -> None:
     actions = decide(together({2: None, 3: WAITS}), SOON)
-    assert [one.target.round for one in actions if isinstance(one, Reserve)] == [2]
+    assert [action.target.round for action in actions if isinstance(action, Reserve)] == [2]
 
 
-def test_a_later_plan_gives_nobody_who_comes_more_time() -> None:
-    """A job that grows every second is planned every second: a cluster that says nothing would be asked again and again."""
+def test_a_later_plan_gives_a_pending_share_no_more_time() -> None:
+    """A job that grows every second is planned every second: a cluster that says nothing would be asked for ever."""
     work, place = grown("west", "west")
     place["spec"]["plannedAt"] = stamp(3)
     found = facts((work, place), {2: SILENT, 3: SILENT})
     seen = {2: at(0), 3: at(3)}
-    assert "Plan" not in kinds(decide(with_facts(found, first_seen_by_round=seen, round_first_seen=at(3)), at(3)))
-    assert kept(decide(with_facts(found, first_seen_by_round=seen, round_first_seen=at(3)), at(5))) == [BASE, SECOND]
+    assert "Plan" not in kinds(decide(with_facts(found, started_at_by_round=seen, round_started_at=at(3)), at(3)))
+    assert kept(decide(with_facts(found, started_at_by_round=seen, round_started_at=at(3)), at(5))) == [BASE, SECOND]
 
 
-def test_one_that_preempts_is_asked_for_at_once_and_has_twice_the_time() -> None:
+def test_a_share_that_preempts_is_asked_for_at_once_and_has_twice_the_time() -> None:
     work, place = grown("west", "west")
     for entry in place["spec"]["shares"][1:]:
         entry["preempts"] = True
     assert [
-        one.target.round for one in decide(facts((work, place), {2: WAITS, 3: None}), SOON) if isinstance(one, Reserve)
+        action.target.round
+        for action in decide(facts((work, place), {2: WAITS, 3: None}), SOON)
+        if isinstance(action, Reserve)
     ] == [3]
     assert kinds(decide(facts((work, place), {2: WAITS, 3: WAITS}), at(59))) == ["UpdatePlacementStatus"]
     assert kept(decide(facts((work, place), {2: WAITS}), at(60))) == [BASE, SECOND]
 
 
-def test_an_older_placement_has_none_and_is_read_as_ever() -> None:
+def test_a_placement_of_an_older_version_has_no_single_worker_shares() -> None:
     _, place = grown("west", "west")
     del place["spec"]["since"]
     for entry in place["spec"]["shares"]:
@@ -255,7 +279,7 @@ def test_an_older_placement_has_none_and_is_read_as_ever() -> None:
     seconds=st.integers(0, 40),
     room=st.booleans(),
 )
-def test_nobody_who_runs_is_touched_and_nothing_is_held_for_nobody(
+def test_running_workers_keep_their_shares_and_no_share_is_kept_for_nobody(
     states: list[str], wanted: int, on: set[int], seconds: int, room: bool
 ) -> None:
     made = grown(*["west"] * len(states), wanted=wanted)
@@ -271,7 +295,7 @@ def test_nobody_who_runs_is_touched_and_nothing_is_held_for_nobody(
     actions = decide(found, at(seconds))
     came = {("west", number) for number, state in enumerate(states, 2) if state == "admitted"}
     plans = [action for action in actions if isinstance(action, Plan)]
-    left = {(one.cluster, one.round) for one in plans[0].kept_shares or ()} if plans else set(keys.values())
+    left = {(share.cluster, share.round) for share in plans[0].kept_shares or ()} if plans else set(keys.values())
     assert BASE in left and came & occupied <= left
     empty = left - occupied
     assert not empty or 2 + len(left) - 1 <= wanted, "no share is kept that nobody is on or needs"

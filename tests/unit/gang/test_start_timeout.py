@@ -1,4 +1,4 @@
-"""Which workers did not start in time, and what becomes of them: who is late, who leaves, what is planned meanwhile."""
+"""Which workers did not start in time, how they are planned again, and when their pods are failed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.lifecycle import decide
 from adapter.objects import unstructured as facts
+from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Exclusion, Placement, PlacementState, ShareKey, parse_placement
 from adapter.objects.reservation import parse_reservation
 from adapter.objects.unstructured import RawDict as Raw
@@ -36,11 +37,11 @@ from tests.unit.fact_builders import make_gang, with_facts
 TIMEOUT = timedelta(seconds=100)
 WORK = make_workload(check=names.CHECK_READY)
 NO_NODE = make_condition("PodScheduled", False, reason="Unschedulable", message="0/3 nodes are available.")
-WHY = "no node took it, 0/3 nodes are available."
+WHY = "it was not scheduled, 0/3 nodes are available."
 
 
 def placed(**more: Any) -> Raw:
-    """Two workers in east and two in west, all of which were admitted."""
+    """Two workers in east and two in west, all admitted."""
     return make_placement(WORK, **{"placedRound": more.get("round", 1), "state": PlacementState.PLACED, **more})
 
 
@@ -52,7 +53,7 @@ def pod(name: str, slot: str, *, ready: bool = False, group: str = "workers", **
 
 
 def copy_of(one: Raw, *conditions: Raw, made: float = 0, node: str = "", started: float | None = None) -> Raw:
-    """A pod's copy; `started` is when a kubelet took it."""
+    """A remote pod; `started` is when a kubelet took it."""
     copy = make_copy(one, phase="Pending")
     copy["metadata"]["creationTimestamp"] = stamp(made)
     copy["spec"] = {"nodeName": node} if node else {}
@@ -68,14 +69,14 @@ ADMITTED = frozenset({ShareKey("east", 1), ShareKey("west", 1), ShareKey("west",
 
 
 def gathered(pods: Sequence[Raw], remote_pods: Mapping[str, Raw | None] | None = None, **more: Any) -> GangWorkers:
-    """These workers, each with a copy that no node took unless `remote_pods` has another one, or None."""
-    found = {one["metadata"]["name"]: copy_of(one, NO_NODE) for one in pods if slot_of(one)} | dict(remote_pods or {})
-    known = {facts.key_of(one): found[one["metadata"]["name"]] for one in pods if slot_of(one)}
+    """These workers, each with an unscheduled remote pod unless `remote_pods` has another one, or None."""
+    found = {pod["metadata"]["name"]: copy_of(pod, NO_NODE) for pod in pods if slot_of(pod)} | dict(remote_pods or {})
+    known = {facts.key_of(pod): found[pod["metadata"]["name"]] for pod in pods if slot_of(pod)}
     plain: Raw = {
         "placement": parse_placement(placed()),
         "pods": pods,
         "remote_pods": {key: copy for key, copy in known.items() if copy},
-        "taken_slots": {slot for one in pods if (slot := slot_of(one))},
+        "taken_slots": {slot for pod in pods if (slot := slot_of(pod))},
         "admitted_shares": ADMITTED,
         "desired_workers": len(pods),
         "head_ready_since": at(-50),
@@ -106,8 +107,8 @@ def gang(workers: GangWorkers | None, place: Raw | None = None, **more: Any) -> 
 
 def late(found: Gang, seconds: float) -> list[str]:
     return [
-        one["metadata"]["name"]
-        for one in start_timeout.find_late_workers(found, found.placements[0], at(seconds)).late_pods
+        placement["metadata"]["name"]
+        for placement in start_timeout.find_late_workers(found, found.placements[0], at(seconds)).late_pods
     ]
 
 
@@ -118,38 +119,50 @@ NEVER, UNREADY = make_condition("Ready", False, since=6), make_condition("Ready"
 @pytest.mark.parametrize(
     ("workers", "seconds", "who", "due"),
     [
-        pytest.param(gathered([E0, W0]), 99, [], 1, id="it still has time"),
-        pytest.param(gathered([E0, W0]), 100, ["a"], None, id="its time is over"),
-        pytest.param(gathered([E0, W0], head_ready_since=at(30)), 100, [], 30, id="it begins when the head is ready"),
-        pytest.param(gathered([E0, W0], head_ready_since=None), 500, [], 100, id="while the head is not, it does not begin"),
-        pytest.param(gathered([E0], {"a": copy_of(E0, NEVER, **KUBELET)}), 100, ["a"], None, id="it has a node, and never was ready"),
-        pytest.param(gathered([E0], {"a": copy_of(E0, UNREADY, **KUBELET)}), 900, [], None, id="it was ready once"),
-        pytest.param(gathered([E0], {"a": copy_of(E0, make_condition("Ready"))}), 900, [], None, id="it just came, and its pod does not say so yet"),
-        pytest.param(gathered([RUNS], {"b": copy_of(RUNS)}), 900, [], None, id="its pod says that it is ready"),
-        pytest.param(gathered([of_service(E0)], {"a": copy_of(E0, NEVER, **KUBELET)}), 900, [], None, id="it serves, and has no replica"),
-        pytest.param(gathered([E0], {"a": make_copy(E0, deleting=True)}), 900, [], None, id="it is going"),
-        pytest.param(gathered([E0], {"a": make_copy(E0, phase="Failed")}), 900, [], None, id="it failed"),
-        pytest.param(gathered([E0], {"a": None}), 900, [], None, id="its copy is gone"),
-        pytest.param(gathered([pod("a", "east/1/role-workers/0", deleting=True)]), 900, [], None, id="it is scaled away"),
-        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=50)}), 100, ["a", "b"], None, id="who was made a little later goes with it"),
-        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=51)}), 100, ["a"], 51, id="not who was made much later"),
-        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=50)}), 99, [], 1, id="nobody before the first"),
+        pytest.param(gathered([E0, W0]), 99, [], 1, id="a worker has until its timeout"),
+        pytest.param(gathered([E0, W0]), 100, ["a"], None, id="a worker without a node is late at its timeout"),
+        pytest.param(gathered([E0, W0], head_ready_since=at(30)), 100, [], 30,
+            id="the timeout counts from when the head is ready"),
+        pytest.param(gathered([E0, W0], head_ready_since=None), 500, [], 100,
+            id="the timeout does not count while the head is not ready"),
+        pytest.param(gathered([E0], {"a": copy_of(E0, NEVER, **KUBELET)}), 100, ["a"], None,
+            id="a worker with a node that never was ready is late"),
+        pytest.param(gathered([E0], {"a": copy_of(E0, UNREADY, **KUBELET)}), 900, [], None,
+            id="a worker that was ready once is not late"),
+        pytest.param(gathered([E0], {"a": copy_of(E0, make_condition("Ready"))}), 900, [], None,
+            id="a remote pod is ready, and its manager pod is not updated yet"),
+        pytest.param(gathered([RUNS], {"b": copy_of(RUNS)}), 900, [], None, id="a manager pod is ready"),
+        pytest.param(gathered([of_service(E0)], {"a": copy_of(E0, NEVER, **KUBELET)}), 900, [], None,
+            id="a Serve worker without a replica is not late"),
+        pytest.param(gathered([E0], {"a": make_copy(E0, deleting=True)}), 900, [], None,
+            id="a remote pod that is being deleted is not late"),
+        pytest.param(gathered([E0], {"a": make_copy(E0, phase="Failed")}), 900, [], None,
+            id="a remote pod that failed is not late"),
+        pytest.param(gathered([E0], {"a": None}), 900, [], None, id="a remote pod that is gone is not late"),
+        pytest.param(gathered([pod("a", "east/1/role-workers/0", deleting=True)]), 900, [], None,
+            id="a worker that is scaled down is not late"),
+        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=50)}), 100, ["a", "b"], None,
+            id="a worker created a little later is late with the first"),
+        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=51)}), 100, ["a"], 51,
+            id="a worker created much later is not late yet"),
+        pytest.param(gathered([E0, E1], {"b": copy_of(E1, made=50)}), 99, [], 1,
+            id="no worker is late before the first"),
         pytest.param(
             gathered([E0, pod("b", "east/1/role-other/0", group="other")], {"b": copy_of(E1, made=50)}), 100, ["a"], 50,
-            id="nor one of another group",
+            id="a worker of another group is not late with the first",
         ),
-        pytest.param(gathered([]), 900, [], None, id="there is nobody"),
-        pytest.param(None, 900, [], None, id="all are ready"),
+        pytest.param(gathered([]), 900, [], None, id="no workers"),
+        pytest.param(None, 900, [], None, id="all workers are ready"),
     ],
 )  # fmt: skip
-def test_who_is_late(workers: GangWorkers | None, seconds: float, who: list[str], due: float | None) -> None:
+def test_which_workers_are_late(workers: GangWorkers | None, seconds: float, who: list[str], due: float | None) -> None:
     found = gang(workers)
     assert late(found, seconds) == who
     again = start_timeout.find_late_workers(found, found.placements[0], at(seconds)).recheck_at
     assert (again and (again - at(seconds)).total_seconds()) == due
 
 
-def test_a_worker_whose_copy_is_not_made_yet_is_looked_at_again() -> None:
+def test_a_worker_without_a_remote_pod_is_checked_again() -> None:
     fresh = make_pod("a", slot="east/1/role-workers/0")
     found = gang(gathered([fresh], {"a": None}))
     assert start_timeout.find_late_workers(found, found.placements[0], at(7)).recheck_at == at(107)
@@ -158,24 +171,82 @@ def test_a_worker_whose_copy_is_not_made_yet_is_looked_at_again() -> None:
 @pytest.mark.parametrize(
     ("more", "who"),
     [
-        pytest.param({}, ["a"], id="it is"),
-        pytest.param({"unreachable": {"east": "cannot be seen"}}, [], id="not in a cluster that cannot be seen"),
-        pytest.param({"draining": frozenset({"east"})}, [], id="not in one that is drained"),
-        pytest.param({"same_cluster": True}, [], id="not where it may not leave those that run"),
+        pytest.param({}, ["a"], id="a worker in a reachable cluster is late"),
+        pytest.param(
+            {"unreachable": {"east": "is unreachable"}}, [], id="a worker in an unreachable cluster is not late"
+        ),
+        pytest.param({"draining": frozenset({"east"})}, [], id="a worker in a drained cluster is not late"),
+        pytest.param({"same_cluster": True}, [], id="a worker is not late where a SameCluster gang partly runs"),
     ],
 )
-def test_where_somebody_is_late(more: Raw, who: list[str]) -> None:
+def test_where_a_worker_can_be_late(more: Raw, who: list[str]) -> None:
     assert late(gang(gathered([E0, RUNS]), **more), 100) == who
 
 
-def test_a_gang_that_must_be_together_moves_as_long_as_nobody_started() -> None:
+def test_a_same_cluster_gang_moves_while_no_worker_has_started() -> None:
     assert late(gang(gathered([E0, E1]), same_cluster=True), 100) == ["a", "b"]
 
 
-# --- what is planned -------------------------------------------------------------------------------------------------
+def unstartable(*names_: str, since: float = 0) -> Raw:
+    return {f"uid-of-{name}": at(since) for name in names_}
+
+
+SLOW = timedelta(seconds=900)
+
+
+@pytest.mark.parametrize(
+    ("workers", "since", "seconds", "who", "due"),
+    [
+        pytest.param(gathered([E0, W0]), {}, 899, [], 1, id="a worker that may still start has the policy's time"),
+        pytest.param(gathered([E0, W0]), unstartable("a"), 59, [], 1, id="an unstartable worker has a minute"),
+        pytest.param(gathered([E0, W0]), unstartable("a"), 60, ["a"], None,
+            id="an unstartable worker is late after a minute"),
+        pytest.param(gathered([E0, W0]), unstartable("a", since=500), 560, ["a"], None,
+            id="the minute counts from when the worker was first observed as unstartable"),
+        pytest.param(gathered([E0, W0]), unstartable("a", since=890), 900, ["a"], None,
+            id="an unstartable worker has no more time than another one"),
+        pytest.param(gathered([E0, W0], head_ready_since=None), unstartable("a"), 60, ["a"], None,
+            id="a head that is not ready gives an unstartable worker no time"),
+        pytest.param(gathered([E0, E1]), unstartable("a", "b", since=20) | unstartable("a"), 60, ["a", "b"], None,
+            id="an unstartable worker is late with the first one of its group"),
+        pytest.param(gathered([E0, E1]), unstartable("a"), 500, ["a"], 400,
+            id="a worker that may still start is not late with an unstartable one"),
+        pytest.param(gathered([RUNS], {"b": copy_of(RUNS)}), unstartable("b"), 900, [], None,
+            id="a worker whose Ray node works is never late"),
+    ],
+)  # fmt: skip
+def test_an_unstartable_worker_is_late_after_a_minute(
+    workers: GangWorkers, since: Raw, seconds: float, who: list[str], due: float | None
+) -> None:
+    found = gang(workers, start_timeout=SLOW, unstartable_since=since)
+    assert late(found, seconds) == who
+    again = start_timeout.find_late_workers(found, found.placements[0], at(seconds)).recheck_at
+    assert (again and (again - at(seconds)).total_seconds()) == due
+
+
+def test_a_start_timeout_below_a_minute_is_not_exceeded() -> None:
+    found = gang(gathered([E0]), start_timeout=timedelta(seconds=10), unstartable_since=unstartable("a", since=5))
+    assert (late(found, 9), late(found, 10)) == ([], ["a"])
+
+
+def test_an_unstartable_worker_excludes_its_cluster_for_the_policys_time() -> None:
+    """The exclusion is as long as for any late worker, so no worker alternates between two clusters each minute."""
+    found = gang(SPOT, start_timeout=SLOW, unstartable_since=unstartable("a"))
+    (planned,) = [action for action in decided(found, 60) if isinstance(action, Plan)]
+    assert planned.exclusions == (Exclusion("east", at(960), f"workers did not start there within 60s: {WHY}"),)
+    assert (planned.start_timed_out, planned.unusable_slots) == (True, {"workers": 1})
+    assert planned.lost_reason == f"Workers did not start in time, 1 in east within 60s: {WHY}"
+
+
+def test_a_gang_that_may_not_be_divided_is_not_requeued_for_a_time_that_is_over() -> None:
+    found = gang(gathered([E0, RUNS]), same_cluster=True)
+    assert start_timeout.find_late_workers(found, found.placements[0], at(101)).recheck_at is None
+
+
+# --- the plan for late workers -------------------------------------------------------------------------------------
 
 SPOT = gathered([E0, RUNS, W0, W1], {"b": copy_of(RUNS)})
-ONE_LATE = f"Workers did not start within 100s, 1 in east: {WHY}"
+ONE_LATE = f"Workers did not start in time, 1 in east within 100s: {WHY}"
 REASON = f"workers did not start there within 100s: {WHY}"
 
 
@@ -185,16 +256,18 @@ def plan(place: Placement, until: float | None, *excluded: Exclusion, without: i
 
 
 def decided(found: Gang, seconds: float) -> list[Action]:
-    return [one for one in decide(found, at(seconds)) if not isinstance(one, UpdatePlacementStatus | RequeueAfter)]
+    return [
+        action for action in decide(found, at(seconds)) if not isinstance(action, UpdatePlacementStatus | RequeueAfter)
+    ]
 
 
-def test_nothing_is_done_before_it_is_late_and_it_is_looked_at_then() -> None:
-    assert [one for one in decide(gang(SPOT), at(60)) if not isinstance(one, UpdatePlacementStatus)] == [
+def test_before_the_timeout_nothing_is_done_but_a_requeue() -> None:
+    assert [action for action in decide(gang(SPOT), at(60)) if not isinstance(action, UpdatePlacementStatus)] == [
         RequeueAfter(timedelta(seconds=40))
     ]
 
 
-def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> None:
+def test_the_first_late_worker_excludes_its_cluster_and_is_planned_elsewhere() -> None:
     found = gang(SPOT)
     job = parse_workload(WORK).job
     assert job
@@ -205,7 +278,7 @@ def test_the_first_of_a_cluster_closes_it_and_a_place_is_sought_elsewhere() -> N
 
 
 @pytest.mark.parametrize(("times", "seconds"), [(0, 100), (1, 200), (2, 400), (3, 400), (9, 400)])
-def test_a_cluster_is_closed_for_longer_each_time(times: int, seconds: float) -> None:
+def test_a_cluster_is_excluded_for_longer_each_time(times: int, seconds: float) -> None:
     raw = placed()
     raw["spec"]["unstarted"] = times
     assert plan(parse_placement(raw), 100 + seconds) in decided(gang(SPOT, raw), 100)
@@ -217,7 +290,7 @@ def excluding(raw: Raw, cluster: str = "east", until: float = 200) -> Raw:
 
 
 def without_room(**spec: Any) -> Raw:
-    """The last plan found no place: all shares are of an earlier round."""
+    """The last plan found no slot: all shares are of an earlier round."""
     raw = excluding(placed(round=2))
     for share in raw["spec"]["shares"]:
         share["round"] = 1
@@ -225,22 +298,22 @@ def without_room(**spec: Any) -> Raw:
     return raw
 
 
-def test_without_a_place_elsewhere_it_stays_and_the_placement_says_so() -> None:
+def test_without_a_slot_elsewhere_a_late_worker_stays_and_the_placement_says_so() -> None:
     raw = without_room(explanation=f"{ONE_LATE} Does not fit.")
-    (said,) = [one for one in decide(gang(SPOT, raw), at(101)) if isinstance(one, UpdatePlacementStatus)]
+    (said,) = [action for action in decide(gang(SPOT, raw), at(101)) if isinstance(action, UpdatePlacementStatus)]
     assert said.status["reason"] == f"{ONE_LATE} Does not fit."
     assert decided(gang(SPOT, raw), 101) == []
 
 
-def test_it_is_planned_again_when_room_changes_and_its_cluster_stays_closed_for_longer() -> None:
+def test_a_late_worker_is_planned_again_when_capacity_changes_or_its_exclusion_ends() -> None:
     raw = without_room(unstarted=1)
     (still,) = parse_placement(raw).exclusions
     assert decided(gang(SPOT, raw, changed_since_plan=True), 101) == [plan(parse_placement(raw), None, still)]
     assert plan(parse_placement(raw), 401) in decided(gang(SPOT, raw), 201)
 
 
-def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_place() -> None:
-    """What the first one left free in east is no place for the second."""
+def test_a_second_late_worker_is_planned_once_the_first_has_a_slot() -> None:
+    """The slot that the first one left in east does not serve the second."""
     raw = excluding(placed(round=2))
     raw["spec"]["wanted"] = 3
     one, two = ({"name": "workers", "role": "role-workers", "count": count} for count in (1, 2))
@@ -256,11 +329,11 @@ def test_a_second_one_of_a_closed_cluster_is_planned_once_the_first_has_its_plac
     assert decided(gang(stays, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)})), 150) == []
     second = gathered([E1, moved], {"c": copy_of(moved)}, desired_workers=2)
     found = gang(second, raw, shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 2)}))
-    (planned,) = [one for one in decided(found, 150) if isinstance(one, Plan)]
+    (planned,) = [action for action in decided(found, 150) if isinstance(action, Plan)]
     assert (planned.unusable_slots, planned.start_timed_out) == ({"workers": 2}, False)
 
 
-def test_what_was_said_is_taken_back_when_all_have_started() -> None:
+def test_the_message_is_removed_when_all_workers_have_started() -> None:
     raw = without_room(lost=ONE_LATE)
     assert decided(gang(None, raw), 150) == []
     assert decided(gang(None, raw), 200) == [
@@ -268,22 +341,39 @@ def test_what_was_said_is_taken_back_when_all_have_started() -> None:
     ]
 
 
-def test_a_share_that_is_lost_meanwhile_is_planned_with_it() -> None:
+@pytest.mark.parametrize(
+    ("workers", "since", "want"),
+    [
+        pytest.param(None, stamp(90), True, id="all workers have started"),
+        pytest.param(SPOT, stamp(90), False, id="a worker is still late"),
+        pytest.param(None, None, False, id="no worker waits"),
+    ],
+)
+def test_a_wait_that_is_over_is_recorded_at_once(workers: GangWorkers | None, since: str | None, want: bool) -> None:
+    """Otherwise the gang would hold capacity until the capacity of its clusters changes."""
+    raw = without_room(lost=ONE_LATE, waitingSince=since)
+    plans = [action for action in decide(gang(workers, raw), at(101)) if isinstance(action, Plan)]
+    assert [(made.kept_shares, made.unusable_slots) for made in plans] == (
+        [(parse_placement(raw).shares, {})] if want else []
+    )
+
+
+def test_a_share_lost_meanwhile_is_planned_together_with_late_workers() -> None:
     found = gang(SPOT)
     east_only = with_facts(found, reservations=found.shares.reservations[:1])
-    (planned,) = [one for one in decided(east_only, 100) if isinstance(one, Plan)]
+    (planned,) = [action for action in decided(east_only, 100) if isinstance(action, Plan)]
     assert [share.cluster for share in planned.kept_shares or ()] == ["east"]
     assert planned.lost_reason == f"Workers were lost, 2 in west: its reservation is gone there. {ONE_LATE}"
     assert planned.unusable_slots == {"workers": 1}
 
 
-# --- who leaves ------------------------------------------------------------------------------------------------------
+# --- which pods are failed -----------------------------------------------------------------------------------------
 
 ONE = {"name": "workers", "role": "role-workers", "count": 1}
 
 
 def with_place(cluster: str = "west", count: int = 1) -> Raw:
-    """A further round has found places in a cluster."""
+    """A further round has found slots in a cluster."""
     raw = excluding(placed(round=2))
     for share in raw["spec"]["shares"]:
         share["round"] = 1
@@ -293,18 +383,18 @@ def with_place(cluster: str = "west", count: int = 1) -> Raw:
 
 def ends(found: Gang, seconds: float = 101) -> list[str]:
     named = (
-        {facts.uid_of(one): one["metadata"]["name"] for one in found.pods.workers.pods} if found.pods.workers else {}
+        {facts.uid_of(pod): pod["metadata"]["name"] for pod in found.pods.workers.pods} if found.pods.workers else {}
     )
-    patches = [one for one in decide(found, at(seconds)) if isinstance(one, PatchPodStatus)]
-    assert all(one.body["status"]["reason"] == "RemotePodNotStarted" for one in patches)
-    return [named[one.body["metadata"]["uid"]] for one in patches]
+    patches = [action for action in decide(found, at(seconds)) if isinstance(action, PatchPodStatus)]
+    assert all(patch.body["status"]["reason"] == "RemotePodNotStarted" for patch in patches)
+    return [named[patch.body["metadata"]["uid"]] for patch in patches]
 
 
 TWO = gathered([E0, E1, W0, W1])
 
 
-def test_it_is_ended_when_it_has_a_place() -> None:
-    (told,) = [one for one in decide(gang(SPOT, with_place()), at(101)) if isinstance(one, PatchPodStatus)]
+def test_a_late_pod_is_failed_when_another_slot_is_admitted() -> None:
+    (told,) = [action for action in decide(gang(SPOT, with_place()), at(101)) if isinstance(action, PatchPodStatus)]
     assert told.pod == E0
     text = f"The pod in worker cluster east did not start within 100s: {WHY}"
     status = {"phase": "Failed", "reason": "RemotePodNotStarted", "message": text}
@@ -314,29 +404,33 @@ def test_it_is_ended_when_it_has_a_place() -> None:
 @pytest.mark.parametrize(
     ("workers", "raw", "who"),
     [
-        pytest.param(TWO, with_place(), ["a"], id="as many as there are places"),
-        pytest.param(TWO, with_place(count=2), ["a", "b"], id="or all"),
-        pytest.param(TWO, with_place("east"), [], id="not to a place in the same cluster"),
-        pytest.param(TWO, excluding(with_place(), "west"), [], id="nor to one in a cluster that is closed"),
-        pytest.param(replace(TWO, admitted_shares={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [], id="nor to one without quota"),
-        pytest.param(replace(TWO, taken_slots={*TWO.taken_slots, Slot(ShareKey("west", 2), "role-workers", 0)}), with_place(), [], id="nor to one that is taken"),
-        pytest.param(replace(TWO, desired_workers=5), with_place(), [], id="nor to one for a pod that KubeRay has yet to make"),
-        pytest.param(gathered([E0, E1, W0, W1, pod("x", "")]), with_place(), [], id="nor to one for a pod that waits for a slot"),
-        pytest.param(SPOT, with_place(count=2), ["a"], id="who runs stays"),
+        pytest.param(TWO, with_place(), ["a"], id="as many late workers leave as there are free slots"),
+        pytest.param(TWO, with_place(count=2), ["a", "b"], id="all late workers leave if there are slots for all"),
+        pytest.param(TWO, with_place("east"), [], id="a slot in the same cluster does not count"),
+        pytest.param(TWO, excluding(with_place(), "west"), [], id="a slot in an excluded cluster does not count"),
+        pytest.param(replace(TWO, admitted_shares={ShareKey("east", 1), ShareKey("west", 1)}), with_place(), [],
+            id="a slot without quota does not count"),
+        pytest.param(replace(TWO, taken_slots={*TWO.taken_slots, Slot(ShareKey("west", 2), "role-workers", 0)}),
+            with_place(), [], id="a taken slot does not count"),
+        pytest.param(replace(TWO, desired_workers=5), with_place(), [],
+            id="a slot for a pod that KubeRay has still to make does not count"),
+        pytest.param(gathered([E0, E1, W0, W1, pod("x", "")]), with_place(), [],
+            id="a slot for an unplaced pod does not count"),
+        pytest.param(SPOT, with_place(count=2), ["a"], id="a worker that runs stays"),
     ],
 )  # fmt: skip
-def test_who_leaves(workers: GangWorkers, raw: Raw, who: list[str]) -> None:
+def test_which_late_workers_leave(workers: GangWorkers, raw: Raw, who: list[str]) -> None:
     found = gang(workers, raw)
     bad = start_timeout.find_late_workers(found, found.placements[0], at(101))
     assert [
-        facts.uid_of(one.pod)
-        for one in start_timeout.fail_late_pods(found, bad, at(101))
-        if isinstance(one, PatchPodStatus)
-    ] == [facts.uid_of(one) for one in workers.pods if one["metadata"]["name"] in who]
+        facts.uid_of(action.pod)
+        for action in start_timeout.fail_late_pods(found, bad, at(101))
+        if isinstance(action, PatchPodStatus)
+    ] == [facts.uid_of(pod) for pod in workers.pods if pod["metadata"]["name"] in who]
 
 
-def test_a_place_is_kept_while_somebody_is_on_the_way_to_it() -> None:
-    """The pod has ended, and KubeRay has yet to make the next one."""
+def test_a_share_is_kept_until_the_moved_worker_has_started() -> None:
+    """The pod has ended, and KubeRay has still to make the next one."""
     over = pod("a", "east/1/role-workers/0", phase="Failed")
     moving = replace(SPOT, pods=(over, RUNS, W0, W1))
     on = frozenset({ShareKey("east", 1), ShareKey("west", 1)})
@@ -350,12 +444,19 @@ def test_a_place_is_kept_while_somebody_is_on_the_way_to_it() -> None:
 @pytest.mark.parametrize(
     ("node", "seconds", "who"),
     [
-        pytest.param("n", 199, [], id="it has a node, which may be slow"),
-        pytest.param("n", 200, ["a"], id="for twice the time: it may start on another node"),
-        pytest.param("", 900, [], id="it has none: made anew, it would only queue for one again"),
+        pytest.param("n", 199, [], id="a late worker with a node stays, because the node may be slow"),
+        pytest.param(
+            "n",
+            200,
+            ["a"],
+            id="a late worker with a node is restarted after twice the timeout, perhaps on another node",
+        ),
+        pytest.param(
+            "", 900, [], id="a late worker without a node is not restarted: it would only queue for a node again"
+        ),
     ],
 )
-def test_who_has_no_other_place_is_tried_on_another_node(node: str, seconds: float, who: list[str]) -> None:
+def test_a_late_worker_without_another_slot_is_tried_on_another_node(node: str, seconds: float, who: list[str]) -> None:
     workers = gathered([E0, RUNS, W0, W1], {"a": copy_of(E0, NEVER, node=node, started=5)})
     assert ends(gang(workers, excluding(without_room(), until=seconds + 200)), seconds) == who
 
@@ -363,12 +464,16 @@ def test_who_has_no_other_place_is_tried_on_another_node(node: str, seconds: flo
 @pytest.mark.parametrize(
     ("init", "who"),
     [
-        pytest.param({"state": {"running": {}}}, [], id="it loads what it works on: that may take hours"),
-        pytest.param({"state": {"running": {}}, "started": True}, ["a"], id="a sidecar beside it says nothing of it"),
-        pytest.param({"state": {"waiting": {"reason": "ImagePullBackOff"}}}, ["a"], id="it comes no further"),
+        pytest.param({"state": {"running": {}}}, [], id="a running init container may load data for hours"),
+        pytest.param({"state": {"running": {}}, "started": True}, ["a"], id="a running sidecar shows no progress"),
+        pytest.param(
+            {"state": {"waiting": {"reason": "ImagePullBackOff"}}},
+            ["a"],
+            id="a waiting init container shows no progress",
+        ),
     ],
 )
-def test_who_comes_on_is_left_alone_on_its_node(init: Raw, who: list[str]) -> None:
+def test_a_worker_that_makes_progress_stays_on_its_node(init: Raw, who: list[str]) -> None:
     copy = copy_of(E0, NEVER, node="n", started=5)
     copy["status"]["initContainerStatuses"] = [{"name": "load", **init}]
     workers = gathered([E0, RUNS, W0, W1], {"a": copy})
@@ -385,23 +490,26 @@ SCHEDULED = make_condition("PodScheduled")
 @pytest.mark.parametrize(
     ("conditions", "containers", "why"),
     [
-        pytest.param([], [], "no node took it, and nobody there says why", id="nothing is said"),
+        pytest.param([], [], "it was not scheduled, and the scheduler gave no reason", id="nothing is known"),
         pytest.param([NO_NODE], [], WHY, id="the scheduler says why"),
-        pytest.param([SCHEDULED], statuses(ray={"waiting": {"reason": "ImagePullBackOff"}}), "its container ray waits, ImagePullBackOff", id="its image"),
-        pytest.param([SCHEDULED], statuses(gcs={"running": {}}, ray={"waiting": {"reason": "PodInitializing"}}), "it has a node, and did not join the head", id="it looks for the head"),
-        pytest.param([SCHEDULED], statuses(ray={"running": {}}), "it has a node, and did not join the head", id="it runs"),
+        pytest.param([SCHEDULED], statuses(ray={"waiting": {"reason": "ImagePullBackOff"}}),
+            "its container ray waits, ImagePullBackOff", id="its image is missing"),
+        pytest.param([SCHEDULED], statuses(gcs={"running": {}}, ray={"waiting": {"reason": "PodInitializing"}}),
+            "it has a node, but did not join the head", id="the worker looks for the head"),
+        pytest.param([SCHEDULED], statuses(ray={"running": {}}), "it has a node, but did not join the head",
+            id="the container runs"),
     ],
 )  # fmt: skip
-def test_what_it_is_stuck_at(conditions: list[Raw], containers: list[Raw], why: str) -> None:
+def test_the_reason_of_a_start_timeout(conditions: list[Raw], containers: list[Raw], why: str) -> None:
     copy = copy_of(E0, *conditions)
     copy["status"]["containerStatuses"] = containers
     found = gang(gathered([E0, RUNS, W0, W1], {"a": copy}))
-    (planned,) = [one for one in decided(found, 100) if isinstance(one, actions.Plan)]
+    (planned,) = [action for action in decided(found, 100) if isinstance(action, actions.Plan)]
     assert planned.exclusions[0].reason == f"workers did not start there within 100s: {why}"
 
 
 def elastic_place() -> Raw:
-    """The same of an elastic job."""
+    """The Placement of an elastic job with a further round."""
     raw = with_place()
     raw["spec"]["job"] = {"kind": "RayCluster", "name": "train", "uid": "uid-of-train", "apiVersion": "ray.io/v1"}
     return raw
@@ -421,20 +529,30 @@ ARRIVED = gathered([RUNS, W0, W1, pod("e", "east/1/role-workers/0", ready=True)]
 @pytest.mark.parametrize(
     ("workers", "spared"),
     [
-        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1)), False, id="KubeRay has yet to make it"),
-        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1, pod("x", ""))), False, id="it looks for its place"),
-        pytest.param(ARRIVED, True, id="it has started elsewhere"),
-        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, gated("x")), desired_workers=5), True, id="who waits for the manager's quota"),
-        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, pod("x", "", group="other"))), True, id="another group"),
+        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1)), False, id="KubeRay has still to make the pod"),
+        pytest.param(replace(SPOT, pods=(OVER, RUNS, W0, W1, pod("x", ""))), False, id="the pod is unplaced"),
+        pytest.param(ARRIVED, True, id="the pod has started elsewhere"),
+        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, gated("x")), desired_workers=5), True,
+            id="a gated pod waits for the manager's quota"),
+        pytest.param(replace(ARRIVED, pods=(*ARRIVED.pods, pod("x", "", group="other"))), True,
+            id="a pod of another group is unplaced"),
     ],
 )  # fmt: skip
-def test_an_elastic_job_keeps_a_place_while_somebody_is_on_the_way_to_it(workers: GangWorkers, spared: bool) -> None:
+def test_an_elastic_job_keeps_a_share_until_the_moved_worker_has_started(workers: GangWorkers, spared: bool) -> None:
     found = gang(workers, elastic_place(), shares_with_pods=frozenset({ShareKey("east", 1), ShareKey("west", 1)}))
-    plans = [one for one in decided(found, 102) if isinstance(one, Plan)]
+    plans = [action for action in decided(found, 102) if isinstance(action, Plan)]
     assert [[share.cluster for share in one.kept_shares or ()] for one in plans] == (
         [["east", "west"]] if spared else []
     )
 
 
-def test_who_waits_for_the_managers_quota_takes_no_place_from_who_leaves() -> None:
+def test_a_pod_that_waits_for_the_managers_quota_takes_no_slot_of_a_late_worker() -> None:
     assert ends(gang(gathered([E0, RUNS, W0, W1, gated("x")], {"b": copy_of(RUNS)}), elastic_place())) == ["a"]
+
+
+@pytest.mark.parametrize("ahead", [-900, 900])
+def test_a_worker_has_its_timeout_whatever_its_clusters_clock(ahead: float) -> None:
+    """Its cluster writes when the remote pod was created; the manager writes since when the head is ready."""
+    clocks = ClockOffsets({"east": timedelta(seconds=ahead)})
+    found = gang(gathered([E0], {"a": copy_of(E0, NO_NODE, made=ahead)}), clocks=clocks)
+    assert (late(found, 99), late(found, 100)) == ([], ["a"])

@@ -1,11 +1,14 @@
-"""What proves the lab and the tests' own equipment is long: `make demo` and each test use it, and whoever changes it runs its file."""
+"""Marks tests of the lab and of test tools as `long`: `make demo` and each test use these tools.
+
+Run a tool's file after a change to the tool.
+"""
 
 from pathlib import Path
 
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)  # before what is long is left out
+@pytest.hookimpl(tryfirst=True)  # before long tests are deselected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:

@@ -1,4 +1,4 @@
-"""What we write in a namespace of the worker clusters is listed with the object's name, and nothing that others write or that we read."""
+"""The audit log lists our writes in a namespace of the worker clusters, without reads and without writes of others."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from hack.testbed.stage import Stage
 from tests.unit.hack.test_bench_audit import KUEUE, recorded
 
 OURS = "system:serviceaccount:rayspan-system:rayspan-worker"
-NAME = "pi-worker-6pddq"  # of every recorded request
+NAME = "pi-worker-6pddq"  # in every recorded request
 
 
 def stage(folder: Path) -> Stage:
-    """A stage over two worker clusters, of whose directories there is the log only."""
+    """A stage over two worker clusters whose directories hold the log alone."""
     for name in ("east", "west"):
         (folder / name).mkdir()
         (folder / name / "audit.log").write_text(recorded(OURS, "create") + "\n")
@@ -38,7 +38,7 @@ def test_our_writes_in_the_namespace_are_listed_once(tmp_path: Path) -> None:
     assert written.take() == []
 
 
-def test_an_attempt_that_was_refused_is_listed(tmp_path: Path) -> None:
+def test_a_forbidden_attempt_is_listed(tmp_path: Path) -> None:
     written = Written(stage(tmp_path))
     add(tmp_path, "east", recorded(OURS, "create", code=403))
     assert [one.verb for one in written.take()] == ["create"]
@@ -51,18 +51,18 @@ def test_a_dry_run_is_no_write(tmp_path: Path) -> None:
     assert [one.verb for one in written.take()] == ["patch"]
 
 
-def test_some_verbs_may_be_asked_for(tmp_path: Path) -> None:
+def test_verbs_can_be_selected(tmp_path: Path) -> None:
     written = Written(stage(tmp_path))
     add(tmp_path, "east", recorded(OURS, "create"), recorded(OURS, "patch"))
     assert [one.verb for one in written.take(["patch"])] == ["patch"]
 
 
-def test_a_share_tells_whose_it_is() -> None:
+def test_a_share_names_its_gang() -> None:
     writes = [Write("east", "create", "workloads", "rayjob-pi-4f2a1-2"), Write("west", "create", "pods", "other-1")]
     assert gangs(writes) == {"rayjob-pi-4f2a1"}
 
 
-def test_a_cluster_without_a_log_is_an_error_and_no_excuse(tmp_path: Path) -> None:
+def test_a_cluster_without_a_log_is_an_error(tmp_path: Path) -> None:
     made = stage(tmp_path)
     (tmp_path / "west" / "audit.log").unlink()
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Requests in an audit log are counted once each, by who asked for what; the lines are recorded from the lab's API servers."""
+"""Counts each request of an audit log once, by client and kind; the lines are from the lab's API servers."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def recorded(
     user: str, verb: str, resource: str = "pods", *, sub: str = "", namespace: str = "demo", code: int = 200,
     agent: str = "rayspan/0.1.0", stage: str = "ResponseComplete",
 ) -> str:  # fmt: skip
-    """A line as kube-apiserver 1.36.3 wrote it at level Metadata, with what tells lines apart filled in."""
+    """A line as kube-apiserver 1.36.3 wrote it at level Metadata, with the fields that differ between lines."""
     about: Raw = {"resource": resource, "namespace": namespace, "name": "pi-worker-6pddq", "apiVersion": "v1"}
     return json.dumps({
         "kind": "Event",
@@ -47,32 +47,32 @@ KUEUE = "system:serviceaccount:kueue-system:kueue-controller-manager"
         pytest.param(
             recorded(OURS, "patch", sub="status"),
             Request(Kind("rayspan-controller", "patch", "pods/status"), "demo", 200),
-            id="a service account is known by its name, a subresource is a kind",
+            id="a service account counts by name, a subresource as a kind",
         ),
         pytest.param(
             recorded(KUEUE, "patch", "workloads", sub="status", code=409, agent="kueue/v0.19.2 (linux/amd64) abcd012"),
             Request(Kind("kueue-controller-manager", "patch", "workloads/status"), "demo", 409),
-            id="a refused request is a request",
+            id="a rejected request counts",
         ),
         pytest.param(
             recorded("lab-admin-mgr", "patch", agent="kwok/v0.8.0 (linux/amd64)"),
             Request(Kind("kwok", "patch", "pods"), "demo", 200),
-            id="the admin is many programs",
+            id="the admin's requests count by program",
         ),
         pytest.param(
             recorded("lab-admin-mgr", "get", agent=""),
             Request(Kind("lab-admin-mgr", "get", "pods"), "demo", 200),
-            id="a program without a name is known by its user",
+            id="a program without a name counts by its user",
         ),
         pytest.param(
             recorded(OURS, "watch", stage="ResponseStarted"),
             Request(Kind("rayspan-controller", "watch", "pods"), "demo", 200),
             id="a watch counts when it begins",
         ),
-        pytest.param(recorded(OURS, "watch"), None, id="and not again when it ends"),
-        pytest.param(recorded(OURS, "get", stage="RequestReceived"), None, id="an answer counts, not the question"),
-        pytest.param(recorded(OURS, "get")[:200], None, id="a line that is not whole"),
-        pytest.param("{}", None, id="a line of something else"),
+        pytest.param(recorded(OURS, "watch"), None, id="a watch does not count again when it ends"),
+        pytest.param(recorded(OURS, "get", stage="RequestReceived"), None, id="a request counts when it is answered"),
+        pytest.param(recorded(OURS, "get")[:200], None, id="an incomplete line"),
+        pytest.param("{}", None, id="a line of another format"),
     ],
 )
 def test_a_line_is_read(line: str, want: Request | None) -> None:
@@ -85,7 +85,7 @@ def test_a_request_about_no_object_is_read() -> None:
     assert audit.read(json.dumps(line)) == Request(Kind("kubectl", "get", "-"), "", 0)
 
 
-def test_only_one_namespace_is_counted_and_not_who_measures() -> None:
+def test_only_one_namespace_is_counted_without_the_bench_itself() -> None:
     lines = (
         recorded(OURS, "patch", sub="status"),
         recorded(OURS, "patch", sub="status"),
@@ -100,7 +100,7 @@ def test_only_one_namespace_is_counted_and_not_who_measures() -> None:
     }
 
 
-def test_a_log_gives_what_came_since_it_was_asked_last(tmp_path: Path) -> None:
+def test_a_log_returns_the_lines_since_the_last_read(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.write_text(recorded(OURS, "get") + "\n")
     log = Log(file)
@@ -115,7 +115,7 @@ def test_a_log_gives_what_came_since_it_was_asked_last(tmp_path: Path) -> None:
     assert [request.kind.verb for request in log.take()] == ["create"], "the half line is read when it is whole"
 
 
-def test_a_rotated_log_is_refused(tmp_path: Path) -> None:
+def test_a_rotated_log_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "audit.log"
     file.write_text("")
     log = Log(file)

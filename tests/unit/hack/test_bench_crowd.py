@@ -1,4 +1,4 @@
-"""The crowd's bench measures what it says; and so many plans and readings a change costs, on any machine."""
+"""The crowd's bench measures the cost of a change in plans and reads; both are equal on any machine."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def stand() -> Stand:
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often something is read that costs time."""
+    """Counts expensive reads."""
     found = Counter[str]()
 
     def counted(module: Any, name: str) -> None:
@@ -64,13 +64,13 @@ async def test_a_round_costs_one_plan_for_each_gang_and_reads_each_thing_once(
     assert not counts - Counter(most), "twice for what a plan itself has changed"
 
 
-async def test_what_is_in_another_tree_costs_nothing(stand: Stand, counts: Counter[str]) -> None:
+async def test_another_cohort_tree_costs_nothing(stand: Stand, counts: Counter[str]) -> None:
     await stand.after(stand.come)
     counts.clear()
     assert (await stand.after(lambda: stand.uses(crowdinput.APART, 1))).plans == 0
     assert not counts
 
 
-async def test_one_that_comes_plans_nobody_else_again(stand: Stand) -> None:
+async def test_a_new_gang_replans_no_other(stand: Stand) -> None:
     await stand.after(stand.come)
     assert (await stand.after(stand.one_more)).plans == 1

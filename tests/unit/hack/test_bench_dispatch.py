@@ -1,4 +1,4 @@
-"""The pace counts from the first pod that is dispatched, and the requests are shared out to the pods."""
+"""The pace counts from the first dispatched pod, and requests are divided by pods."""
 
 import argparse
 import json
@@ -77,9 +77,9 @@ OURS = [
 FLOOR = [*MADE, there(201, "a"), there(203, "b"), here(204, "a", phase="Running"), here(205, "b", phase="Running")]
 
 
-@pytest.mark.parametrize("changes", [pytest.param(OURS, id="ours"), pytest.param(FLOOR, id="the floor")])
+@pytest.mark.parametrize("changes", [pytest.param(OURS, id="our controller"), pytest.param(FLOOR, id="the floor")])
 def test_the_pace_counts_from_the_first_pod_that_is_dispatched(changes: list[Change]) -> None:
-    """How long KubeRay took to make the pods whose likes are dispatched is nobody's pace."""
+    """The time that KubeRay took for the pods is not part of the pace."""
     found = report.pace([*OF_KUBERAY, *changes], "mgr")
     assert found == {
         "pods_s": 2 / 6,
@@ -91,7 +91,7 @@ def test_the_pace_counts_from_the_first_pod_that_is_dispatched(changes: list[Cha
     }
 
 
-def test_the_by_line_counts_from_the_first_pod_that_kuberay_makes() -> None:
+def test_the_by_line_counts_from_the_first_pod_of_kuberay() -> None:
     assert report.through(OURS, "mgr") == {
         "through_pods_s": 2 / 6,
         "kuberay_pods_s": 2 / 1,
@@ -100,19 +100,19 @@ def test_the_by_line_counts_from_the_first_pod_that_kuberay_makes() -> None:
     }
 
 
-def test_a_gang_is_gone_with_its_last_pod_and_its_last_copy() -> None:
+def test_a_gang_is_deleted_with_its_last_pod_and_remote_pod() -> None:
     left = [Change(at, where, "pods", name, None) for at, where, name in ((213, "mgr", "a"), (214, "east", "a"))]
     ended = Change(210, "mgr", "rayclusters", "gang", None)
     earlier = [*OF_KUBERAY, Change(106, "mgr", "pods", "x", None)]
     assert report.gone([*earlier, *OURS, ended, *left], "mgr") == {"gone_s": 4}
 
 
-def test_nothing_dispatched_is_no_pace() -> None:
-    """A script that fails leaves nothing to measure; its own failure is told, not a division by nothing."""
+def test_no_dispatched_pod_gives_no_pace() -> None:
+    """A failed script leaves nothing to measure: its own error is reported, and no division by zero."""
     assert math.isnan(report.pace(MADE, "mgr")["pods_s"])
 
 
-def test_own_requests_are_told_from_everybodys() -> None:
+def test_our_requests_are_separated_from_those_of_others() -> None:
     def asked(client: str, count: int) -> list[Request]:
         return [Request(Kind(client, "create", "pods"), "bench", 200)] * count
 
@@ -136,12 +136,12 @@ def test_own_requests_are_told_from_everybodys() -> None:
 @pytest.mark.parametrize(
     ("changed", "want"),
     [
-        pytest.param({"pods_s": 9.5}, "yes", id="as fast as it must be"),
-        pytest.param({"pods_s": 9.4}, "no", id="too slow"),
-        pytest.param({"ours_manager": 1.2}, "no", id="asks the manager too much"),
-        pytest.param({"ours_workers": 1.1}, "no", id="asks the worker clusters too much"),
-        pytest.param({"cpu_ms": 5.1}, "no", id="computes too much"),
-        pytest.param({"gone_s": 6.1}, "no", id="is deleted too slowly"),
+        pytest.param({"pods_s": 9.5}, "yes", id="the goal is met"),
+        pytest.param({"pods_s": 9.4}, "no", id="the pace is too slow"),
+        pytest.param({"ours_manager": 1.2}, "no", id="too many requests to the manager"),
+        pytest.param({"ours_workers": 1.1}, "no", id="too many requests to worker clusters"),
+        pytest.param({"cpu_ms": 5.1}, "no", id="too much CPU time"),
+        pytest.param({"gone_s": 6.1}, "no", id="the deletion is too slow"),
     ],
 )
 def test_the_goal_is_met_only_as_a_whole(changed: Mapping[str, float], want: str) -> None:
@@ -162,14 +162,14 @@ def test_the_table_holds_each_size_beside_its_floor() -> None:
     assert not any("one more write" in line[0] for line in lines)
 
 
-def test_the_spread_is_that_of_runs_that_followed_one_another() -> None:
+def test_the_spread_is_that_of_consecutive_runs() -> None:
     ours, floor = [FIGURES | {"pods_s": n} for n in (9.0, 8.0)], [FIGURES | {"pods_s": n} for n in (10.0, 20.0)]
     row = report.dispatch_values(1000, ours, floor, THROUGH)
     assert [row[key] for key in ("ratio", "ratio_min", "ratio_max")] == pytest.approx([8.5 / 15, 0.4, 0.9])
     assert [row[key] for key in ("pods_s_min", "pods_s_max", "floor_pods_s_min", "floor_pods_s_max")] == [8, 9, 10, 20]
 
 
-def test_one_more_write_is_told_by_the_time_that_it_costs() -> None:
+def test_the_cost_of_one_more_write_is_a_time() -> None:
     row = report.dispatch_values(100, [FIGURES], [FIGURES], THROUGH, [FIGURES | {"pods_s": 8.0}])
     assert row["extra_pods_s"] == 8
     assert row["extra_ms"] == pytest.approx(25)
@@ -179,16 +179,12 @@ def test_one_more_write_is_told_by_the_time_that_it_costs() -> None:
 @pytest.mark.parametrize(
     ("how", "want"),
     [
-        pytest.param(["100"], ["floor-0", "ours-0", "ours-1", "floor-1", "floor-2", "ours-2"], id="turn about"),
-        pytest.param(["1000"], ["floor-0", "ours-0", "ours-1", "floor-1"], id="a large one twice"),
-        pytest.param(
-            ["100", "--times", "1", "--extra-patch"], ["floor-0", "ours-0", "extra-0"], id="with one more write"
-        ),
+        pytest.param(["100"], ["floor-0", "ours-0", "ours-1", "floor-1", "floor-2", "ours-2"], id="alternating"),
+        pytest.param(["1000"], ["floor-0", "ours-0", "ours-1", "floor-1"], id="a large size twice"),
+        pytest.param(["100", "--times", "1", "--extra-patch"], ["floor-0", "ours-0", "extra-0"], id="one more write"),
     ],
 )
-def test_whoever_goes_first_goes_last_the_next_time(
-    how: list[str], want: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_of_a_pair_alternates(how: list[str], want: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     went = list[str]()
 
     def ran(stage: Stage, job: str, workers: int, how: str) -> Mapping[str, float]:
@@ -209,7 +205,7 @@ def test_whoever_goes_first_goes_last_the_next_time(
 
 
 def test_the_kernels_lines_are_read() -> None:
-    """The name of a process may hold spaces and parentheses."""
+    """The name of a process may have spaces and parentheses."""
     stat = "42 (a) b) S 1 42 42 0 -1 4194560 9 0 0 0 250 50 7 7 20 0 4 0 123 9 9"
     assert procstat._cpu(stat) == 300 / procstat._TICKS
     assert procstat._cpu("") == 0
@@ -228,7 +224,7 @@ SHARE["metadata"]["labels"][names.MANAGER_LABEL] = "mgr"
 
 
 def a_stage() -> Stage:
-    """A stage as far as the orders look at it."""
+    """A stage with the fields that the orders read."""
     worker = SimpleNamespace(get=lambda kind, name, namespace: SHARE if name == SHARE["metadata"]["name"] else {})
     fleet = SimpleNamespace(workers={"east": worker, "west": worker})
     manager = SimpleNamespace(get=lambda _, name: make.make_worker_cluster(name), items=lambda *_: [HEAD])
@@ -272,7 +268,7 @@ def _orders_in(folder: Path, home: str, east: str) -> None:
 
 
 def opened(server: Server, sessions: int) -> list[Answer]:
-    """What opens connections is answered when all of it is there, so that no request takes the connection of another."""
+    """Answers the requests that open connections once all have arrived, so that none shares a connection."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         await server.until(lambda: len(server.asked) >= sessions * floor._CONNECTIONS)
@@ -282,7 +278,7 @@ def opened(server: Server, sessions: int) -> list[Answer]:
 
 
 def work(server: Server) -> list[Asked]:
-    """What was asked for beside the watch, once the connections stood."""
+    """The requests beside the watch, after all connections were open."""
     opening = [one for one in server.asked if one.path == "/version"]
     assert opening == server.asked[: len(opening)]
     return [one for one in server.asked[len(opening) :] if not one.watch]
@@ -298,7 +294,7 @@ PATHS = [f"/api/v1/namespaces/demo/pods/{pod['metadata']['name']}" for pod in PO
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[tuple[Server, Server]]:
-    """The manager's, of which both the user and our controller ask, and that of a worker cluster in which each copy runs at once."""
+    """The manager's API server, for user and controller, and that of a worker cluster where remote pods run at once."""
     runs = [event("MODIFIED", make.make_copy(pod, phase="Running")) for pod in PODS]
     async with apiserver.serving() as home, apiserver.serving() as east:
 
@@ -312,7 +308,9 @@ async def servers(tmp_path: Path) -> AsyncIterator[tuple[Server, Server]]:
         yield home, east
 
 
-async def test_the_floor_makes_each_pod_one_copy_and_one_status(tmp_path: Path, servers: tuple[Server, Server]) -> None:
+async def test_the_floor_creates_one_remote_pod_and_one_status_for_each_pod(
+    tmp_path: Path, servers: tuple[Server, Server]
+) -> None:
     home, east = servers
     home.lists += [says({})] * 4
     spent_itself = await floor.run(tmp_path)
@@ -324,7 +322,7 @@ async def test_the_floor_makes_each_pod_one_copy_and_one_status(tmp_path: Path, 
     assert spent_itself["cpu_s"] >= 0 and spent_itself["rss_mb"] > 1
 
 
-async def test_the_floor_writes_once_more_before_it_makes_a_copy(
+async def test_the_floor_can_write_once_more_before_a_remote_pod(
     tmp_path: Path, servers: tuple[Server, Server]
 ) -> None:
     home, east = servers
@@ -336,16 +334,16 @@ async def test_the_floor_writes_once_more_before_it_makes_a_copy(
     assert words(east) == POSTED
 
 
-async def test_whoever_only_makes_pods_leaves_the_rest_to_others(
-    tmp_path: Path, servers: tuple[Server, Server]
-) -> None:
+async def test_the_order_to_create_pods_does_nothing_else(tmp_path: Path, servers: tuple[Server, Server]) -> None:
     home, east = servers
     await floor.run(tmp_path, floor.MAKE_ONLY)
     assert words(home) == POSTED
     assert not work(east)
 
 
-async def test_the_floor_ends_the_raycluster_and_each_copy(tmp_path: Path, servers: tuple[Server, Server]) -> None:
+async def test_the_floor_deletes_the_raycluster_and_each_remote_pod(
+    tmp_path: Path, servers: tuple[Server, Server]
+) -> None:
     home, east = servers
     await floor.run(tmp_path, floor.END)
     assert words(home) == [("DELETE", "/apis/ray.io/v1/namespaces/demo/rayclusters/gang")]

@@ -1,5 +1,7 @@
-"""What does a worker cost: how many looks and writes, from its pod to where that says that it runs? The whole controller over the API servers of the
-fleet's bench, with counts that are the same on any machine."""
+"""The cost of a worker: reconciles and writes from its pod until its status says that it runs.
+
+The whole controller runs over the API servers of the fleet's bench. The counts are equal on any machine.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +25,7 @@ PODS, CLUSTERS = 40, 2
 
 
 class Stand:
-    """A controller that leads, and its world."""
+    """A leading controller with its API servers."""
 
     def __init__(self, world: World, engine: Engine, task: asyncio.Task[None]) -> None:
         self.world, self._engine, self._task = world, engine, task
@@ -35,12 +37,12 @@ class Stand:
                 assert not self._task.done()
 
     def idle(self) -> bool:
-        """Whether no worker is to be looked at."""
+        """Whether no worker is queued for a reconcile."""
         queue = self._engine._queue
         return not any(what == POD for what, *_ in (*queue._due_times, *queue._running))
 
     async def spent(self, gang: Gang) -> dict[str, float]:
-        """What it spends until the gang's workers, which are made now, all run; for each of them, and of what it writes their own."""
+        """The reconciles and writes until the gang's new workers run, for each worker; writes also by kind."""
         before = fleetprocess.counts("pods")
         await self.world.create(gang)
         await self.until(lambda: self.world.runs(gang) and self.idle())
@@ -49,7 +51,7 @@ class Stand:
 
 @asynccontextmanager
 async def standing(*, listed: bool) -> AsyncIterator[Stand]:
-    """Copies run from the first, so that there is one status to be told of each, however slow the machine is."""
+    """Remote pods run at once, so each has one status to mirror, however slow the machine is."""
     async with World(Size(PODS, CLUSTERS, PODS, listed=listed), starts_in=0.0) as world:
         client = await Client.from_kubeconfig(world.login())
         engine = Engine(client, None)
@@ -64,16 +66,16 @@ async def standing(*, listed: bool) -> AsyncIterator[Stand]:
 
 @pytest.mark.parametrize(
     ("listed", "looks", "manager"),
-    [pytest.param(True, 2, 1, id="slots that pods come with"), pytest.param(False, 3, 2, id="slots that are written")],
+    [pytest.param(True, 2, 1, id="template slots"), pytest.param(False, 3, 2, id="written slots")],
 )
-async def test_a_worker_costs_a_few_looks_and_writes(*, listed: bool, looks: int, manager: int) -> None:
+async def test_a_worker_costs_a_few_reconciles_and_writes(*, listed: bool, looks: int, manager: int) -> None:
     async with standing(listed=listed) as stand:
         world, (gang,) = stand.world, stand.world.gangs
         spent = await stand.spent(gang)
         pods = {uid_of(pod): annotation(pod, SLOT_ANNOTATION) for pod in world.workers(gang, MANAGER)}
         copies = [copy for name in gang.counts for copy in world.workers(gang, name)]
     assert spent["manager"] == manager and spent["workers"] == 1 and not spent["faults"]
-    # A few are looked at once more where the machine stands still for a moment, but not all of them.
+    # On a machine that stalls for a moment a few workers need one more reconcile, but not all.
     assert spent["looks"] < looks + 0.9
     assert sum(world.made.values()) == len(copies) == PODS
     assert {label(copy, POD_UID_LABEL): annotation(copy, SLOT_ANNOTATION) for copy in copies} == pods

@@ -1,4 +1,4 @@
-"""The makespan's bench asks for what it says: a list whose halves differ, one job against two, and everybody in their clusters."""
+"""The makespan's bench: tasks whose halves differ, one job against two, and each job in its clusters."""
 
 import ast
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ HEAVY, LIGHT = Ran(61.0, {"east": 24}), Ran(7.0, {"west": 24})
 
 
 def greedy(tasks: Sequence[float], workers: int) -> float:
-    """How long so many workers take, where whoever is free takes the next task of the list."""
+    """The time that these workers take if each free worker takes the next task."""
     free = [0.0] * workers
     for seconds in tasks:
         first = free.index(min(free))
@@ -27,7 +27,7 @@ def greedy(tasks: Sequence[float], workers: int) -> float:
     return max(free)
 
 
-def test_the_goal_can_be_reached_and_is_no_gift() -> None:
+def test_the_goal_is_reachable_and_not_trivial() -> None:
     heavy, light = makespan.halves()
     assert [*heavy, *light] == [*TASKS]
     by_hand = max(greedy(half, 2) for half in (heavy, light))
@@ -35,26 +35,26 @@ def test_the_goal_can_be_reached_and_is_no_gift() -> None:
     assert greedy(light, 2) < by_hand / 5, "the halves are skewed"
 
 
-def test_of_two_jobs_the_longer_one_counts() -> None:
+def test_the_longer_of_two_jobs_counts() -> None:
     values = makespan.outcome(SPANNING, LIGHT, HEAVY)
     assert (values["by_hand_s"], values["ideal_s"]) == (61, 33)
     assert values["ratio"] == pytest.approx(34 / 61)
     assert MAKESPAN["ratio"].verdict(float(values["ratio"])) == MET
 
 
-def test_the_table_says_where_tasks_ran() -> None:
+def test_the_table_shows_where_tasks_ran() -> None:
     lines = makespan.table(SPANNING, HEAVY, LIGHT).splitlines()
     assert lines[1].split(maxsplit=5)[-1] == "20 in east and 28 in west"
 
 
-def test_the_program_is_one_and_has_the_tasks() -> None:
+def test_the_program_compiles_and_has_the_tasks() -> None:
     text = makespan.program([1.5, 2.0], 2)
     ast.parse(text)
     assert "for seconds in [1.5, 2.0]]" in text and "len(workers()) < 2" in text and '"rayspan.dev/cluster"' in text
 
 
 class Stand(SimpleNamespace):
-    """What happens to jobs, in order; a job's result is what is said of its name."""
+    """The events of jobs in order; a job's result is given by its name."""
 
     said: list[str]
     results: dict[str, Any]
@@ -85,7 +85,7 @@ NOBODY = cast(Clusters, None)
 
 
 def test_all_jobs_are_deleted_before_one_is_awaited(stand: Stand) -> None:
-    """Who waits until nothing is left in the namespace would wait for the other job as well."""
+    """Waiting for an empty namespace would wait for the other job too."""
     assert makespan._by_hand(NOBODY) == (HEAVY, LIGHT)
     gone = ["delete -light", "delete -heavy", "gone -light", "gone -heavy"]
     assert stand.said == [*gone, "submit -heavy", "submit -light", *gone]
@@ -94,12 +94,20 @@ def test_all_jobs_are_deleted_before_one_is_awaited(stand: Stand) -> None:
 @pytest.mark.parametrize(
     ("results", "complaint"),
     [
-        pytest.param({"heavy": None}, "bench-makespan-heavy has ended as FAILED: Not all workers joined.", id="failed"),
-        pytest.param({"light": Ran(7.0, {"east": 24})}, "the halves ran in east and east", id="both in one cluster"),
+        pytest.param(
+            {"heavy": None},
+            "bench-makespan-heavy has ended as FAILED: Not all workers joined.",
+            id="a failed job",
+        ),
+        pytest.param(
+            {"light": Ran(7.0, {"east": 24})},
+            "the halves ran in east and east",
+            id="both halves in one cluster",
+        ),
         pytest.param({"heavy": SPANNING}, "the halves ran in east and west and west", id="a half spans clusters"),
     ],
 )
-def test_what_was_not_to_be_measured_is_told_and_leaves_nothing(
+def test_an_invalid_measurement_is_reported_and_leaves_nothing(
     stand: Stand, results: dict[str, Any], complaint: str
 ) -> None:
     stand.results |= results

@@ -1,4 +1,4 @@
-"""What MultiKueue needs for its Jobs is told by pod, beside what we need; of it nothing is promised."""
+"""MultiKueue's cost for its Jobs is reported by pod beside ours; nothing is promised about it."""
 
 import math
 
@@ -23,18 +23,19 @@ def a_pod(at: float, name: str, phase: str) -> Change:
 
 def test_a_pod_counts_once_it_runs_and_a_job_once_the_manager_knows() -> None:
     changes = [
-        a_job(100, "a"), a_job(101, "b"), a_pod(102, "a-0", "Pending"), a_pod(103, "a-0", "Running"), a_pod(104, "a-0", "Succeeded"),
+        a_job(100, "a"), a_job(101, "b"), a_pod(102, "a-0", "Pending"), a_pod(103, "a-0", "Running"),
+        a_pod(104, "a-0", "Succeeded"),
         a_pod(105, "b-0", "Succeeded"), a_job(106, "a", complete=True), a_job(108, "b", complete=True),
         Change(109, "mgr", "jobs", "a", None), Change(109, "east", "pods", "a-0", None),
     ]  # fmt: skip
     assert multikueue.times(changes, "mgr") == {"pods_s": 2 / 5, "total_s": 5, "complete_s": 8}
 
 
-def test_what_never_ran_has_no_pace() -> None:
+def test_pods_that_never_ran_have_no_pace() -> None:
     assert math.isnan(multikueue.times([a_job(100, "a")], "mgr")["pods_s"])
 
 
-def test_requests_are_told_by_who_asks() -> None:
+def test_requests_are_counted_by_client() -> None:
     def asked(client: str, count: int) -> list[Request]:
         return [Request(Kind(client, "create", "jobs"), "bench", 200)] * count
 
@@ -53,7 +54,7 @@ def test_requests_are_told_by_who_asks() -> None:
     }
 
 
-def test_the_same_is_told_of_us_and_of_multikueue() -> None:
+def test_the_figures_of_rayspan_and_multikueue_are_comparable() -> None:
     assert {*DISPATCH_BESIDE.values()} & {*MULTIKUEUE.values()}
     values = {**dict.fromkeys(MULTIKUEUE, 3.0), "jobs": 1, "pods": 100}
     rows = promises.rows("multikueue", multikueue._about(values), values, MULTIKUEUE)
@@ -64,7 +65,7 @@ def test_the_same_is_told_of_us_and_of_multikueue() -> None:
 
 
 @pytest.mark.parametrize("pods", [1, 100])
-def test_a_job_asks_for_as_much_as_our_workers(pods: int) -> None:
+def test_a_job_requests_as_much_as_our_workers(pods: int) -> None:
     spec = multikueue.job("job-0", "bench", pods)["spec"]
     assert (spec["parallelism"], spec["completions"]) == (pods, pods)
     (container,) = spec["template"]["spec"]["containers"]

@@ -1,4 +1,4 @@
-"""Does the page tell the figures of the last runs, which one kept a promise worst, and of what nobody ran that nobody did?"""
+"""The page shows the figures of the last runs, the worst row of each promise, and which benches did not run."""
 
 import json
 import math
@@ -21,20 +21,20 @@ def dispatched(pods: int, ratio: float, *, date: str = "2026-11-25", where: str 
 
 
 def line(*kept: Kept, bench: str = "dispatch", what: str = RATIO.what) -> list[str]:
-    """The cells about a promise, from its goal on."""
+    """The cells of a promise from its goal on."""
     found = page.written(TEXT, kept)
     (mine,) = (one for one in found.splitlines() if one.startswith(f"| `{bench}` | {what} |"))
     return [cell.strip() for cell in mine.strip("|").split("|")][2:]
 
 
-def test_what_stands_around_the_figures_stays() -> None:
+def test_the_text_around_the_figures_stays() -> None:
     found = page.written(TEXT, [dispatched(100, 0.97)])
     assert found.startswith("# Before\n\n<!-- figures -->\n") and found.endswith("\n<!-- end -->\n\nAfter.\n")
     assert "old" not in found
     assert page.written(found, [dispatched(100, 0.97)]) == found
 
 
-def test_what_was_not_run_is_said_to_be_so() -> None:
+def test_a_bench_that_did_not_run_is_marked() -> None:
     assert line() == ["at least 0.95", "", "not run", "", "", ""]
     assert "Runs:" not in page.written(TEXT, [])
 
@@ -47,7 +47,7 @@ def test_the_row_that_kept_its_promise_worst_stands_for_all() -> None:
     assert line(*kept, dispatched(5, math.nan))[2:4] == ["**not measured**", "5 pods"]
 
 
-def test_of_what_is_for_comparison_each_row_stands_there() -> None:
+def test_each_row_of_a_comparison_is_shown() -> None:
     pace = MULTIKUEUE["pods_s"]
     kept = [
         Kept(Row("multikueue", about, pace, value), "2026-11-25", HERE) for about, value in (("a", 5.0), ("b", 9.0))
@@ -56,14 +56,14 @@ def test_of_what_is_for_comparison_each_row_stands_there() -> None:
     assert [one.split(" | ")[2:6] for one in found] == [["none", "5", BESIDE, "a"], ["none", "9", BESIDE, "b"]]
 
 
-def test_each_figure_leads_to_its_run_and_the_newest_comes_first() -> None:
+def test_each_figure_links_its_run_and_the_newest_is_first() -> None:
     older, newer = dispatched(100, 0.97, date="2026-11-20", where=THERE), dispatched(300, 0.99)
     assert line(older, newer)[-1] == "2", "the worst is of the older run"
     found = page.written(TEXT, [older, newer])
     assert f"1. 2026-11-25, on {HERE}.\n2. 2026-11-20, on {THERE}.\n" in found
 
 
-def test_rows_that_are_not_run_again_keep_their_figures(tmp_path: Path) -> None:
+def test_rows_that_did_not_run_again_keep_their_figures(tmp_path: Path) -> None:
     file = tmp_path / "performance.json"
     record.keep([dispatched(100, 0.97).row, dispatched(300, 0.8).row], file)
     record.keep([Row("walk", "4 workers", WRITES, 0.1), dispatched(300, 0.99).row], file)
@@ -72,14 +72,14 @@ def test_rows_that_are_not_run_again_keep_their_figures(tmp_path: Path) -> None:
     assert [one.row.bench for one in record.read(file)] == ["dispatch", "dispatch", "walk"], "in the order of benches"
 
 
-def test_what_is_kept_is_read_as_it_was(tmp_path: Path) -> None:
+def test_stored_figures_are_read_back(tmp_path: Path) -> None:
     file = tmp_path / "performance.json"
     kept = record.keep([Row("reserve", "over 2 clusters", GROWTH, math.nan), dispatched(1, 0.123456789).row], file)
     assert repr(record.read(file)) == repr(kept), "nan is unlike itself"
     assert "NaN" not in file.read_text()
 
 
-def test_what_nobody_promises_any_more_goes(tmp_path: Path) -> None:
+def test_figures_without_a_promise_are_deleted(tmp_path: Path) -> None:
     file = tmp_path / "performance.json"
     record.keep([dispatched(100, 0.97).row], file)
     (said,) = json.loads(file.read_text())
@@ -88,7 +88,7 @@ def test_what_nobody_promises_any_more_goes(tmp_path: Path) -> None:
     assert record.read(tmp_path / "none.json") == []
 
 
-def test_figures_of_which_the_same_is_promised_are_kept_apart() -> None:
+def test_figures_with_equal_promises_stay_separate() -> None:
     found = rows(
         "fleet",
         "10k",
@@ -104,7 +104,7 @@ def test_figures_of_which_the_same_is_promised_are_kept_apart() -> None:
         pytest.param(
             "processor\t: 0\nmodel name\t: A  CPU @ 2 GHz\n\nmodel name\t: A  CPU @ 2 GHz\n",
             "A CPU @ 2 GHz",
-            id="as the kernel says it",
+            id="a processor with a name",
         ),
         pytest.param("processor\t: 0\n", platform.machine(), id="a processor without a name"),
     ],

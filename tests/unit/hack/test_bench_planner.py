@@ -1,4 +1,4 @@
-"""The planner's bench measures what it says: a gang that fills the fleet, and one worker more does not fit."""
+"""The planner's bench: a gang that fills the fleet fits, and one more worker does not."""
 
 import pytest
 

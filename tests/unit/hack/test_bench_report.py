@@ -1,4 +1,4 @@
-"""Requests are shared out to workers by phase, by cluster and by who asks; nothing is counted twice."""
+"""Requests are divided by workers, by phase, cluster and client; none counts twice."""
 
 import math
 
@@ -16,7 +16,10 @@ def asked(client: str, count: int, *, code: int = 200) -> list[Request]:
 SPANNING = Run(
     "mgr",
     TIMES,
-    up={"mgr": asked("rayspan-controller", 4) + asked("kuberay-operator", 2), "east": asked("rayspan-worker", 2), "west": []},
+    up={
+        "mgr": asked("rayspan-controller", 4) + asked("kuberay-operator", 2), "east": asked("rayspan-worker", 2),
+        "west": [],
+    },
     down={"mgr": asked("rayspan-controller", 1, code=409), "east": asked("kwok", 2), "west": asked("kwok", 2)},
 )  # fmt: skip
 PLAIN = Run(
@@ -24,7 +27,7 @@ PLAIN = Run(
 )
 
 
-def test_requests_are_told_for_each_worker() -> None:
+def test_requests_are_reported_by_worker() -> None:
     found = report.walk_values(2, SPANNING, PLAIN)
     assert {key: value for key, value in found.items() if key.startswith(("up_", "down_"))} == {
         "up_ours_manager": 2,
@@ -43,7 +46,7 @@ def test_requests_are_told_for_each_worker() -> None:
     assert found["ours_refused"] == 0.5
 
 
-def test_the_tables_hold_ours_by_what_and_others_by_whom() -> None:
+def test_the_tables_list_ours_by_kind_and_others_by_client() -> None:
     lines = [line.split() for line in report.walk_text(2, SPANNING, PLAIN).splitlines()]
     assert ["manager", "create", "pods", "2", "0.5", "0", "0"] in lines
     assert ["workers", "kwok", "0", "2", "0", "0"] in lines

@@ -1,4 +1,4 @@
-"""Recorded changes become seconds: what is measured is the first time that something was true, and the last that was left."""
+"""Recorded changes become seconds: the first time that a state is reached, and the last deletion."""
 
 import math
 
@@ -41,7 +41,7 @@ WALK = [
     change(9, "east", "pods", "a", worker(RUNS, copy=True)),
     change(10, "mgr", "pods", "a", worker(RUNS)),
     change(10, "west", "pods", "b", worker(RUNS, copy=True)),
-    change(11, "mgr", "pods", "a", worker(RUNS)),  # a second status counts for nothing
+    change(11, "mgr", "pods", "a", worker(RUNS)),  # a second status does not count
     change(13, "mgr", "pods", "b", worker(RUNS)),
     change(14, "mgr", "rayclusters", "gang", {"metadata": {}, "status": {"state": "ready"}}),
     change(20, "mgr", "rayclusters", "gang", {"metadata": {"deletionTimestamp": "now"}}),
@@ -52,7 +52,7 @@ WALK = [
 ]
 
 
-def test_the_way_up_is_read() -> None:
+def test_the_start_of_a_gang_is_read() -> None:
     assert timeline.rise(WALK, "mgr").figures() == {
         "reserved_s": 1,
         "placed_s": 2,
@@ -72,11 +72,11 @@ def test_the_way_up_is_read() -> None:
     }
 
 
-def test_the_way_down_is_read_from_the_deletion_on() -> None:
+def test_the_end_of_a_gang_is_read_from_its_deletion() -> None:
     assert timeline.fall(WALK, "mgr") == {"pods_gone_s": 2, "copies_gone_s": 4, "all_gone_s": 5}
 
 
-def test_a_plain_run_has_no_copies_and_no_check() -> None:
+def test_a_plain_run_has_no_remote_pods_and_no_check() -> None:
     plain = [one for one in WALK if one.cluster == "mgr" and one.kind not in ("placements", "workloads")]
     found = timeline.rise(plain, "mgr").figures()
     assert found["running_p99_s"] == 13
@@ -84,7 +84,7 @@ def test_a_plain_run_has_no_copies_and_no_check() -> None:
     assert all(math.isnan(found[key]) for key in missing)
 
 
-def test_a_percentile_is_a_value_that_was_seen() -> None:
+def test_a_percentile_is_an_observed_value() -> None:
     values = [5.0, 1.0, 3.0, 2.0, 4.0]
     assert [figures.percentile(values, p) for p in (0, 50, 99, 100)] == [1, 3, 5, 5]
     assert math.isnan(figures.percentile([], 50))

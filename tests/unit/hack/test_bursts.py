@@ -1,4 +1,4 @@
-"""The figures of `make bursts`: when a step is done, how long it took, who asked for what, and what is said in the end."""
+"""The figures of `make bursts`: the end and duration of a step, requests by client, and the last line."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def ray_cluster(replicas: int) -> Raw:
 
 
 def workload(count: int, uid: str = "first", *, finished: bool = False) -> Raw:
-    """A slice of the job in the manager."""
+    """One slice of the job in the manager."""
     over = [make_condition(names.FINISHED) | {"reason": names.SLICE_REPLACED}] if finished else []
     podsets = [{"name": "head", "count": 1}, {"name": GROUP, "count": count}]
     conditions = [make_condition(names.QUOTA_RESERVED), *over]
@@ -49,7 +49,7 @@ HEAD: Raw = {"metadata": {"labels": {names.RAY_NODE_TYPE_LABEL: names.HEAD}}, "s
 
 
 def two() -> dict[Place, Raw]:
-    """Two workers run over two clusters, after the job grew once."""
+    """Two running workers in two clusters, after one scale-up of the job."""
     return {
         (MGR, RAY, NAME): ray_cluster(2),
         (MGR, WORK, "first"): workload(1, "first", finished=True),
@@ -61,7 +61,7 @@ def two() -> dict[Place, Raw]:
     }
 
 
-def test_a_step_is_done_when_all_of_it_is() -> None:
+def test_a_step_is_done_when_all_its_parts_are() -> None:
     assert steps.settled(two(), MGR, 2, spans=True)
     assert not steps.settled(two(), MGR, 3, spans=True)
     alone = {place: raw for place, raw in two().items() if place[0] == MGR}
@@ -73,23 +73,23 @@ def test_a_step_is_done_when_all_of_it_is() -> None:
     "change",
     [
         pytest.param({(MGR, POD, "b"): worker("Pending")}, id="a worker does not run"),
-        pytest.param({(MGR, POD, "c"): worker()}, id="a worker is not gone"),
-        pytest.param({("east", POD, "c"): copied()}, id="a copy is not gone"),
-        pytest.param({("east", WORK, "c"): share()}, id="a share is not gone"),
-        pytest.param({(MGR, WORK, "second"): workload(3, "second")}, id="the manager still holds quota for three"),
+        pytest.param({(MGR, POD, "c"): worker()}, id="a deleted worker still exists"),
+        pytest.param({("east", POD, "c"): copied()}, id="a deleted remote pod still exists"),
+        pytest.param({("east", WORK, "c"): share()}, id="a deleted share still exists"),
+        pytest.param({(MGR, WORK, "second"): workload(3, "second")}, id="the manager holds quota for three workers"),
     ],
 )
 def test_a_step_is_not_done_before(change: Mapping[Place, Raw]) -> None:
     assert not steps.settled({**two(), **change}, MGR, 2, spans=True)
 
 
-def test_for_how_many_workers_a_workload_is() -> None:
-    """The manager's is for a head as well, a share is not."""
+def test_the_number_of_workers_of_a_workload() -> None:
+    """The manager's Workload has a head too, and a share has none."""
     assert [workers_of(workload(3)), workers_of(share()), workers_of({})] == [3, 1, 0]
 
 
-def test_a_step_takes_from_the_patch_until_all_is_so() -> None:
-    """What was so before counts for nothing, and neither does what comes later."""
+def test_a_step_lasts_from_the_patch_until_its_target_is_reached() -> None:
+    """States before and after the step do not count."""
     start = {place: raw for place, raw in two().items() if place[2] != "b"}
     start |= {(MGR, RAY, NAME): ray_cluster(1)}
     before = [Change(1.0, *place, raw) for place, raw in start.items()]
@@ -116,8 +116,8 @@ def test_a_step_takes_from_the_patch_until_all_is_so() -> None:
     )
 
 
-def test_who_goes_without_being_named_is_found() -> None:
-    """A job that changes its size loses nobody else, however soon another one stands in the place."""
+def test_a_worker_that_is_lost_without_being_named_is_found() -> None:
+    """A job that changes its size must lose no other worker, however fast it is replaced."""
     before = [Change(1.0, *place, raw) for place, raw in two().items()]
     news = [
         Change(9.0, MGR, POD, "head", None),
@@ -136,14 +136,14 @@ def asked(client: str, verb: str, times: int) -> list[Request]:
 
 
 def halves() -> list[Half]:
-    """Two waves, of which the second is as the first."""
+    """Two waves; the second equals the first."""
     up = {MGR: asked("rayspan-controller", "patch", WORKERS), "east": asked("rayspan-worker", "create", WORKERS // 2)}
     up["west"] = asked("rayspan-worker", "create", WORKERS // 2)
     down = {MGR: asked("kuberay-operator", "delete", 3 * WORKERS), "east": [], "west": []}
     return [Half("up", 2.0, up, []), Half("down", 3.0, down, [])] * 2
 
 
-def test_requests_are_told_by_who_asks_what() -> None:
+def test_requests_are_counted_by_client_and_kind() -> None:
     assert report.requests_table(halves(), MGR).splitlines() == [
         "requests per worker               up  down",
         "manager kuberay-operator delete    0     3",
@@ -159,11 +159,11 @@ def test_requests_are_told_by_who_asks_what() -> None:
 
 
 def taken(*seconds: float) -> list[Taken]:
-    """Steps of so many seconds, in which twice as much CPU was spent."""
+    """Steps of these durations in seconds, each with twice as much CPU time."""
     return [Taken(one, 2 * one) for one in seconds]
 
 
-def test_a_step_is_told_beside_one_cluster() -> None:
+def test_a_step_is_compared_with_one_cluster() -> None:
     ours = {"+1": taken(1.5, 1.0, 3.0), "-1": taken(1.0), "+50": taken(9.0)}
     (one, fewer) = report.steps_rows(ours, {"+1": taken(1.0, 1.0, 1.5), "-1": taken(0.5)})
     assert one["step"] == "+1" and one["times"] == 3
@@ -215,7 +215,7 @@ def test_it_fails_when_something_is_wrong(
     assert "BENCH bursts-waits next_s=300" in said
 
 
-def test_who_is_in_no_cluster_waits() -> None:
+def test_a_worker_without_a_cluster_waits() -> None:
     placed, pending = worker(), worker("Pending")
     placed["metadata"]["labels"][names.CLUSTER_LABEL] = "east"
     pending["metadata"]["name"] = "b"
@@ -224,14 +224,14 @@ def test_who_is_in_no_cluster_waits() -> None:
     assert waits.nowhere({**now, (MGR, POD, "b"): pending}, MGR) == ["b"]
 
 
-def test_what_takes_longer_than_is_promised_is_wrong() -> None:
+def test_a_step_that_is_slower_than_promised_fails() -> None:
     assert waits.late({"next_s": 5.0, "room_s": 0.1}) == []
     (said,) = waits.late({"next_s": 0.1, "room_s": 5.01})
     assert said.text == "the one that waited, once room came, took 5.01 s, and shall take 5 at most"
 
 
-def test_who_waits_is_the_same_pod() -> None:
-    """One that comes or goes meanwhile, or stands under the same name anew, does not wait."""
+def test_a_waiting_worker_is_the_same_pod_throughout() -> None:
+    """A pod that is created, deleted or replaced under its name meanwhile does not wait."""
 
     def pod(name: str, uid: str | None) -> Change:
         return Change(0.0, MGR, POD, name, {"metadata": {"name": name, "uid": uid}} if uid else None)

@@ -1,4 +1,4 @@
-"""What admins do to a cluster for a while is undone in the end, however the time between passes; and a restore is one of etcd's files."""
+"""Faults of admins and wrong clocks are undone at the end of their time, and a restore replaces etcd's files."""
 
 import re
 import signal
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,14 +16,15 @@ import yaml
 
 from adapter import leader_election
 from adapter.shell.kube import reflector
+from hack.lab.base.lab import MANAGER, Lab
 from hack.lab.base.lab import Cluster as Home
-from hack.lab.base.lab import Lab
 from hack.lab.base.paths import REPO
-from hack.lab.cluster import control_plane
+from hack.lab.cluster import cgroups, control_plane
 from hack.lab.cluster.control_plane import CLONE, FIRST
 from hack.testbed import install
-from hack.trials import restore
-from hack.trials.chaos import draw, mistakes
+from hack.testbed.reader import Raw
+from hack.trials import clocks, restore
+from hack.trials.chaos import clockjumps, draw, mistakes, restarts
 from hack.trials.chaos.draw import Fault
 from hack.trials.chaos.ground import GANGS, Ground
 from hack.trials.outages import Outages
@@ -31,16 +33,23 @@ NEW = {"kubeconfig-swapped", "kubeconfig-mistyped", "etcd-restored", "no-room"}
 KUBECONFIGS = {name: f"apiVersion: v1\nkind: Config\nclusters: [{name}]\n" for name in ("east", "west")}
 
 
-def fault(kind: str) -> Fault:
-    return Fault(1, kind, "east", "", 1.0, "", False, 0)
+def fault(kind: str, where: str = "east", way: str = "") -> Fault:
+    return Fault(1, kind, where, way, 1.0, "", False, 0)
+
+
+def enlarged(name: str) -> Raw:
+    """A pod to which a LimitRange has added something."""
+    added = "LimitRanger plugin set: memory request for container c"
+    return {"metadata": {"name": name, "annotations": {"kubernetes.io/limit-ranger": added}}}
 
 
 class Stood:
-    """A ground on which is noted what is done."""
+    """A ground that records its actions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.done: list[str] = []
         self.secrets = dict(KUBECONFIGS)
+        self.workers: list[Raw] = []
         self.outages = Outages()
         monkeypatch.setattr(install, "worker_kubeconfig", lambda _, name: self.secrets[name])
         monkeypatch.setattr(install, "hand_over", lambda _, name, text: self.secrets.update({name: text}))
@@ -51,12 +60,29 @@ class Stood:
         silent = bool(self.outages.of(home.name, time.monotonic()))
         self.done.append(f"put back {home.name}, {len(operators)} operators, excused: {silent}")
 
+    def _kubectl(self, *words: str, input: str = "") -> str:
+        if "--dry-run=server" in words:  # the first answer is of a server that has not noticed yet
+            self.done.append("dry run")
+            return yaml.safe_dump(enlarged("probe") if self.done.count("dry run") == 1 else {"metadata": {}})
+        self.done.append(" ".join(words))
+        return ""
+
     @property
     def ground(self) -> Ground:
-        cluster = SimpleNamespace(kubectl=lambda *words: self.done.append(" ".join(words)))
-        stage = SimpleNamespace(manager=None, clusters=("east", "west"))
+        cluster = SimpleNamespace(
+            kubectl=self._kubectl,
+            apply=lambda text: self.done.append(f"apply {yaml.safe_load(text)['spec']}"),
+            delete=lambda kind, name, namespace: self.done.append(f"delete {kind}"),
+        )
+        stage = SimpleNamespace(manager=cluster, clusters=("east", "west"), name="chaos", workers=lambda: self.workers)
         found = SimpleNamespace(
-            stage=stage, lab=Lab(), cluster=lambda name: cluster, kueues={"east": None}, outages=self.outages
+            stage=stage,
+            lab=Lab(),
+            cluster=lambda name: cluster,
+            kueues={"east": None},
+            outages=self.outages,
+            load=SimpleNamespace(renew=lambda: self.done.append("renew a gang")),
+            controller=SimpleNamespace(processes=lambda: [7]),
         )
         return cast(Ground, found)
 
@@ -66,14 +92,15 @@ def stood(monkeypatch: pytest.MonkeyPatch) -> Stood:
     return Stood(monkeypatch)
 
 
-def strike(stood: Stood, kind: str) -> Iterator[None]:
-    """Go through an outage in which something else fails as well."""
-    with pytest.raises(KeyError), mistakes.OUTAGES[kind](stood.ground, fault(kind)):
+def strike(stood: Stood, kind: str, where: str = "east", way: str = "") -> Iterator[None]:
+    """Play an outage during which another fault fails."""
+    outages = {**mistakes.OUTAGES, **clockjumps.OUTAGES}
+    with pytest.raises(KeyError), outages[kind](stood.ground, fault(kind, where, way)):
         yield
         raise KeyError("something else")
 
 
-def test_a_secret_leads_elsewhere_and_back(stood: Stood) -> None:
+def test_a_secret_points_to_another_cluster_and_back(stood: Stood) -> None:
     for _ in strike(stood, "kubeconfig-swapped"):
         assert stood.secrets == {"east": KUBECONFIGS["west"], "west": KUBECONFIGS["west"]}
     assert stood.secrets == KUBECONFIGS
@@ -87,26 +114,80 @@ def test_a_secret_has_a_typo_for_a_while(stood: Stood) -> None:
     assert stood.secrets == KUBECONFIGS
 
 
-def test_nodes_take_nobody_for_a_while(stood: Stood) -> None:
+def test_nodes_are_cordoned_for_a_while(stood: Stood) -> None:
     for _ in strike(stood, "no-room"):
         assert stood.done == ["cordon --selector=type=kwok"]
     assert stood.done[1:] == ["uncordon --selector=type=kwok"]
 
 
-def test_etcd_is_put_back_to_what_it_was_when_the_fault_began(stood: Stood) -> None:
+def test_etcd_is_restored_to_the_begin_of_the_fault(stood: Stood) -> None:
     for _ in strike(stood, "etcd-restored"):
         assert stood.done == ["copy east"]
         assert not stood.outages.of("east", time.monotonic()), "it answers until then"
     assert stood.done[1:] == ["put back east, 2 operators, excused: True"]
 
 
-def test_the_short_trial_has_each_of_them() -> None:
-    """`make test` draws the same faults each time, and these last for so long that they are noticed."""
+@pytest.mark.parametrize(
+    ("where", "way", "want"),
+    [
+        pytest.param("east", "larger", [], id="larger pods in a worker cluster, whose shares hold what is added"),
+        pytest.param(MANAGER, "refusing", [], id="forbidden pods in the manager"),
+        pytest.param(
+            MANAGER,
+            "larger",
+            ["dry run", "dry run", "-n chaos delete pod large --ignore-not-found --wait=false"],
+            id="larger pods in the manager, which are deleted when no more of them come",
+        ),
+    ],
+)
+def test_a_limit_range_appears_and_goes(stood: Stood, where: str, way: str, want: list[str]) -> None:
+    stood.workers = [enlarged("large"), {"metadata": {"name": "usual"}}]
+    for _ in strike(stood, "limit-range", where, way):
+        (applied, renewed) = stood.done
+        assert applied.startswith("apply {'limits': [{") and renewed == "renew a gang"
+    assert stood.done[2:] == ["delete limitrange", *want]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], int]]:
+    """The steps of clocks: processes and seconds. Each cluster has the processes 1 and 2."""
+    done: list[tuple[list[int], int]] = []
+    monkeypatch.setattr(clocks, "set_ahead", lambda processes, seconds: done.append((sorted(processes), seconds)))
+    monkeypatch.setattr(cgroups, "processes", lambda home: {1, 2})
+    monkeypatch.setattr(restarts, "alone", nullcontext)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "want"),
+    [
+        pytest.param("clock-jumped", "", ([1, 2], clockjumps.STEP), id="all processes of a cluster"),
+        pytest.param("controller-clock-jumped", "back", ([7], -3600), id="the controller's, an hour back"),
+        pytest.param("controller-clock-jumped", "ahead", ([7], 3600), id="the controller's, an hour ahead"),
+    ],
+)
+def test_clocks_jump_and_are_set_right(
+    stood: Stood, steps: list[tuple[list[int], int]], kind: str, way: str, want: tuple[list[int], int]
+) -> None:
+    for _ in strike(stood, kind, way=way):
+        assert steps == [want]
+    assert steps[1:] == [([1, 2], 0)]
+
+
+def test_a_cluster_is_ahead_by_less_than_a_token_may_be_early() -> None:
+    """An API server accepts a token for a minute before it is valid, so a clock that is set right costs no login."""
+    assert 0 < clockjumps.STEP < 60
+
+
+def test_the_short_trial_has_each_fault() -> None:
+    """`make test` always draws these faults, and they last long enough to have an effect."""
     said = re.search(r"--n (\d+) --seed (\d+)", (REPO / "Makefile").read_text())
     assert said, "make test-chaos names its seed"
     drawn = [draw.fault(int(said[2]), number, 20.0) for number in range(1, int(said[1]) + 1)]
     assert {one.kind for one in drawn if one.lasts > reflector.PROBE_SECONDS / 2} >= NEW
     assert {one.kind for one in drawn} >= {"grown", "shrunk"}, "elastic gangs"
+    assert {one.kind for one in drawn} >= {"limit-range", "job-rejected", "placement-deleted", "clock-jumped"}
+    assert draw.READINESS_CLOCK not in {one.kind for one in drawn}, "it would count for all faults after it"
     (cut,), (stopped,) = ([one for one in drawn if one.kind == kind] for kind in ("cut", "controller-stopped"))
     assert cut.way != "data" and cut.lasts > reflector.PROBE_SECONDS, "fake workers send no data"
     assert stopped.lasts > leader_election.RENEW_DEADLINE_SECONDS, "who goes on then leads no more"
@@ -115,11 +196,11 @@ def test_the_short_trial_has_each_of_them() -> None:
     assert len({one.kind for one in drawn}) == 15
 
 
-# --- restoring -----------------------------------------------------------------------------------------------------------
+# --- restoring --------------------------------------------------------------------------------------------------------
 
 
 def test_a_frozen_process_writes_nothing_and_goes_on(tmp_path: Path) -> None:
-    """Copied is one instant: none of its threads goes on meanwhile."""
+    """The copy is of one instant: no thread of the process runs meanwhile."""
     said = tmp_path / "said"
     program = (
         "import sys, threading, time\n"
@@ -146,7 +227,7 @@ def _await(path: Path, size: int) -> None:
         time.sleep(0.01)
 
 
-def test_what_was_there_before_a_restore_is_gone(tmp_path: Path) -> None:
+def test_a_restore_deletes_the_earlier_files(tmp_path: Path) -> None:
     source, goal = tmp_path / "backup", tmp_path / "etcd"
     (source / "member").mkdir(parents=True)
     (source / "member" / "db").write_bytes(b"then" + bytes(1 << 20))
@@ -158,7 +239,7 @@ def test_what_was_there_before_a_restore_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_clone_has_ports_and_files_of_its_own() -> None:
-    """Whatever it shared with the original would be one of theirs too few."""
+    """A shared port or file would be missing in one of them."""
     home = Home("mgr", 0)
     assert not {FIRST.etcd, FIRST.peers, FIRST.serves} & {CLONE.etcd, CLONE.peers, CLONE.serves}
     assert not set(FIRST.processes) & set(CLONE.processes)

@@ -1,4 +1,4 @@
-"""Elastic gangs of `make chaos`: which ones are, how they grow and shrink, and what their books are."""
+"""Elastic gangs of `make chaos`: how they are drawn, change their size and are accounted for."""
 
 import copy
 import json
@@ -28,9 +28,9 @@ from tests.unit.hack.test_chaos import GANG, PLACE, WORK, well, worker
 
 SEEDS = st.integers(0, 10**6)
 CAPACITY = 22
-SEED = 1284109  # that of `make test`: one of its first five gangs is elastic
+SEED = 1284109  # the seed of `make test`: one of its first five gangs is elastic
 
-# --- draw ----------------------------------------------------------------------------------------------------------------
+# --- draw -------------------------------------------------------------------------------------------------------------
 
 
 @given(SEEDS)
@@ -45,8 +45,8 @@ def test_one_of_three_gangs_is_elastic_and_can_shrink(seed: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, GANGS - 1), st.booleans(), st.integers(0, 999)), max_size=30), SEEDS)
-def test_whatever_grows_all_of_it_fits(deeds: list[tuple[int, bool, int]], seed: int) -> None:
-    """Also when gangs that shrank to nothing are replaced by new ones of any size."""
+def test_all_sizes_fit_the_fleet(deeds: list[tuple[int, bool, int]], seed: int) -> None:
+    """Also if gangs that shrank to nothing are replaced by new ones of any size."""
     wanted = {f"gang-{number}": draw.gang(seed, number).workers for number in range(1, GANGS + 1)}
     for which, more, pick in deeds:
         name = list(wanted)[which]
@@ -62,11 +62,11 @@ def test_whatever_grows_all_of_it_fits(deeds: list[tuple[int, bool, int]], seed:
         pytest.param(2, 9, 0, 3, id="by one at least"),
         pytest.param(2, 9, 3, 6, id="by four at most"),
         pytest.param(2, 9, 7, 6, id="whatever the pick"),
-        pytest.param(2, 2, 3, 4, id="as far as there is room"),
-        pytest.param(6, 9, 3, MOST, id="to the most"),
+        pytest.param(2, 2, 3, 4, id="limited by the capacity"),
+        pytest.param(6, 9, 3, MOST, id="limited by the maximum"),
     ],
 )
-def test_how_far_it_grows(workers: int, room: int, pick: int, want: int) -> None:
+def test_the_size_of_a_scale_up(workers: int, room: int, pick: int, want: int) -> None:
     assert draw.grown(workers, room, pick) == want
 
 
@@ -75,19 +75,19 @@ def test_how_far_it_grows(workers: int, room: int, pick: int, want: int) -> None
     [
         pytest.param(6, 0, 0, 5, id="by one at least"),
         pytest.param(6, 0, 3, 2, id="by four at most"),
-        pytest.param(3, 1, 3, 1, id="to the least"),
-        pytest.param(1, 0, 0, 0, id="to nobody"),
+        pytest.param(3, 1, 3, 1, id="limited by the minimum"),
+        pytest.param(1, 0, 0, 0, id="down to no worker"),
     ],
 )
-def test_how_far_it_shrinks(workers: int, least: int, pick: int, want: int) -> None:
+def test_the_size_of_a_scale_down(workers: int, least: int, pick: int, want: int) -> None:
     assert draw.shrunk(workers, least, pick) == want
 
 
-# --- deeds ---------------------------------------------------------------------------------------------------------------
+# --- deeds ------------------------------------------------------------------------------------------------------------
 
 
 class Stood:
-    """A ground on which is noted what is ordered; one of its gangs is elastic."""
+    """A ground that records its orders; one of its gangs is elastic."""
 
     def __init__(self) -> None:
         self.applied: list[Raw] = []
@@ -116,7 +116,7 @@ class Stood:
         return self.pods
 
     def run(self, gang: str, *, leaving: int = 0) -> None:
-        """Let a gang have all of its workers."""
+        """Give a gang all its workers."""
         for number in range(self.load.wanted[gang]):
             pod = worker(f"{gang}-{number}", "east")
             pod["metadata"]["labels"][names.RAY_GCS_CLUSTER_LABEL] = gang
@@ -125,7 +125,7 @@ class Stood:
             self.pods.append(pod)
 
 
-def test_the_elastic_ones_are_submitted_as_kueue_and_rayspan_take_them() -> None:
+def test_elastic_gangs_are_submitted_in_an_accepted_form() -> None:
     stood = Stood()
     assert len(stood.applied) == GANGS
     for made in stood.applied:
@@ -150,8 +150,8 @@ def test_an_elastic_gang_grows_in_one_write() -> None:
     assert stood.load.wanted[stood.elastic] == before + 2 and stood.elastic in stood.load.scaled
 
 
-def test_who_leaves_an_elastic_gang_is_named_in_the_same_write() -> None:
-    """Not one that is leaving already: it would count twice."""
+def test_a_scale_down_names_its_workers_in_the_same_write() -> None:
+    """A worker that is being deleted is not named, because it would count twice."""
     stood = Stood()
     stood.load.wanted[stood.elastic] = 4
     stood.run(stood.elastic, leaving=1)
@@ -161,7 +161,7 @@ def test_who_leaves_an_elastic_gang_is_named_in_the_same_write() -> None:
     assert stood.load.wanted[stood.elastic] == 2
 
 
-def test_nobody_is_hit_where_nobody_can_grow_or_shrink() -> None:
+def test_without_an_elastic_gang_no_gang_changes_its_size() -> None:
     stood = Stood()
     stood.load.wanted[stood.elastic] = stood.load.least[stood.elastic]
     assert stood.strike("shrunk") == NOBODY
@@ -172,7 +172,7 @@ def test_nobody_is_hit_where_nobody_can_grow_or_shrink() -> None:
 
 @pytest.mark.parametrize("pick", range(GANGS))
 def test_only_a_fixed_gang_is_edited_to_another_size(pick: int) -> None:
-    """One that is elastic keeps its bounds."""
+    """An elastic gang keeps its bounds."""
     stood = Stood()
     before = dict(stood.load.wanted)
     stood.strike("scaled", "replicas", pick)
@@ -181,7 +181,7 @@ def test_only_a_fixed_gang_is_edited_to_another_size(pick: int) -> None:
     assert fields["replicas"] not in (0, before[name])
 
 
-def test_an_elastic_gang_that_goes_is_forgotten() -> None:
+def test_a_deleted_elastic_gang_is_forgotten() -> None:
     stood = Stood()
     del stood.load.wanted["gang-0001"]
     stood.load.least = {"gang-0002": 0}
@@ -193,14 +193,14 @@ def test_an_elastic_gang_that_goes_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("there", "named", "want"),
     [
-        pytest.param("ab", (), [], id="as many as there shall be"),
-        pytest.param("a", (), [], id="too few is not for us"),
-        pytest.param("abc", (), ["a"], id="one too many"),
-        pytest.param("abcd", ("d",), ["d", "a"], id="who is named already goes first"),
-        pytest.param("abc", ("gone",), ["a"], id="one that was named is gone, and has been replaced"),
+        pytest.param("ab", (), [], id="as many workers as wanted"),
+        pytest.param("a", (), [], id="too few workers are not counted here"),
+        pytest.param("abc", (), ["a"], id="one worker too many"),
+        pytest.param("abcd", ("d",), ["d", "a"], id="a named worker is deleted first"),
+        pytest.param("abc", ("gone",), ["a"], id="a named worker was replaced"),
     ],
 )
-def test_who_is_too_many(there: str, named: tuple[str, ...], want: list[str]) -> None:
+def test_the_surplus_workers_of_a_gang(there: str, named: tuple[str, ...], want: list[str]) -> None:
     pods = [worker(name, "east") for name in there]
     job = {"metadata": {"name": GANG}}
     spec = {"workerGroupSpecs": [{"scaleStrategy": {"workersToDelete": list(named)}}]}
@@ -209,7 +209,7 @@ def test_who_is_too_many(there: str, named: tuple[str, ...], want: list[str]) ->
     assert [pod["metadata"]["name"] for pod in found.get(GANG, [])] == want
 
 
-# --- books ---------------------------------------------------------------------------------------------------------------
+# --- books ------------------------------------------------------------------------------------------------------------
 
 
 def counted(workers: int) -> Raw:
@@ -217,7 +217,7 @@ def counted(workers: int) -> Raw:
 
 
 def grown() -> Snapshot:
-    """The gang of two, elastic: its first Workload was replaced by another one when it grew, and each worker has a share of its own."""
+    """The elastic gang of two after a scale-up: a second Workload replaced the first; each worker has its share."""
     sight = well()
     (work,) = sight.workloads
     work["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
@@ -238,12 +238,12 @@ def grown() -> Snapshot:
     return sight
 
 
-def test_all_is_well_with_an_elastic_gang() -> None:
+def test_a_healthy_elastic_gang_violates_nothing() -> None:
     assert invariants.findings(grown()) == []
 
 
 def shrink(sight: Snapshot) -> None:
-    """The second worker went; what it held is for each case to say."""
+    """Removes the second worker; each case says what happened to its quota."""
     sight.pods.pop()
     sight.members["west"].pods.clear()
     cast(dict[str, int], sight.wanted)[GANG] = 1
@@ -258,7 +258,7 @@ def gave_back(sight: Snapshot) -> None:
     of.queue["status"]["flavorsReservation"].clear()
 
 
-def test_what_a_worker_held_goes_with_it() -> None:
+def test_a_deleted_worker_gives_back_its_quota() -> None:
     sight = grown()
     shrink(sight)
     said = {one.text for one in invariants.findings(sight)}
@@ -268,22 +268,40 @@ def test_what_a_worker_held_goes_with_it() -> None:
 
 
 ELASTIC: list[Any] = [
-    pytest.param(lambda s: s.workloads.pop(), [], id="a Workload that was replaced need not stay"),
-    pytest.param(lambda s: s.workloads[1]["status"]["conditions"][-1].update(reason="Succeeded"), [], id="one of an earlier start"),
-    pytest.param(lambda s: s.workloads[1]["status"]["conditions"].pop(), [(invariants.RECORD, "gang gang-1 has 2 Workloads instead of one"), (invariants.RECORD, "Workload first has 0 Placements instead of one")], id="two Workloads that count"),
-    pytest.param(lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: f"uid-{WORK}"}), [(invariants.ORPHAN, f"share {PLACE}-2 in west has no Workload in the manager")], id="a share of the Workload, and not of the job"),
-    pytest.param(lambda s: s.placements[0]["spec"]["workload"].update(uid="uid-first"), [(invariants.RECORD, "Workload work has 0 Placements instead of one")], id="a Placement that stands for the Workload before"),
+    pytest.param(lambda s: s.workloads.pop(), [], id="a replaced Workload may be deleted"),
+    pytest.param(
+        lambda s: s.workloads[1]["status"]["conditions"][-1].update(reason="Succeeded"), [],
+        id="a finished Workload of an earlier start",
+    ),
+    pytest.param(
+        lambda s: s.workloads[1]["status"]["conditions"].pop(),
+        [
+            (invariants.RECORD, "gang gang-1 has 2 Workloads instead of one"),
+            (invariants.RECORD, "Workload first has 0 Placements instead of one"),
+        ],
+        id="two active Workloads",
+    ),
+    pytest.param(
+        lambda s: s.members["west"].shares[0]["metadata"]["labels"].update({names.WORKLOAD_UID_LABEL: f"uid-{WORK}"}),
+        [(invariants.ORPHAN, f"share {PLACE}-2 in west has no Workload in the manager")],
+        id="a share of the Workload instead of the job",
+    ),
+    pytest.param(
+        lambda s: s.placements[0]["spec"]["workload"].update(uid="uid-first"),
+        [(invariants.RECORD, "Workload work has 0 Placements instead of one")],
+        id="a Placement of the earlier Workload",
+    ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "want"), ELASTIC)
-def test_what_must_not_be_of_an_elastic_gang(spoil: Callable[[Snapshot], object], want: list[tuple[str, str]]) -> None:
+def test_violations_of_an_elastic_gang(spoil: Callable[[Snapshot], object], want: list[tuple[str, str]]) -> None:
     sight = grown()
     spoil(sight)
     assert invariants.findings(sight) == [Finding(kind, text) for kind, text in want]
 
 
-def test_a_gang_of_nobody_may_have_no_placement_yet() -> None:
+def test_a_gang_without_workers_may_have_no_placement() -> None:
     sight = grown()
     shrink(sight)
     gave_back(sight)

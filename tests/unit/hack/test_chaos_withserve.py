@@ -1,4 +1,4 @@
-"""What must not be with a RayService when faults are over: addresses that lead to nobody, workers that nobody asks, copies of none."""
+"""Violations of a RayService after faults: addresses without a worker, workers without requests, orphans."""
 
 import pytest
 
@@ -21,20 +21,36 @@ ONE, TWO = worker("one", "10.0.0.1"), worker("two", "10.0.0.2")
 @pytest.mark.parametrize(
     ("endpoints", "want"),
     [
-        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2")], [], id="each"),
-        pytest.param([endpoint("one", "10.0.0.1")], ["the worker at 10.0.0.2 gets no requests"], id="one is not led to"),
-        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2", ready=False)], ["the worker at 10.0.0.2 gets no requests"], id="it is led to and gets none"),
-        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.3")], ["address 10.0.0.3 gets requests, and is no ready worker's"], id="one that is gone"),
-        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.2")], ["address 10.0.0.2 gets requests, and is no ready worker's"], id="whose address another one has"),
-        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.3", ready=False)], [], id="one that is going"),
+        pytest.param([endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2")], [], id="all workers have an endpoint"),
+        pytest.param(
+            [endpoint("one", "10.0.0.1")], ["the worker at 10.0.0.2 gets no requests"],
+            id="a worker without an endpoint",
+        ),
+        pytest.param(
+            [endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2", ready=False)],
+            ["the worker at 10.0.0.2 gets no requests"], id="a worker whose endpoint is not ready",
+        ),
+        pytest.param(
+            [endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.3")],
+            ["address 10.0.0.3 gets requests, and is no ready worker's"], id="an endpoint of a deleted worker",
+        ),
+        pytest.param(
+            [endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.2")],
+            ["address 10.0.0.2 gets requests, and is no ready worker's"],
+            id="an endpoint of a deleted worker with another worker's address",
+        ),
+        pytest.param(
+            [endpoint("one", "10.0.0.1"), endpoint("two", "10.0.0.2"), endpoint("gone", "10.0.0.3", ready=False)], [],
+            id="an endpoint of a deleted worker that is not ready",
+        ),
     ],
 )  # fmt: skip
-def test_requests_are_led_to_living_workers_and_to_all_of_them(endpoints: list[Raw], want: list[str]) -> None:
+def test_requests_reach_all_ready_workers_and_no_others(endpoints: list[Raw], want: list[str]) -> None:
     slices = [{"endpoints": [one]} for one in endpoints]
     assert astray([ONE, TWO], [*slices, {"endpoints": None}]) == want
 
 
-def test_a_copy_that_stands_for_no_worker_is_an_orphan_if_it_is_of_this_service() -> None:
+def test_a_remote_pod_of_this_service_without_a_worker_is_an_orphan() -> None:
     def copy(uid: str, of: str) -> Raw:
         return {
             "metadata": {

@@ -1,4 +1,4 @@
-"""The table of compatibility: what is made of a sample, and what is said of what came of it. Who made the pods is not asked here."""
+"""The table of compatibility: the outcome and note of each sample. The creator of the pods does not matter here."""
 
 import copy
 from dataclasses import replace
@@ -20,7 +20,7 @@ def sample(name: str) -> Sample:
 
 
 def seen(name: str) -> Seen:
-    """What was seen of one of our samples of which a pod is recorded."""
+    """The observation of one of our samples that has a recorded pod."""
     found = sample(name)
     pod = yaml.safe_load((golden.FOLDER / f"{name}.in.yaml").read_text())
     pods = {pod["metadata"]["labels"]["ray.io/group"]: pod}
@@ -45,7 +45,7 @@ CLUSTER = {"headGroupSpec": {"template": {"spec": {"containers": []}}}, "workerG
     ],
     ids=["cluster", "job", "cron job", "service"],
 )
-def test_every_kind_becomes_a_small_cluster_that_is_held(body: Raw, crd: str | None) -> None:
+def test_every_kind_becomes_a_small_suspended_cluster(body: Raw, crd: str | None) -> None:
     before = copy.deepcopy(body)
     made = reduce.ray_cluster(body, "there")
     (group,) = made["spec"]["workerGroupSpecs"]
@@ -72,43 +72,41 @@ def test_a_sample_with_a_queue_is_not_held_by_kueue() -> None:
         (spec("RayCluster", {"headGroupSpec": {}}), "it has no worker group"),
     ],
 )
-def test_what_has_no_workers_says_why(body: Raw, why: str) -> None:
+def test_a_sample_without_workers_has_a_reason(body: Raw, why: str) -> None:
     with pytest.raises(reduce.NoCluster, match=why):
         reduce.ray_cluster(body, "there")
 
 
-def test_a_pod_that_is_taken_is_dispatched() -> None:
+def test_an_accepted_pod_is_dispatched() -> None:
     assert judge.finding(seen("plain")).outcome == judge.DISPATCHED
 
 
-def test_what_the_controller_refuses_is_refused_whatever_the_worker_cluster_says() -> None:
+def test_the_controllers_rejection_comes_before_the_worker_clusters_answer() -> None:
     found = judge.finding(replace(seen("tpu-multi-host"), answers={"workers": "no"}))
     assert found.outcome == judge.REFUSED
     assert "numOfHosts is 2" in found.reason
 
 
-def test_a_pod_that_the_worker_cluster_refuses_is_a_fault() -> None:
+def test_a_pod_that_the_worker_cluster_rejects_is_a_fault() -> None:
     found = judge.finding(replace(seen("plain"), answers={"Workers": "it is wrong"}))
     assert (found.outcome, found.reason) == (judge.BROKEN, "the worker cluster refuses the pod: it is wrong")
 
 
-def test_a_pod_that_speaks_of_the_manager_is_a_fault() -> None:
+def test_a_pod_that_names_the_manager_is_a_fault() -> None:
     pods = copy.deepcopy(seen("plain").pods)
-    pods["Workers"]["spec"]["tolerations"].append(
-        {"key": "plain-head-svc"}
-    )  # no place in which an address is looked for
+    pods["Workers"]["spec"]["tolerations"].append({"key": "plain-head-svc"})  # a field where no address is searched
     found = judge.finding(replace(seen("plain"), pods=pods))
     assert (found.outcome, found.reason) == (judge.BROKEN, "the pod still speaks of the manager's plain-head-svc")
 
 
 def stuck() -> Seen:
-    """What was seen of a sample to which KubeRay, as its operator is set there, adds a directory of the node."""
+    """The observation of a sample to which the configured KubeRay operator adds a directory of the node."""
     pods = copy.deepcopy(seen("plain").pods)
     pods["Workers"]["spec"]["volumes"].append({"name": "cache", "hostPath": {"path": "/data"}})
     return replace(seen("plain"), pods=pods)
 
 
-def test_what_kuberay_adds_is_seen_in_its_pod() -> None:
+def test_additions_of_kuberay_are_read_from_its_pod() -> None:
     found = judge.finding(stuck())
     assert found.outcome == judge.STUCK
     assert found.reason.startswith("spec.volumes[cache].hostPath is /data")
@@ -123,7 +121,7 @@ def test_a_service_is_judged_by_its_workers_and_by_how_it_upgrades() -> None:
     assert stepwise.reason.startswith("spec.upgradeStrategy.type is ")
 
 
-def test_samples_of_one_name_are_looked_at_side_by_side() -> None:
+def test_samples_of_one_name_are_kept_apart() -> None:
     named = [sample(name) for name in ("plain", "plain", "gpu", "plain")]
     assert ground.namespaces(named) == ["corpus", "corpus1", "corpus", "corpus2"]
 
@@ -144,7 +142,7 @@ def test_two_runs_give_one_recorded_pod() -> None:
     assert golden.settled({**other, "metadata": {**other["metadata"], "managedFields": [{}]}}) == pod
 
 
-def test_the_page_counts_and_numbers_what_kueue_says() -> None:
+def test_the_page_counts_and_numbers_kueues_messages() -> None:
     both = [replace(one, kueue='RayCluster.ray.io "x" is invalid: too | odd') for one in (seen("plain"), stuck())]
     page = report.page([*both, seen("service")])
     assert "Of 3 samples: 2 dispatched, 0 refused, 1 cannot start, 0 broken, 0 no workers." in page
@@ -152,7 +150,7 @@ def test_the_page_counts_and_numbers_what_kueue_says() -> None:
     assert page.endswith("\n1. `too | odd`\n")
 
 
-def test_what_the_api_server_says_in_any_order_is_one_note() -> None:
+def test_messages_of_the_api_server_in_any_order_are_one_note() -> None:
     null = 'x.rayStartParams: Invalid value: "null": x.rayStartParams in body must be of type object: "null"'
     page = report.page([replace(seen("plain"), kueue=said) for said in (f"[{null}, other]", f"[other, {null}]")])
     assert page.count("| no (1) |") == 2

@@ -1,4 +1,4 @@
-"""Do shares of the long tests leave none out, and none of them much more than the others?"""
+"""Shares of the long tests cover all files, and their sizes are similar."""
 
 import subprocess
 import sys
@@ -25,13 +25,13 @@ def test_the_same_seed_runs_the_same(files: frozenset[str], seed: int) -> None:
     assert left_out(files, 2, seed) == left_out(reversed(sorted(files)), 2, seed)
 
 
-def test_another_seed_runs_others() -> None:
+def test_another_seed_runs_other_files() -> None:
     files = [f"test_{number}.py" for number in range(20)]
     assert len({left_out(files, 2, seed) for seed in range(10)}) == 10
 
 
-def test_processes_beside_each_other_draw_the_same() -> None:
-    """Of eight files whose tests are all long four run, in whichever process: two that draw by themselves would differ, 69 times in 70."""
+def test_parallel_processes_draw_the_same_share() -> None:
+    """Four of eight long files run in whichever process. Two independent draws would differ 69 times in 70."""
     quick = ("seed", "lab_kernel", "lab_choice", "lab_versions", "cuts", "rights", "lab_archive", "kind")
     files = [f"tests/unit/hack/test_{name}.py" for name in quick]
     command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--long-share", "2", *files]

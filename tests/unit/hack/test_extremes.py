@@ -1,4 +1,4 @@
-"""What is drawn for a hostile tenant: the same of a seed, extreme in every way, of the queue, and none that harms the lab itself."""
+"""Jobs of a hostile tenant: reproducible by seed, extreme in every way, in the queue, and harmless for the lab."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ wide = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Raw]:
-    """Many of one seed: a fixture, so that collecting the tests does not wait for them."""
+    """Many jobs of one seed; a fixture, so that collecting the tests does not wait for them."""
     return extremes.drawn(SCHEMAS, 7, 300)
 
 
@@ -52,7 +52,7 @@ def test_a_seed_always_draws_the_same() -> None:
     assert extremes.drawn(SCHEMAS, 8, 30) != extremes.drawn(SCHEMAS, 7, 30)
 
 
-def test_so_many_are_drawn_and_none_twice(drawn: list[Raw]) -> None:
+def test_the_wanted_number_of_different_jobs_is_drawn(drawn: list[Raw]) -> None:
     assert len({json.dumps(job) for job in drawn}) == len(drawn) == 300
     assert {job["kind"] for job in drawn} == set(extremes.KINDS)
 
@@ -74,8 +74,8 @@ def test_every_extreme_is_drawn(extreme: Callable[[Raw], bool], drawn: list[Raw]
     assert any(map(extreme, drawn))
 
 
-def test_each_is_one_to_three_places_from_a_plain_job(drawn: list[Raw]) -> None:
-    """Else next to none would come past the API server, and nothing of ours would be asked."""
+def test_each_job_differs_from_a_plain_job_in_one_to_three_places(drawn: list[Raw]) -> None:
+    """Otherwise the API server would reject nearly all of them, and our code would see none."""
     plain = [json.dumps(extremes.base(job["kind"])["spec"], sort_keys=True) for job in drawn]
     kept = sum(
         set(scalars(json.loads(base))) <= set(scalars(job["spec"])) for base, job in zip(plain, drawn, strict=True)
@@ -85,7 +85,7 @@ def test_each_is_one_to_three_places_from_a_plain_job(drawn: list[Raw]) -> None:
 
 @wide
 @given(extremes.jobs(SCHEMAS))
-def test_it_is_json_of_the_queue_and_no_larger_than_etcd_takes(job: Raw) -> None:
+def test_a_job_is_json_in_the_queue_and_small_enough_for_etcd(job: Raw) -> None:
     assert json.loads(json.dumps(job)) == job
     assert job["metadata"]["labels"][names.QUEUE_LABEL] == QUEUE
     assert len(json.dumps(job)) < 4 * extremes.MOST_BYTES
@@ -93,14 +93,14 @@ def test_it_is_json_of_the_queue_and_no_larger_than_etcd_takes(job: Raw) -> None
 
 @wide
 @given(extremes.values(TEMPLATE))
-def test_a_value_is_of_its_type(template: Raw) -> None:
+def test_a_value_has_its_type(template: Raw) -> None:
     assert isinstance(template, dict) and set(template) <= {"metadata", "spec"}
     if "spec" in template:
         assert isinstance(template["spec"]["containers"], list), "what is required is there"
         assert isinstance(template["spec"].get("hostNetwork", False), bool)
 
 
-def test_what_is_repeated_has_names_of_its_own_and_an_end() -> None:
+def test_repeated_entries_have_unique_names_and_are_bounded() -> None:
     many = extremes.repeated({"name": "x"}, 600, ["name"])
     assert len({one["name"] for one in many}) == 600
     assert len(json.dumps(extremes.repeated("x" * 100_000, 5_000))) <= extremes.MOST_BYTES
@@ -118,7 +118,7 @@ def test_what_is_repeated_has_names_of_its_own_and_an_end() -> None:
         ({"a": None}, ("a", 0), {"a": [1]}),
     ],
 )
-def test_a_place_is_made_where_nothing_leads_to_it(found: Raw, path: extremes.Path, want: Raw) -> None:
+def test_a_missing_path_is_created(found: Raw, path: extremes.Path, want: Raw) -> None:
     before = json.dumps(found)
     assert extremes.with_value(found, path, 1) == want
     assert json.dumps(found) == before
@@ -126,7 +126,7 @@ def test_a_place_is_made_where_nothing_leads_to_it(found: Raw, path: extremes.Pa
 
 @wide
 @given(extremes.jobs(SCHEMAS), st.integers(0, 150))
-def test_what_is_submitted_runs_on_no_real_node_and_can_be_deleted(job: Raw, number: int) -> None:
+def test_a_submitted_job_uses_no_real_node_and_can_be_deleted(job: Raw, number: int) -> None:
     before = json.dumps(job)
     made = extremes.submittable(job, "ns", number)
     assert json.dumps(job) == before
@@ -142,7 +142,7 @@ def test_what_is_submitted_runs_on_no_real_node_and_can_be_deleted(job: Raw, num
         assert pod is None or (pod["nodeSelector"].items() >= FAKE_NODE.items() and TOLERATION in pod["tolerations"])
 
 
-# --- whether what is said of them is a sentence ------------------------------------------------------------------------------
+# --- the check that a message is a sentence -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,17 @@ def test_what_is_submitted_runs_on_no_real_node_and_can_be_deleted(job: Raw, num
         (f"RayJob x: spec.nodeName is {'x' * 2_000}.", "it has 2028 characters, and 1024 are read"),
     ],
 )
-def test_what_is_no_sentence_is_told(text: str, why: str) -> None:
+def test_a_message_that_is_no_sentence_is_reported(text: str, why: str) -> None:
     assert sentence.fault(text) == why
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "RayJob x: spec.hostNetwork is true: remove it. Delete the job, and submit it again without that.",
-        "No worker of this job is to run elsewhere.",
+        "RayJob x: spec.hostNetwork is true: remove it. Delete the job, correct it, and submit it again.",
+        "No worker of this job needs to be placed.",
         "2 of 4 workers to east, 2 to west.",
     ],
 )
-def test_what_we_say_is_a_sentence(text: str) -> None:
+def test_our_messages_are_sentences(text: str) -> None:
     assert sentence.fault(text) == ""

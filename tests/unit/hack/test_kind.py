@@ -1,4 +1,4 @@
-"""Could three clusters of kind be one fleet: with pods that no two have in common, and a way from each to each? No Docker is needed to ask."""
+"""Three kind clusters can form a fleet: separate pod addresses, and a route between any two. Docker is not needed."""
 
 import shlex
 import shutil
@@ -18,7 +18,7 @@ ADDRESSES = {"mgr": "172.18.0.2", "east": "172.18.0.3", "west": "172.18.0.4"}
 CONFIGURATIONS = [yaml.safe_load(clusters.configuration(cluster, clusters.NODE_IMAGE)) for cluster in CLUSTERS]
 
 
-def test_kind_is_told_of_a_cluster_with_one_node_of_the_tested_version() -> None:
+def test_the_configuration_has_one_node_of_the_tested_version() -> None:
     for cluster, found in zip(CLUSTERS, CONFIGURATIONS, strict=True):
         assert (found["kind"], found["apiVersion"], found["name"]) == (
             "Cluster",
@@ -28,17 +28,17 @@ def test_kind_is_told_of_a_cluster_with_one_node_of_the_tested_version() -> None
         assert found["nodes"] == [{"role": "control-plane", "image": f"kindest/node:{versions.KUBERNETES}"}]
 
 
-def test_no_two_have_an_address_in_common() -> None:
+def test_no_two_clusters_share_an_address() -> None:
     networks = [
         IPv4Network(found["networking"][which]) for found in CONFIGURATIONS for which in ("podSubnet", "serviceSubnet")
     ]
     assert len(networks) == 6
     assert [two for two in combinations(networks, 2) if two[0].overlaps(two[1])] == []
-    docker = IPv4Network("172.16.0.0/12")  # from which Docker takes its networks
+    docker = IPv4Network("172.16.0.0/12")  # Docker's range of networks
     assert not any(network.overlaps(docker) for network in networks)
 
 
-def test_all_pods_and_nothing_else_keep_their_address() -> None:
+def test_pod_addresses_alone_are_not_translated() -> None:
     pods = IPv4Network(clusters.PODS)
     for found in CONFIGURATIONS:
         assert IPv4Network(found["networking"]["podSubnet"]).subnet_of(pods)
@@ -46,7 +46,7 @@ def test_all_pods_and_nothing_else_keep_their_address() -> None:
     assert clusters.unmasked("FILE")[-1] == f"POD_SUBNET={pods}"
 
 
-def test_each_node_knows_the_way_to_the_pods_of_each_other() -> None:
+def test_each_node_has_a_route_to_the_pods_of_the_others() -> None:
     told = [shlex.join(command) for command in clusters.routes(ADDRESSES)]
     assert len(told) == 6
     assert "docker exec rayspan-mgr-control-plane ip route replace 10.65.0.0/16 via 172.18.0.3" in told
@@ -61,14 +61,14 @@ def test_the_workers_are_those_of_the_overlay() -> None:
     assert {cluster.name for cluster in CLUSTERS} == {clusters.MANAGER, *workers}
 
 
-def test_a_kubeconfig_leads_to_the_nodes_address() -> None:
+def test_a_kubeconfig_has_the_nodes_address() -> None:
     east = CLUSTERS[1]
     text = "clusters:\n- cluster:\n    server: https://rayspan-east-control-plane:6443\n"
     assert "server: https://172.18.0.3:6443\n" in clusters.login(text, east, ADDRESSES["east"])
 
 
 @pytest.mark.parametrize("there", [(), ("docker", "kubectl")], ids=["nothing", "no kind"])
-def test_what_the_machine_lacks_is_said_before_anything_is_done(
+def test_missing_programs_are_reported_first(
     there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)

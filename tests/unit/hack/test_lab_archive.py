@@ -1,4 +1,4 @@
-"""Is an image archive what a container runtime expects, and the same whenever its content is the same?"""
+"""An image archive is valid for a container runtime and reproducible."""
 
 import hashlib
 import json
@@ -32,9 +32,7 @@ def read(packed: tarfile.TarFile, name: str) -> bytes:
     return member.read()
 
 
-def test_the_manifest_names_files_whose_content_has_the_digests_that_the_configuration_lists(
-    tmp_path: Path, image: Image
-) -> None:
+def test_the_manifests_files_have_the_configurations_digests(tmp_path: Path, image: Image) -> None:
     archive.write(tmp_path / "image.tar", image)
     with tarfile.open(tmp_path / "image.tar") as packed:
         (entry,) = json.loads(read(packed, "manifest.json"))
@@ -46,7 +44,7 @@ def test_the_manifest_names_files_whose_content_has_the_digests_that_the_configu
     assert image.image_id() == f"sha256:{hashlib.sha256(configuration).hexdigest()}"
 
 
-def test_the_same_content_gives_the_same_bytes_whenever_and_wherever_it_is_packed(tmp_path: Path, image: Image) -> None:
+def test_equal_content_gives_equal_bytes_at_any_time_and_place(tmp_path: Path, image: Image) -> None:
     archive.write(tmp_path / "one.tar", image)
     moved = [a_layer(tmp_path / f"again-{index}.tar") for index in range(2)]
     for old, new in zip(image.layers, moved, strict=True):
@@ -96,7 +94,7 @@ def test_a_layer_can_be_made_readable_for_every_user_whatever_the_umask_was(tmp_
 
 
 def test_the_digest_is_the_one_that_containerd_computes(tmp_path: Path, image: Image) -> None:
-    """Compared once with `ctr images ls` of containerd 2.2.0; this pins the form that it hashes."""
+    """Compared once with `ctr images ls` of containerd 2.2.0; this test pins the form that it hashes."""
     sizes = [one.file.stat().st_size for one in image.layers]
     layers = ",".join(
         f'{{"mediaType":"application/vnd.docker.image.rootfs.diff.tar","digest":"sha256:{one.digest}","size":{size}}}'

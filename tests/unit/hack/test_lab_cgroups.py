@@ -1,4 +1,4 @@
-"""How much of a busy machine do the lab's pods get? By files that stand for the kernel's."""
+"""The CPU weight of the lab's pods, by files that stand in for the kernel's."""
 
 from pathlib import Path
 
@@ -9,9 +9,7 @@ from hack.lab.base.paths import NAME
 from hack.lab.cluster import cgroups
 
 
-def test_pods_that_are_in_a_cgroup_without_their_daemons_weigh_like_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cgroup_of_pods_without_daemons_weighs_like_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hierarchies = [tmp_path / name for name in ("cpu", "pids")]
     monkeypatch.setattr(cgroups, "hierarchies", lambda: hierarchies)
     for hierarchy in hierarchies:

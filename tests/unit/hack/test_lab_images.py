@@ -1,4 +1,4 @@
-"""What becomes of an image that was left half made?"""
+"""Removes an image whose build was cut off."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_an_ended_build_left_is_removed_by_the_next(cache: Path) -> None:
+def test_the_next_build_removes_leftovers_of_an_ended_one(cache: Path) -> None:
     tree, elsewhere = cache / "rootfs" / "bookworm-1", cache / "elsewhere"
     for left in (cache / "rootfs" / "bookworm-2.new" / "usr", tree / "tmp" / "pip-1", tree / "usr", elsewhere):
         left.mkdir(parents=True)
@@ -35,7 +35,7 @@ def test_what_an_ended_build_left_is_removed_by_the_next(cache: Path) -> None:
     assert [place for place in found if ".new" in place or "tmp/" in place or "bookworm-2" in place] == []
 
 
-def test_an_image_is_made_once(cache: Path) -> None:
+def test_an_image_is_built_once(cache: Path) -> None:
     first = images.archive_for("example")
     written = first.stat().st_mtime_ns
     assert images.archive_for("example") == first

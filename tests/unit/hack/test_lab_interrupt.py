@@ -1,4 +1,4 @@
-"""Does an interrupt end everything that was started, soon, and leave nothing behind?"""
+"""An interrupt quickly ends everything that was started and leaves nothing behind."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def alive(number: int) -> bool:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Tests may run in the background, where Ctrl-C and hanging up are ignored; what they start would ignore them as well."""
+    """Tests may run in the background, where Ctrl-C and hang-up are ignored, and child processes inherit that."""
     usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
@@ -61,15 +61,21 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize("manners", [pytest.param("", id="obedient"), pytest.param("trap '' INT;", id="deaf")])
-def test_whatever_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Signals, manners: str) -> None:
+@pytest.mark.parametrize(
+    "manners",
+    [
+        pytest.param("", id="a program that obeys signals"),
+        pytest.param("trap '' INT;", id="a program that ignores signals"),
+    ],
+)
+def test_each_signal_ends_the_started_programs_too(tmp_path: Path, number: signal.Signals, manners: str) -> None:
     sleeper = tmp_path / "sleeper"
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), manners], cwd=REPO, stderr=subprocess.PIPE, text=True
     ) as program:
         try:
             until(lambda: sleeper.is_file() and sleeper.read_text().strip() != "")
-            os.kill(program.pid, number)  # to it alone: Ctrl-C would reach all, a supervisor reaches one
+            os.kill(program.pid, number)  # to this process alone: Ctrl-C reaches all processes, a supervisor one
             _, said = program.communicate(timeout=60)
         finally:
             program.kill()
@@ -79,7 +85,7 @@ def test_whatever_ends_it_ends_what_it_started(tmp_path: Path, number: signal.Si
     assert [place.name for place in tmp_path.iterdir()] == ["sleeper"]
 
 
-def test_nothing_is_started_any_more_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_started_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     commands.check()
     monkeypatch.setattr(commands, "_stopped", threading.Event())
     commands.stop()
@@ -87,7 +93,7 @@ def test_nothing_is_started_any_more_after_a_stop(monkeypatch: pytest.MonkeyPatc
         commands.run(["true"])
 
 
-def test_what_began_while_its_start_was_interrupted_is_tidied_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_whose_start_was_interrupted_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_stopped", threading.Event())
     begun, tidied = threading.Event(), threading.Event()
 
@@ -108,14 +114,14 @@ def test_what_began_while_its_start_was_interrupted_is_tidied_too(monkeypatch: p
     assert tidied.is_set()
 
 
-def test_a_program_that_takes_too_long_takes_along_what_it_started(tmp_path: Path) -> None:
+def test_a_timeout_ends_a_program_and_its_children(tmp_path: Path) -> None:
     note = tmp_path / "sleeper"
     with pytest.raises(LabError, match="did not finish within"):
         commands.run(["sh", "-c", f"sleep 300 & echo $! > {note}; wait"], timeout=0.5)
     until(lambda: not alive(int(note.read_text())))
 
 
-def test_a_failure_is_told_when_all_have_ended() -> None:
+def test_a_failure_is_raised_after_all_have_ended() -> None:
     ended: list[str] = []
 
     def slow() -> None:

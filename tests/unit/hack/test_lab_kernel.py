@@ -1,4 +1,4 @@
-"""Whatever labs come and go on a machine, and in which order, the kernel's settings are in the end what they were before the first."""
+"""The kernel's settings are restored when the last lab of a machine ends, in whatever order labs end."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,14 +29,14 @@ def settings(machine: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("down", ["ab", "ba"], ids=["the first goes first", "the last goes first"])
-def test_the_last_lab_that_goes_puts_back_what_the_first_one_found(
+def test_the_last_lab_restores_the_settings_before_the_first(
     down: Sequence[str], machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for lab in "ab":
         monkeypatch.setattr(kernel, "NAME", lab)
         kernel.prepare()
         kernel.prepare()
-        setting(machine, PANIC, "10")  # its kubelet does so
+        setting(machine, PANIC, "10")  # its kubelet writes this
     monkeypatch.setattr(kernel, "NAME", down[0])
     kernel.restore()
     assert settings(machine) == ["10", "1024"], "another lab needs them"

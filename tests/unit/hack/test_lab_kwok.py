@@ -1,4 +1,4 @@
-"""A fake pod takes its time to leave, for long enough that its successor would be seen beside it."""
+"""A fake pod's deletion takes long enough that its successor would be observed beside it."""
 
 import yaml
 
@@ -6,7 +6,7 @@ from hack.lab.cluster import kwok
 from hack.trials.sampler import COPIES_PERIOD
 
 
-def test_a_fake_pod_leaves_after_a_while() -> None:
+def test_a_fake_pod_is_deleted_after_a_delay() -> None:
     stage = yaml.safe_load(kwok._LEAVING)
     assert stage["kind"] == "Stage" and stage["spec"]["next"] == {"delete": True}
     delay = stage["spec"]["delay"]

@@ -1,4 +1,4 @@
-"""When has one of the lab's processes ended, and what does one keep of whoever started it? Its ports are free when its last thread is gone."""
+"""The end of the lab's processes, and what they inherit. Ports are free once the last thread has ended."""
 
 import os
 import subprocess
@@ -11,12 +11,17 @@ from hack.lab.build import tools
 from hack.lab.cluster import processes
 from hack.testbed.clusters import wait
 
-FIRST_THREAD_ENDS = "import ctypes, threading; threading.Thread(target=threading.Event().wait).start(); ctypes.CDLL(None).pthread_exit(None)"
+FIRST_THREAD_ENDS = (
+    "import ctypes, threading; "
+    "threading.Thread(target=threading.Event().wait).start(); "
+    "ctypes.CDLL(None).pthread_exit(None)"
+)
 _ASK = "cat /proc/self/autogroup || :"
-_WEIGH = "echo -10 > /proc/self/autogroup || :"  # nine times as much as others; it takes a right, and is an error where there is no such file
+# Nine times the weight of others. The write needs a right, and fails where the kernel has no such file.
+_WEIGH = "echo -10 > /proc/self/autogroup || :"
 
 
-def test_a_process_whose_first_thread_alone_has_ended_is_not_gone() -> None:
+def test_a_process_runs_until_its_last_thread_has_ended() -> None:
     with subprocess.Popen([sys.executable, "-c", FIRST_THREAD_ENDS]) as process:
         state = Path(f"/proc/{process.pid}/stat")
         wait(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z", 20, "its first thread has ended")
@@ -25,16 +30,16 @@ def test_a_process_whose_first_thread_alone_has_ended_is_not_gone() -> None:
         wait(lambda: processes.gone(process.pid), 20, "it is gone")
 
 
-def test_a_daemon_weighs_more_than_what_runs_beside_it(tmp_path: Path) -> None:
-    """Where the kernel weighs sessions and lets us; elsewhere it starts all the same."""
+def test_a_daemon_weighs_more_than_other_processes(tmp_path: Path) -> None:
+    """Only where the kernel weighs sessions and permits it; elsewhere the daemon starts without."""
     begin = ["/bin/sh", "-c", processes._BEGIN, "sh", str(tmp_path / "record"), str(tmp_path / "cgroup.procs")]
     assert _of_its_session([*begin, "sh", "-c", _ASK]) == _of_its_session(["sh", "-c", f"{_WEIGH}; {_ASK}"])
     assert (tmp_path / "record").exists() and (tmp_path / "cgroup.procs").read_text().strip().isdigit()
 
 
-def test_a_daemon_holds_no_file_of_who_started_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make waits at its end until nobody holds the pipe of its jobs any more."""
-    monkeypatch.setattr(tools, "path", lambda name: tmp_path / name)  # nothing need be built
+def test_a_daemon_inherits_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make does not end before every process has closed the pipe of its jobs."""
+    monkeypatch.setattr(tools, "path", lambda name: tmp_path / name)  # so that nothing must be built
     held, told = os.open(os.devnull, os.O_RDONLY), tmp_path / "log"
     os.set_inheritable(held, True)
     try:
@@ -47,6 +52,6 @@ def test_a_daemon_holds_no_file_of_who_started_it(tmp_path: Path, monkeypatch: p
 
 
 def _of_its_session(argv: list[str]) -> str:
-    """What a command that begins a session prints last: what the session weighs."""
+    """The weight of a session, which is the last line that a command in a new session prints."""
     done = subprocess.run(argv, start_new_session=True, capture_output=True, text=True, check=True)
     return done.stdout.partition("nice ")[2]

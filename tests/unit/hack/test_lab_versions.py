@@ -1,4 +1,4 @@
-"""Do the pinned modules, our mains and the lock file say the same as `versions.py`, the catalogue and the manifests?"""
+"""The pinned modules, our mains and the lock file agree with `versions.py`, the catalogue and the manifests."""
 
 import re
 
@@ -26,7 +26,7 @@ def test_the_module_is_pinned_at_the_version_that_we_name(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("tool", KUBERNETES, ids=lambda tool: tool.key)
-def test_all_of_kubernetes_is_of_one_version(tool: Tool) -> None:
+def test_all_of_kubernetes_has_one_version(tool: Tool) -> None:
     of_its_own = tool.version.replace("v1.", "v0.")
     parts = [line.split() for line in pins(tool.source) if " => " in line]
     assert len(parts) > 25
@@ -41,7 +41,7 @@ def test_every_version_of_kubernetes_is_the_same_main(tool: Tool) -> None:
     assert f"module {tool.ours}" in pins(tool.source)
 
 
-def test_one_binary_is_every_server_of_kubernetes() -> None:
+def test_one_binary_has_every_server_of_kubernetes() -> None:
     cases = re.findall(r'case "([a-z-]+)":', (MODULES / "shared/kubernetes/main.go").read_text())
     assert sorted([*cases, "kubectl"]) == sorted(catalog.named("kubernetes").programs)
 
@@ -50,7 +50,7 @@ def test_our_coredns_has_the_plugins_that_its_configuration_uses_and_no_other() 
     main = (MODULES / "shared/coredns/main.go").read_text()
     corefile = (REPO / "hack/lab/cluster/coredns.yaml").read_text().partition("Corefile: |")[2].partition("---")[0]
     used = set(re.findall(r"^ {8}([a-z]+)\b", corefile, re.MULTILINE))
-    elsewhere = (REPO / "hack/testbed/workerclusters.py").read_text()  # a cluster's DNS for the names of others
+    elsewhere = (REPO / "hack/testbed/workerclusters.py").read_text()  # a cluster's DNS for names of other clusters
     used |= set(re.findall(r"\b(errors|rewrite|forward)\b (?:stop|\. )", elsewhere))
     assert used == set(re.findall(r"coredns/plugin/([a-z]+)", main))
 

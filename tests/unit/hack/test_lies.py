@@ -1,4 +1,4 @@
-"""Are the lies what they are called: of every sort, the same for the same number, huge and never held; and the world true?"""
+"""Lies of every sort are reproducible, huge where promised, and never in memory as a whole; true answers are true."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ def test_each_sort_lies_to_each_question(sort: str, asked: Asked) -> None:
 
 
 def body(answer: Answer) -> Iterator[bytes]:
-    """What goes over the wire behind the head."""
+    """The bytes after the head of the answer."""
     first, *rest = wire(answer)
     _, _, begun = first.partition(b"\r\n\r\n")
     return itertools.chain([begun], rest)
@@ -54,8 +54,8 @@ def test_a_huge_body_is_huge(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_bomb_is_small_until_it_is_unpacked(number: int) -> None:
-    """It is counted piece by piece, as nobody could who holds it."""
+def test_a_compression_bomb_is_small_until_it_is_unpacked(number: int) -> None:
+    """It is counted by pieces, because it does not fit in memory."""
     inflate, size = zlib.decompressobj(wbits=31), 0
     packed = b"".join(body(told("a bomb", LIST, number)))
     assert len(packed) < MIB
@@ -80,12 +80,12 @@ def _first_pages() -> Iterator[Answer]:
 
 
 def test_a_specimen_is_an_object() -> None:
-    """Else whatever is bent of it would be left out at the door."""
+    """Otherwise every altered form of it would be rejected at once."""
     made = specimen(LIST, "a", 5)
     assert well_formed.malformed_reason(made) == "" and made["metadata"]["labels"] == {"rayspan.dev/manager": "me"}
 
 
-def test_what_is_bent_is_odd_in_some_place_and_the_rest_is_left() -> None:
+def test_an_altered_object_is_odd_in_one_place() -> None:
     made = specimen(LIST, "a", 5)
     some = [bent(random.Random(number), made) for number in range(200)]
     assert made == specimen(LIST, "a", 5)
@@ -94,7 +94,7 @@ def test_what_is_bent_is_odd_in_some_place_and_the_rest_is_left() -> None:
     assert "" in refused and len(set(refused)) > 5, "some come in, and some do not"
 
 
-# --- what is true ----------------------------------------------------------------------------------------------------
+# --- true answers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_paths_are_read(path: str, found: tuple[str, str, str]) -> None:
     assert place(path) == found
 
 
-def test_what_is_made_is_there_until_it_is_deleted() -> None:
+def test_an_object_exists_until_it_is_deleted() -> None:
     world, one = World(), "/api/v1/namespaces/demo/pods/a"
     collection = Asked("POST", "/api/v1/namespaces/demo/pods")
     status, made = world.answer(collection, {"metadata": {"name": "a", "labels": {"x": "y"}}})
@@ -129,7 +129,7 @@ def test_what_is_made_is_there_until_it_is_deleted() -> None:
     assert world.answer(Asked("GET", one), None)[0] == 404
 
 
-def test_a_stage_is_furnished_with_what_a_plan_needs() -> None:
+def test_a_stage_has_the_objects_that_a_plan_needs() -> None:
     world = World()
     world.furnish("it-demo", 8)
     (queue,) = world.answer(Asked("GET", "/apis/kueue.x-k8s.io/v1beta2/localqueues"), None)[1]["items"]
@@ -138,6 +138,6 @@ def test_a_stage_is_furnished_with_what_a_plan_needs() -> None:
     assert [one["metadata"]["name"] for one in world.answer(only, None)[1]["items"]] == ["kube-system"]
 
 
-def test_a_true_watch_tells_how_far_the_cluster_is() -> None:
+def test_a_true_watch_sends_bookmarks() -> None:
     _, true = World().answer(WATCH, None)
     assert b'"BOOKMARK"' in _truth(WATCH, 200, true)[0].what

@@ -1,4 +1,4 @@
-"""The breaks of `make mutants`: each still fits the checkout and names tests that there are, and no accident counts as a catch."""
+"""The patches of `make mutants` apply to the checkout and name existing tests; an accident does not count as caught."""
 
 import ast
 from collections import Counter
@@ -16,12 +16,17 @@ from hack.mutants.patch import Patch
 from hack.mutants.trial import CAUGHT, SURVIVED, UNSURE, Outcome, Verdict
 
 EVERY = patches.every()
-HEADER = "Promise: all or nothing: for all, or for none\nBroken: turns it round.\nTest: tests/test_it.py::test_it\nTier: unit\n"
+HEADER = (
+    "Promise: all or nothing: for all, or for none\n"
+    "Broken: turns it round.\n"
+    "Test: tests/test_it.py::test_it\n"
+    "Tier: unit\n"
+)
 DIFF = "\ndiff --git a/it.py b/it.py\n--- a/it.py\n+++ b/it.py\n@@ -1 +1 @@\n-GOOD = True\n+GOOD = {}\n"
 
 
 def _functions(test: str) -> set[str]:
-    """The tests of the file that a pytest node id names, those that `make test` runs."""
+    """The tests, in the file of a pytest node id, that `make test` runs."""
     tree = ast.parse((REPO / test.partition("::")[0]).read_text())
     marks = [ast.unparse(one) for one in tree.body if isinstance(one, ast.Assign) and "pytestmark" in ast.unparse(one)]
     every = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -33,7 +38,7 @@ def _long(mark: str) -> bool:
 
 
 @pytest.mark.parametrize("patch", EVERY, ids=lambda patch: patch.name)
-def test_a_patch_fits_the_checkout_and_names_tests_that_there_are(patch: Patch) -> None:
+def test_a_patch_applies_to_the_checkout_and_names_existing_tests(patch: Patch) -> None:
     patches.check(patch, REPO)
     for test in patch.tests:
         assert test.partition("::")[2].partition("[")[0] in _functions(test), test
@@ -52,15 +57,15 @@ def test_each_promise_is_broken_twice_and_wake_ups_on_the_lab() -> None:
     "text",
     [
         pytest.param(HEADER.replace("Tier: unit\n", "") + DIFF.format(False), id="no tier"),
-        pytest.param(HEADER.replace("unit", "moon") + DIFF.format(False), id="a tier that there is not"),
+        pytest.param(HEADER.replace("unit", "moon") + DIFF.format(False), id="an unknown tier"),
         pytest.param(HEADER.replace("Test: tests/test_it.py::test_it\n", "") + DIFF.format(False), id="no test"),
-        pytest.param(HEADER.replace("all or nothing: ", "") + DIFF.format(False), id="a promise without its word"),
+        pytest.param(HEADER.replace("all or nothing: ", "") + DIFF.format(False), id="a promise without its keyword"),
         pytest.param(HEADER + "Tier: lab\n" + DIFF.format(False), id="two tiers"),
-        pytest.param(HEADER + "And more.\n" + DIFF.format(False), id="a line that is no field"),
+        pytest.param(HEADER + "And more.\n" + DIFF.format(False), id="a line without a field"),
         pytest.param(HEADER, id="no diff"),
     ],
 )
-def test_a_header_that_is_not_complete_is_refused(text: str, tmp_path: Path) -> None:
+def test_an_incomplete_header_is_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "it.patch").write_text(text)
     with pytest.raises(LabError, match=r"it\.patch needs one line each of Promise"):
         patches.every(tmp_path)
@@ -73,7 +78,7 @@ def _patch(folder: Path, value: str) -> Patch:
 
 
 def _tree(folder: Path, good: str = "True") -> Path:
-    """A checkout of one line, with a test of it."""
+    """A checkout of one line, with a test for it."""
     (tree := folder / "checkout").mkdir()
     (tree / "it.py").write_text(f"GOOD = {good}\n")
     (tree / "tests").mkdir()
@@ -84,13 +89,13 @@ def _tree(folder: Path, good: str = "True") -> Path:
 @pytest.mark.parametrize(
     ("value", "word", "why"),
     [
-        pytest.param("False", CAUGHT, "assert False", id="the test sees it"),
-        pytest.param("1", SURVIVED, "all of its tests are green", id="the test does not"),
-        pytest.param("(", UNSURE, "pytest ended with ", id="it cannot be imported"),
+        pytest.param("False", CAUGHT, "assert False", id="the test fails"),
+        pytest.param("1", SURVIVED, "all of its tests are green", id="the test passes"),
+        pytest.param("(", UNSURE, "pytest ended with ", id="the module cannot be imported"),
     ],
 )
-def test_what_a_break_is_worth(value: str, word: str, why: str, tmp_path: Path) -> None:
-    """With a pytest of its own, which imports what lies in the copy; the tree itself is left as it is."""
+def test_the_verdict_of_a_patch(value: str, word: str, why: str, tmp_path: Path) -> None:
+    """Runs pytest on the copy, and leaves the tree as it is."""
     tree = _tree(tmp_path)
     found = trial.attempt(_patch(tmp_path, value), tree, ["-p", "no:cacheprovider"])
     assert (found.word, found.why[: len(why)]) == (word, why)
@@ -98,8 +103,8 @@ def test_what_a_break_is_worth(value: str, word: str, why: str, tmp_path: Path) 
     assert {one.name for one in tmp_path.iterdir()} == {"checkout", "it.patch"}
 
 
-def test_a_patch_that_no_longer_fits_is_told_by_its_name(tmp_path: Path) -> None:
-    """Also in a folder of a repository, where git would pass over it and call that success."""
+def test_a_patch_that_no_longer_applies_is_named(tmp_path: Path) -> None:
+    """Also in a folder of a repository, where git would skip it and report success."""
     commands.run(["git", "init", "--quiet", tmp_path])
     with pytest.raises(LabError, match=r"The patch it no longer fits, make it anew: (?s:.)*patch does not apply"):
         patches.check(_patch(tmp_path, "False"), _tree(tmp_path, "other"))
@@ -108,26 +113,44 @@ def test_a_patch_that_no_longer_fits_is_told_by_its_name(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("code", "failures", "errors", "word"),
     [
-        pytest.param(1, ["assert 1 == 2"], [], CAUGHT, id="an assertion"),
-        pytest.param(1, ["AssertionError: ended with 0"], [], CAUGHT, id="one with a sentence"),
-        pytest.param(1, ["hack.lab.base.progress.LabError: After 60 s still not: x."], [], CAUGHT, id="a wait is over"),
-        pytest.param(1, ["Failed: DID NOT RAISE <class 'X'>"], [], CAUGHT, id="nothing was raised"),
-        pytest.param(1, ["NameError: x", "assert False"], [], CAUGHT, id="an assertion beside it"),
+        pytest.param(1, ["assert 1 == 2"], [], CAUGHT, id="a failed assertion"),
+        pytest.param(1, ["AssertionError: ended with 0"], [], CAUGHT, id="a failed assertion with a message"),
+        pytest.param(
+            1,
+            ["hack.lab.base.progress.LabError: After 60 s still not: x."],
+            [],
+            CAUGHT,
+            id="a wait that timed out",
+        ),
+        pytest.param(
+            1,
+            ["Failed: DID NOT RAISE <class 'X'>"],
+            [],
+            CAUGHT,
+            id="an expected exception that was not raised",
+        ),
+        pytest.param(1, ["NameError: x", "assert False"], [], CAUGHT, id="an error beside a failed assertion"),
         pytest.param(1, ["ImportError: x"], [], UNSURE, id="an import that fails in the test"),
-        pytest.param(1, ["TypeError: f() takes 1"], [], UNSURE, id="a call that fits no more"),
+        pytest.param(1, ["TypeError: f() takes 1"], [], UNSURE, id="a call with wrong arguments"),
         pytest.param(1, ["Failed: Timeout (>900.0s) from pytest-timeout."], [], UNSURE, id="a test that hangs"),
-        pytest.param(1, [], ["failed on setup with LabError: x"], UNSURE, id="a fixture that breaks"),
-        pytest.param(1, ["assert False"], ["failed on teardown with X"], UNSURE, id="a fixture breaks beside it"),
-        pytest.param(4, [], [], UNSURE, id="no such test"),
-        pytest.param(5, [], [], UNSURE, id="no test at all"),
-        pytest.param(0, [], [], SURVIVED, id="green"),
+        pytest.param(1, [], ["failed on setup with LabError: x"], UNSURE, id="a fixture that fails"),
+        pytest.param(
+            1,
+            ["assert False"],
+            ["failed on teardown with X"],
+            UNSURE,
+            id="a fixture that fails beside a failed assertion",
+        ),
+        pytest.param(4, [], [], UNSURE, id="a test that does not exist"),
+        pytest.param(5, [], [], UNSURE, id="no collected test"),
+        pytest.param(0, [], [], SURVIVED, id="a passing run"),
     ],
 )
-def test_no_accident_is_a_catch(code: int, failures: list[str], errors: list[str], word: str) -> None:
+def test_an_accident_does_not_count_as_caught(code: int, failures: list[str], errors: list[str], word: str) -> None:
     assert trial.judge(Outcome(code, tuple(failures), tuple(errors), 1.0, "the end"))[0] == word
 
 
-def test_what_was_not_caught_is_told_below_the_table(tmp_path: Path) -> None:
+def test_survivors_are_listed_below_the_table(tmp_path: Path) -> None:
     patch = _patch(tmp_path, "False")
     shown = mutants.report([Verdict(patch, CAUGHT, "assert False", 1.25), Verdict(patch, SURVIVED, "all are green", 2)])
     table, below = shown.splitlines()[:3], shown.splitlines()[3:]
@@ -143,6 +166,6 @@ def test_the_same_seed_draws_the_same(capsys: pytest.CaptureFixture[str]) -> Non
     assert {patch.tier for patch in mutants._drawn(unseeded)} == {"lab"}
 
 
-def test_a_name_that_is_none_is_told() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(LabError, match="There is no patch nonsense; there are "):
         patches.chosen(EVERY, ["nonsense"], "all")

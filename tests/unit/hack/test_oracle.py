@@ -1,4 +1,4 @@
-"""The oracle's pure parts: what a seed draws, and whether a wrong arithmetic would be found. The right one is asked for by Kueue itself."""
+"""The oracle's pure parts: the draws of a seed, and the detection of wrong arithmetic. Kueue has the right one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,8 +41,8 @@ def test_a_seed_always_draws_the_same() -> None:
     assert draw.tree(8, 3).cluster_queues != draw.tree(7, 3).cluster_queues
 
 
-def test_what_is_drawn_is_what_kueue_accepts() -> None:
-    """Its webhooks' rules: pkg/webhooks/clusterqueue_webhook.go validateResourceGroups, validateFlavorFungibility."""
+def test_kueue_accepts_the_drawn_objects() -> None:
+    """Kueue's rules: pkg/webhooks/clusterqueue_webhook.go validateResourceGroups, validateFlavorFungibility."""
     for tree in TREES:
         for one in (*tree.cluster_queues, *tree.cohorts, *changes(tree)):
             flavors = [flavor["name"] for group in groups([one]) for flavor in group["flavors"]]
@@ -103,12 +103,12 @@ FEATURES: dict[str, Callable[[Tree], bool]] = {
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_enough_of_everything_is_drawn(feature: str) -> None:
-    """Five in two hundred trees at least: what is not drawn is not tested, and nobody would notice."""
+    """At least five in two hundred trees: a feature that is not drawn is not tested."""
     assert sum(map(FEATURES[feature], TREES)) >= 5
 
 
 def seen(tree: Tree, before: Seen | None = None) -> Seen:
-    """The tree as a cluster would show it, with what was in use before."""
+    """The tree as a cluster shows it, with the use before the questions."""
     active = {key_of(one) for one in draw.active(tree)}
     status = {True: "True", False: "False"}
 
@@ -128,7 +128,7 @@ def seen(tree: Tree, before: Seen | None = None) -> Seen:
 
 
 def reserved(queue: Raw, before: Seen | None) -> list[Raw]:
-    """Of what was in use only what the queue still covers, as Kueue shows it."""
+    """The use before the questions, as far as the queue still covers it, as Kueue shows it."""
     key = ("ClusterQueue", queue["metadata"]["name"])
     used = before.quota_tree.forest.usage(key) if before and key in before.quota_tree.forest.observed_usage else {}
     return [
@@ -144,7 +144,7 @@ def total(used: Mapping[tuple[str, str], int], flavor: Raw, row: Raw) -> str:
 
 
 def test_the_questions_are_worth_asking() -> None:
-    """Most trees have room for something, and much of it is borrowed; else the load would be nothing."""
+    """Most trees have capacity for something, and much of it is borrowed; otherwise the load would be trivial."""
     kinds: Counter[str] = Counter()
     for tree in TREES:
         now = seen(tree)
@@ -157,7 +157,7 @@ def test_the_questions_are_worth_asking() -> None:
 
 
 class Kueue:
-    """A cluster whose Kueue counts as ours does: what is asked is answered at once, by the arithmetic as it is."""
+    """A cluster whose Kueue answers at once with our own, unchanged arithmetic."""
 
     workload = staticmethod(ask.workload)
 
@@ -212,7 +212,7 @@ class Kueue:
 
 
 async def played(monkeypatch: pytest.MonkeyPatch, **broken: Any) -> list[str]:
-    """Put forty trees, one by one, to that cluster, with some of the planner's arithmetic exchanged on our side."""
+    """Compares forty trees with that cluster, with parts of our planner's arithmetic replaced."""
     outcome = Outcome()
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "ask", Kueue())
@@ -264,12 +264,12 @@ def free(_: GangRequest, among: Sequence[Candidate], __: Sequence[Share]) -> Seq
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
-        pytest.param({"Offers": OneMore}, "Kueue did not admit", id="too many"),
-        pytest.param({"Offers": OneLess}, "Kueue admitted", id="too few"),
-        pytest.param({"Offers": LastFlavor}, "the flavors", id="another flavor"),
-        pytest.param({"Offers": NoLimit}, "but ever is 1000000", id="a wrong promise"),
-        pytest.param({"charge_shares": free}, "we charged", id="nothing is charged"),
-        pytest.param({"Offers": Shut}, "Kueue admitted", id="a queue that is open is called closed"),
+        pytest.param({"Offers": OneMore}, "Kueue did not admit", id="capacity for one worker more"),
+        pytest.param({"Offers": OneLess}, "Kueue admitted", id="capacity for one worker less"),
+        pytest.param({"Offers": LastFlavor}, "the flavors", id="the last flavor instead of the first"),
+        pytest.param({"Offers": NoLimit}, "but ever is 1000000", id="no borrowing limit"),
+        pytest.param({"charge_shares": free}, "we charged", id="shares are not charged"),
+        pytest.param({"Offers": Shut}, "Kueue admitted", id="an open queue is reported as closed"),
     ],
 )
 async def test_a_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch, broken: Raw, said: str) -> None:
@@ -277,7 +277,10 @@ async def test_a_wrong_arithmetic_is_found(monkeypatch: pytest.MonkeyPatch, brok
     assert found and any(said in about for about in found), found
 
 
-OVER = "insufficient quota for cpu in flavor {}, previously considered podsets requests (0) + current podset request (3) > maximum capacity (2)"
+OVER = (
+    "insufficient quota for cpu in flavor {}, previously considered podsets requests (0) + current podset request (3) "
+    "> maximum capacity (2)"
+)
 SHORT = "insufficient unused quota for cpu in flavor {}, 500m more needed"
 TAINT = "untolerated taint {{spot yes NoSchedule <nil>}} in flavor {}"
 LABEL = "flavor {} doesn't match node affinity"
@@ -286,21 +289,25 @@ LABEL = "flavor {} doesn't match node affinity"
 @pytest.mark.parametrize(
     ("sentences", "forever"),
     [
-        pytest.param([OVER.format("a"), SHORT.format("b")], False, id="one flavor is only short"),
+        pytest.param([OVER.format("a"), SHORT.format("b")], False, id="one flavor is too small and one is short"),
         pytest.param([OVER.format("a"), OVER.format("b")], True, id="all flavors are too small"),
-        pytest.param([TAINT.format("a"), OVER.format("b")], True, id="the rest is barred by a taint"),
-        pytest.param([LABEL.format("a"), SHORT.format("b")], False, id="the rest is short"),
-        pytest.param([OVER.format("a"), SHORT.format("a")], True, id="one resource is too small"),
-        pytest.param(["ClusterQueue q is inactive"], None, id="nothing of quota"),
+        pytest.param([TAINT.format("a"), OVER.format("b")], True, id="one flavor is tainted and one is too small"),
+        pytest.param([LABEL.format("a"), SHORT.format("b")], False, id="one flavor does not match and one is short"),
+        pytest.param(
+            [OVER.format("a"), SHORT.format("a")],
+            True,
+            id="one flavor is too small for one resource and short of another",
+        ),
+        pytest.param(["ClusterQueue q is inactive"], None, id="a message that is not about quota"),
     ],
 )
-def test_kueue_says_never(sentences: list[str], forever: bool | None) -> None:
+def test_the_messages_of_kueue_that_mean_never(sentences: list[str], forever: bool | None) -> None:
     """The sentences are those of flavorassigner.go, joined as its Status.Message does it."""
     message = "couldn't assign flavors to pod set podset-0: " + ", ".join(sorted(sentences))
     assert judge.says_never(message) is forever
 
 
-def test_only_an_answer_that_lasts_is_one() -> None:
+def test_only_a_lasting_answer_counts() -> None:
     def answered(status: str, message: str) -> Answer | None:
         condition = {"type": "QuotaReserved", "status": status, "message": message}
         return judge.read({"status": {"conditions": [condition]}})
@@ -311,7 +318,7 @@ def test_only_an_answer_that_lasts_is_one() -> None:
     assert judge.disagreement(Forecast(None, (1,)), asked=(1,), answer=None) == "Kueue said nothing about 1 pods"
 
 
-def test_a_disagreement_is_told_so_that_it_can_be_seen_again() -> None:
+def test_a_disagreement_is_reported_so_that_it_can_be_repeated() -> None:
     tree = TREES[0]
     load = ask.workload(f"{tree.name}-0-fits", tree.questions[0], (2,) * len(tree.questions[0].specs))
     text = report(rounds.Disagreement(tree, tree.questions[1], "Kueue admitted 3 pods", (load,)))

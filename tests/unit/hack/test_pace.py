@@ -1,6 +1,6 @@
-"""Does a controller under test wait as pace.py says, in every module that has imported a wait by its name?
+"""A controller under test waits as pace.py says, in every module that has imported a wait by its name.
 
-Each pace is kept in a process of its own: it cannot be undone.
+Each pace runs in its own process, because it cannot be undone.
 """
 
 import json
@@ -29,7 +29,8 @@ print(json.dumps({
         + [engine.RESYNC_SECONDS, transient_state.PLAN_VALID_FOR.total_seconds()],
     "spill": timeouts.SPILL_AFTER.total_seconds(), "yield": timeouts.DEACTIVATE_AFTER.total_seconds(),
     "first": timeouts.MIN_EXCLUSION.total_seconds(), "longest": timeouts.MAX_EXCLUSION.total_seconds(),
-    "settled": orphan_anchors.SETTLED_AFTER.total_seconds(), "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
+    "settled": orphan_anchors.SETTLED_AFTER.total_seconds(),
+    "timeout": client.TIMEOUT_SECONDS, "probe": reflector.PROBE_SECONDS,
     "pause": copies.PAUSE_SECONDS, "again": copies.REWRITE_SECONDS, "ask": head_polling.POLL_SECONDS,
     "first backoff": reflector.FIRST_BACKOFF, "last backoff": reflector.LAST_BACKOFF,
 }))
@@ -43,18 +44,18 @@ def waits() -> dict[str, dict[str, Any]]:
     return {pace: json.loads(subprocess.check_output(words, cwd=REPO)) for pace, words in asked.items()}
 
 
-def test_no_net_is_under_the_watches_but_that_which_is_shipped(waits: dict[str, dict[str, Any]]) -> None:
+def test_only_the_shipped_pace_has_frequent_resyncs(waits: dict[str, dict[str, Any]]) -> None:
     assert waits[SHIPPED]["resyncs"] == [30, 30, 30, 30, 60, 30]
     assert waits[REAL]["resyncs"] == waits[QUICK]["resyncs"] == [3600] * 6
 
 
-def test_only_quick_is_quick(waits: dict[str, dict[str, Any]]) -> None:
+def test_only_the_quick_pace_is_quick(waits: dict[str, dict[str, Any]]) -> None:
     shipped, real, quick = ({name: s for name, s in waits[pace].items() if name != "resyncs"} for pace in PACES)
     assert real == shipped
     assert {name for name in quick if quick[name] >= shipped[name]} == {"spill", "first backoff", "last backoff"}
 
 
-def test_hasty_is_quick_but_for_who_is_lied_to(waits: dict[str, dict[str, Any]]) -> None:
+def test_the_hasty_pace_is_quick_except_for_backoff_and_probe(waits: dict[str, dict[str, Any]]) -> None:
     quick, hasty = waits[QUICK], waits[HASTY]
     assert {name for name in quick if quick[name] != hasty[name]} == {"first backoff", "last backoff", "probe"}
     assert hasty["first backoff"] < hasty["last backoff"] < 1 and hasty["probe"] < quick["probe"]
@@ -62,7 +63,7 @@ def test_hasty_is_quick_but_for_who_is_lied_to(waits: dict[str, dict[str, Any]])
 
 @pytest.mark.parametrize("pace", (*PACES, HASTY))
 def test_waits_keep_their_order(waits: dict[str, dict[str, Any]], pace: str) -> None:
-    """Another cluster is tried before a gang gives way or asks the same one again; no write is older than an anchor that settled."""
+    """A gang spills before it is deactivated or retries a cluster; no write is older than a settled anchor."""
     found = waits[pace]
     assert found["spill"] < found["yield"] and found["spill"] < found["first"] < found["longest"]
     assert found["timeout"] < found["settled"] and found["pause"] < found["again"]

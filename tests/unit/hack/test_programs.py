@@ -1,4 +1,4 @@
-"""Asking a program for help starts nothing: the lab is shared, and some programs have no other option."""
+"""`--help` of a program starts nothing: the lab is shared, and some programs have no other option."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,9 +22,9 @@ def _touched(*_: object) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "words", [pytest.param(["--help"], id="help"), pytest.param(["--n", "5"], id="no such option")]
+    "words", [pytest.param(["--help"], id="the option --help"), pytest.param(["--n", "5"], id="an unknown option")]
 )
-def test_whoever_asks_for_help_starts_nothing(
+def test_help_starts_nothing(
     main: Callable[[Sequence[str]], int],
     name: str,
     words: Sequence[str],

@@ -1,4 +1,4 @@
-"""Is what was red in a run kept, with what it said, where several processes of pytest ran, and where pytest itself failed?"""
+"""Failures of a run are kept with their output, also with several pytest processes and when pytest itself fails."""
 
 import os
 import subprocess
@@ -44,36 +44,36 @@ def pytest_collection_modifyitems(config, items):
 """
 
 
-def test_where_nobody_asks_it_is_red_all_the_same(tmp_path: Path) -> None:
+def test_a_run_without_records_fails_as_usual(tmp_path: Path) -> None:
     assert _run(tmp_path, RED, "", asked=False) == []
 
 
-def test_a_pytest_that_a_test_starts_is_not_asked(tmp_path: Path) -> None:
+def test_a_pytest_started_by_a_test_records_nothing(tmp_path: Path) -> None:
     (tmp_path / "inner.py").write_text("def test_inner(): assert False")
     (said,) = _run(tmp_path, STARTS, "")
     assert "test_starts" in said and "inner" not in said
 
 
 @pytest.mark.parametrize("processes", [(), ("-n", "2")], ids=["one", "two"])
-def test_each_is_kept_once_with_what_it_said(tmp_path: Path, processes: tuple[str, ...]) -> None:
+def test_each_failure_is_kept_once_with_its_output(tmp_path: Path, processes: tuple[str, ...]) -> None:
     said = _run(tmp_path, RED, "", *processes)
     assert sorted(line.partition(" of ")[0] for line in said) == ["red: call", "red: setup"]
     assert any("test_asserts: AssertionError: they are two" in line for line in said)
     assert any("test_door: OSError: no such door" in line for line in said)
 
 
-def test_what_cannot_be_imported_is_kept(tmp_path: Path) -> None:
+def test_a_failed_import_is_kept(tmp_path: Path) -> None:
     (said,) = _run(tmp_path, "import nothing_like_it", "")
     assert "collecting" in said and "No module named 'nothing_like_it'" in said
 
 
 def test_a_failure_of_pytest_itself_in_one_of_its_processes_is_kept(tmp_path: Path) -> None:
-    """What the terminal ends with is of xdist only: a KeyError."""
+    """The terminal ends with an error of xdist alone: a KeyError."""
     assert any("RuntimeError: of one process" in line for line in _run(tmp_path, RED, FAILS, "-n", "2"))
 
 
 def _run(folder: Path, tests: str, more: str, *words: str, asked: bool = True) -> list[str]:
-    """Run pytest over these tests, with more in its conftest.py; what was kept."""
+    """Runs pytest over these tests, with more in its conftest.py, and returns the kept failures."""
     (folder / "conftest.py").write_text(PLUGIN + more)
     (folder / "test_some.py").write_text(tests)
     file = folder / "red.log"

@@ -1,4 +1,4 @@
-"""A right is asked for as kubectl would ask for it, by whoever is logged in, and a wrong answer is told as a sentence."""
+"""A right is checked as kubectl checks it, for the logged-in user; a wrong answer is one sentence."""
 
 from pathlib import Path
 
@@ -16,14 +16,17 @@ QUESTIONS: list[tuple[str, str, str, str, Raw]] = [
     (PODS, "list", "pods", "-A", {"group": "", "resource": "pods", "namespace": ""}),
     (PODS, "get", "pods/log", "-n a", {"group": "", "resource": "pods", "namespace": "a", "subresource": "log"}),
     (PODS, "get", "pods/any", "-n a", {"group": "", "resource": "pods", "namespace": "a", "name": "any"}),
-    (ROLES, "escalate", "clusterroles", "", {"group": "rbac.authorization.k8s.io", "resource": "clusterroles", "namespace": ""}),
+    (
+        ROLES, "escalate", "clusterroles", "",
+        {"group": "rbac.authorization.k8s.io", "resource": "clusterroles", "namespace": ""},
+    ),
     (SERVICES, "create", "services/plan:http", "-n a --subresource=proxy", {
         "group": "", "resource": "services", "namespace": "a", "subresource": "proxy", "name": "plan:http"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "verb", "resource", "where", "want"), QUESTIONS)
-def test_kubectls_words_become_a_reviews(path: str, verb: str, resource: str, where: str, want: Raw) -> None:
+def test_kubectls_words_become_a_review(path: str, verb: str, resource: str, where: str, want: Raw) -> None:
     assert rights.attributes(path, verb, resource, where) == {"verb": verb, **want}
 
 
@@ -34,12 +37,12 @@ def test_kubectls_words_become_a_reviews(path: str, verb: str, resource: str, wh
         (ACCOUNT, ["system:serviceaccounts", "system:serviceaccounts:rayspan-system", "system:authenticated"]),
     ],
 )
-def test_somebody_is_in_the_groups_of_whoever_is_logged_in(who: str, want: list[str]) -> None:
+def test_a_user_is_in_the_groups_of_every_login(who: str, want: list[str]) -> None:
     assert rights.groups(who) == want
 
 
 class Answering(Reader):
-    """An API server that lets everybody read, and remembers what it was asked."""
+    """An API server that permits everybody to read, and records the reviews."""
 
     def __init__(self, error: str = "") -> None:
         self._error = error
@@ -59,18 +62,18 @@ class Answering(Reader):
 
 def cluster(reader: Reader) -> Cluster:
     made = Cluster("east", Path("nowhere"))
-    made.__dict__["reader"] = reader  # what its cached property holds
+    made.__dict__["reader"] = reader  # the value of its cached property
     return made
 
 
-def test_each_wrong_answer_is_a_sentence_and_the_others_are_not() -> None:
+def test_each_wrong_answer_and_no_other_is_a_sentence() -> None:
     server = Answering()
     rows = [("get", "nodes", "", True), ("get", "pods", "-A", False), ("patch", "pods", "-n a", True)]
     assert rights.wrong(cluster(server), "ann", rows) == ["ann may get pods -A", "ann may not patch pods -n a"]
     assert [asked["spec"]["user"] for asked in server.asked] == ["ann"] * 3
 
 
-def test_a_question_that_says_no_namespace_or_that_the_server_could_not_judge_is_no_answer() -> None:
+def test_a_review_without_a_namespace_or_with_an_evaluation_error_is_an_error() -> None:
     with pytest.raises(ValueError, match="say -n or -A"):
         rights.may(cluster(Answering()), "ann", "get", "pods", "")
     with pytest.raises(ValueError, match="no such role"):

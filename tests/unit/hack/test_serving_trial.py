@@ -1,4 +1,4 @@
-"""Does the trial of a RayService under load count what there was, and say what was missed?"""
+"""The trial of a RayService under load counts all requests and reports missed promises."""
 
 import asyncio
 import json
@@ -22,26 +22,37 @@ SECONDS = [ODD if one.at == ODD.at else one for one in STEADY]
 @pytest.mark.parametrize(
     ("stage", "seconds", "want"),
     [
-        pytest.param(Stage("a", 0, 50, 1.0), SECONDS, [], id="before the trouble"),
-        pytest.param(Stage("a", 50, 60), SECONDS, [], id="where nothing is promised"),
-        pytest.param(Stage("a", 50, 60, 0.98), SECONDS, [], id="as much as is promised"),
-        pytest.param(Stage("a", 50, 60, 0.99), SECONDS, ["a: 98.00% of 100 requests were answered, and 99.00% must be; instead of an answer came {'TimeoutError': 2}."], id="less"),
-        pytest.param(Stage("a", 200, 210, 0.5), SECONDS, ["a: nan% of 0 requests were answered, and 50.00% must be; instead of an answer came {}."], id="nobody asked"),
+        pytest.param(Stage("a", 0, 50, 1.0), SECONDS, [], id="a stage before the fault"),
+        pytest.param(Stage("a", 50, 60), SECONDS, [], id="a stage without a promise"),
+        pytest.param(Stage("a", 50, 60, 0.98), SECONDS, [], id="a stage that keeps its promise"),
+        pytest.param(
+            Stage("a", 50, 60, 0.99), SECONDS,
+            [
+                "a: 98.00% of 100 requests were answered, and 99.00% must be; instead of an answer came "
+                "{'TimeoutError': 2}.",
+            ],
+            id="a stage that misses its promise",
+        ),
+        pytest.param(
+            Stage("a", 200, 210, 0.5), SECONDS,
+            ["a: nan% of 0 requests were answered, and 50.00% must be; instead of an answer came {}."],
+            id="a stage without requests",
+        ),
     ],
 )  # fmt: skip
-def test_what_is_missed_is_said(stage: Stage, seconds: list[Second], want: list[str]) -> None:
+def test_missed_promises_are_reported(stage: Stage, seconds: list[Second], want: list[str]) -> None:
     assert report.missed([stage], seconds, []) == want
     last = report.table([stage], seconds, []).splitlines()[1].split()[-1]
     assert last == ("-" if stage.least is None else "no" if want else "yes")
 
 
-def test_what_takes_too_long_is_said() -> None:
+def test_slow_steps_are_reported() -> None:
     clocks = [Clock("it", 24.0, 25.0), Clock("another", 26.0, 25.0)]
     assert report.missed([], [], clocks) == ["another took 26.0 s, and may take 25 s."]
     assert [row.split()[-1] for row in report.table([], [], clocks).splitlines()[-2:]] == ["yes", "no"]
 
 
-def test_of_nothing_there_is_no_share() -> None:
+def test_no_requests_have_no_share() -> None:
     assert math.isnan(report.share([])) and report.share([ODD]) == 0.8
 
 
@@ -53,14 +64,14 @@ def test_lines_for_programs_have_no_spaces_in_values() -> None:
     ]
 
 
-def test_each_second_with_a_failure_is_told() -> None:
+def test_each_second_with_a_failure_is_listed() -> None:
     assert report.troubles([Stage("drain", 48.5, 60)], SECONDS) == [
         "drain +2 s: 2 of 10 failed: {'TimeoutError': 2}; answered by {'east': 8} of {}"
     ]
 
 
-async def test_who_asks_counts_answers_refusals_and_silence() -> None:
-    """The program of the pod, as it is, for the second in which it begins."""
+async def test_the_client_counts_answers_errors_and_timeouts() -> None:
+    """Runs the pod's program, for the second in which it starts."""
     count, hangs = 0, asyncio.Event()
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -91,7 +102,7 @@ async def test_who_asks_counts_answers_refusals_and_silence() -> None:
     assert found.failed == Counter({"503": 2, "TimeoutError while waiting for an answer": 2})
 
 
-def test_other_lines_of_the_pod_are_left_out() -> None:
+def test_other_lines_of_the_pod_are_ignored() -> None:
     line = json.dumps({"at": 1, "asked": 2, "failed": {}, "zones": {"east": 1, "west": 1}, "releases": {"one": 2}})
     (found,) = load.read(f"a warning\n{line}\n")
     assert load.zones([found]) == {"east", "west"} and load.releases([found]) == {"one"}

@@ -1,4 +1,4 @@
-"""The judge of `make soak`: which growth is one, and what counts as left over."""
+"""The judge of `make soak`: which growth is real, and which tasks and watches are left over."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ FLAT = Slope(1.0, 0.5)
 
 
 def soak(*, per_job: float, noise: float = 0, warm_up: float = 0) -> list[Sample]:
-    """Half an hour with 200 jobs, sampled every three seconds; `warm_up` kilobytes come in the first five minutes."""
+    """Half an hour with 200 jobs, sampled every three seconds; `warm_up` KB are added in the first five minutes."""
     chance = random.Random(7)
     return [
         Sample(
@@ -40,7 +40,7 @@ def test_growth_is_found_behind_the_warm_up_and_the_noise(per_job: float) -> Non
     assert hourly.value == pytest.approx(per_job * 400, abs=800)
 
 
-def test_steps_are_not_taken_for_certainty() -> None:
+def test_steps_are_not_mistaken_for_many_facts() -> None:
     """A hundred equal samples on either side of one step of a megabyte are two facts, not two hundred."""
     steps = [replace(one, rss=80_000 + (1000 if one.at > 1200 else 0)) for one in soak(per_job=0)]
     assert judge.per_job(steps).error > 2
@@ -61,29 +61,39 @@ def test_too_little_gives_no_slope(points: list[tuple[float, float]]) -> None:
 @pytest.mark.parametrize(
     ("memory", "end", "want"),
     [
-        pytest.param(FLAT, {}, [], id="nothing is kept"),
-        pytest.param(Slope(-30, 2), {}, [], id="it even shrank"),
-        pytest.param(FLAT, {"rss": 99_000, "fds": 60}, [], id="connections and memory at one moment are told, not judged"),
-        pytest.param(Slope(21, 2), {}, ["Memory grew by 21.0 ± 2.0 KB with each job, and may by 20."], id="it grows"),
-        pytest.param(Slope(5, 21), {}, ["too uncertain"], id="it cannot be told"),
-        pytest.param(FLAT, {"tasks": {"follow": 32, "Engine._resync": 1}}, ["tasks follow: 31 before the first job, 32"], id="a task"),
+        pytest.param(FLAT, {}, [], id="no growth"),
+        pytest.param(Slope(-30, 2), {}, [], id="less memory than before"),
+        pytest.param(
+            FLAT, {"rss": 99_000, "fds": 60}, [], id="momentary connections and memory are not judged",
+        ),
+        pytest.param(
+            Slope(21, 2), {}, ["Memory grew by 21.0 ± 2.0 KB with each job, and may by 20."], id="growing memory",
+        ),
+        pytest.param(Slope(5, 21), {}, ["too uncertain"], id="growth that is too uncertain"),
+        pytest.param(
+            FLAT, {"tasks": {"follow": 32, "Engine._resync": 1}}, ["tasks follow: 31 before the first job, 32"],
+            id="a leftover task",
+        ),
         pytest.param(
             FLAT,
             {"tasks": {"follow": 31, "Engine._resync": 1, "_one": 2}},
             ["tasks _one: 0 before the first job, 2 after the last one is gone: 2 are left over."],
             id="tasks of a new kind",
         ),
-        pytest.param(FLAT, {"watches": {"manager/pods": 2}}, ["watches east/pods: 1 before the first job, 0"], id="a watch is lost"),
+        pytest.param(
+            FLAT, {"watches": {"manager/pods": 2}}, ["watches east/pods: 1 before the first job, 0"],
+            id="a lost watch",
+        ),
     ],
 )  # fmt: skip
-def test_what_is_left_over_is_told(memory: Slope, end: Mapping[str, Any], want: list[str]) -> None:
+def test_leftovers_are_reported(memory: Slope, end: Mapping[str, Any], want: list[str]) -> None:
     found = judge.complaints(QUIET, replace(QUIET, **end), memory)
     assert len(found) == len(want)
     assert all(part in said for part, said in zip(want, found, strict=True))
 
 
-def test_what_comes_and_goes_is_not_at_rest() -> None:
-    """A key in one reading of three, and a watch that is just taken up again in another, change no median."""
+def test_short_changes_do_not_count() -> None:
+    """A key in one reading of three, and a watch that reconnects in another, change no median."""
     busy = replace(QUIET, tasks={**QUIET.tasks, "_one": 4})
     between = replace(QUIET, watches={"manager/pods": 2})
     assert reading.median([QUIET, busy, between]) == QUIET
@@ -106,7 +116,7 @@ process_open_fds 45.0
     assert reading.parse(text) == replace(QUIET, tasks={"follow": 31})
 
 
-def test_jobs_come_over_the_whole_time_and_overlap() -> None:
+def test_jobs_arrive_over_the_whole_time_and_overlap() -> None:
     found = traffic.jobs(200, 1800, seed=7)
     assert found == traffic.jobs(200, 1800, seed=7) != traffic.jobs(200, 1800, seed=8)
     assert len({job.name for job in found}) == 200

@@ -1,4 +1,4 @@
-"""Does a controller under test end with whoever started it, however that ends?"""
+"""A controller under test ends with the process that started it, however that ends."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ signal.pause()
 
 
 def lasts(stopped: str) -> None:
-    """What a controller does first, and then no end."""
+    """The first steps of a controller, and then an endless wait."""
     controller.die_with_starter()
     if stopped:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -32,7 +32,7 @@ def lasts(stopped: str) -> None:
 
 
 @pytest.mark.parametrize("stopped", ["", "stopped"], ids=["running", "stopped"])
-def test_a_process_ends_with_a_starter_that_is_killed(stopped: str) -> None:
+def test_a_process_ends_when_its_starter_is_killed(stopped: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTER, stopped], stdout=subprocess.PIPE, text=True, cwd=REPO
     ) as starter:

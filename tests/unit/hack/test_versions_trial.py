@@ -1,4 +1,4 @@
-"""Does the page of versions say what was run, and nothing of what was not?"""
+"""The page of versions has the results of the runs, and marks what did not run."""
 
 import os
 from contextlib import nullcontext
@@ -30,38 +30,38 @@ def page(*found: Row) -> str:
     return report.page({row.pair: row for row in found}, course.ALL)
 
 
-def test_what_was_not_run_is_said_to_be_so() -> None:
+def test_a_pair_that_did_not_run_is_marked() -> None:
     for pair in PAIRS:
         assert line(page(), pair.name)[4:] == ["", "**not run**"]
 
 
-def test_what_went_well_is_said_with_its_day() -> None:
+def test_a_success_has_its_day() -> None:
     assert line(page(WELL), "today")[4:] == ["2026-11-25", "works (1: 10 s, 2: 10 s, 3: 10 s)"]
     assert line(page(WELL), "older-kueue")[4:] == ["", "**not run**"]
 
 
-def test_what_failed_is_said_with_its_reason() -> None:
+def test_a_failure_has_its_reason() -> None:
     failed = Row("today", "2026-11-25", SEEN, CHECKS[:1], "after 120 s\nstill a | b")
     assert line(page(failed).replace("\\|", "/"), "today")[4:] == [
         "2026-11-25", "works (1: 10 s); **failed**: after 120 s still a / b",
     ]  # fmt: skip
 
 
-def test_a_check_that_was_left_out_is_said() -> None:
+def test_a_skipped_check_is_shown() -> None:
     cells = line(page(Row("today", "2026-11-25", SEEN, CHECKS[:2])), "today")
     assert cells[-1] == "works (1: 10 s, 2: 10 s); **not run**: 3"
     cells = line(page(Row("today", "2026-11-25", {}, (), "no API server")), "today")
     assert cells[-1] == "**failed**: no API server"
 
 
-def test_versions_that_are_not_todays_stand_out_and_are_those_that_were_seen() -> None:
+def test_other_versions_than_todays_are_marked_and_are_the_observed_ones() -> None:
     cells = line(page(), "oldest")
     assert cells[:3] == ["**1.34.4**, **0.18.3**, **1.5.1**", "**1.34.4**, **0.18.3**", "**1.34.4**, **0.18.3**"]
     other = Row("today", "2026-11-25", {**SEEN, "west": TODAY._replace(kubernetes="v1.30.0")}, CHECKS)
     assert line(page(other), "today")[2] == "**1.30.0**, 0.19.2"
 
 
-def test_which_ray_ran_is_what_its_job_said() -> None:
+def test_the_version_of_ray_comes_from_its_job() -> None:
     assert line(page(WELL), "today")[3] == versions.RAY
     assert line(page(Row("today", "2026-11-25", SEEN, CHECKS[:2])), "today")[3] == "", "none ran"
     older = Row("older-ray", "2026-11-25", SEEN, CHECKS, ray="2.9.0")
@@ -87,12 +87,12 @@ def test_a_failure_is_kept_as_one_sentence(said: str, want: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "want"),
     [
-        pytest.param(LabError("no API server. It said: x"), "no API server.", id="of the lab"),
-        pytest.param(ValueError("no such field"), "ValueError: no such field.", id="of our own"),
-        pytest.param(KeyError(), "KeyError.", id="without a word"),
+        pytest.param(LabError("no API server. It said: x"), "no API server.", id="an error of the lab"),
+        pytest.param(ValueError("no such field"), "ValueError: no such field.", id="an error of our code"),
+        pytest.param(KeyError(), "KeyError.", id="an error without a message"),
     ],
 )
-def test_whatever_breaks_a_pair_is_what_came_of_it_and_the_others_are_tried(
+def test_an_error_fails_its_pair_and_the_others_still_run(
     fault: Exception, want: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Row] = []
@@ -109,7 +109,7 @@ def test_whatever_breaks_a_pair_is_what_came_of_it_and_the_others_are_tried(
     assert sorted((one.pair, one.failed) for one in kept) == [("oldest", want), ("today", want)]
 
 
-def test_rows_are_kept_as_they_were(tmp_path: Path) -> None:
+def test_rows_are_read_back(tmp_path: Path) -> None:
     file = tmp_path / "versions.json"
     assert rows.read(file) == {}
     rows.write([WELL], file)
@@ -121,7 +121,7 @@ def test_rows_are_kept_as_they_were(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_a_pair_can_be_brought_up(pair: Pair) -> None:
-    """With the same words by hand: the lab knows its clusters and versions."""
+    """The lab knows the clusters and versions of a pair, as options by hand."""
     asked: dict[str, list[str]] = {component: [] for component in choice.HELP}
     for cluster, runs in pair.versions.items():
         for component, version in runs.items():
@@ -136,7 +136,7 @@ def test_each_version_that_the_lab_can_run_is_in_a_pair() -> None:
     assert tried == {(component, version) for component, known in versions.OTHERS.items() for version in known}
 
 
-def test_the_page_is_that_of_the_rows_that_are_kept() -> None:
+def test_the_page_agrees_with_the_stored_rows() -> None:
     assert report.PAGE.read_text() == report.page(rows.read(), course.ALL), (
         "run `python -m hack.trials.versions --write`"
     )

@@ -1,4 +1,4 @@
-"""Whoever looks on must live, end, and look often enough; only outages of the trial's own excuse a gap."""
+"""A witness must live, end, and look often enough; only the trial's own outages excuse a gap."""
 
 import threading
 import time
@@ -20,15 +20,15 @@ LONG = LONGEST_GAP + 1
 @pytest.mark.parametrize(
     ("span", "others", "left"),
     [
-        pytest.param((0, 10), [], 10, id="none"),
-        pytest.param((0, 10), [(2, 5)], 7, id="in the middle"),
-        pytest.param((0, 10), [(2, 5), (4, 6)], 6, id="overlapping ones count once"),
-        pytest.param((0, 10), [(-5, 2), (8, 20)], 6, id="over the ends"),
-        pytest.param((0, 10), [(-5, 20)], 0, id="all of it"),
-        pytest.param((0, 10), [(20, 30), (-9, -3)], 10, id="elsewhere"),
+        pytest.param((0, 10), [], 10, id="no outage"),
+        pytest.param((0, 10), [(2, 5)], 7, id="an outage in the middle"),
+        pytest.param((0, 10), [(2, 5), (4, 6)], 6, id="overlapping outages count once"),
+        pytest.param((0, 10), [(-5, 2), (8, 20)], 6, id="outages beyond both ends"),
+        pytest.param((0, 10), [(-5, 20)], 0, id="an outage of the whole time"),
+        pytest.param((0, 10), [(20, 30), (-9, -3)], 10, id="outages at other times"),
     ],
 )
-def test_what_no_outage_covers(span: Span, others: list[Span], left: float) -> None:
+def test_the_time_without_an_outage(span: Span, others: list[Span], left: float) -> None:
     assert outages.uncovered(span, others) == left
 
 
@@ -39,23 +39,37 @@ def every(period: float, until: float, start: float = 0.0) -> list[float]:
 @pytest.mark.parametrize(
     ("looks", "excused", "want"),
     [
-        pytest.param(every(0.2, 60), [], "", id="often"),
-        pytest.param([], [], "east was never looked at", id="never"),
-        pytest.param([*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [], "was not looked at for 16.0 s", id="a gap"),
-        pytest.param([*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [(19, 50)], "", id="a gap in an outage of the trial's own"),
-        pytest.param([*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [(22, 24)], "", id="beside an outage: less than the bound"),
-        pytest.param([*every(0.2, 10), *every(0.2, 60, 50)], [(10, 30)], "was not looked at for 20.0 s", id="longer than the outage"),
-        pytest.param(every(0.2, 40), [], "was not looked at for 20.0 s", id="it stopped before the end"),
-        pytest.param(every(0.2, 60, LONG), [], "was not looked at for 16.0 s", id="it began late"),
-        pytest.param(every(USUAL_DELAY + 1, 60), [], "was looked at every 3.0 s, and shall be every 0.2", id="too slowly"),
+        pytest.param(every(0.2, 60), [], "", id="frequent looks"),
+        pytest.param([], [], "east was never looked at", id="no look"),
+        pytest.param(
+            [*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [], "was not looked at for 16.0 s",
+            id="a gap between two looks",
+        ),
+        pytest.param(
+            [*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [(19, 50)], "", id="a gap in the trial's own outage",
+        ),
+        pytest.param(
+            [*every(0.2, 20), *every(0.2, 60, 20 + LONG)], [(22, 24)], "",
+            id="a gap that is short apart from the outage",
+        ),
+        pytest.param(
+            [*every(0.2, 10), *every(0.2, 60, 50)], [(10, 30)], "was not looked at for 20.0 s",
+            id="a gap that is longer than the outage",
+        ),
+        pytest.param(every(0.2, 40), [], "was not looked at for 20.0 s", id="the looks stopped before the end"),
+        pytest.param(every(0.2, 60, LONG), [], "was not looked at for 16.0 s", id="the looks began late"),
+        pytest.param(
+            every(USUAL_DELAY + 1, 60), [], "was looked at every 3.0 s, and shall be every 0.2",
+            id="looks that are too rare",
+        ),
     ],
 )  # fmt: skip
-def test_looks_that_are_too_few(looks: list[float], excused: list[Span], want: str) -> None:
+def test_too_few_looks_are_reported(looks: list[float], excused: list[Span], want: str) -> None:
     said = watch.judged("east", watch.gaps(looks, (0.0, 60.0), excused), 0.2)
     assert [want in one for one in said] == ([True] if want else [])
 
 
-def test_outages_are_of_one_cluster_and_open_until_they_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_of_one_cluster_and_open_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     seen = Outages()
@@ -70,7 +84,7 @@ def test_outages_are_of_one_cluster_and_open_until_they_are_over(monkeypatch: py
 
 
 class Looking(Watch):
-    """Looks by doing something."""
+    """A witness whose look is a given function."""
 
     def __init__(self, does: Callable[[], object]) -> None:
         super().__init__([EAST], 0.01)
@@ -94,14 +108,14 @@ def wait_for(done: Callable[[], object]) -> None:
     assert done()
 
 
-def test_who_looks_on_and_sees_everything_says_nothing() -> None:
+def test_a_witness_without_gaps_reports_nothing() -> None:
     with Looking(lambda: None) as looking:
         wait_for(lambda: len(looking.looks["east"]) > 2)
     assert looking.longest_gap() < 5 and looking.missed == 0
 
 
 @pytest.mark.parametrize("error", [KeyError("items"), Refused(403, "forbidden"), ValueError("no JSON")], ids=repr)
-def test_who_dies_fails_the_trial(error: Exception) -> None:
+def test_a_witness_that_dies_fails_the_trial(error: Exception) -> None:
     with (
         pytest.raises(Blind, match="the watcher of east died: " + type(error).__name__),
         Looking(fails(error)) as looking,
@@ -109,19 +123,19 @@ def test_who_dies_fails_the_trial(error: Exception) -> None:
         wait_for(lambda: looking._deaths)
 
 
-def test_silence_is_missed_and_looked_into_again() -> None:
+def test_an_unreachable_cluster_is_a_gap_and_is_looked_at_again() -> None:
     answers: list[Callable[[], object]] = [fails(Unreachable("no answer"))] * 3
     with Looking(lambda: answers.pop()() if answers else None) as looking:
         wait_for(lambda: looking.looks["east"])
     assert looking.missed == 3
 
 
-def test_silence_from_beginning_to_end_is_no_proof() -> None:
+def test_a_cluster_that_is_never_reachable_proves_nothing() -> None:
     with pytest.raises(Blind, match="east was never looked at"), Looking(fails(Unreachable("no answer"))) as looking:
         wait_for(lambda: looking.missed)
 
 
-def test_who_does_not_end_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_witness_that_does_not_end_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_JOIN", 0.05)
     begun, released = threading.Event(), threading.Event()
 
@@ -136,7 +150,7 @@ def test_who_does_not_end_fails_the_trial(monkeypatch: pytest.MonkeyPatch) -> No
         released.set()
 
 
-def test_what_was_wrong_before_is_not_hidden() -> None:
+def test_an_earlier_failure_is_not_hidden() -> None:
     with pytest.raises(AssertionError, match="mine"), Looking(fails(KeyError("x"))) as looking:
         wait_for(lambda: looking._deaths)
         raise AssertionError("mine")

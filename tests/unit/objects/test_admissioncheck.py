@@ -1,4 +1,4 @@
-"""Which checks of a ClusterQueue are ours, and which worker groups do they cover?"""
+"""Which checks of a ClusterQueue are ours, and which worker groups they cover."""
 
 from dataclasses import replace
 
@@ -25,11 +25,13 @@ def queue(*checks: Raw) -> Raw:
 @pytest.mark.parametrize(
     ("raw", "want"),
     [
-        pytest.param({}, {}, id="nothing is known of it"),
-        pytest.param(make_cluster_queue(1), {}, id="without a strategy"),
-        pytest.param(make_cluster_queue(1, admissionChecksStrategy={}), {}, id="with an empty one"),
-        pytest.param(queue({"name": "b"}, {"name": "a"}), {"b": (), "a": ()}, id="in its order, on every flavor"),
-        pytest.param(queue({"name": "a", "onFlavors": ["x", "y"]}), {"a": ("x", "y")}, id="on some flavors"),
+        pytest.param({}, {}, id="a queue without checks"),
+        pytest.param(make_cluster_queue(1), {}, id="a queue without a strategy"),
+        pytest.param(make_cluster_queue(1, admissionChecksStrategy={}), {}, id="a queue with an empty strategy"),
+        pytest.param(
+            queue({"name": "b"}, {"name": "a"}), {"b": (), "a": ()}, id="checks on every flavor keep their order"
+        ),
+        pytest.param(queue({"name": "a", "onFlavors": ["x", "y"]}), {"a": ("x", "y")}, id="a check on some flavors"),
     ],
 )
 def test_which_checks_a_queue_lists(raw: Raw, want: dict[str, tuple[str, ...]]) -> None:
@@ -48,16 +50,16 @@ def test_which_checks_are_ours() -> None:
 @pytest.mark.parametrize(
     ("entry", "want"),
     [
-        pytest.param({"name": CHECK}, [CHECK], id="it stands there already"),
-        pytest.param({"name": "b"}, [CHECK, "b"], id="one on every flavor"),
+        pytest.param({"name": CHECK}, [CHECK], id="a check that the Workload has already"),
+        pytest.param({"name": "b"}, [CHECK, "b"], id="a check on every flavor"),
         pytest.param(
-            {"name": "b", "onFlavors": ["x", "remote"]}, [CHECK, "b"], id="one on a flavor that a podset was given"
+            {"name": "b", "onFlavors": ["x", "remote"]}, [CHECK, "b"], id="a check on a flavor that a podset was given"
         ),
-        pytest.param({"name": "b", "onFlavors": ["x"]}, [CHECK], id="one on another flavor"),
+        pytest.param({"name": "b", "onFlavors": ["x"]}, [CHECK], id="a check on another flavor"),
     ],
 )
 def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
-    """Those on some flavors come after the reservation, one by one with what stands there before it."""
+    """Checks on some flavors are added after the reservation, each beside those that the Workload has before it."""
     work = parse_workload(make_workload(groups={"a": 1}))
     podsets = (PodSet("a", 1, {}, frozenset({"remote"})), PodSet("b", 1, {}, frozenset()))
     assert admissioncheck.expected_checks(replace(work, podsets=podsets), read_cluster_queue(queue(entry))) == want
@@ -66,15 +68,20 @@ def test_which_checks_a_workload_will_have(entry: Raw, want: list[str]) -> None:
 @pytest.mark.parametrize(
     ("on_flavors", "want"),
     [
-        pytest.param(None, ["a", "b", "c", "empty"], id="on every flavor: all worker groups"),
-        pytest.param([], ["a", "b", "c", "empty"], id="the same, with an empty list"),
-        pytest.param(["remote"], ["b", "c", "empty"], id="those that were given its flavor"),
-        pytest.param(["remote", "local"], ["a", "b", "c", "empty"], id="or one of its flavors"),
-        pytest.param(["other"], [], id="none of them"),
+        pytest.param(None, ["a", "b", "c", "empty"], id="a check on every flavor covers all worker groups"),
+        pytest.param([], ["a", "b", "c", "empty"], id="a check with an empty list of flavors covers all worker groups"),
+        pytest.param(["remote"], ["b", "c", "empty"], id="a check on a flavor covers the groups with that flavor"),
+        pytest.param(
+            ["remote", "local"],
+            ["a", "b", "c", "empty"],
+            id=("a check on several flavors covers the groups with one of them"),
+        ),
+        pytest.param(["other"], [], id="a check on other flavors covers no group"),
     ],
 )
 def test_which_worker_groups_a_check_covers(on_flavors: list[str] | None, want: list[str]) -> None:
-    """Neither the head nor the submitter, whatever flavor they have; a group without workers may get some."""
+    """It covers neither the head nor the submitter, whatever their flavor. A group without workers may get some
+    later."""
     work = parse_workload(make_workload(groups={"a": 1, "b": 2, "c": 1, "empty": 0, names.SUBMITTER: 1}))
     given = {"a": {"local"}, "c": {"remote", "disk"}}
     podsets = tuple(PodSet(p.name, p.count, {}, frozenset(given.get(p.name, {"remote"}))) for p in work.podsets)

@@ -1,6 +1,6 @@
-"""Does a Workload count as one that waits for quota from when on it does, and never when no quota would help it?
+"""From when on a Workload counts as waiting for quota; it never does if no quota would help it.
 
-What Kueue says is what Kueue 0.19.2 wrote on real clusters.
+The messages are those that Kueue 0.19.2 wrote on real clusters.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +20,8 @@ IN_USE = "insufficient unused quota for cpu in flavor default, 2 more needed"
 TAKEN = f"couldn't assign flavors to pod set main: {IN_USE}"
 NOT_COVERED = "couldn't assign flavors to pod set main: resource ray.io/node-type unavailable in ClusterQueue"
 TOO_MUCH = (
-    "couldn't assign flavors to pod set workers: insufficient quota for cpu in flavor default, previously considered podsets "
+    "couldn't assign flavors to pod set workers: insufficient quota for cpu in flavor default, previously considered "
+    "podsets "
     "requests (0) + current podset request (9) > maximum capacity (8)"
 )
 HELD_UP = "waiting for all admitted workloads to be in PodsReady condition"
@@ -59,50 +60,54 @@ def _true(kind: str, at: datetime) -> dict[str, str]:
     ("raw", "expected"),
     [
         pytest.param(_pending(TAKEN), CAME, id="others hold its quota"),
-        pytest.param(_pending(f"{TOO_MUCH}, {IN_USE}"), CAME, id="others hold what one of two flavors has"),
+        pytest.param(_pending(f"{TOO_MUCH}, {IN_USE}"), CAME, id="others hold the quota of one of two flavors"),
         pytest.param(_pending(NO_TOPOLOGY), CAME, id="others hold its nodes"),
         pytest.param(_pending(f"{TAKEN}; {TOO_MUCH}"), None, id="one podset waits, and the other one never fits"),
         pytest.param(
-            _pending(TOO_MUCH.replace("default", "topology-a")), None, id="a flavor is called like a topology"
+            _pending(TOO_MUCH.replace("default", "topology-a")), None, id="a flavor has the name of a topology"
         ),
         pytest.param(_pending(HELD_UP), CAME, id="others are not ready"),
-        pytest.param(_pending(NOT_COVERED), None, id="the queue has nothing of it"),
-        pytest.param(_pending(TOO_MUCH), None, id="the queue can never give so much"),
-        pytest.param(_pending("Job is on hold", "OnHold"), None, id="it is held back"),
-        pytest.param(_pending("LocalQueue q doesn't exist", "Inadmissible"), None, id="it is in no queue"),
-        pytest.param(_pending(), NOW + TRIED_WITHIN, id="Kueue has not tried it yet, and may never"),
+        pytest.param(_pending(NOT_COVERED), None, id="the queue does not cover the resource"),
+        pytest.param(_pending(TOO_MUCH), None, id="the queue never has so much"),
+        pytest.param(_pending("Job is on hold", "OnHold"), None, id="the Workload is on hold"),
+        pytest.param(_pending("LocalQueue q doesn't exist", "Inadmissible"), None, id="the Workload has no queue"),
+        pytest.param(_pending(), NOW + TRIED_WITHIN, id="Kueue has not tried the Workload yet, and may never"),
         pytest.param(
             _pending(created=LONG_AGO), LONG_AGO + UNTRIED_COUNTS_AFTER, id="Kueue has said nothing for minutes"
         ),
-        pytest.param(_pending("Workload no longer fits"), NOW + TRIED_WITHIN, id="Kueue says something else"),
+        pytest.param(_pending("Workload no longer fits"), NOW + TRIED_WITHIN, id="an unknown message"),
         pytest.param(
             _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
             NOW + TRIED_WITHIN,
-            id="it came back after it had given way",
+            id="the Workload was deactivated and reactivated",
         ),
-        pytest.param(_pending(TAKEN, spec={"active": False}), None, id="it is out of the queue"),
-        pytest.param(_pending(TAKEN, metadata={"deletionTimestamp": format_time(LATER)}), None, id="it goes"),
-        pytest.param(_pending(conditions=[_true(names.QUOTA_RESERVED, LATER)]), None, id="it has quota"),
-        pytest.param(_pending(TAKEN, conditions=[_true(names.FINISHED, LATER)]), None, id="it is finished"),
+        pytest.param(_pending(TAKEN, spec={"active": False}), None, id="the Workload is deactivated"),
+        pytest.param(
+            _pending(TAKEN, metadata={"deletionTimestamp": format_time(LATER)}),
+            None,
+            id="the Workload is being deleted",
+        ),
+        pytest.param(_pending(conditions=[_true(names.QUOTA_RESERVED, LATER)]), None, id="the Workload has quota"),
+        pytest.param(_pending(TAKEN, conditions=[_true(names.FINISHED, LATER)]), None, id="the Workload is finished"),
     ],
 )
-def test_waits_from(raw: dict[str, Any], expected: datetime | None) -> None:
+def test_counts_as_waiting_from(raw: dict[str, Any], expected: datetime | None) -> None:
     assert counts_as_waiting_from(raw, strict=False, now=NOW) == expected
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        pytest.param(_pending(), CAME + TRIED_WITHIN, id="it may stand behind another"),
+        pytest.param(_pending(), CAME + TRIED_WITHIN, id="the Workload may stand behind another"),
         pytest.param(
             _pending("The workload is deactivated", conditions=[_true(names.REQUEUED, LATER)]),
             LATER + TRIED_WITHIN,
-            id="it came back after it had given way",
+            id="the Workload was deactivated and reactivated",
         ),
         pytest.param(_pending(TAKEN), CAME, id="others hold its quota"),
     ],
 )
-def test_in_a_queue_of_strict_order_nobody_is_tried_behind_the_first(
+def test_in_a_strict_fifo_queue_kueue_tries_only_the_first_workload(
     raw: dict[str, Any], expected: datetime | None
 ) -> None:
     assert counts_as_waiting_from(raw, strict=True, now=NOW) == expected

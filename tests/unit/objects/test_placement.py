@@ -1,4 +1,4 @@
-"""A Placement is read whole, and says which of its rounds are wanted."""
+"""A Placement is parsed completely, and knows which of its rounds are wanted."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -54,7 +54,7 @@ def test_a_placement_is_read_whole() -> None:
     assert (place.withdrawing, place.status["state"]) == (False, "Waiting")
 
 
-def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
+def test_an_empty_object_gives_an_empty_placement() -> None:
     for raw in ({}, {"spec": None, "status": None}, {"spec": {"shares": None, "excluded": None, "workload": None}}):
         place = parse_placement(raw)
         assert (place.attempt, place.round, place.shares, place.exclusions, place.blocked) == ("", 0, (), (), ())
@@ -62,7 +62,7 @@ def test_a_placement_of_which_nothing_is_known_is_empty() -> None:
         assert place.status == {}
 
 
-def test_an_exclusion_that_names_no_time_has_ended() -> None:
+def test_an_exclusion_without_a_time_has_ended() -> None:
     raw = {"spec": {"excluded": [{"cluster": "east"}, {"cluster": "west", "until": "soon"}]}}
     assert parse_placement(raw).exclusions == ()
 
@@ -70,10 +70,10 @@ def test_an_exclusion_that_names_no_time_has_ended() -> None:
 @pytest.mark.parametrize(
     ("round_", "withdrawn", "want"),
     [
-        pytest.param(1, 0, False, id="nothing was withdrawn"),
-        pytest.param(2, 1, False, id="an earlier round was"),
-        pytest.param(2, 2, True, id="this round is"),
-        pytest.param(1, 2, True, id="a later one than is known"),
+        pytest.param(1, 0, False, id="no round was withdrawn"),
+        pytest.param(2, 1, False, id="an earlier round was withdrawn"),
+        pytest.param(2, 2, True, id="this round was withdrawn"),
+        pytest.param(1, 2, True, id="a later round than this one was withdrawn"),
     ],
 )
 def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
@@ -84,22 +84,24 @@ def test_withdrawing(round_: int, withdrawn: int, want: bool) -> None:
 @pytest.mark.parametrize(
     ("work", "want"),
     [
-        pytest.param(make.make_workload(), True, id="its own attempt"),
-        pytest.param(make.make_workload(reserved=9), False, id="a later one"),
-        pytest.param(make.make_workload(reserved=None), False, id="it lost the manager's quota"),
-        pytest.param(make.make_workload(conditions=[names.EVICTED]), False, id="it is evicted"),
-        pytest.param(make.make_workload(conditions=[names.FINISHED]), False, id="it is over"),
+        pytest.param(make.make_workload(), True, id="the Placement's own attempt"),
+        pytest.param(make.make_workload(reserved=9), False, id="a later attempt"),
+        pytest.param(make.make_workload(reserved=None), False, id="the Workload lost the manager's quota"),
+        pytest.param(make.make_workload(conditions=[names.EVICTED]), False, id="the Workload is evicted"),
+        pytest.param(make.make_workload(conditions=[names.FINISHED]), False, id="the Workload is finished"),
         pytest.param(make.make_workload(name="other"), False, id="another Workload"),
     ],
 )
-def test_which_workload_it_stands_for(work: dict[str, Any], want: bool) -> None:
+def test_which_workload_a_placement_belongs_to(work: dict[str, Any], want: bool) -> None:
     assert parse_placement(make.make_placement(make.make_workload())).belongs_to(parse_workload(work)) is want
 
 
 # --- written and read back -------------------------------------------------------------------------------------------
 
 JOB = Job("ray.io/v1", "RayJob", "demo", "train", "uid-of-train")
-TEXT = st.text(max_size=40)
+TEXT = st.text(
+    st.characters(exclude_categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"]), max_size=40
+)  # as stored
 COUNT = st.integers(0, 999)
 MOMENT = st.datetimes(datetime(2000, 1, 1), datetime(2099, 1, 1), timezones=st.just(UTC)).map(
     lambda when: when.replace(microsecond=0)
@@ -116,7 +118,7 @@ PLACEMENTS = st.builds(
     Placement,
     namespace=TEXT,
     name=TEXT,
-    uid=st.just(""),  # the API server gives it
+    uid=st.just(""),  # set by the API server
     workload_uid=TEXT,
     workload=TEXT,
     attempt=TEXT,
@@ -128,7 +130,7 @@ PLACEMENTS = st.builds(
     exclusions=st.lists(st.builds(Exclusion, TEXT, MOMENT, TEXT), max_size=3).map(tuple),
     explanation=TEXT,
     lost_reason=TEXT,
-    withdrawn_round=st.just(0),  # these are of the status, which is written by itself
+    withdrawn_round=st.just(0),  # fields of the status, which is written separately
     placed_round=st.just(0),
     blocked=st.just(()),
     status=st.just({}),
@@ -138,11 +140,13 @@ VERDICTS = st.lists(st.builds(Verdict, TEXT, COUNT, COUNT, COUNT, COUNT, TEXT), 
 
 
 @given(PLACEMENTS, st.sampled_from([JOB, None]), VERDICTS)
-def test_what_is_written_is_read_back_the_same(place: Placement, job: Job | None, considered: list[Verdict]) -> None:
+def test_a_written_placement_is_read_back_unchanged(
+    place: Placement, job: Job | None, considered: list[Verdict]
+) -> None:
     assert parse_placement(placement_manifest(place, job, "check", considered)) == place
 
 
-def test_what_no_reader_of_ours_needs_is_written_for_people() -> None:
+def test_fields_for_people_are_written() -> None:
     raw = make.make_workload(groups={"workers": 3})
     work = parse_workload(raw)
     place = parse_placement(make.make_placement(raw, shares={"east": {"workers": 3}}))

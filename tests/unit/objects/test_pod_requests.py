@@ -1,4 +1,4 @@
-"""What one pod asks of quota: quantities as Kubernetes reads and writes them, and requests as it sums them."""
+"""What one pod requests of quota: quantities as Kubernetes parses and prints them, and requests as it sums them."""
 
 from fractions import Fraction
 from math import ceil
@@ -67,7 +67,7 @@ NO_TEXTS = [
 
 
 @pytest.mark.parametrize("text", [*NO_TEXTS, None, True, [], {}], ids=repr)
-def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
+def test_an_invalid_quantity_is_rejected_with_a_message(text: object) -> None:
     with pytest.raises(ValueError, match="is not a quantity such as"):
         pod_requests.parse_quantity(text, "cpu")
 
@@ -85,14 +85,14 @@ def test_what_is_no_quantity_is_refused_with_a_sentence(text: object) -> None:
         pytest.param(pod_requests.UNLIMITED, "cpu", "unlimited", id="the largest amount has a word"),
     ],
 )
-def test_an_amount_is_written_as_people_write_it(amount: int, resource: str, text: str) -> None:
+def test_an_amount_is_formatted_for_people(amount: int, resource: str, text: str) -> None:
     assert pod_requests.format_quantity(amount, resource) == text
 
 
 @given(
     st.integers(0, 2**62), st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"])
 )
-def test_what_is_written_reads_back_the_same(amount: int, resource: str) -> None:
+def test_a_formatted_amount_reads_back_the_same(amount: int, resource: str) -> None:
     assert pod_requests.parse_quantity(pod_requests.format_quantity(amount, resource), resource) == amount
 
 
@@ -201,11 +201,11 @@ PODS = [
 
 
 @pytest.mark.parametrize(("spec", "asked", "why"), PODS)
-def test_a_pod_asks_what_kubernetes_sums_up(spec: dict[str, Any], asked: dict[str, int], why: str) -> None:
+def test_a_pods_requests_are_those_that_kubernetes_sums(spec: dict[str, Any], asked: dict[str, int], why: str) -> None:
     assert pod_requests.pod_requests(spec) == {**asked, "pods": 1}, why
 
 
-def test_a_bad_quantity_in_a_pod_is_a_sentence() -> None:
+def test_an_invalid_quantity_in_a_pod_is_reported() -> None:
     with pytest.raises(ValueError, match="'lots' is not a quantity"):
         pod_requests.pod_requests({"containers": [cpu("lots")]})
 
@@ -222,8 +222,8 @@ specs = st.fixed_dictionaries(
 
 
 @given(specs)
-def test_a_pod_never_needs_more_at_any_moment_than_it_asks(spec: dict[str, Any]) -> None:
-    """Play the pod's start: every init step runs with the sidecars started before it, then all containers run."""
+def test_a_pod_never_needs_more_at_any_moment_than_it_requests(spec: dict[str, Any]) -> None:
+    """Simulate the pod's start: every init step runs with the sidecars started before it, then all containers run."""
     amounts = [
         (pod_requests.parse_quantity(c["resources"]["requests"]["cpu"], "cpu"), c) for c in spec["initContainers"]
     ]

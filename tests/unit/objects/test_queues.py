@@ -1,4 +1,4 @@
-"""Queues and flavors are read into records, and malformed fields count as empty."""
+"""Queues and flavors are read into records. Malformed fields count as empty."""
 
 import pytest
 

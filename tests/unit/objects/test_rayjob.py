@@ -1,4 +1,4 @@
-"""A RayJob that is not submitted becomes the podsets that Kueue would make, or a sentence that names the field."""
+"""A RayJob that is not submitted yet becomes the podsets that Kueue would make, or a message that names the field."""
 
 import pytest
 
@@ -18,10 +18,12 @@ def counts(raw: Raw) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("raw", "want"),
     [
-        pytest.param(make_ray_job(), {"head": 1, "workers": 4}, id="a submitter is none that a plan asks of"),
-        pytest.param(make_ray_job(kind="RayCluster"), {"head": 1, "workers": 4}, id="a cluster has none"),
+        pytest.param(make_ray_job(), {"head": 1, "workers": 4}, id="a RayJob's submitter is no podset of a plan"),
+        pytest.param(make_ray_job(kind="RayCluster"), {"head": 1, "workers": 4}, id="a RayCluster has no submitter"),
         pytest.param(
-            make_ray_job(submissionMode="SidecarMode"), {"head": 1, "workers": 4}, id="a sidecar is in the head's pod"
+            make_ray_job(submissionMode="SidecarMode"),
+            {"head": 1, "workers": 4},
+            id="a sidecar submitter is in the head's pod",
         ),
         pytest.param(
             make_ray_job(make_group(2, name="Big-GPU")),
@@ -53,31 +55,35 @@ def test_podsets(raw: Raw, want: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("kind", "mode", "podsets", "want"),
     [
-        pytest.param("RayJob", "K8sJobMode", "head a b submitter", "a b", id="head and submitter are none"),
-        pytest.param("RayJob", "", "head a submitter", "a", id="a submitter is what a job has by default"),
-        pytest.param("RayJob", "HTTPMode", "head submitter", "submitter", id="a group called submitter, of a job without one"),
-        pytest.param("RayJob", "SidecarMode", "head submitter a", "submitter a", id="the same, where it stands in the head's pod"),
-        pytest.param("RayJob", "K8sJobMode", "head submitter a", "submitter a", id="it was told anew how to submit, and Kueue is to count again"),
+        pytest.param("RayJob", "K8sJobMode", "head a b submitter", "a b", id="head and submitter are no worker groups"),
+        pytest.param("RayJob", "", "head a submitter", "a", id="a RayJob has a submitter by default"),
+        pytest.param("RayJob", "HTTPMode", "head submitter", "submitter",
+            id="a group called submitter, of a job without a submitter"),
+        pytest.param("RayJob", "SidecarMode", "head submitter a", "submitter a",
+            id="a group called submitter, of a job with a sidecar submitter"),
+        pytest.param("RayJob", "K8sJobMode", "head submitter a", "submitter a",
+            id="a group called submitter, of a job whose mode changed before Kueue counts again"),
         pytest.param("RayCluster", "", "head a submitter", "a submitter", id="a cluster has no submitter"),
-        pytest.param("RayCluster", "", "other head a", "head a", id="the first is the head, whatever the others are called"),
-        pytest.param("RayJob", None, "head a submitter", "a submitter", id="nothing is known of the job"),
+        pytest.param("RayCluster", "", "other head a", "head a",
+            id="the first podset is the head, whatever the names of the others"),
+        pytest.param("RayJob", None, "head a submitter", "a submitter", id="the job is unknown"),
         pytest.param("RayJob", "K8sJobMode", "", "", id="no podsets"),
         pytest.param("Job", "", "main a", "", id="a job of another kind has none"),
-        pytest.param("", "", "main a", "", id="nobody's"),
+        pytest.param("", "", "main a", "", id="a Workload without an owner"),
     ],
 )  # fmt: skip
 def test_which_podsets_are_worker_groups(kind: str, mode: str | None, podsets: str, want: str) -> None:
     raw = make_workload(owner=kind)
     raw["spec"]["podSets"] = [{"name": name, "count": 1} for name in podsets.split()]
     job: Raw = {} if mode is None else {"spec": {"submissionMode": mode} if mode else {}}
-    # What stands there is never empty, whatever its spec says.
+    # `kind` is set even if the spec is empty.
     found = rayjob.worker_podsets(
         parse_workload(raw), rayjob.read_job(kind, job if mode is None else {"kind": kind, **job})
     )
     assert " ".join(podset.name for podset in found) == want
 
 
-def test_the_queue_and_the_priority_are_in_the_labels() -> None:
+def test_queue_and_priority_class_are_read_from_labels() -> None:
     raw = make_ray_job(queue="gold")
     raw["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "urgent"
     asked = rayjob.parse(raw, NAMESPACE)
@@ -89,7 +95,7 @@ def test_the_queue_and_the_priority_are_in_the_labels() -> None:
     )
 
 
-def test_the_templates_are_as_they_were_written() -> None:
+def test_templates_are_read_unchanged() -> None:
     (_, worker) = rayjob.parse(make_ray_job(make_group(1, cpu="3")), NAMESPACE).podsets
     assert worker.template == make_template("3")
 
@@ -105,8 +111,8 @@ def _without(*path: str) -> Raw:
 
 GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
 ADD = (
-    ": Kueue's webhooks let no RayJob into a queue without; add each line there, or ask for what "
-    "`kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
+    ": Kueue's webhooks reject a RayJob in a queue without them; add each line there, or, if a policy of your cluster "
+    "adds them, use the output of `kubectl create --dry-run=server -o yaml`."
 )
 
 
@@ -128,7 +134,7 @@ ADD = (
         (make_ray_job() | {"spec": 7}, "RayJob train: spec is '7': it must be an object."),
         (
             _without("spec", "rayClusterSpec"),
-            "RayJob train: spec.rayClusterSpec is missing; say there which workers it wants.",
+            "RayJob train: spec.rayClusterSpec is missing; define the job's workers there.",
         ),
         (
             _without("spec", "shutdownAfterJobFinishes"),
@@ -144,11 +150,15 @@ ADD = (
         ),
         (
             make_ray_job(make_group(1), make_group(1, name="b", rayStartParams=None), kind="RayCluster"),
-            f"RayCluster train lacks rayStartParams: {{}} in workerGroupSpecs[1] of spec{ADD.replace('RayJob', 'RayCluster')}",
+            (
+                f"RayCluster train lacks rayStartParams: {{}} in "
+                "workerGroupSpecs[1] of "
+                f"spec{ADD.replace('RayJob', 'RayCluster')}"
+            ),
         ),
         (
             make_ray_job(clusterSelector={"a": "b"}),
-            "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job.",
+            "RayJob train: spec.clusterSelector names an existing RayCluster: Kueue does not queue such a job.",
         ),
         (make_ray_job(kind="RayCluster", workerGroupSpecs={}), None),
         (
@@ -165,27 +175,30 @@ ADD = (
         (make_ray_job(make_group(1) | {"replicas": -1}), f"{GROUPS}[0].replicas is -1: it must be 0 or more."),
         (
             make_ray_job(make_group(2**30, numOfHosts=2)),
-            f"{GROUPS}[0].replicas asks for 2147483648 workers; nobody can count so many.",
+            f"{GROUPS}[0].replicas requests 2147483648 workers, more than a 32-bit integer can count; use fewer.",
         ),
         (
             make_ray_job(make_group(10**4_000, numOfHosts=10**4_000)),
-            f"{GROUPS}[0].minReplicas is no number of 32 bits; nobody can count so many.",
+            f"{GROUPS}[0].minReplicas is not a 32-bit integer; use a smaller number.",
         ),
         (
             make_ray_job(make_group(1) | {"template": {"spec": {}}}),
-            f"{GROUPS}[0].template.spec.containers is empty; name Ray's container.",
+            f"{GROUPS}[0].template.spec.containers is empty; add the Ray container.",
         ),
         (
             make_ray_job(make_group(1, cpu="much")),
-            f"{GROUPS}[0].template.spec: its containers' resources cannot be read: 'much' is not a quantity such as 500m, 2 or 1.5Gi.",
+            (
+                f"{GROUPS}[0].template.spec: its containers' resources cannot be "
+                "read: 'much' is not a quantity such as 500m, 2 or 1.5Gi."
+            ),
         ),
         (
             make_ray_job(make_group(1, name="head")),
-            f"{GROUPS}: the name head is taken twice; give each group a name of its own.",
+            f"{GROUPS}: the name head is used twice; give each group its own name.",
         ),
         (
             make_ray_job(make_group(1, name="Submitter")),
-            f"{GROUPS}: the name submitter is taken twice; give each group a name of its own.",
+            f"{GROUPS}: the name submitter is used twice; give each group its own name.",
         ),
         (make_ray_job(make_group(1, name="submitter"), submissionMode="HTTPMode"), None),
         (
@@ -195,16 +208,16 @@ ADD = (
         (make_ray_job(make_group(1) | {"maxReplicas": -1}), f"{GROUPS}[0].maxReplicas is -1: it must be 0 or more."),
         (
             make_ray_job(make_group(1, name="a"), make_group(1, name="A")),
-            f"{GROUPS}: the name a is taken twice; give each group a name of its own.",
+            f"{GROUPS}: the name a is used twice; give each group its own name.",
         ),
         (make_ray_job(*(make_group(1, name=f"g{n}") for n in range(16))), None),
         (
             make_ray_job(*(make_group(1, name=f"g{n}") for n in range(17))),
-            f"{GROUPS}: 19 podsets with head and submitter, Kueue takes 18 at most; use fewer groups.",
+            f"{GROUPS}: 19 podsets with head and submitter, Kueue accepts at most 18; use fewer groups.",
         ),
     ],
 )
-def test_what_is_no_job_gets_a_sentence(raw: object, sentence: str | None) -> None:
+def test_an_invalid_job_is_rejected_with_a_message(raw: object, sentence: str | None) -> None:
     if sentence is None:
         rayjob.parse(raw, NAMESPACE)
         return
@@ -213,7 +226,7 @@ def test_what_is_no_job_gets_a_sentence(raw: object, sentence: str | None) -> No
     assert str(refusal.value) == sentence
 
 
-def test_a_priority_class_is_worth_what_another_job_got_for_it() -> None:
+def test_a_priority_class_has_the_value_that_another_job_got() -> None:
     def given(name: str, priority: int, kind: str = "WorkloadPriorityClass") -> Raw:
         return {"spec": {"priority": priority, "priorityClassRef": {"kind": kind, "name": name}}}
 

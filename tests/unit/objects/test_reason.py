@@ -1,4 +1,4 @@
-"""Texts are for people: with every text of ours reworded, the same is decided."""
+"""Decisions depend on reason codes, not on texts: with every text reworded, the actions are the same."""
 
 import importlib
 import pkgutil
@@ -22,7 +22,7 @@ from adapter.objects.placement import Verdict, parse_placement
 from adapter.objects.reason import Reason
 from adapter.planning import explanation
 from adapter.shell.clusters import worker_cache
-from adapter.worker import cluster_loss, dispatch, status_mirror
+from adapter.worker import cluster_loss, dispatch, manager_pod_status
 from tests.unit import stores
 from tests.unit.builders import CHECK, at, make_condition, make_copy, make_placement, make_pod, make_workload
 from tests.unit.diagnosis.jobs import make_facts, make_job
@@ -34,13 +34,13 @@ _ROOMS = (adapter.diagnosis, adapter.gang, adapter.planning, adapter.worker)
 
 
 def reworded(text: str) -> str:
-    """A text that shares no word with the other one, and ends in another way."""
+    """A text that shares no word with the other one and ends differently."""
     return f"{text[::-1].swapcase()} !" if " " in text else text
 
 
 @pytest.fixture
 def other_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rewords each `Reason`, and each sentence that stands in a module by itself."""
+    """Reword the text of each `Reason`, and each message constant of a module."""
     made = Reason.__init__
 
     def make(self: Reason, code: ReasonCode, text: str) -> None:
@@ -67,21 +67,21 @@ WORKERS = {case.id: case for case in test_dispatch.CASES}
 
 
 @pytest.mark.parametrize("name", GANGS)
-def test_of_a_gang(name: str, other_words: None) -> None:
+def test_decisions_about_a_gang(name: str, other_words: None) -> None:
     case = GANGS[name]
-    given = _in_other_words(case.given)
-    assert shapes(lifecycle.decide(given, at(case.seconds))) == shapes(case.want)
+    facts = _in_other_words(case.facts)
+    assert shapes(lifecycle.decide(facts, at(case.seconds))) == shapes(case.want)
 
 
 @pytest.mark.parametrize("name", WORKERS)
-def test_of_a_worker(name: str, other_words: None) -> None:
+def test_decisions_about_a_worker(name: str, other_words: None) -> None:
     case = WORKERS[name]
     assert shapes(dispatch.decide(_in_other_words(case.given), at(case.seconds))) == shapes(case.want)
 
 
 def _in_other_words(facts: Any) -> Any:
-    """The facts with each of their texts reworded, also where a map has them; not what is read of objects."""
-    texts = {one.name: _value(getattr(facts, one.name)) for one in fields(facts)}
+    """The facts with each text reworded, also in mappings, but not the texts of observed objects."""
+    texts = {record_field.name: _value(getattr(facts, record_field.name)) for record_field in fields(facts)}
     return replace(facts, **texts)
 
 
@@ -98,7 +98,7 @@ def _value(value: Any) -> Any:
 
 
 def shapes(actions: Sequence[Action]) -> list[object]:
-    """What the actions do, without what they say; one that only says something else than what stands there is none."""
+    """What the actions do, without their texts. An action that changes a text only is left out."""
     return [shape for action in actions if (shape := _shape(action))]
 
 
@@ -118,7 +118,7 @@ def _shape(action: Action) -> object:
             status = action.pod.get("status") or {}
             return _changed(kind, _pod(status), _pod({**status, **action.body["status"]}))
         case Plan():
-            excluded = [(one.cluster, one.until) for one in action.exclusions]
+            excluded = [(exclusion.cluster, exclusion.until) for exclusion in action.exclusions]
             return kind, excluded, action.kept_shares, action.failures, action.unusable_slots, action.start_timed_out
         case _:
             return kind, getattr(action, "cluster", ""), getattr(action, "orphan", None), getattr(action, "delay", None)
@@ -131,17 +131,22 @@ def _changed(kind: str, before: object, after: object) -> object:
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     texts = ("reason", "conditions", "blocked")
     blocked = [(one["cluster"], one["until"]) for one in status.get("blocked") or ()]
-    codes = [(one["type"], one["status"], one["reason"]) for one in status.get("conditions") or ()]
+    codes = [
+        (condition["type"], condition["status"], condition["reason"]) for condition in status.get("conditions") or ()
+    ]
     return {**{key: value for key, value in status.items() if key not in texts}, "blocked": blocked, "codes": codes}
 
 
 def _pod(status: Mapping[str, Any]) -> dict[str, Any]:
-    codes = [(one["type"], one["status"], one.get("reason")) for one in status.get("conditions") or ()]
+    codes = [
+        (condition["type"], condition["status"], condition.get("reason"))
+        for condition in status.get("conditions") or ()
+    ]
     rest = {key: value for key, value in status.items() if key not in ("message", "conditions")}
     return {**rest, "codes": codes}
 
 
-def test_of_a_cluster_that_is_read_for_the_first_time(other_words: None) -> None:
+def test_the_loss_of_a_cluster_that_is_still_syncing(other_words: None) -> None:
     sight = stores.Sight({"east": 3})
     member = sight.members["east"]
     member._note_error("probe", worker_cache.Syncing(worker_cache.FIRST_LISTS))
@@ -153,8 +158,8 @@ def test_of_a_cluster_that_is_read_for_the_first_time(other_words: None) -> None
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_of_advice_for_a_gang_that_waits(fits: bool, other_words: None) -> None:
-    """Over two processes: the controller writes the code, and the command line reads it."""
+def test_advice_for_a_waiting_gang(fits: bool, other_words: None) -> None:
+    """Between two processes: the controller writes the code, and the command line reads it."""
     work = make_workload()
     code = ReasonCode.INSUFFICIENT_CAPACITY if fits else ReasonCode.NEVER_FITS
     raw = make_placement(work, shares={}, explanation="Anything.")
@@ -164,12 +169,12 @@ def test_of_advice_for_a_gang_that_waits(fits: bool, other_words: None) -> None:
     assert bool(explain.diagnose(facts).advice) is fits
 
 
-def test_of_a_remote_pod_without_a_node(other_words: None) -> None:
-    """Over two processes: the mirror writes the reason, and the command line reads it."""
+def test_the_state_of_a_remote_pod_without_a_node(other_words: None) -> None:
+    """Between two processes: the mirror writes the reason, and the command line reads it."""
     pod = make_pod()
     no_node = make_condition("PodScheduled", False, reason="Unschedulable", message="0/3 nodes are available")
     remote = {**make_copy(pod), "status": {"phase": "Pending", "conditions": [no_node]}}
-    patch = status_mirror.status_patch(pod, remote, "east")
+    patch = manager_pod_status.status_patch(pod, remote, "east")
     assert patch
     shown = {**pod, "status": {**pod["status"], **patch["status"]}}
     facts = make_facts(make_workload(), pods=[shown])
@@ -179,7 +184,7 @@ def test_of_a_remote_pod_without_a_node(other_words: None) -> None:
     )
 
 
-def test_of_clusters_that_are_not_needed(other_words: None) -> None:
+def test_clusters_that_are_not_needed(other_words: None) -> None:
     verdicts = [
         Verdict("east", 4, 0, 4, 4, ""),
         Verdict("west", 4, 0, 4, 0, "x y", needed=False),
@@ -187,8 +192,8 @@ def test_of_clusters_that_are_not_needed(other_words: None) -> None:
     assert "west" not in explanation.placed_sentence(test_planner.request(), verdicts)
 
 
-def test_of_a_round_that_is_given_up_before_its_preemption(other_words: None) -> None:
-    """A share that was not asked for yet did not fail the round."""
+def test_a_round_withdrawn_before_its_preemption(other_words: None) -> None:
+    """A share that was not asked for did not fail the round."""
     given = test_lifecycle.gang(
         test_lifecycle.WORK, [test_lifecycle.preempting("west")], {"east": test_lifecycle.ASKED}
     )

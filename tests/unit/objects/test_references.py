@@ -1,4 +1,5 @@
-"""What a pod refers to is found in every place where Kubernetes lets it stand, and nothing else of it is changed."""
+"""References of a pod to Secrets and ConfigMaps are found in every field that Kubernetes allows. Nothing else is
+changed."""
 
 import copy
 from typing import Any
@@ -58,7 +59,7 @@ NOWHERE: list[Spec] = [
 
 
 @pytest.mark.parametrize(("spec", "kind", "field"), PLACES, ids=[field for _, _, field in PLACES])
-def test_a_reference_is_found_and_renamed_where_it_stands(spec: Spec, kind: str, field: str) -> None:
+def test_a_reference_is_found_and_renamed_in_its_field(spec: Spec, kind: str, field: str) -> None:
     before = copy.deepcopy(spec)
     assert find_in_spec(spec) == {Reference(kind, "it"): field}
     there = rename_in_spec(spec, lambda one: f"copy-of-{one.name}")
@@ -67,7 +68,7 @@ def test_a_reference_is_found_and_renamed_where_it_stands(spec: Spec, kind: str,
 
 
 @pytest.mark.parametrize("spec", NOWHERE, ids=str)
-def test_what_refers_to_nothing_stays_as_it_is(spec: Spec) -> None:
+def test_fields_without_a_reference_are_unchanged(spec: Spec) -> None:
     assert find_in_spec(spec) == {}
     assert rename_in_spec(spec, lambda one: "other") == spec
 
@@ -82,19 +83,19 @@ def test_what_refers_to_nothing_stays_as_it_is(spec: Spec) -> None:
     ],
     ids=str,
 )
-def test_a_pod_can_do_without_what_is_optional(spec: Spec) -> None:
+def test_an_optional_reference_is_not_needed(spec: Spec) -> None:
     assert find_in_spec(spec) == {Reference("Secret", "it"): ""}
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_what_is_optional_in_one_place_may_be_needed_in_another(turn: int) -> None:
+def test_a_reference_optional_in_one_field_may_be_needed_in_another(turn: int) -> None:
     optional, needed = {"secretRef": {"name": "it", "optional": True}}, {"secretRef": {"name": "it"}}
     spec = container(envFrom=[optional, needed][::turn])
     assert find_in_spec(spec) == {Reference("Secret", "it"): "spec.containers[c].envFrom.secretRef"}
 
 
-def test_the_field_that_is_named_is_one_that_the_user_wrote() -> None:
-    """KubeRay gives its own init container the env of the Ray container."""
+def test_the_named_field_is_one_that_the_user_wrote() -> None:
+    """KubeRay copies the env of the Ray container to its own init container."""
     spec = container("initContainers", env=env(secretKeyRef=POINTER)) | container(env=env(secretKeyRef=POINTER))
     assert find_in_spec(spec) == {Reference("Secret", "it"): "spec.containers[c].env[E].secretKeyRef"}
 
@@ -144,8 +145,8 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(SPECS)
-def test_every_reference_is_renamed_and_nothing_else_is_touched(spec: Spec) -> None:
-    """What is found under the new names is what was found before; with the old names back, the spec is as it was."""
+def test_every_reference_is_renamed_and_nothing_else_is_changed(spec: Spec) -> None:
+    """The renamed references are found again. With the old names restored, the spec is the original."""
     there = rename_in_spec(spec, lambda one: f"{one.kind}/{one.name}")
     assert {one.name: field for one, field in find_in_spec(there).items()} == {
         f"{one.kind}/{one.name}": field for one, field in find_in_spec(spec).items()
@@ -153,8 +154,8 @@ def test_every_reference_is_renamed_and_nothing_else_is_touched(spec: Spec) -> N
     assert rename_in_spec(there, lambda one: one.name.partition("/")[2]) == spec
 
 
-def test_a_field_is_named_so_that_a_sentence_stays_one() -> None:
-    """Nobody checks the names in a template before it is a pod."""
+def test_a_field_name_cannot_break_a_message() -> None:
+    """The names in a template are validated only when it becomes a pod."""
     long, cut = "x" * 100_000, "x" * 64 + "…"
     container = {"name": long, "env": [{"name": "a\nb", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
     found = find_in_spec({"containers": [container], "volumes": [{"name": long, "configMap": {"name": "c"}}]})

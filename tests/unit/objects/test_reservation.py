@@ -1,4 +1,4 @@
-"""A share is admitted as long as its cluster says so, and is over when it never will be again."""
+"""A share is admitted as long as its cluster says so. It is over when it can never be admitted again."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_reservation_is_read_whole() -> None:
 
 
 def test_an_evicted_reservation_is_not_admitted() -> None:
-    """Kueue takes Admitted back only in a second write."""
+    """Kueue removes Admitted only in a second write."""
     raw = make.make_reservation(make.make_placement(make.make_workload()), conditions=[names.EVICTED])
     assert not parse_reservation("east", raw).admitted
 
@@ -28,13 +28,21 @@ def test_an_evicted_reservation_is_not_admitted() -> None:
 @pytest.mark.parametrize(
     ("given", "over"),
     [
-        pytest.param({}, False, id="it stands"),
-        pytest.param({"admitted": False}, False, id="it waits"),
-        pytest.param({"conditions": [names.EVICTED]}, False, id="evicted: its Kueue queues it again"),
-        pytest.param({"conditions": [names.FINISHED]}, True, id="finished: Kueue leaves Admitted as it was"),
-        pytest.param({"admitted": False, "conditions": [names.FINISHED]}, True, id="finished while it waited"),
-        pytest.param({"active": False}, True, id="deactivated"),
-        pytest.param({"active": False, "admitted": False}, True, id="deactivated while it waited"),
+        pytest.param({}, False, id="the reservation is admitted"),
+        pytest.param({"admitted": False}, False, id="the reservation waits"),
+        pytest.param(
+            {"conditions": [names.EVICTED]}, False, id="the reservation is evicted, and its Kueue queues it again"
+        ),
+        pytest.param(
+            {"conditions": [names.FINISHED]},
+            True,
+            id=("the reservation is finished, and Kueue left Admitted unchanged"),
+        ),
+        pytest.param(
+            {"admitted": False, "conditions": [names.FINISHED]}, True, id="the reservation finished while it waited"
+        ),
+        pytest.param({"active": False}, True, id="the reservation is deactivated"),
+        pytest.param({"active": False, "admitted": False}, True, id="the reservation was deactivated while it waited"),
     ],
 )
 def test_a_reservation_that_is_over_is_never_admitted(given: Raw, over: bool) -> None:
@@ -53,11 +61,11 @@ def test_a_reservation_is_active_by_default(spec: Raw | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "1.5"])
-def test_a_round_that_cannot_be_read_is_none_of_ours(text: str) -> None:
+def test_a_malformed_round_is_not_ours(text: str) -> None:
     raw = {"metadata": {"annotations": {names.ROUND_ANNOTATION: text}}}
     assert parse_reservation("east", raw).round == 0
 
 
-def test_a_reservation_of_which_nothing_is_known_is_empty() -> None:
+def test_an_empty_object_gives_an_empty_reservation() -> None:
     found = parse_reservation("east", {})
     assert (found.admitted, found.deleting, found.ended, found.round, found.anchor_uid) == (False, False, False, 0, "")

@@ -1,4 +1,5 @@
-"""Which of the Workloads of an elastic job stands for it, what its gang and its Placement are called, and for whom that stands."""
+"""Which workload slice stands for an elastic job, the names of its gang and Placement, and which slices the
+Placement belongs to."""
 
 import pytest
 
@@ -22,9 +23,9 @@ def made(
     raw["metadata"]["creationTimestamp"] = stamp(number if created is None else created)
     if elastic:
         raw["metadata"]["annotations"][names.ELASTIC_ANNOTATION] = "true"
-    for one in raw["status"]["conditions"]:
-        if one["type"] == names.FINISHED:
-            one["reason"] = names.SLICE_REPLACED if state == "replaced" else "Succeeded"
+    for condition in raw["status"]["conditions"]:
+        if condition["type"] == names.FINISHED:
+            condition["reason"] = names.SLICE_REPLACED if state == "replaced" else "Succeeded"
     return raw
 
 
@@ -32,7 +33,7 @@ def made(
     ("states", "want"),
     [
         (["reserved"], 0),
-        (["reserved", "waiting"], 0),  # the next one has no quota yet: the first one runs on
+        (["reserved", "waiting"], 0),  # the next slice has no quota yet: the first one runs on
         (["reserved", "reserved"], 1),  # Kueue is about to finish the first
         (["replaced", "reserved"], 1),
         (["replaced", "replaced", "reserved"], 2),
@@ -40,47 +41,47 @@ def made(
         (["replaced", "evicted"], 1),
         (["replaced", "finished"], 1),
         (["finished"], 0),
-        (["replaced", "replaced"], 1),  # and its successor is to come
+        (["replaced", "replaced"], 1),  # and its successor is still to be created
         (["reserved", "waiting", "waiting"], 0),
     ],
 )
-def test_the_newest_that_holds_quota_stands_for_the_job(states: list[str], want: int) -> None:
+def test_the_newest_slice_with_quota_stands_for_the_job(states: list[str], want: int) -> None:
     slices = [made(number, state=state) for number, state in enumerate(states)]
     for order in (slices, slices[::-1]):
         found = active_slice(order)
         assert found and found["metadata"]["name"] == f"train-{want}"
 
 
-def test_of_two_of_one_second_the_uid_tells_as_kueue_has_it() -> None:
+def test_of_two_slices_of_one_second_the_uid_decides_as_in_kueue() -> None:
     found = active_slice([made(2, created=0), made(1, created=0)])
     assert found and found["metadata"]["uid"] == "uid-of-train-2"
     assert active_slice([]) is None
 
 
-def test_one_gang_and_one_name_for_all_slices_and_attempts() -> None:
+def test_all_slices_and_attempts_have_one_gang_and_one_placement_name() -> None:
     first, later, again = made(1), made(2), made(1, reserved=60)
     read = [parse_workload(raw) for raw in (first, later, again)]
-    assert len({one.attempt for one in read}) == 3
-    assert len({(one.gang_name, placement_name(one), one.gang_uid) for one in read}) == 1
+    assert len({workload.attempt for workload in read}) == 3
+    assert len({(workload.gang_name, placement_name(workload), workload.gang_uid) for workload in read}) == 1
     assert is_elastic_gang(read[0].gang_name) and gang_key(first) == read[0].gang_key
 
 
-def test_another_job_keeps_a_gang_for_each_workload_and_a_name_for_each_attempt() -> None:
+def test_another_job_has_a_gang_per_workload_and_a_placement_name_per_attempt() -> None:
     first, again = made(1, elastic=False), made(1, elastic=False, reserved=60)
     assert parse_workload(first).gang_name == "train-1" and gang_key(first) == ("demo", "train-1")
     assert placement_name(parse_workload(first)) != placement_name(parse_workload(again))
 
 
 @pytest.mark.parametrize(("state", "finished", "replaced"), [("replaced", False, True), ("finished", True, False)])
-def test_one_that_has_a_successor_is_not_over(state: str, finished: bool, replaced: bool) -> None:
+def test_a_replaced_slice_is_not_finished(state: str, finished: bool, replaced: bool) -> None:
     read = parse_workload(made(1, state=state))
     assert (read.finished, read.replaced) == (finished, replaced)
     plain = parse_workload(made(1, state=state, elastic=False))
     assert (plain.finished, plain.replaced) == (True, False)
 
 
-def test_who_calls_a_service_elastic_has_no_chain() -> None:
-    """Kueue has slices of it, too, and we do not serve it."""
+def test_an_elastic_ray_service_is_not_supported() -> None:
+    """Kueue makes slices of it, too."""
     raw = made(1)
     raw["metadata"]["ownerReferences"][0]["kind"] = "RayService"
     assert not parse_workload(raw).elastic and gang_key(raw) == ("demo", "train-1")
@@ -98,18 +99,18 @@ def placed(raw: Raw, *, elastic: bool = True) -> Placement:
     ("of", "now", "want"),
     [
         (made(1), made(1), True),
-        (made(1), made(2), True),  # the next slice, of which its Placement was not told yet
-        (made(1), made(1, reserved=60), False),  # the same one, and evicted meanwhile
+        (made(1), made(2), True),  # the next slice, for which its Placement was not retargeted yet
+        (made(1), made(1, reserved=60), False),  # the same slice, evicted meanwhile
         (made(1), made(2, state="waiting"), False),
         (made(1), made(2, state="finished"), False),
     ],
 )
-def test_the_placement_of_an_elastic_job_stands_for_its_next_slice(of: Raw, now: Raw, want: bool) -> None:
+def test_the_placement_of_an_elastic_job_belongs_to_its_next_slice(of: Raw, now: Raw, want: bool) -> None:
     assert placed(of).belongs_to(parse_workload(now)) is want
     assert placed(of, elastic=False).belongs_to(parse_workload(now)) is (want and of["metadata"] == now["metadata"])
 
 
-def test_it_is_owned_by_the_job_and_read_back_as_written() -> None:
+def test_the_placement_of_an_elastic_job_is_owned_by_the_job() -> None:
     place = placed(made(1))
     work = parse_workload(made(1))
     body = placement_manifest(place, work.job, "rayspan", ())

@@ -1,4 +1,4 @@
-"""What people write is read, or refused with a sentence that names the object, the field and what stood there."""
+"""Specs that users write are parsed, or rejected with a message that names object, field and value."""
 
 from datetime import timedelta
 
@@ -15,34 +15,34 @@ from tests.unit import builders as make
         pytest.param("30s", timedelta(seconds=30), id="seconds"),
         pytest.param("5m", timedelta(minutes=5), id="minutes"),
         pytest.param("1h30m", timedelta(hours=1, minutes=30), id="hours and minutes"),
-        pytest.param("1h0m5s", timedelta(hours=1, seconds=5), id="all three, with a zero"),
+        pytest.param("1h0m5s", timedelta(hours=1, seconds=5), id="hours, minutes and seconds, with a zero"),
         pytest.param("90m", timedelta(minutes=90), id="more minutes than an hour has"),
-        pytest.param("0s", timedelta(0), id="no time at all"),
+        pytest.param("0s", timedelta(0), id="a duration of zero"),
     ],
 )
-def test_a_duration_is_read(text: str, want: timedelta) -> None:
+def test_a_duration_is_parsed(text: str, want: timedelta) -> None:
     assert specs.parse_duration(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "1.5h", "-5s", "5s5m", "1d", "5 m", "PT5M", None, 30, [], "forever"])
-def test_what_is_no_duration_is_told_how_one_looks(text: object) -> None:
+def test_the_message_for_an_invalid_duration_shows_the_format(text: object) -> None:
     with pytest.raises(ValueError, match=r"is not a duration such as 30s, 5m or 1h30m$"):
         specs.parse_duration(text)
 
 
-def test_a_duration_beyond_all_calendars_is_refused() -> None:
-    with pytest.raises(ValueError, match="is longer than anybody can wait"):
+def test_a_duration_beyond_all_calendars_is_rejected() -> None:
+    with pytest.raises(ValueError, match="is too long"):
         specs.parse_duration("99999999999h")
 
 
 @pytest.mark.parametrize("text", ["10.1.0.0/16", "fd00:1::/48", "10.1.0.1/32"])
-def test_a_range_of_addresses_is_read(text: str) -> None:
+def test_a_range_of_addresses_is_parsed(text: str) -> None:
     spec = specs.parse_worker_cluster(make.make_worker_cluster(podCIDRs=[text]))
     assert [str(one) for one in spec.pod_cidrs] == [text]
 
 
 @pytest.mark.parametrize("text", ["", "x", "10.1.0.1/16", "10.1.0.0/33", None, []])
-def test_what_is_no_range_of_addresses_is_told_how_one_looks(text: object) -> None:
+def test_the_message_for_an_invalid_address_range_shows_the_format(text: object) -> None:
     with pytest.raises(
         specs.InvalidSpec, match=r"WorkerCluster east: spec\.podCIDRs\.0: .* is not a range of addresses such as 10"
     ):
@@ -65,9 +65,7 @@ def test_the_smallest_worker_cluster_has_defaults() -> None:
         ({"name": "a", "namespace": "fleet", "tokenSecretRef": {"name": "b"}}, ("a", "fleet", "b")),
     ],
 )
-def test_a_clusterprofile_is_in_our_namespace_unless_said_otherwise(
-    ref: Raw, place: tuple[str, str, str | None]
-) -> None:
+def test_a_clusterprofile_is_in_our_namespace_by_default(ref: Raw, place: tuple[str, str, str | None]) -> None:
     found = specs.parse_worker_cluster(
         make.make_worker_cluster(source={"clusterProfileRef": ref})
     ).source.cluster_profile_ref
@@ -75,7 +73,7 @@ def test_a_clusterprofile_is_in_our_namespace_unless_said_otherwise(
     assert (found.name, found.namespace, found.token_secret_ref and found.token_secret_ref.name) == place
 
 
-def test_a_whole_worker_cluster_is_read() -> None:
+def test_a_complete_worker_cluster_is_parsed() -> None:
     raw = make.make_worker_cluster(
         zone="us-east-1a",
         region="us-east-1",
@@ -97,16 +95,16 @@ def test_a_whole_worker_cluster_is_read() -> None:
         ({"address": "Magic"}, r"spec\.head\.address: .*'PodIP', 'ServiceMirror', 'ClusterSet' or 'Static'"),
         ({"address": "Static"}, r"spec\.head: address Static needs a template, and no other address has one"),
         ({"address": "PodIP", "template": "{service}.x"}, r"and no other address has one"),
-        ({"address": "Static", "template": "{service}.{zone}"}, r"template '\{service\}\.\{zone\}' is no host name"),
-        ({"address": "Static", "template": "http://{service}"}, r"is no host name with an optional port"),
-        ({"address": "Static", "template": "{service}:port"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "{service}.{zone}"}, r"template '\{service\}\.\{zone\}' is not a host name"),
+        ({"address": "Static", "template": "http://{service}"}, r"is not a host name with an optional port"),
+        ({"address": "Static", "template": "{service}:port"}, r"is not a host name with an optional port"),
         ({"address": "Static", "template": "{service}:65536"}, r"template '\{service\}:65536' has a port above 65535"),
-        ({"address": "Static", "template": "{service}:0"}, r"is no host name with an optional port"),
-        ({"address": "Static", "template": "{service.__class__}"}, r"is no host name with an optional port"),
+        ({"address": "Static", "template": "{service}:0"}, r"is not a host name with an optional port"),
+        ({"address": "Static", "template": "{service.__class__}"}, r"is not a host name with an optional port"),
         ({"address": "Static", "template": "ray.example.com"}, r"neither \{service\} nor \{cluster\}"),
     ],
 )
-def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
+def test_an_invalid_head_address_is_reported(head: Raw, said: str) -> None:
     with pytest.raises(specs.InvalidSpec, match=rf"^WorkerCluster east: .*{said}"):
         specs.parse_worker_cluster(make.make_worker_cluster(head=head))
 
@@ -121,11 +119,11 @@ def test_a_head_that_cannot_be_found_is_told(head: Raw, said: str) -> None:
         {"address": "Static", "template": "head-{cluster}:65535"},
     ],
 )
-def test_a_head_is_found_in_one_of_these_ways(head: Raw) -> None:
+def test_head_address_modes(head: Raw) -> None:
     assert specs.parse_worker_cluster(make.make_worker_cluster(head=head)).head.address == head["address"]
 
 
-def test_a_drain_that_moves_nothing_is_told() -> None:
+def test_a_drain_that_moves_no_worker_is_rejected() -> None:
     with pytest.raises(
         specs.InvalidSpec, match=r"WorkerCluster east: spec\.maxUnavailable: .* greater than or equal to 1"
     ):
@@ -139,14 +137,14 @@ def test_the_smallest_policy_has_defaults() -> None:
     assert spec.reservation_timeout == timedelta(seconds=30)
 
 
-def test_a_policy_names_its_timeout() -> None:
+def test_a_policy_has_its_own_timeout() -> None:
     assert specs.parse_dispatch_policy(make.make_policy(reservationTimeout="2m")).reservation_timeout == timedelta(
         minutes=2
     )
 
 
-def test_a_field_of_another_version_is_passed_over() -> None:
-    """Objects may be written under an older or newer schema than this reader's."""
+def test_an_unknown_field_is_ignored() -> None:
+    """Objects may be written under an older or newer schema than the reader's."""
     assert specs.parse_dispatch_policy(make.make_policy(workerLostTimeout="5m")).clusters.names == ("east", "west")
     assert specs.parse_worker_cluster(make.make_worker_cluster(namespaces={"a": "b"})).source
 
@@ -162,7 +160,7 @@ def test_a_field_of_another_version_is_passed_over() -> None:
         pytest.param(
             make.make_policy(clusters=["east", 5]),
             ["DispatchPolicy default: ", "spec.clusters.names.1: ", "found 5."],
-            id="a cluster that is no name",
+            id="a cluster with an invalid name",
         ),
         pytest.param(
             make.make_policy(strategy="Random"),
@@ -172,17 +170,17 @@ def test_a_field_of_another_version_is_passed_over() -> None:
         pytest.param(
             {"metadata": {"name": "default"}, "spec": {"clusters": {"names": ["east"], "selector": {}}}},
             ["DispatchPolicy default: ", "spec.clusters: ", "exactly one of names, selector and multiKueueConfigRef"],
-            id="two ways to choose",
+            id="two ways to choose clusters",
         ),
         pytest.param(
             make.make_policy(gang="BestEffort"),
             ["DispatchPolicy default: ", "spec.minWorkers: ", "BestEffort needs minWorkers", "found 0."],
-            id="a part of unknown size",
+            id="a partial gang without a minimum",
         ),
         pytest.param(
             make.make_policy(gang="SameCluster", strategy="Spread"),
             ["DispatchPolicy default: ", "spec.strategy: ", "contradict each other, found 'Spread'."],
-            id="together and apart",
+            id="one cluster and a spread",
         ),
         pytest.param(
             make.make_policy(reservationTimeout="soon"),
@@ -191,17 +189,17 @@ def test_a_field_of_another_version_is_passed_over() -> None:
                 "spec.reservationTimeout: ",
                 "'soon' is not a duration such as 30s, 5m or 1h30m.",
             ],
-            id="a timeout that is none",
+            id="an invalid timeout",
         ),
         pytest.param(
             {"metadata": {"name": "old"}},
             ["DispatchPolicy old: ", "spec.clusters: ", "Field required"],
             id="no spec at all",
         ),
-        pytest.param({}, ["DispatchPolicy None: ", "spec.clusters: "], id="no name either"),
+        pytest.param({}, ["DispatchPolicy None: ", "spec.clusters: "], id="no spec and no name"),
     ],
 )
-def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
+def test_an_invalid_policy_is_reported_with_its_field(raw: Raw, parts: list[str]) -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         specs.parse_dispatch_policy(raw)
     _reads(str(error.value), parts)
@@ -217,7 +215,7 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
                 "spec.source: ",
                 "kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef",
             ],
-            id="no way to reach it",
+            id="no source",
         ),
         pytest.param(
             make.make_worker_cluster(source={"kubeConfig": {"secretRef": {}}}),
@@ -227,7 +225,7 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
         pytest.param(
             make.make_worker_cluster(head={"address": "Carrier"}),
             ["WorkerCluster east: ", "spec.head.address: ", "'PodIP'", "found 'Carrier'."],
-            id="a way to the head that does not exist",
+            id="an unknown head address mode",
         ),
         pytest.param(
             make.make_worker_cluster(resources={"link": "many"}),
@@ -236,14 +234,14 @@ def test_a_policy_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -
         ),
     ],
 )
-def test_a_worker_cluster_that_says_nonsense_is_told_where(raw: Raw, parts: list[str]) -> None:
+def test_an_invalid_worker_cluster_is_reported_with_its_field(raw: Raw, parts: list[str]) -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         specs.parse_worker_cluster(raw)
     _reads(str(error.value), parts)
 
 
-def test_a_sentence_names_one_thing_at_a_time() -> None:
-    """Of two mistakes the text has the first: a condition's message is one line."""
+def test_a_message_names_one_fault_at_a_time() -> None:
+    """The text has the first of two faults, because a condition's message is one line."""
     with pytest.raises(specs.InvalidSpec) as error:
         specs.parse_dispatch_policy(make.make_policy(strategy="Random", reservationTimeout="soon"))
     assert str(error.value).count("spec.") == 1
@@ -259,11 +257,20 @@ NO_STRATEGY = "spec.strategy: Input should be 'FillInOrder', 'AvailableCapacity'
     ("spec", "want"),
     [
         pytest.param({"reservationTimeout": "soon"}, [NO_DURATION], id="one"),
-        pytest.param({"strategy": "Random", "clusters": [], "reservationTimeout": "soon"}, ["spec.clusters: must set exactly one of names, selector and multiKueueConfigRef, found {'names': []}.", NO_STRATEGY, NO_DURATION], id="three, in the order of the fields"),
-        pytest.param({"gang": "BestEffort", "strategy": "Random"}, [NO_STRATEGY, f"spec.minWorkers: {NEEDS}, found 0."], id="two fields disagree, and a third has a fault"),
-        pytest.param({"gang": "SameCluster", "strategy": "Spread", "minWorkers": 2}, ["spec.strategy: strategy Spread and gang SameCluster contradict each other, found 'Spread'.", f"spec.minWorkers: {NEEDS}, found 2."], id="two pairs disagree"),
-        pytest.param({"gang": "Most", "strategy": "Spread", "minWorkers": 2}, ["spec.gang: Input should be 'AllOrNothing', 'SameCluster' or 'BestEffort', found 'Most'."], id="nothing is compared with what cannot be read"),
-        pytest.param({"clusters": [1, "east", 2]}, ["spec.clusters.names.0: Input should be a valid string, found 1.", "spec.clusters.names.2: Input should be a valid string, found 2."], id="two of a list"),
+        pytest.param({"strategy": "Random", "clusters": [], "reservationTimeout": "soon"},
+            ["spec.clusters: must set exactly one of names, selector and multiKueueConfigRef, found {'names': []}.",
+             NO_STRATEGY, NO_DURATION], id="three faults, in the order of the fields"),
+        pytest.param({"gang": "BestEffort", "strategy": "Random"}, [NO_STRATEGY, f"spec.minWorkers: {NEEDS}, found 0."],
+            id="two fields disagree, and a third has a fault"),
+        pytest.param({"gang": "SameCluster", "strategy": "Spread", "minWorkers": 2},
+            ["spec.strategy: strategy Spread and gang SameCluster contradict each other, found 'Spread'.",
+             f"spec.minWorkers: {NEEDS}, found 2."], id="two pairs disagree"),
+        pytest.param({"gang": "Most", "strategy": "Spread", "minWorkers": 2},
+            ["spec.gang: Input should be 'AllOrNothing', 'SameCluster' or 'BestEffort', found 'Most'."],
+            id="an invalid field is not compared with others"),
+        pytest.param({"clusters": [1, "east", 2]},
+            ["spec.clusters.names.0: Input should be a valid string, found 1.",
+             "spec.clusters.names.2: Input should be a valid string, found 2."], id="two faults in a list"),
     ],
 )  # fmt: skip
 def test_all_faults_of_a_policy_are_kept(spec: Raw, want: list[str]) -> None:
@@ -283,19 +290,22 @@ def test_all_faults_of_a_worker_cluster_are_kept() -> None:
     found = [one.removeprefix("WorkerCluster east: ").partition(", found ")[0] for one in error.value.messages]
     assert found == [
         "spec.source: must name exactly one of kubeConfig.secretRef, multiKueueClusterRef and clusterProfileRef",
-        "spec.head: template 'ray:65536' has a port above 65535, and neither {service} nor {cluster}: every head would have the same name",
+        (
+            "spec.head: template 'ray:65536' has a port above 65535, and neither "
+            "{service} nor {cluster}: every head would have the same name"
+        ),
         "spec.maxUnavailable: Input should be greater than or equal to 1",
         "spec.podCIDRs.0: 'x' is not a range of addresses such as 10.1.0.0/16 or fd00:1::/48.",
     ]
 
 
-def test_faults_beyond_count_are_not_all_kept() -> None:
+def test_the_number_of_kept_faults_is_bounded() -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         specs.parse_dispatch_policy(make.make_policy(clusters=range(5_000)))
     assert len(error.value.messages) == 100
 
 
-def test_specs_cannot_be_changed_in_place() -> None:
+def test_specs_are_immutable() -> None:
     spec = specs.parse_dispatch_policy(make.make_policy())
     with pytest.raises(ValueError, match="frozen"):
         spec.min_workers = 1

@@ -1,4 +1,4 @@
-"""What is dropped of an object, nobody reads: every reader says the same of what is left."""
+"""No reader needs the trimmed fields: every reader gives the same result for the trimmed object."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,6 +12,7 @@ from adapter.admission import job_validation
 from adapter.gang import start_timeout
 from adapter.gang.orphan_anchors import is_settled
 from adapter.objects import pod_requests, rayjob, trim, worker_pod
+from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import read_job
 from adapter.objects.references import Reference
@@ -26,7 +27,7 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.clusters import indexes
 from adapter.shell.controller import predicates
 from adapter.shell.observe.reservations import _worker_count
-from adapter.worker import report, service_endpoints, status_mirror
+from adapter.worker import manager_pod_status, report, service_endpoints
 from hack.corpus import golden
 from hack.lab.base.paths import REPO
 from tests.unit import builders, stores
@@ -40,12 +41,12 @@ JOBS = [
 ]
 
 
-def test_there_are_jobs_to_try() -> None:
+def test_the_corpus_has_jobs() -> None:
     assert len(JOBS) > 10
 
 
 @pytest.mark.parametrize("job", [one for _, one in JOBS], ids=[name for name, _ in JOBS])
-def test_a_job_without_its_templates_is_judged_the_same(job: dict[str, Any]) -> None:
+def test_a_job_without_its_templates_is_validated_the_same(job: dict[str, Any]) -> None:
     kind = job["kind"]
     trimmed = read_job(kind, (trim.ray_job if kind == "RayJob" else trim.ray_cluster)(job))
     whole = read_job(kind, job)
@@ -55,7 +56,7 @@ def test_a_job_without_its_templates_is_judged_the_same(job: dict[str, Any]) -> 
     assert trimmed.cluster.desired_workers(groups) == whole.cluster.desired_workers(groups)
 
 
-def test_what_is_long_of_a_job_is_not_kept() -> None:
+def test_long_fields_of_a_job_are_trimmed() -> None:
     job = stores.make_ray_job(entrypoint="python x.py", runtimeEnvYAML="pip: []", submitterPodTemplate={"spec": {}})
     job["metadata"]["managedFields"] = [{}]
     left = trim.ray_job(job)
@@ -66,7 +67,7 @@ def test_what_is_long_of_a_job_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("spec", [None, {"rayClusterSpec": 5}, {"rayClusterSpec": {"workerGroupSpecs": [5]}}])
-def test_an_odd_job_stays_as_odd_as_it_was(spec: Any) -> None:
+def test_a_malformed_job_stays_malformed(spec: Any) -> None:
     odd = {"metadata": {"name": "a"}, "spec": spec}
     assert trim.ray_job(odd) == odd
 
@@ -92,7 +93,7 @@ def test_a_node_without_its_images_is_read_the_same() -> None:
     assert left["metadata"]["uid"] == "u"
 
 
-def test_what_kubectl_notes_down_is_not_kept() -> None:
+def test_the_last_applied_annotation_is_trimmed() -> None:
     noted = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "ours": "kept"}
     assert trim.without_managed_fields({"metadata": {"name": "a", "annotations": noted}})["metadata"][
         "annotations"
@@ -124,7 +125,7 @@ KUEUES = {
 
 
 def _workload(raw: dict[str, Any], flavors: dict[str, str], *owners: dict[str, Any]) -> dict[str, Any]:
-    """As a cluster with a busy Kueue shows it: with all that nobody here asks about."""
+    """A Workload as a busy Kueue writes it, with all the fields that no reader here needs."""
     given = {"name": "workers", "count": 4, "flavors": flavors, "resourceUsage": {"cpu": "8"}}
     raw["metadata"] |= {
         "managedFields": [{"manager": "kueue"}],
@@ -154,21 +155,23 @@ WORKLOADS = {
     "over": builders.make_workload(conditions=[names.FINISHED], deleting=True),
 }
 OF_WORKLOADS: list[Callable[[Any], object]] = [
-    key_of, uid_of, controller_uid, malformed_reason, parse_workload, predicates.planning_position, lambda raw: rayjob.observed_priority("high", [raw]),
-    lambda raw: (raw.get("status") or {}).get("admissionChecks"), lambda raw: is_condition_true(raw, names.QUOTA_RESERVED),
+    key_of, uid_of, controller_uid, malformed_reason, parse_workload, predicates.planning_position,
+    lambda raw: rayjob.observed_priority("high", [raw]),
+    lambda raw: (raw.get("status") or {}).get("admissionChecks"),
+    lambda raw: is_condition_true(raw, names.QUOTA_RESERVED),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("read", range(len(OF_WORKLOADS)))
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_workload_is_read_the_same(name: str, read: int) -> None:
+def test_a_trimmed_workload_is_read_the_same(name: str, read: int) -> None:
     whole = _workload(WORKLOADS[name], {"cpu": "remote"})
     assert OF_WORKLOADS[read](trim.manager_workload(whole)) == OF_WORKLOADS[read](whole)
 
 
-def test_what_kueue_reckons_for_itself_is_not_kept() -> None:
+def test_kueues_own_fields_are_trimmed() -> None:
     left = trim.manager_workload(_workload(builders.make_workload(), {"cpu": "remote"}))
-    assert set(left["status"]) == {"conditions", "admission", "admissionChecks"}
+    assert set(left["status"]) == {"conditions", "admission", "admissionChecks", "requeueState"}
     assert "node-" not in str(left) and "managedFields" not in left["metadata"]
 
 
@@ -182,24 +185,26 @@ SHARES = {
 QUEUE = builders.make_cluster_queue(8, preemption={"withinClusterQueue": "LowerPriority"})
 QUEUE["status"] = {"flavorsReservation": [{"name": "any", "resources": [{"name": "cpu", "total": "8"}]}]}
 OF_SHARES: list[Callable[[Any], object]] = [
-    key_of, uid_of, malformed_reason, lambda raw: parse_reservation("east", raw), anchor_references, anchor_uid, _worker_count, indexes.by_reserved_workload,
+    key_of, uid_of, malformed_reason, lambda raw: parse_reservation("east", raw), anchor_references, anchor_uid,
+    _worker_count, indexes.by_reserved_workload,
     lambda raw: predicates.share_for_pods("east", raw), lambda raw: predicates.share_for_gang("east", raw),
-    lambda raw: preemption.simulate_removal([QUEUE], [raw], 9), lambda raw: preemption.simulate_removal([QUEUE], [raw], 7),
+    lambda raw: preemption.simulate_removal([QUEUE], [raw], 9),
+    lambda raw: preemption.simulate_removal([QUEUE], [raw], 7),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("read", range(len(OF_SHARES)))
 @pytest.mark.parametrize("name", SHARES)
-def test_a_share_is_read_the_same(name: str, read: int) -> None:
+def test_a_trimmed_reservation_is_read_the_same(name: str, read: int) -> None:
     whole = _workload(SHARES[name], {"cpu": "any"}, OWNER)
     assert OF_SHARES[read](trim.group_workload(whole)) == OF_SHARES[read](whole)
 
 
-def test_a_shares_pods_are_not_kept_as_its_owners() -> None:
-    """Kueue makes each of them one, and writes the whole list anew as each comes."""
+def test_the_pods_among_a_reservations_owners_are_trimmed() -> None:
+    """Kueue makes each pod an owner, and rewrites the whole list for each."""
     whole = _workload(builders.make_reservation(PLACE), {}, *({**OWNER, "uid": str(n)} for n in range(5000)))
     left = trim.group_workload(whole)
-    assert [one["kind"] for one in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
+    assert [owner["kind"] for owner in left["metadata"]["ownerReferences"]] == ["ConfigMap"]
     assert len(whole["metadata"]["ownerReferences"]) == 5001 and "node-" not in str(left)
 
 
@@ -214,17 +219,21 @@ STATUSES: dict[str, dict[str, Any]] = {
         "startTime": builders.stamp(),
         "conditions": [make_condition("PodScheduled"), make_condition("Ready", False)],
         "initContainerStatuses": [{"name": "wait", "state": STARTS, "allocatedResourcesStatus": [{"name": "gpu"}]}],
-        "containerStatuses": [{"name": "ray-worker", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
+        "containerStatuses": [{"name": "ray-worker",
+                               "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
     },
     "runs": {
-        "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "10.0.0.1", "qosClass": "Burstable",
-        "startTime": builders.stamp(), "conditions": [make_condition("PodScheduled"), make_condition("Ready", since=30)],
+        "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "10.0.0.1",
+        "qosClass": "Burstable",
+        "startTime": builders.stamp(), "conditions": [make_condition("PodScheduled"),
+            make_condition("Ready", since=30)],
         "containerStatuses": [{"name": "ray-worker", "state": READY, "ready": True}],
     },
     "failed": {
         "phase": "Failed", "reason": "Evicted", "message": "the node was low on memory",
         "conditions": [make_condition("DisruptionTarget", message="preempted")],
-        "containerStatuses": [{"name": "ray-worker", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}],
+        "containerStatuses": [{"name": "ray-worker",
+                               "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}],
     },
 }  # fmt: skip
 LATER = START + timedelta(hours=1)
@@ -233,21 +242,26 @@ HELD = parse_reservation("east", {"metadata": {"name": "s"}, "spec": {"podSets":
     {"name": "workers", "count": 1, "template": stores.make_template("10m")},
 ]}})  # fmt: skip
 OF_COPIES: list[Callable[[Any], object]] = [
-    key_of, uid_of, malformed_reason, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended, lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
-    indexes.by_placement, predicates.worker_pod_state, start_timeout.has_started, start_timeout._stuck_reason, lambda raw: start_timeout._starting_since(raw, START),
-    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: status_mirror.trouble_message(raw, "east"),
-    lambda raw: status_mirror.status_patch(LOCAL, raw, "east"), lambda raw: report.mirror_status(None, LOCAL, raw, "east", START),
-    lambda raw: report.fail_if_stuck(LOCAL, raw, "east", LATER), lambda raw: report.requeue_while_ending(raw, START),
+    key_of, uid_of, malformed_reason, anchor_uid, worker_pod.slot_of, worker_pod.is_deleting, worker_pod.has_ended,
+    lambda raw: worker_pod.is_overdue_for_deletion(raw, LATER),
+    indexes.by_placement, predicates.worker_pod_state, start_timeout.has_started, start_timeout.stuck_reason,
+    lambda raw: start_timeout._starting_since(LOCAL, raw, START, ClockOffsets()),
+    lambda raw: (raw.get("spec") or {}).get("nodeName"), lambda raw: manager_pod_status.trouble_message(raw, "east"),
+    lambda raw: manager_pod_status.status_patch(LOCAL, raw, "east"),
+    lambda raw: report.mirror_status(None, LOCAL, raw, "east", START),
+    lambda raw: report.fail_if_stuck(LOCAL, raw, "east", LATER, LATER),
+    lambda raw: report.requeue_while_ending(raw, START),
     lambda raw: HEAD.stale_address(raw, mirrored=True), lambda raw: HEAD.stale_address(raw, mirrored=False),
     lambda raw: copied_objects.build_copy(MOVED, {"data": {}}, raw),
-    lambda raw: pod_requests.pod_requests(raw["spec"]), lambda raw: report.excess_message(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
+    lambda raw: pod_requests.pod_requests(raw["spec"]),
+    lambda raw: report.excess_message(raw, HELD, Slot(ShareKey("east", 1), "workers", 0), "east"),
 ]  # fmt: skip
 COPIES = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.out.yaml"))
 
 
 @pytest.mark.parametrize("read", range(len(OF_COPIES)))
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_copy_is_read_the_same(status: str, read: int) -> None:
+def test_a_trimmed_remote_pod_is_read_the_same(status: str, read: int) -> None:
     assert COPIES
     for path in COPIES:
         whole = golden.read(path)
@@ -263,43 +277,49 @@ def test_a_copy_is_read_the_same(status: str, read: int) -> None:
         assert OF_COPIES[read](trim.remote_pod(whole)) == OF_COPIES[read](whole), path
 
 
-def test_what_we_made_ourselves_of_a_copy_is_not_kept() -> None:
+def test_our_own_fields_of_a_remote_pod_are_trimmed() -> None:
     whole = yaml.safe_load(COPIES[0].read_text())
     whole["metadata"]["annotations"]["tools.example.com/trace"] = "x" * 1000
+    whole["metadata"]["annotations"][names.PROVISIONING_REQUEST_ANNOTATION] = "request"
     left = trim.remote_pod(whole)
     assert not {"command", "env", "image", "volumes"} & _fields(left["spec"])
     assert not any(key.startswith("tools") for key in left["metadata"]["annotations"])
     assert left["metadata"]["annotations"][names.SLOT_ANNOTATION]
+    assert left["metadata"]["annotations"][names.PROVISIONING_REQUEST_ANNOTATION] == "request"
 
 
 def _fields(found: Any) -> set[str]:
-    """The names of all fields, however deep they are."""
+    """The names of all fields, at any depth."""
     inside = found if isinstance(found, list) else found.values() if isinstance(found, dict) else ()
     return set(found if isinstance(found, dict) else ()).union(*map(_fields, inside))
 
 
-def test_a_copy_that_asks_for_more_than_is_held_still_shows_it() -> None:
-    """A sidecar, an init container that stays, and the overhead of a runtime class."""
+def test_a_trimmed_remote_pod_still_shows_that_it_exceeds_its_share() -> None:
+    """By a sidecar, an init container that keeps running, or the overhead of a runtime class."""
     cpu = {"resources": {"requests": {"cpu": "1"}}}
     spec = {"containers": [cpu, cpu], "initContainers": [{**cpu, "restartPolicy": "Always"}], "overhead": {"cpu": "1"}}
     left = trim.remote_pod({"metadata": {"name": "a"}, "spec": spec})
     assert pod_requests.pod_requests(left["spec"])["cpu"] == 4000
 
 
-# --- a worker pod of the manager, once its copy was seen -------------------------------------------------------------
+# --- a manager pod whose remote pod was observed ---------------------------------------------------------------------
 
 RUNS = STATUSES["runs"]
 TOLD = make_condition(names.DISPATCHED_CONDITION)
 SERVE = builders.make_service("serve")
 OF_WORKERS: list[Callable[[Any], object]] = [
-    key_of, uid_of, controller_uid, malformed_reason, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of, worker_pod.worker_group_of,
-    worker_pod.is_deleting, worker_pod.has_ended, worker_pod.is_dispatched, worker_pod.has_working_ray_node, worker_pod.unlocked_reason, worker_pod.waits_for_quota,
+    key_of, uid_of, controller_uid, malformed_reason, indexes.by_placement, indexes.by_ray_cluster, worker_pod.slot_of,
+    worker_pod.worker_group_of,
+    worker_pod.is_deleting, worker_pod.has_ended, worker_pod.is_dispatched, worker_pod.has_working_ray_node,
+    worker_pod.unlocked_reason, worker_pod.waits_for_quota,
     predicates.worker_pod_state, predicates.endpoint_state, predicates.backend_state, predicates.head_address,
-    lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.from_pod(raw, "10.9.9.9"), lambda raw: HeadAddress.from_pod(raw, "").service_key,
+    lambda raw: worker_pod.may_get_slot(raw, {}), lambda raw: HeadAddress.from_pod(raw, "10.9.9.9"),
+    lambda raw: HeadAddress.from_pod(raw, "").service_key,
     rewriter.referenced_objects, lambda raw: service_endpoints._target_port({"targetPort": "metrics"}, "TCP", raw),
-    lambda raw: status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
-    lambda raw: status_mirror.unknown_patch(raw, "east", "cannot be seen", builders.stamp()),
-    lambda raw: [status_mirror.status_patch(raw, {"metadata": {}, "status": status}, "east") for status in STATUSES.values()],
+    lambda raw: manager_pod_status.failed_patch(raw, reason="a", message="b", now=builders.stamp()),
+    lambda raw: manager_pod_status.unknown_patch(raw, "east", "is unreachable", builders.stamp()),
+    lambda raw: [manager_pod_status.status_patch(raw, {"metadata": {}, "status": status},
+        "east") for status in STATUSES.values()],
     lambda raw: report.fail_missing(raw, "east", START) and None,
 ]  # fmt: skip
 WORKERS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
@@ -307,7 +327,7 @@ WORKERS = sorted((REPO / "tests/unit/rewrite/golden").glob("*/*.in.yaml"))
 
 @pytest.mark.parametrize("read", range(len(OF_WORKERS)))
 @pytest.mark.parametrize("status", STATUSES)
-def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -> None:
+def test_a_trimmed_manager_pod_is_read_the_same(status: str, read: int) -> None:
     assert len(WORKERS) > 10
     said = STATUSES[status]
     for path in WORKERS:
@@ -315,7 +335,7 @@ def test_a_worker_whose_copy_was_seen_is_read_the_same(status: str, read: int) -
         assert OF_WORKERS[read](trim.manager_pod(whole)) == OF_WORKERS[read](whole), path
 
 
-def test_of_a_worker_whose_copy_was_seen_is_not_kept_what_a_copy_is_made_of() -> None:
+def test_a_manager_pod_without_its_remote_pods_source_fields() -> None:
     whole = golden.read(WORKERS[0])
     assert trim.manager_pod(whole)["spec"] == whole["spec"], "it is yet to be made"
     whole["status"]["conditions"].append(TOLD)
@@ -333,7 +353,7 @@ ANCHOR = {
 }
 
 
-def test_of_an_anchor_its_frame_is_enough() -> None:
+def test_a_trimmed_anchor_keeps_its_metadata() -> None:
     left = trim.metadata_only(ANCHOR)
     assert "data" not in left
     for read in (key_of, uid_of, indexes.by_reserved_workload, lambda raw: is_settled(raw, LATER)):
@@ -351,7 +371,7 @@ def test_of_an_anchor_its_frame_is_enough() -> None:
         {"status": {"admission": {"podSetAssignments": [5]}}},
     ],
 )
-def test_what_is_odd_stays_odd_and_breaks_nothing(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
+def test_malformed_objects_are_trimmed_without_an_error(slims: Callable[[Any], Any], part: dict[str, Any]) -> None:
     whole = {"metadata": {"name": "a", "ownerReferences": None, "annotations": None}, **part}
     left = slims(whole)
     for read in (parse_workload, lambda raw: parse_reservation("east", raw)):

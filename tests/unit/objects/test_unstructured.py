@@ -1,4 +1,4 @@
-"""Whatever an API server gives is read: what is missing is empty, what is there is not lost."""
+"""Any object of an API server can be read: missing fields are empty, and existing ones are kept."""
 
 import ast
 import dataclasses
@@ -17,7 +17,7 @@ from adapter.objects.workload import Workload
 from tests.unit import builders as make
 
 
-def test_an_object_without_anything_reads_as_nothing() -> None:
+def test_an_empty_object_has_empty_fields() -> None:
     for raw in ({}, {"metadata": None, "status": None}, {"metadata": {}, "status": {"conditions": None}}):
         assert facts.meta(raw) == {}
         assert facts.key_of(raw) == ("", "")
@@ -41,8 +41,8 @@ META = st.dictionaries(
         st.sampled_from(["metadata", "spec", "status"]), JSON | META | st.fixed_dictionaries({"conditions": JSON})
     )
 )
-def test_whatever_types_an_object_has_its_names_are_texts(raw: dict[str, Any]) -> None:
-    """They become keys of dicts, and are sorted."""
+def test_names_are_texts_whatever_their_type(raw: dict[str, Any]) -> None:
+    """They become keys of mappings, and are sorted."""
     read = [
         *facts.key_of(raw),
         facts.uid_of(raw),
@@ -50,7 +50,7 @@ def test_whatever_types_an_object_has_its_names_are_texts(raw: dict[str, Any]) -
         facts.annotation(raw, "a"),
         facts.controller_uid(raw),
     ]
-    assert all(isinstance(one, str) for one in read) and isinstance(facts.meta(raw), dict)
+    assert all(isinstance(name, str) for name in read) and isinstance(facts.meta(raw), dict)
     assert isinstance(facts.condition(raw, "Ready"), dict)
 
 
@@ -64,8 +64,8 @@ def test_labels_and_annotations_are_read_by_their_name() -> None:
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown", True, None, "true"])
-def test_only_the_word_true_is_true(status: object) -> None:
-    """An API server writes the string; everything else is somebody's mistake and must not admit a gang."""
+def test_only_the_text_true_counts_as_true(status: object) -> None:
+    """An API server writes a text. Any other value is a mistake and must not admit a gang."""
     assert not facts.is_condition_true({"status": {"conditions": [{"type": "Ready", "status": status}]}}, "Ready")
 
 
@@ -81,10 +81,10 @@ def test_a_controller_is_found_among_the_owners() -> None:
         pytest.param({}, make.stamp(9), id="the first one"),
         pytest.param({"status": "True", "lastTransitionTime": make.stamp(2)}, make.stamp(2), id="the same status"),
         pytest.param({"status": "False", "lastTransitionTime": make.stamp(2)}, make.stamp(9), id="another status"),
-        pytest.param({"status": "True"}, make.stamp(9), id="one without a time"),
+        pytest.param({"status": "True"}, make.stamp(9), id="a condition without a time"),
     ],
 )
-def test_a_condition_keeps_its_time_while_its_status_is_the_same(before: dict[str, Any], since: str) -> None:
+def test_a_condition_keeps_its_time_while_its_status_is_unchanged(before: dict[str, Any], since: str) -> None:
     wanted = {"type": "Ready", "status": "True", "message": "other words"}
     assert facts.updated_condition({"message": "words", **before}, wanted, make.stamp(9)) == {
         **wanted,
@@ -100,10 +100,10 @@ def test_a_condition_keeps_its_time_while_its_status_is_the_same(before: dict[st
         pytest.param("2026-01-02T05:04:05+02:00", make.START, id="with an offset"),
         pytest.param(None, None, id="absent"),
         pytest.param("", None, id="empty"),
-        pytest.param("soon", None, id="a word"),
-        pytest.param(17, None, id="a number"),
-        pytest.param({"at": 1}, None, id="an object"),
-        pytest.param("0001-01-01T00:00:00+14:00", None, id="before all calendars"),
+        pytest.param("soon", None, id="a word is no time"),
+        pytest.param(17, None, id="a number is no time"),
+        pytest.param({"at": 1}, None, id="an object is no time"),
+        pytest.param("0001-01-01T00:00:00+14:00", None, id="a date before all calendars"),
     ],
 )
 def test_moment(text: object, want: datetime | None) -> None:
@@ -113,19 +113,21 @@ def test_moment(text: object, want: datetime | None) -> None:
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param("east-node-7", "east-node-7", id="what is plain"),
-        pytest.param("café 🦖", "café 🦖", id="in any writing"),
-        pytest.param("", "", id="nothing"),
-        pytest.param(None, "None", id="no text"),
-        pytest.param(-7, "-7", id="a number"),
-        pytest.param("a\nERROR b\x1b[2J", "a\N{REPLACEMENT CHARACTER}ERROR b\N{REPLACEMENT CHARACTER}[2J", id="what would begin a line of a log"),
-        pytest.param("x\u202ey\u200dz", "x\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z", id="what hides"),
-        pytest.param("x" * 64, "x" * 64, id="as long as may be"),
-        pytest.param("x" * 65, "x" * 64 + "…", id="longer"),
-        pytest.param("x" * 1_000_000, "x" * 64 + "…", id="far longer"),
+        pytest.param("east-node-7", "east-node-7", id="a plain text"),
+        pytest.param("café 🦖", "café 🦖", id="a text in any script"),
+        pytest.param("", "", id="an empty text"),
+        pytest.param(None, "None", id="an object is no text"),
+        pytest.param(-7, "-7", id="a number is no text"),
+        pytest.param("a\nERROR b\x1b[2J", "a\N{REPLACEMENT CHARACTER}ERROR b\N{REPLACEMENT CHARACTER}[2J",
+            id="a text with a line break, which could forge a log line"),
+        pytest.param("x\u202ey\u200dz", "x\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z",
+            id="a text with invisible characters"),
+        pytest.param("x" * 64, "x" * 64, id="a text of the maximum length"),
+        pytest.param("x" * 65, "x" * 64 + "…", id="a text one character too long"),
+        pytest.param("x" * 1_000_000, "x" * 64 + "…", id="a text far too long"),
     ],
 )  # fmt: skip
-def test_what_others_wrote_is_quoted_so_that_a_sentence_stays_one(found: object, want: str) -> None:
+def test_foreign_text_is_quoted_on_one_line(found: object, want: str) -> None:
     assert facts.printable(found) == want
 
 
@@ -136,14 +138,19 @@ def test_a_timestamp_reads_back_to_the_second(when: datetime, hours: int) -> Non
     assert facts.format_time(aware + timedelta(microseconds=999_999)) == facts.format_time(aware)
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_shown_in_utc() -> None:
     assert facts.format_time(datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))) == make.stamp()
     assert make.START.tzinfo is UTC
 
 
 @pytest.mark.parametrize("record", [Workload, Placement, Reservation], ids=lambda kind: kind.__name__)
-def test_a_record_holds_nothing_that_nobody_reads(record: Any) -> None:
-    """What a decision depends on can be seen in the records; what is read by none misleads."""
+def test_every_field_of_a_record_is_read(record: Any) -> None:
+    """The records show what a decision depends on. A field that is never read would mislead."""
     trees = [ast.parse(path.read_text()) for path in Path(facts.__file__).parents[1].rglob("*.py")]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert {field.name for field in dataclasses.fields(record)} - read == set()
+
+
+def test_a_stored_text_has_no_control_characters_but_line_breaks_and_tabs() -> None:
+    assert facts.truncate("first\n\tsecond") == "first\n\tsecond"
+    assert facts.truncate("\x1b[2Jdone\u202e", 8) == "\N{REPLACEMENT CHARACTER}[2Jdon…"

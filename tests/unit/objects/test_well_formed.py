@@ -1,4 +1,4 @@
-"""What every API server writes is an object, and what none writes is a sentence."""
+"""Objects as every API server writes them pass; any other one gets a message."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ WHOLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("whole", [WHOLE, {"metadata": {"name": "a"}}, {"metadata": {"name": "a", "labels": None}}])
-def test_an_object_is_one(whole: object) -> None:
+def test_a_well_formed_object_passes(whole: object) -> None:
     assert malformed_reason(whole) == ""
 
 
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [
-        ({"name": 5}, "its metadata.name is no text, or empty"),
-        ({"name": ""}, "its metadata.name is no text, or empty"),
+        ({"name": 5}, "its metadata.name is not a string, or is empty"),
+        ({"name": ""}, "its metadata.name is not a string, or is empty"),
         ({"namespace": ["demo"]}, "its metadata.namespace is not text"),
         ({"uid": {"a": 1}}, "its metadata.uid is not text"),
         ({"resourceVersion": 5}, "its metadata.resourceVersion is not text"),
         ({"deletionTimestamp": 5}, "its metadata.deletionTimestamp is not text"),
-        ({"labels": ["a"]}, "its metadata.labels is not texts by name"),
-        ({"labels": {"a": None}}, "its metadata.labels is not texts by name"),
-        ({"annotations": {"a": {}}}, "its metadata.annotations is not texts by name"),
+        ({"labels": ["a"]}, "its metadata.labels is not a map of strings"),
+        ({"labels": {"a": None}}, "its metadata.labels is not a map of strings"),
+        ({"annotations": {"a": {}}}, "its metadata.annotations is not a map of strings"),
         ({"ownerReferences": {"uid": "u"}}, "its metadata.ownerReferences is not a list of references"),
         ({"ownerReferences": ["u"]}, "its metadata.ownerReferences is not a list of references"),
         ({"ownerReferences": [{"uid": ["u"]}]}, "its metadata.ownerReferences is not a list of references"),
@@ -54,12 +54,12 @@ def test_a_field_of_a_wrong_type_is_named(metadata: dict[str, Any], why: str) ->
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (None, "it is no JSON object"),
-        ([], "it is no JSON object"),
-        ({}, "its metadata is no JSON object"),
-        (WHOLE | {"metadata": "a"}, "its metadata is no JSON object"),
-        (WHOLE | {"spec": []}, "its spec is no JSON object"),
-        (WHOLE | {"status": "Ready"}, "its status is no JSON object"),
+        (None, "it is not a JSON object"),
+        ([], "it is not a JSON object"),
+        ({}, "its metadata is not a JSON object"),
+        (WHOLE | {"metadata": "a"}, "its metadata is not a JSON object"),
+        (WHOLE | {"spec": []}, "its spec is not a JSON object"),
+        (WHOLE | {"status": "Ready"}, "its status is not a JSON object"),
         (WHOLE | {"status": {"conditions": {"type": "Ready"}}}, "its status.conditions is not a list of JSON objects"),
         (WHOLE | {"status": {"conditions": ["Ready"]}}, "its status.conditions is not a list of JSON objects"),
     ],
@@ -89,7 +89,7 @@ FIELDS = [
     st.dictionaries(st.sampled_from(FIELDS), ANYTHING),
     st.dictionaries(st.sampled_from(["spec", "status"]), ANYTHING),
 )
-def test_whatever_is_an_object_can_be_read(metadata: dict[str, Any], rest: dict[str, Any]) -> None:
+def test_any_well_formed_object_can_be_read(metadata: dict[str, Any], rest: dict[str, Any]) -> None:
     found = {"metadata": {"name": "a"} | metadata, **rest}
     if malformed_reason(found):
         return

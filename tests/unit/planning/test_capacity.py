@@ -1,4 +1,4 @@
-"""Which cluster takes part, and what is deducted from what it shows."""
+"""Which clusters take part in a plan, and what is deducted from their capacity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,23 +26,25 @@ from tests.unit.builders import (
     make_workload,
 )
 
-SILENT = "it cannot be seen"
+SILENT = "it is unreachable"
 DEAF = "heads cannot be mirrored there"
 
 
 @pytest.mark.parametrize(
     ("silent", "spec", "unmirrored", "want"),
     [
-        pytest.param("", {}, "", "", id="it takes part"),
-        pytest.param("", None, "", "there is no WorkerCluster east; create it", id="nobody registered it"),
-        pytest.param(SILENT, None, "", SILENT, id="it is not connected"),
-        pytest.param(SILENT, {}, DEAF, SILENT, id="it is silent"),
-        pytest.param(SILENT, {"cordoned": True}, "", "it is cordoned", id="an admin's word comes first"),
-        pytest.param("", {"cordoned": True, "draining": True}, "", "it is draining", id="and of two the stronger"),
-        pytest.param("", {}, DEAF, DEAF, id="no head is found there"),
+        pytest.param("", {}, "", "", id="a connected cluster takes part"),
+        pytest.param("", None, "", "there is no WorkerCluster east; create it", id="no WorkerCluster"),
+        pytest.param(SILENT, None, "", SILENT, id="the cluster is not connected"),
+        pytest.param(SILENT, {}, DEAF, SILENT, id="the cluster is unreachable"),
+        pytest.param(SILENT, {"cordoned": True}, "", "it is cordoned", id="a cordon is named before unreachability"),
+        pytest.param(
+            "", {"cordoned": True, "draining": True}, "", "it is draining", id="a drain is named before a cordon"
+        ),
+        pytest.param("", {}, DEAF, DEAF, id="heads cannot be mirrored there"),
     ],
 )
-def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
+def test_cluster_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, want: str) -> None:
     found = None if spec is None else parse_worker_cluster(make_worker_cluster(**spec))
     assert capacity.cluster_problem("east", silent, found, unmirrored) == want
 
@@ -50,17 +52,17 @@ def test_problem(silent: str, spec: Mapping[str, Any] | None, unmirrored: str, w
 @pytest.mark.parametrize(
     ("held", "now", "want"),
     [
-        pytest.param(None, at(9), False, id="nothing stands there"),
-        pytest.param(HeldShare(None, 1, 9), at(9), False, id="it holds no quota"),
-        pytest.param(HeldShare(START, 7, 6), at(1), False, id="the queue was written before it"),
-        pytest.param(HeldShare(START, 7, 7), at(1), False, id="not after it"),
-        pytest.param(HeldShare(START, 7, 8), at(1), True, id="after it"),
-        pytest.param(HeldShare(START, 7, 6), START + STATUS_LAG, True, id="it has had the time"),
-        pytest.param(HeldShare(at(2), 7, 6), START, False, id="a clock that is a little ahead"),
-        pytest.param(HeldShare(at(600), 7, 6), START, True, id="a clock that is wrong"),
+        pytest.param(None, at(9), False, id="no reservation"),
+        pytest.param(HeldShare(None, 1, 9), at(9), False, id="the reservation holds no quota"),
+        pytest.param(HeldShare(START, 7, 6), at(1), False, id="the queue was written before the reservation"),
+        pytest.param(HeldShare(START, 7, 7), at(1), False, id="the queue was written with the reservation"),
+        pytest.param(HeldShare(START, 7, 8), at(1), True, id="the queue was written after the reservation"),
+        pytest.param(HeldShare(START, 7, 6), START + STATUS_LAG, True, id="the queue had time to be written"),
+        pytest.param(HeldShare(at(2), 7, 6), START, False, id="the reservation's clock is a little ahead"),
+        pytest.param(HeldShare(at(600), 7, 6), START, True, id="the reservation's clock is wrong"),
     ],
 )
-def test_counted(held: HeldShare | None, now: datetime, want: bool) -> None:
+def test_when_a_reservation_is_counted(held: HeldShare | None, now: datetime, want: bool) -> None:
     assert capacity.is_counted(held, now) is want
     share = Share("east", ())
     assert capacity.uncounted_shares([(share, held)], now) == ([] if want else [share])
@@ -70,25 +72,27 @@ def test_counted(held: HeldShare | None, now: datetime, want: bool) -> None:
     ("shares", "want"),
     [
         pytest.param([], None, id="nothing is deducted"),
-        pytest.param([None, HeldShare(None, 1, 1)], None, id="nobody knows when"),
-        pytest.param([HeldShare(START, 7, 8), HeldShare(at(-9), 7, 6)], None, id="all are counted"),
-        pytest.param([HeldShare(START, 7, 6), HeldShare(at(-1), 7, 6)], START + STATUS_LAG, id="the last one"),
+        pytest.param([None, HeldShare(None, 1, 1)], None, id="the time of reservation is unknown"),
+        pytest.param([HeldShare(START, 7, 8), HeldShare(at(-9), 7, 6)], None, id="all reservations are counted"),
+        pytest.param(
+            [HeldShare(START, 7, 6), HeldShare(at(-1), 7, 6)], START + STATUS_LAG, id="the newest reservation decides"
+        ),
     ],
 )
-def test_settles(shares: Sequence[HeldShare | None], want: datetime | None) -> None:
+def test_when_all_reservations_are_counted(shares: Sequence[HeldShare | None], want: datetime | None) -> None:
     assert capacity.all_counted_at(shares, at(1)) == want
 
 
 PLACE = parse_placement(make_placement(make_workload(), shares={"east": {"workers": 2}}, round=2))
 
 
-def test_a_round_that_is_withdrawn_promises_nothing() -> None:
+def test_a_withdrawn_round_promises_nothing() -> None:
     assert capacity.promised_shares(PLACE) == PLACE.shares
     assert capacity.promised_shares(replace(PLACE, withdrawn_round=2)) == ()
 
 
-def test_what_earlier_rounds_left_in_place_stays_promised_while_a_round_is_withdrawn() -> None:
-    """A single worker's share of a plan before may be on its way still, and others would be promised its room."""
+def test_shares_of_earlier_rounds_stay_promised_while_a_round_is_withdrawn() -> None:
+    """A single-worker share of an earlier plan may be pending. Its capacity must not be promised to others."""
     coming = replace(PLACE.shares[0], round=1, single_worker=True)
     place = replace(PLACE, shares=(coming, *PLACE.shares), withdrawn_round=2)
     assert capacity.promised_shares(place) == (coming,)
@@ -108,16 +112,16 @@ def room(one: Candidate) -> int:
     return offers.offer_for(one, offers.quota_path(one), GROUP).total
 
 
-def test_what_is_left() -> None:
+def test_capacity_after_deductions() -> None:
     two = Share("east", (GroupShare("workers", "role-workers", 2),))
     owed = [(REQUEST, [two]), (REQUEST, [two, replace(two, cluster="west")]), (REQUEST, [])]
     fleet = [cluster("east", 9), cluster("west", 9), cluster("north", 9)]
-    assert [room(one) for one in capacity.remaining_capacity(fleet, {}, owed)] == [5, 7, 9]
+    assert [room(candidate) for candidate in capacity.remaining_capacity(fleet, {}, owed)] == [5, 7, 9]
     other = {"west": cluster("west", 4).quota_tree}
-    assert [room(one) for one in capacity.remaining_capacity(fleet, other, owed)] == [5, 2, 9]
-    assert [room(one) for one in fleet] == [9, 9, 9], "the stores' own figures stand"
+    assert [room(candidate) for candidate in capacity.remaining_capacity(fleet, other, owed)] == [5, 2, 9]
+    assert [room(candidate) for candidate in fleet] == [9, 9, 9], "the stores' own figures stand"
 
 
-def test_a_cluster_that_takes_no_part_is_not_looked_at() -> None:
+def test_the_caches_of_an_absent_cluster_are_not_read() -> None:
     absent = capacity.absent_candidate("east", "it is cordoned")
     assert (absent.problem, dict(absent.queues), dict(absent.namespaces)) == ("it is cordoned", {}, {})

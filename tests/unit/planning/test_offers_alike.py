@@ -1,4 +1,4 @@
-"""What one plan found of a cluster is taken up by the plan of the next gang that asks alike, and by no other one."""
+"""Survey results of one plan are reused by the next gang with equal requests, and by no other gang."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,13 +48,13 @@ def gang(*groups: GroupRequest, **policy: Any) -> GangRequest:
 
 
 def unlike(request: GangRequest) -> GangRequest:
-    """The same gang, of which nobody knows whom it is like."""
-    return replace(request, groups=tuple(replace(one, scheduling_hash="") for one in request.groups))
+    """The same gang without a scheduling hash, so that no cached answer serves it."""
+    return replace(request, groups=tuple(replace(group, scheduling_hash="") for group in request.groups))
 
 
 @pytest.fixture
 def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[QuotaPath]:
-    """The lines that were surveyed, one after the other."""
+    """The queue paths that were surveyed, in order."""
     found, survey = list[QuotaPath](), tree.flavor_capacity
 
     def noted(demand: Demand, line: QuotaPath) -> FlavorCapacity:
@@ -65,7 +65,7 @@ def surveyed(monkeypatch: pytest.MonkeyPatch) -> list[QuotaPath]:
     return found
 
 
-def test_who_asks_alike_is_answered_alike_and_at_once(surveyed: list[QuotaPath]) -> None:
+def test_equal_requests_get_equal_answers_without_a_survey(surveyed: list[QuotaPath]) -> None:
     fleet = [cluster("east", 3), cluster("west", 2)]
     first = planner.plan(gang(group(9), min_workers=1), fleet)
     asked = len(surveyed)
@@ -92,24 +92,24 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         pytest.param({}, gang(group(4, cores=2)), id="larger pods"),
         pytest.param({}, gang(group(4, spec=TOLERANT)), id="another flavor"),
         pytest.param({}, gang(group(4, zone="west")), id="another zone"),
-        pytest.param({}, gang(replace(group(4, zone="west"), name="others")), id="another name, which is told"),
-        pytest.param({}, gang(group(4), group(1, name="more")), id="one more group"),
-        pytest.param({}, gang(replace(group(4), dry_run_results=REFUSED)), id="it refuses the pods"),
-        pytest.param({}, gang(replace(group(4), dry_run_results=HELD)), id="it makes something else of the pods"),
+        pytest.param({}, gang(replace(group(4, zone="west"), name="others")), id="another name, which messages show"),
+        pytest.param({}, gang(group(4), group(1, name="more")), id="a further group"),
+        pytest.param({}, gang(replace(group(4), dry_run_results=REFUSED)), id="the cluster denies the pods"),
+        pytest.param({}, gang(replace(group(4), dry_run_results=HELD)), id="the cluster changes the pods"),
         pytest.param({}, replace(gang(group(4)), queue="other"), id="another queue"),
         pytest.param({}, replace(gang(group(4)), namespace="other"), id="another namespace"),
         pytest.param({"zone": "north"}, gang(group(4, zone="east")), id="the cluster's zone"),
         pytest.param({"nodes": SMALL}, gang(group(4)), id="its nodes"),
-        pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether they grow"),
+        pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether its nodes can grow"),
         pytest.param(
-            {"pod_mapping": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="what it gives pods"
+            {"pod_mapping": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="its pod mapping"
         ),
         pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
         pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),
         pytest.param({"quota_tree": cluster("east", 1).quota_tree}, gang(group(4)), id="its quota"),
     ],
 )
-def test_what_differs_is_found_anew(now: Raw, asked: GangRequest) -> None:
+def test_a_different_request_or_cluster_is_surveyed_again(now: Raw, asked: GangRequest) -> None:
     selector = {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
     east = cluster("east", 3, 5, namespaceSelector=selector)
     east = replace(
@@ -127,7 +127,7 @@ def test_what_differs_is_found_anew(now: Raw, asked: GangRequest) -> None:
 @pytest.mark.parametrize(
     "east", [cluster("east", 3, 5), replace(cluster("east", 9, 9), nodes=SMALL)], ids=["", "nodes"]
 )
-def test_another_size_is_another_question(east: Candidate) -> None:
+def test_another_count_has_its_own_answer(east: Candidate) -> None:
     for count in (1, 9, 4, 2, 5, 3, 6, 12, 1):
         asked = gang(group(count, spec=TOLERANT))
         known, anew = Offers(asked), Offers(unlike(asked))
@@ -138,7 +138,7 @@ def test_another_size_is_another_question(east: Candidate) -> None:
 
 
 @pytest.mark.parametrize("field", ["nodeSelector", "affinity", "tolerations"])
-def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
+def test_pods_with_different_scheduling_fields_have_different_hashes(field: str) -> None:
     assert (
         scheduling_hash({field: [1], "containers": []}, CPU)
         == scheduling_hash({field: [1]}, dict(CPU))
@@ -146,7 +146,7 @@ def test_pods_that_may_go_elsewhere_do_not_ask_alike(field: str) -> None:
     )
 
 
-def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 60)
     east = cluster("east", 90)
     for count in range(1, 400):
@@ -154,9 +154,7 @@ def test_no_more_is_kept_than_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(len(one.answers) for one in kept(east).values()) <= 2 * 60 + 40, "what one plan asks is kept whole"
 
 
-def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
-    monkeypatch: pytest.MonkeyPatch, surveyed: list[QuotaPath]
-) -> None:
+def test_a_full_cache_keeps_its_entries(monkeypatch: pytest.MonkeyPatch, surveyed: list[QuotaPath]) -> None:
     monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 20)
     fleet = [cluster("east", 4)]
     found = list[int]()
@@ -168,7 +166,7 @@ def test_where_more_kinds_take_turns_than_have_room_those_that_have_it_keep_it(
     assert 0 < found[1] == found[2] < found[0]
 
 
-def test_one_kind_of_many_sizes_does_not_keep_others_out_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_counts_of_one_shape_do_not_fill_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers, "MAX_CACHED_ANSWERS", 60)
     east, kinds = cluster("east", 900), list[int]()
     for count in range(1, 100):
@@ -178,7 +176,7 @@ def test_one_kind_of_many_sizes_does_not_keep_others_out_for_ever(monkeypatch: p
     assert {1, 2} == set(kinds[1:])
 
 
-def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: list[QuotaPath]) -> None:
+def test_other_namespaces_and_queues_do_not_invalidate_the_cache(surveyed: list[QuotaPath]) -> None:
     east, asked = cluster("east", 4), gang(group(1))
     planner.plan(asked, [east])
     before = len(surveyed)
@@ -187,8 +185,8 @@ def test_what_happens_in_other_namespaces_and_queues_changes_nothing(surveyed: l
     assert len(surveyed) == before
 
 
-def test_what_a_cluster_makes_of_pods_is_no_word_for_pods_as_they_are() -> None:
-    """Its mapping is for those as they are: what it has made of others it has mapped already."""
+def test_answers_for_dry_run_pods_do_not_serve_pods_without_a_dry_run() -> None:
+    """The pod mapping applies to pods without a dry run only: a pod from a dry run is mapped already."""
     mapped = PodMapping(node_selector={"pool": "none"})
     east = replace(cluster("east", 4), pod_mapping=mapped, nodes=SMALL)
     held = DryRunResult(reserved_template={"spec": {}}, request=CPU, scheduling_hash=scheduling_hash({}, CPU))
@@ -196,8 +194,8 @@ def test_what_a_cluster_makes_of_pods_is_no_word_for_pods_as_they_are() -> None:
     assert planner.plan(tried, [east]).shares and not planner.plan(gang(group(2)), [east]).shares
 
 
-def test_of_quota_that_others_were_promised_nothing_is_kept() -> None:
-    """There are as many states of it as gangs."""
+def test_answers_for_a_charged_tree_are_not_cached() -> None:
+    """There are as many charged trees as gangs."""
     east, asked = cluster("east", 4), gang(group(1))
     (left,) = planner.charge_shares(asked, [east], planner.plan(asked, [east]).shares)
     assert left.quota_tree is not east.quota_tree and left.quota_tree.offer_cache is None
@@ -214,7 +212,7 @@ ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=2), min_size=1
 
 
 @given(st.lists(SHAPES, min_size=2, max_size=4), ROOMS, st.sampled_from(["FillInOrder", "Spread", "AvailableCapacity"]))
-def test_a_plan_is_the_same_whoever_asked_before(
+def test_the_cache_does_not_change_a_plan(
     gangs: Sequence[Sequence[tuple[int, int, bool]]], rooms: Sequence[Sequence[int]], strategy: Any
 ) -> None:
     fleet = [cluster(f"c{at}", *cores, cohortName="all") for at, cores in enumerate(rooms)]

@@ -1,4 +1,4 @@
-"""What workers cost: by the units that people think in, and nothing where nobody named a price."""
+"""The price of workers, in the units that people use; no price where none is set."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Which figures stand beside a plan: the scarcest resource of all groups, and every flavor of what is asked for."""
+"""The figures beside a plan: the scarcest resource of all groups, and every flavor of the requested resources."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def _request(*asks: Raw) -> GangRequest:
     )
 
 
-def test_every_flavor_of_what_is_asked_for_has_a_row() -> None:
+def test_each_flavor_of_a_requested_resource_has_a_row() -> None:
     found = plan_document.quota_rows(_request(CPU), _candidate())
     assert [(row.flavor, row.resource, row.nominal, row.used, row.available, row.potential) for row in found] == [
         ("old", "cpu", 4000, 4000, 0, 4000),
@@ -47,7 +47,7 @@ def test_every_flavor_of_what_is_asked_for_has_a_row() -> None:
     assert {row.resource for row in plan_document.quota_rows(_request(CPU, GPU), _candidate())} == {"cpu", "gpu"}
 
 
-def test_the_scarcest_is_what_ends_first_in_any_group() -> None:
+def test_the_scarcest_resource_is_the_first_to_run_out_in_any_group() -> None:
     """Eight cores hold eight workers, five GPUs two."""
     found = plan_document.scarcest_quota(_request(CPU, GPU), _candidate())
     assert found and (found.flavor, found.resource, found.available) == ("a100", "gpu", 5)

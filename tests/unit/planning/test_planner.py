@@ -1,4 +1,4 @@
-"""Who takes how many workers: in order, all or nothing, never more than there is room for; and the sentence for it."""
+"""How many workers each cluster gets: in order, all or nothing, never more than fit; and the message for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ CASES = [
         "one zone is the fastest network",
     ),
     Case(
-        "the next takes the rest",
+        "the next cluster takes the rest",
         [group(4)],
         [cluster("east", 2), cluster("west", 2)],
         {"east": {"workers": 2}, "west": {"workers": 2}},
@@ -64,7 +64,7 @@ CASES = [
         "this is what the project is for",
     ),
     Case(
-        "the policy's order is the order",
+        "clusters are filled in the policy's order",
         [group(4)],
         [cluster("west", 3), cluster("east", 4)],
         {"west": {"workers": 3}, "east": {"workers": 1}},
@@ -72,7 +72,7 @@ CASES = [
         "names mean nothing",
     ),
     Case(
-        "what others use is not there",
+        "quota that others use is not available",
         [group(2)],
         [cluster("east", 4, used=4), cluster("west", 4, used=2)],
         {"west": {"workers": 2}},
@@ -116,7 +116,10 @@ CASES = [
         [group(2)],
         [Candidate("east", "", NOTHING, {}, {}), cluster("west", 4)],
         {"west": {"workers": 2}},
-        f"2 of 2 workers to west; east passed over: no namespace {NAMESPACE} there: create it, with a LocalQueue {QUEUE}.",
+        (
+            "2 of 2 workers to west; east passed over: no namespace "
+            f"{NAMESPACE} there: create it, with a LocalQueue {QUEUE}."
+        ),
         "an admin can do something about it",
     ),
     Case(
@@ -144,13 +147,12 @@ CASES = [
         "that Kueue would not admit it",
     ),
     Case(
-        "half a gang is none",
+        "a gang that fits only in part is not placed",
         [group(4)],
         [cluster("east", 4, used=4), cluster("west", 4, used=4)],
         {},
-        "4 workers needed at once, 0 fit now: "
-        "east has room for 0 (cpu in flavor any: 0 free of 4, one worker needs 1); "
-        "west has room for 0 (cpu in flavor any: 0 free of 4, one worker needs 1).",
+        "4 workers needed at once, 0 fit now: east has capacity for 0 (cpu in flavor any: 0 free of 4, one worker "
+        "needs 1); west has capacity for 0 (cpu in flavor any: 0 free of 4, one worker needs 1).",
         "it waits, and its person reads for what",
     ),
     Case(
@@ -158,8 +160,8 @@ CASES = [
         [group(2, cores=8)],
         [cluster("east", 4)],
         {},
-        "2 workers needed at once, 0 fit now: east has room for 0 (cpu in flavor any: 4 at most, one worker needs 8). "
-        "Even empty clusters hold only 0: raise a quota or ask for fewer workers.",
+        "2 workers needed at once, 0 fit now: east has capacity for 0 (cpu in flavor any: 4 at most, one worker needs "
+        "8). Even empty clusters hold only 0: raise a quota or request fewer workers.",
         "waiting will not help",
     ),
     Case(
@@ -167,7 +169,7 @@ CASES = [
         [group(2)],
         [],
         {},
-        "2 workers needed at once, 0 fit now: the policy chooses no WorkerCluster, label or name one.",
+        "2 workers needed at once, 0 fit now: the policy selects no WorkerCluster; label or name one.",
         "a selector may select nothing",
     ),
 ]
@@ -180,17 +182,17 @@ def test_plan(case: Case) -> None:
     assert made.sentence == case.sentence, case.why
 
 
-def test_too_large_by_one_says_so() -> None:
+def test_a_worker_too_large_by_one_is_reported() -> None:
     made = plan(request(group(5)), [cluster("east", 2), cluster("west", 2)])
     assert made.shares == ()
-    assert made.sentence.startswith("5 workers needed at once, 4 fit now: east has room for 2")
-    assert made.sentence.endswith("Even empty clusters hold only 4: raise a quota or ask for fewer workers.")
+    assert made.sentence.startswith("5 workers needed at once, 4 fit now: east has capacity for 2")
+    assert made.sentence.endswith("Even empty clusters hold only 4: raise a quota or request fewer workers.")
 
 
-def test_too_large_for_now_does_not_ask_for_quota() -> None:
+def test_a_worker_too_large_for_now_gets_no_advice_on_quota() -> None:
     made = plan(request(group(4)), [cluster("east", 2, used=1), cluster("west", 2)])
     assert made.shares == ()
-    assert made.sentence.startswith("4 workers needed at once, 3 fit now: east has room for 1")
+    assert made.sentence.startswith("4 workers needed at once, 3 fit now: east has capacity for 1")
     assert "raise a quota" not in made.sentence
 
 
@@ -199,7 +201,7 @@ def test_a_share_names_the_role_of_its_group() -> None:
     assert made.shares == (Share("east", (GroupShare("workers", "role-workers", 2),)),)
 
 
-def test_verdicts_tell_of_every_cluster_what_fits_and_what_was_taken() -> None:
+def test_verdicts_say_of_each_cluster_what_fits_and_what_was_taken() -> None:
     made = plan(request(group(3)), [cluster("east", 9, used=7), cluster("west", 4), cluster("north", 1, problem="off")])
     found = [(v.cluster, v.fitting_workers, v.potential, v.chosen) for v in made.verdicts]
     assert found == [("east", 2, 3, 2), ("west", 3, 3, 1), ("north", 0, 0, 0)]
@@ -213,7 +215,7 @@ def test_where_nothing_is_placed_no_verdict_says_chosen() -> None:
 
 def test_a_shortfall_names_the_resource_that_is_short() -> None:
     made = plan(request(group(4)), [cluster("east", 2)])
-    assert "east has room for 2 (cpu in flavor any: 2 free of 2, one worker needs 1)" in made.sentence
+    assert "east has capacity for 2 (cpu in flavor any: 2 free of 2, one worker needs 1)" in made.sentence
 
 
 def test_a_flavor_in_which_all_fit_is_taken() -> None:
@@ -224,22 +226,22 @@ def test_a_flavor_in_which_all_fit_is_taken() -> None:
     assert counts(plan(request(group(4)), [one])) == {"east": {"workers": 4}}
 
 
-# --- found wanting ---------------------------------------------------------------------------------------------------
+# --- what a verdict says is short ------------------------------------------------------------------------------------
 
 
-def test_a_cluster_that_was_not_needed_is_not_said_to_be_short() -> None:
+def test_a_cluster_that_was_not_needed_is_not_reported_as_short() -> None:
     made = plan(request(group(4)), [cluster("east", 4), cluster("west", 2)])
     assert made.sentence == "4 of 4 workers to east."
 
 
-def test_what_does_not_fit_is_not_said_to_fit() -> None:
+def test_a_worker_that_does_not_fit_is_not_reported_to_fit() -> None:
     made = plan(request(group(2), group(3, name="more")), [cluster("east", 2), cluster("west", 2)])
     assert made.shares == ()
     assert made.sentence.startswith("5 workers needed at once, 4 fit now:")
 
 
-def test_a_cluster_that_is_away_is_no_reason_to_raise_a_quota() -> None:
-    made = plan(request(group(4)), [cluster("east", 2), cluster("west", 2, problem="it cannot be seen")])
+def test_an_absent_cluster_is_no_reason_to_raise_a_quota() -> None:
+    made = plan(request(group(4)), [cluster("east", 2), cluster("west", 2, problem="it is unreachable")])
     assert "raise a quota" not in made.sentence
 
 
@@ -271,7 +273,7 @@ def test_all_or_nothing(rooms: list[tuple[int, int, bool]], groups: list[tuple[i
 
 
 @given(ROOMS, GROUPS)
-def test_no_cluster_is_asked_for_more_than_is_free(
+def test_no_cluster_gets_more_workers_than_fit(
     rooms: list[tuple[int, int, bool]], groups: list[tuple[int, int]]
 ) -> None:
     asked = {g.name: g.request["cpu"] // 1000 for g in gang(groups).groups}
@@ -281,10 +283,10 @@ def test_no_cluster_is_asked_for_more_than_is_free(
 
 
 @given(ROOMS, st.tuples(st.integers(1, 12), st.integers(1, 4)), st.integers(0, 3), st.integers(0, 6))
-def test_more_room_never_makes_a_gang_of_one_shape_wait(
+def test_more_capacity_never_makes_a_gang_of_one_shape_wait(
     rooms: list[tuple[int, int, bool]], shape: tuple[int, int], which: int, more: int
 ) -> None:
-    """Of one shape: with several, filling in order may now put a worker where another was to go."""
+    """With several shapes, filling in order may put a worker where another one was to go."""
     before = plan(gang([shape]), clusters(rooms))
     wider = [(c + more * (at == which), used, off) for at, (c, used, off) in enumerate(rooms)]
     if before.shares:
@@ -310,7 +312,7 @@ def test_a_later_cluster_is_asked_only_for_what_the_earlier_ones_cannot_take(
 
 
 @given(ROOMS, GROUPS)
-def test_a_plan_leaves_the_picture_as_it_was(rooms: list[tuple[int, int, bool]], groups: list[tuple[int, int]]) -> None:
-    """What it takes for itself while it reckons is nobody else's loss: the trees are shared by all plans until a queue changes."""
+def test_a_plan_does_not_change_its_snapshot(rooms: list[tuple[int, int, bool]], groups: list[tuple[int, int]]) -> None:
+    """A plan charges its own copies: the trees are shared by all plans until a queue changes."""
     picture = clusters(rooms)
     assert plan(gang(groups), picture) == plan(gang(groups), picture) == plan(gang(groups), clusters(rooms))

@@ -1,6 +1,6 @@
-"""What Kueue goes by when it admits a share: its groups by role, each in one flavor, in what those before it left.
+"""Kueue admits the groups of a share by role, each in one flavor, in the quota that earlier groups left.
 
-So a plan that divides a gang in another order may promise a cluster what its Kueue does not admit.
+A plan that divides a gang in another order may promise a cluster what its Kueue does not admit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def counts(made: GangPlan) -> dict[str, dict[str, int]]:
 
 
 def large(role: str) -> GroupRequest:
-    """It fits in nothing but the whole first flavor of `EAST`."""
+    """It fits in the whole first flavor of `EAST` only."""
     return group("large", 1, 3, role)
 
 
@@ -65,19 +65,22 @@ WEST = cluster("west", 3)
 @pytest.mark.parametrize(
     ("groups", "fleet", "want"),
     [
-        pytest.param(LARGE_FIRST, [EAST], {"east": BOTH}, id="as they stand"),
-        pytest.param(LARGE_FIRST[::-1], [EAST], {"east": BOTH}, id="not as they stand"),
+        pytest.param(LARGE_FIRST, [EAST], {"east": BOTH}, id="the gang fits in the user's order"),
+        pytest.param(LARGE_FIRST[::-1], [EAST], {"east": BOTH}, id="the gang does not fit in the user's order"),
         pytest.param(
             SMALL_FIRST,
             [EAST, WEST],
             {"east": {"small": 2}, "west": {"large": 1}},
-            id="only apart does all fit at once",
+            id="the gang fits only when divided",
         ),
         pytest.param(
-            THREE, [cluster("east", 4, 1)], {"east": {"two": 2, "one": 1, "pair": 2}}, id="neither forward nor backward"
+            THREE,
+            [cluster("east", 4, 1)],
+            {"east": {"two": 2, "one": 1, "pair": 2}},
+            id="the gang fits in neither order",
         ),
         pytest.param(
-            SMALL_FIRST, [EAST], {"east": BOTH}, id="nothing is sure: Kueue's second try takes the next flavor"
+            SMALL_FIRST, [EAST], {"east": BOTH}, id="nothing is sure, because Kueue's second try takes the next flavor"
         ),
     ],
 )
@@ -88,22 +91,22 @@ def test_a_share_is_what_kueue_admits_in_its_own_order(
 
 
 @pytest.mark.parametrize("policy", [{"mode": "SameCluster"}, {"strategy": "AvailableCapacity"}], ids=str)
-def test_a_cluster_that_holds_all_only_in_kueues_order_holds_all(policy: Raw) -> None:
+def test_a_cluster_that_holds_the_gang_only_in_kueues_order_holds_it(policy: Raw) -> None:
     made = plan(gang(*LARGE_FIRST[::-1], **policy), [cluster("north", 1), EAST])
     assert counts(made) == {"east": BOTH}
 
 
-def test_a_policy_that_spreads_is_not_given_up_for_what_is_sure() -> None:
+def test_a_spread_is_not_given_up_for_a_sure_share() -> None:
     made = plan(gang(*SMALL_FIRST, strategy="Spread"), [EAST, cluster("west", 3, 2)])
     assert counts(made) == {"east": {"large": 1, "small": 1}, "west": {"small": 1}}
 
 
-def test_the_share_lists_its_groups_as_the_user_does() -> None:
+def test_a_share_lists_its_groups_in_the_users_order() -> None:
     (share,) = plan(gang(*LARGE_FIRST[::-1]), [EAST]).shares
     assert [part.name for part in share.groups] == ["small", "large"]
 
 
-def test_a_share_that_all_fits_in_kueues_order_preempts_nobody() -> None:
+def test_a_share_that_fits_in_kueues_order_preempts_nothing() -> None:
     (share,) = plan_with_preemption(gang(*LARGE_FIRST[::-1]), [EAST], [EAST]).shares
     assert not share.preempts
 
@@ -118,11 +121,14 @@ def test_a_gang_that_an_empty_cluster_holds_only_in_kueues_order_may_wait_for_it
 @pytest.mark.parametrize(
     "groups",
     [
-        pytest.param(LARGE_FIRST[::-1], id="by role"),
-        pytest.param(SMALL_FIRST[::-1], id="as they stand where it would not fit by role: Kueue finds another flavor"),
+        pytest.param(LARGE_FIRST[::-1], id="groups are charged by role"),
+        pytest.param(
+            SMALL_FIRST[::-1],
+            id=("groups are charged in the user's order where they would not fit by role: Kueue finds another flavor"),
+        ),
     ],
 )
-def test_what_a_share_takes_is_taken(groups: Sequence[GroupRequest]) -> None:
+def test_the_quota_of_a_share_is_charged(groups: Sequence[GroupRequest]) -> None:
     request = gang(*groups)
     share = Share("east", tuple(GroupShare(g.name, g.role, g.count) for g in groups))
     (one,) = charge_shares(request, [EAST], [share])
@@ -138,7 +144,7 @@ ROOMS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1
 
 
 def walked(request: GangRequest, one: Candidate, share: Share) -> bool:
-    """Kueue's first try, with nothing of the planner's but the arithmetic of one podset."""
+    """Kueue's first try, computed from the arithmetic of one podset only."""
     tree, groups = one.quota_tree, {group.name: group for group in request.groups}
     for part in sorted(share.groups, key=lambda part: part.role):
         asked = groups[part.name].request
@@ -154,7 +160,7 @@ def drawn(shapes: Sequence[tuple[int, int]], roles: Sequence[int]) -> list[Group
 
 
 @given(GROUPS, ROOMS, st.permutations(range(4)))
-def test_what_the_planner_takes_for_sure_is_what_kueue_admits(
+def test_kueue_admits_what_the_planner_takes_for_sure(
     shapes: list[tuple[int, int]], rooms: list[list[int]], roles: list[int]
 ) -> None:
     request = gang(*drawn(shapes, roles))
@@ -167,12 +173,12 @@ def test_what_the_planner_takes_for_sure_is_what_kueue_admits(
 
 
 @given(GROUPS, ROOMS, st.permutations(range(4)))
-def test_a_gang_that_must_be_together_waits_nowhere_where_kueue_admits_it(
+def test_a_same_cluster_gang_waits_nowhere_where_kueue_admits_it(
     shapes: list[tuple[int, int]], rooms: list[list[int]], roles: list[int]
 ) -> None:
-    """In whichever order its user wrote the groups."""
+    """Whatever order the user wrote the groups in."""
     request = gang(*drawn(shapes, roles), mode="SameCluster")
     fleet = [cluster(f"c{at}", *cores) for at, cores in enumerate(rooms)]
     whole = tuple(GroupShare(g.name, g.role, g.count) for g in request.groups)
-    if any(walked(request, one, Share(one.name, whole)) for one in fleet):
+    if any(walked(request, candidate, Share(candidate.name, whole)) for candidate in fleet):
         assert [share.groups for share in plan(request, fleet).shares] == [whole]

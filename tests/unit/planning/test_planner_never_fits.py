@@ -1,4 +1,5 @@
-"""Can a gang ever fit? Groups that each fit may not fit together, and who never fits must hold no room back for ever."""
+"""Whether a gang can ever fit. Groups that fit alone may not fit together, and a gang that never fits must hold no
+capacity."""
 
 from collections.abc import Sequence
 
@@ -25,27 +26,33 @@ SMALL, BIG = group("small", 3, 1), group("big", 1, 2)
 @pytest.mark.parametrize(
     ("groups", "fleet", "gang", "most"),
     [
-        pytest.param([SMALL], [cluster("a", 2, used=2)], "AllOrNothing", 2, id="one group, too large"),
-        pytest.param([SMALL], [cluster("a", 3, used=2)], "AllOrNothing", None, id="one group, not now"),
-        pytest.param([SMALL, BIG], [cluster("a", 4, used=1)], "AllOrNothing", 3, id="each group fits, both do not"),
-        pytest.param([SMALL, BIG], [cluster("a", 5, used=1)], "AllOrNothing", None, id="both fit, not now"),
+        pytest.param([SMALL], [cluster("a", 2, used=2)], "AllOrNothing", 2, id="one group is too large"),
+        pytest.param([SMALL], [cluster("a", 3, used=2)], "AllOrNothing", None, id="one group does not fit now"),
+        pytest.param([SMALL, BIG], [cluster("a", 4, used=1)], "AllOrNothing", 3,
+            id="each group fits alone, both together never"),
+        pytest.param([SMALL, BIG], [cluster("a", 5, used=1)], "AllOrNothing", None, id="both groups fit, but not now"),
         pytest.param(
-            [SMALL, BIG], [cluster("a", 1), cluster("b", 1), cluster("c", 1)], "AllOrNothing", 3, id="one fits nowhere"
+            [SMALL, BIG], [cluster("a", 1), cluster("b", 1), cluster("c", 1)], "AllOrNothing", 3,
+            id="one group fits nowhere"
         ),
-        pytest.param([SMALL, BIG], [cluster("a", 3), cluster("b", 1, used=1)], "AllOrNothing", 3, id="no way to divide them"),
-        pytest.param([SMALL, BIG], [cluster("a", 3, used=1), cluster("b", 2)], "AllOrNothing", None, id="a way, not now"),
-        pytest.param([SMALL, BIG], [cluster("a", 4), cluster("b", 4)], "SameCluster", 3, id="in no one cluster"),
-        pytest.param([SMALL, BIG], [cluster("a", 5, used=1), cluster("b", 4)], "SameCluster", None, id="in one, not now"),
+        pytest.param([SMALL, BIG], [cluster("a", 3), cluster("b", 1, used=1)], "AllOrNothing", 3,
+            id="the groups cannot be divided"),
+        pytest.param([SMALL, BIG], [cluster("a", 3, used=1), cluster("b", 2)], "AllOrNothing", None,
+            id="the groups can be divided, but not now"),
+        pytest.param([SMALL, BIG], [cluster("a", 4), cluster("b", 4)], "SameCluster", 3,
+            id="the gang fits in no single cluster"),
+        pytest.param([SMALL, BIG], [cluster("a", 5, used=1), cluster("b", 4)], "SameCluster", None,
+            id="the gang fits in a single cluster, but not now"),
         pytest.param(
             [group("small", 3, 1, "z1"), group("near", 2, 1, "z1")],
             [cluster("a", 4, zone="z1"), cluster("b", 9, zone="z2")],
             "AllOrNothing",
             4,
-            id="not in their zone",
+            id="the gang does not fit in its zone",
         ),
     ],
 )  # fmt: skip
-def test_how_many_even_empty_clusters_hold(
+def test_how_many_workers_empty_clusters_hold(
     groups: Sequence[GroupRequest], fleet: Sequence[Candidate], gang: GangMode, most: int | None
 ) -> None:
     made = plan(GangRequest(NAMESPACE, QUEUE, tuple(groups), mode=gang), fleet)

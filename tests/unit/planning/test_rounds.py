@@ -1,4 +1,4 @@
-"""A gang is planned on what those before it leave, and its plan becomes the next round of its Placement."""
+"""A gang is planned on the capacity that earlier gangs leave. Its plan becomes the next round of its Placement."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -73,27 +73,42 @@ CORDONED = Exclusion("east", at(60), "it did not admit in time")
 @pytest.mark.parametrize(
     ("ahead", "me", "fleet", "want", "kept"),
     [
-        pytest.param([], asking(4), [cluster("east", 2), cluster("west", 4)], {"east": 2, "west": 2}, False, id="nobody is before it"),
-        pytest.param([(waiting(), asking(3))], asking(2), [cluster("east", 2), cluster("west", 4)], {"west": 2}, False, id="the first takes what it can"),
-        pytest.param([(waiting(), asking(2, "west"))], asking(2), [cluster("east", 2), cluster("west", 2)], {"east": 2}, False, id="and goes where its own policy sends it"),
-        pytest.param([(waiting(), asking(9))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="one that does not fit takes nothing"),
-        pytest.param([(waiting(created=LONG_AGO), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True, id="unless it waited long: it keeps what it could use"),
-        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True, id="also once it was planned"),
-        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(9))], asking(2), [cluster("east", 4, used=2)], {"east": 2}, False, id="but not what could never be enough"),
-        pytest.param([(waiting(looked=True), asking(2))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="one that was planned, and found nothing, takes nothing"),
-        pytest.param([(waiting(), asking(2, exclusions=[CORDONED]))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="it does not ask a cluster that did not admit it"),
-        pytest.param([(waiting(), asking(2, unproven_clusters={"east": "no preflight"}))], asking(2), [cluster("east", 2)], {"east": 2}, False, id="nor one that its policy passes over"),
-        pytest.param([(waiting("a"), asking(1)), (waiting("b"), asking(1))], asking(2), [cluster("east", 3), cluster("west", 1)], {"east": 1, "west": 1}, False, id="one after the other"),
-        pytest.param([], asking(2, exclusions=[CORDONED]), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="nor does it itself"),
-        pytest.param([], asking(2, "west", "east"), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False, id="its policy's order, not the fleet's"),
+        pytest.param([], asking(4), [cluster("east", 2), cluster("west", 4)], {"east": 2, "west": 2}, False,
+            id="no gang is before it"),
+        pytest.param([(waiting(), asking(3))], asking(2), [cluster("east", 2), cluster("west", 4)], {"west": 2}, False,
+            id="the earlier gang takes what it can"),
+        pytest.param([(waiting(), asking(2, "west"))], asking(2), [cluster("east", 2), cluster("west", 2)], {"east": 2},
+            False, id="the earlier gang goes where its own policy sends it"),
+        pytest.param([(waiting(), asking(9))], asking(2), [cluster("east", 2)], {"east": 2}, False,
+            id="an earlier gang that does not fit takes nothing"),
+        pytest.param([(waiting(created=LONG_AGO), asking(4))], asking(2), [cluster("east", 4, used=2)], {}, True,
+            id="an earlier gang that waited long holds what it could use"),
+        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(4))], asking(2), [cluster("east", 4, used=2)], {},
+            True, id="an earlier gang that waited long and was planned holds what it could use"),
+        pytest.param([(waiting(created=LONG_AGO, looked=True), asking(9))], asking(2), [cluster("east", 4, used=2)],
+            {"east": 2}, False, id="an earlier gang that waited long does not hold what could never be enough"),
+        pytest.param([(waiting(looked=True), asking(2))], asking(2), [cluster("east", 2)], {"east": 2}, False,
+            id="an earlier gang that was planned and did not fit takes nothing"),
+        pytest.param([(waiting(), asking(2, exclusions=[CORDONED]))], asking(2), [cluster("east", 2)], {"east": 2},
+            False, id="an earlier gang takes nothing in a cluster that did not admit it"),
+        pytest.param([(waiting(), asking(2, unproven_clusters={"east": "no preflight"}))], asking(2),
+            [cluster("east", 2)], {"east": 2}, False,
+            id="an earlier gang takes nothing in a cluster that its policy passes over"),
+        pytest.param([(waiting("a"), asking(1)), (waiting("b"), asking(1))], asking(2),
+            [cluster("east", 3), cluster("west", 1)], {"east": 1, "west": 1}, False,
+            id="two earlier gangs take capacity in order"),
+        pytest.param([], asking(2, exclusions=[CORDONED]), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False,
+            id="the gang itself takes nothing in a cluster that did not admit it"),
+        pytest.param([], asking(2, "west", "east"), [cluster("east", 2), cluster("west", 2)], {"west": 2}, False,
+            id="clusters are filled in the policy's order, not the fleet's"),
     ],
 )  # fmt: skip
-def test_what_those_before_it_leave(
+def test_a_gang_is_planned_on_what_earlier_gangs_leave(
     ahead: rounds.GangsAhead, me: PlanRequest, fleet: Sequence[Candidate], want: Mapping[str, int], kept: bool
 ) -> None:
     made = rounds.plan_gang(me, after(ahead, fleet))
     assert taken(made) == want
-    assert made.hold_note == (" Room is kept for RayJob train, which waited longer." if kept else "")
+    assert made.hold_note == (" Capacity is held for RayJob train, which waited longer." if kept else "")
     assert made.replan_at(None) == (UNTIL if kept else None)
 
 
@@ -105,28 +120,32 @@ def test_what_those_before_it_leave(
         (["theirs"], "a job of another namespace"),
     ],
 )
-def test_who_waited_longer_is_named_to_those_of_the_same_namespace(whose: list[str], said: str) -> None:
+def test_the_job_that_waited_longer_is_named_within_its_namespace_only(whose: list[str], said: str) -> None:
     job = waiting().workload.job
     assert job is not None
     holds = [CapacityHold(replace(job, namespace=namespace), UNTIL) for namespace in whose]
     made = PlanResult(asking(1).request, (), GangPlan((), (), "No room."), holds)
-    assert made.hold_note == f" Room is kept for {said}, which waited longer."
+    assert made.hold_note == f" Capacity is held for {said}, which waited longer."
 
 
 @pytest.mark.parametrize(
     ("me", "fleet", "why"),
     [
-        pytest.param(asking(2, exclusions=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason, id="what it met itself"),
-        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}), cluster("east", 2, problem="it is cordoned"), "it is cordoned", id="what is wrong there"),
-        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}), cluster("east", 2), "no preflight", id="what its policy wants"),
+        pytest.param(asking(2, exclusions=[CORDONED]), cluster("east", 2, problem="it is cordoned"), CORDONED.reason,
+            id="the gang's own exclusion comes first"),
+        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}),
+            cluster("east", 2, problem="it is cordoned"), "it is cordoned",
+            id="the cluster's problem comes before the policy's"),
+        pytest.param(asking(2, unproven_clusters={"east": "no preflight"}), cluster("east", 2), "no preflight",
+            id="the policy's requirement"),
     ],
 )  # fmt: skip
-def test_of_several_reasons_one_is_said(me: PlanRequest, fleet: Candidate, why: str) -> None:
+def test_a_cluster_has_one_reason(me: PlanRequest, fleet: Candidate, why: str) -> None:
     (verdict,) = rounds.plan_gang(me, RemainingCapacity([fleet])).plan.verdicts
     assert verdict.reason == why
 
 
-def test_whom_a_plan_involves() -> None:
+def test_which_gangs_a_plan_involves() -> None:
     ahead = [(waiting(), asking(1, "north", "west")), (waiting(), asking(1, "east"))]
     assert rounds.involved_clusters(asking(1, "west", "south"), ahead) == ["east", "north", "south", "west"]
 
@@ -134,12 +153,12 @@ def test_whom_a_plan_involves() -> None:
 @pytest.mark.parametrize(
     ("ahead", "freed", "want", "preempts"),
     [
-        pytest.param([], 4, {"east": 2}, True, id="they leave enough"),
-        pytest.param([], 3, {}, False, id="they do not"),
-        pytest.param([(waiting(), asking(1))], 4, {}, False, id="not after those before it"),
+        pytest.param([], 4, {"east": 2}, True, id="earlier gangs leave enough"),
+        pytest.param([], 3, {}, False, id="earlier gangs do not leave enough"),
+        pytest.param([(waiting(), asking(1))], 4, {}, False, id="its capacity is taken after that of earlier gangs"),
     ],
 )
-def test_a_gang_without_room_takes_that_of_lower_priority(
+def test_a_gang_without_capacity_takes_that_of_lower_priority(
     ahead: rounds.GangsAhead, freed: int, want: Mapping[str, int], preempts: bool
 ) -> None:
     me, fleet = asking(2, "east"), [cluster("east", 4, used=4)]
@@ -154,21 +173,21 @@ def test_a_gang_without_room_takes_that_of_lower_priority(
 @pytest.mark.parametrize(
     ("holds", "shares", "settles", "want"),
     [
-        pytest.param([], (), None, None, id="nothing that a clock could tell"),
+        pytest.param([], (), None, None, id="no known moment"),
         pytest.param(
-            [CapacityHold(None, at(9)), CapacityHold(None, at(5))], (), None, at(5), id="the first that keeps none"
+            [CapacityHold(None, at(9)), CapacityHold(None, at(5))], (), None, at(5), id="the first hold that ends"
         ),
-        pytest.param([CapacityHold(None, at(9))], (), at(3), at(3), id="what is deducted twice"),
-        pytest.param([CapacityHold(None, at(9))], (Share("east", ()),), at(3), None, id="it has room"),
+        pytest.param([CapacityHold(None, at(9))], (), at(3), at(3), id="the end of a double deduction"),
+        pytest.param([CapacityHold(None, at(9))], (Share("east", ()),), at(3), None, id="the gang fits"),
     ],
 )
-def test_when_it_is_planned_again(
+def test_when_a_gang_is_planned_again(
     holds: Sequence[CapacityHold], shares: tuple[Share, ...], settles: Any, want: object
 ) -> None:
     assert PlanResult(asking(1).request, (), GangPlan(shares, (), ""), holds).replan_at(settles) == want
 
 
-# --- who is planned at all -------------------------------------------------------------------------------------------
+# --- which gangs can be planned --------------------------------------------------------------------------------------
 
 CHOSEN = ResolvedPolicy(parse_dispatch_policy(make_policy()), ("east",))
 
@@ -176,17 +195,17 @@ CHOSEN = ResolvedPolicy(parse_dispatch_policy(make_policy()), ("east",))
 @pytest.mark.parametrize(
     ("chosen", "obstacles", "want"),
     [
-        pytest.param(CHOSEN, ["", ""], CHOSEN, id="nothing is in the way"),
-        pytest.param(None, [""], None, id="its policy cannot be read"),
-        pytest.param(CHOSEN, ["", "a rival"], None, id="a reason"),
+        pytest.param(CHOSEN, ["", ""], CHOSEN, id="no obstacle"),
+        pytest.param(None, [""], None, id="the policy cannot be read"),
+        pytest.param(CHOSEN, ["", "a rival"], None, id="an obstacle"),
     ],
 )
-def test_usable(chosen: ResolvedPolicy | None, obstacles: Sequence[str], want: ResolvedPolicy | None) -> None:
+def test_plannable_policy(chosen: ResolvedPolicy | None, obstacles: Sequence[str], want: ResolvedPolicy | None) -> None:
     assert rounds.plannable_policy(chosen, obstacles) is want
 
 
-def test_no_obstacle_is_looked_for_once_there_is_one() -> None:
-    """Some cost a look at every pod template, and there may be a thousand gangs."""
+def test_obstacles_are_checked_only_until_the_first() -> None:
+    """Some checks read every pod template, and there may be a thousand gangs."""
 
     def reasons() -> Iterator[str]:
         yield "a rival"
@@ -223,13 +242,19 @@ def test_the_first_round() -> None:
 @pytest.mark.parametrize(
     ("last", "action", "failed_rounds", "lost_reason", "shares"),
     [
-        pytest.param(before(), {}, 0, "", (WEST,), id="one after another"),
-        pytest.param(before(withdrawn_round=2, failed_rounds=3), {}, 4, "", (WEST,), id="one that was withdrawn"),
-        pytest.param(before(failed_rounds=3), {"failures": 2}, 5, "", (WEST,), id="shares whose clusters refuse pods"),
-        pytest.param(before(), {"kept_shares": (EAST,)}, 0, "", (replace(EAST, round=2), WEST), id="what stays keeps its round"),
-        pytest.param(before(), {"kept_shares": (replace(EAST, round=1),)}, 0, "", (replace(EAST, round=1), WEST), id="also an earlier one"),
-        pytest.param(before(lost_reason="east was lost."), {}, 0, "east was lost.", (WEST,), id="why they have no place is said on"),
-        pytest.param(before(lost_reason="old"), {"lost_reason": "new"}, 0, "new", (WEST,), id="or said anew"),
+        pytest.param(before(), {}, 0, "", (WEST,), id="a round after another"),
+        pytest.param(before(withdrawn_round=2, failed_rounds=3), {}, 4, "", (WEST,),
+            id="a round after a withdrawn one"),
+        pytest.param(before(failed_rounds=3), {"failures": 2}, 5, "", (WEST,),
+            id="a round after clusters denied its pods"),
+        pytest.param(before(), {"kept_shares": (EAST,)}, 0, "", (replace(EAST, round=2), WEST),
+            id="a kept share keeps its round"),
+        pytest.param(before(), {"kept_shares": (replace(EAST, round=1),)}, 0, "", (replace(EAST, round=1), WEST),
+            id="a kept share of an earlier round keeps its round"),
+        pytest.param(before(lost_reason="east was lost."), {}, 0, "east was lost.", (WEST,),
+            id="the earlier reason of a loss is kept"),
+        pytest.param(before(lost_reason="old"), {"lost_reason": "new"}, 0, "new", (WEST,),
+            id="a new reason of a loss replaces the earlier one"),
     ],
 )  # fmt: skip
 def test_a_later_round(
@@ -240,19 +265,40 @@ def test_a_later_round(
     assert made.explanation == f"{lost_reason} 1 of 1 worker to west.".lstrip()
 
 
-def test_how_often_workers_did_not_start_is_counted() -> None:
+NONE = replace(REST, plan=GangPlan((), (), "No capacity."))
+
+
+@pytest.mark.parametrize(
+    ("since", "result", "attempt", "want"),
+    [
+        pytest.param(None, NONE, WORK.attempt, at(7), id="the wait begins"),
+        pytest.param(at(3), NONE, WORK.attempt, at(3), id="the wait goes on"),
+        pytest.param(at(9), NONE, WORK.attempt, at(7), id="the clock was put back, and the wait begins again"),
+        pytest.param(at(3), NONE, "00000000", at(7), id="the wait was that of an earlier attempt"),
+        pytest.param(at(3), replace(REST, request=asking(5).request), WORK.attempt, at(7),
+            id="some workers gain a slot, and the wait of the others begins again"),
+        pytest.param(at(3), REST, WORK.attempt, None, id="all workers gain a slot"),
+        pytest.param(at(3), FULL, WORK.attempt, None, id="no worker lacks a slot"),
+    ],
+)  # fmt: skip
+def test_the_wait_of_workers_without_a_slot(since: Any, result: PlanResult, attempt: str, want: Any) -> None:
+    action = actions.Plan(WORK, before(waiting_since=since, attempt=attempt), (), (EAST,))
+    assert rounds.next_placement(action, result, 4, at(7)).waiting_since == want
+
+
+def test_start_timeouts_are_counted() -> None:
     for closed in (False, True):
         action = actions.Plan(WORK, before(start_timeouts=2), (), start_timed_out=closed)
         assert rounds.next_placement(action, REST, 4, at(7)).start_timeouts == 2 + closed
 
 
-def test_once_all_have_a_place_nothing_is_lost() -> None:
+def test_a_complete_gang_has_no_lost_workers() -> None:
     made = rounds.complete_result(FULL.request, [EAST, WEST, EAST])
-    assert made.plan.sentence == "All workers have a place: 6 east, 1 west."
+    assert made.plan.sentence == "All workers are placed: 6 east, 1 west."
     assert rounds.next_placement(actions.Plan(WORK, before(lost_reason="old"), ()), made, 4, at(7)).lost_reason == ""
 
 
-def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
+def test_what_a_gang_requests_beside_its_kept_shares() -> None:
     groups = tuple(GroupRequest(name, f"role-{name}", count, {}, {}) for name, count in (("a", 6), ("b", 2)))
     kept = Share("east", (GroupShare("a", "role-a", 1), GroupShare("b", "role-b", 2)))
     left = remaining_request(GangRequest("demo", "ray", groups), [kept], ())
@@ -269,7 +315,7 @@ def test_what_a_gang_asks_for_beside_what_it_keeps() -> None:
     )
 
 
-def test_an_elastic_job_grows_by_whatever_fits() -> None:
+def test_an_elastic_job_scales_up_by_as_much_as_fits() -> None:
     group = GroupRequest("workers", "role-workers", 60, {}, {})
     kept = Share("east", (GroupShare("workers", "role-workers", 10),))
     for gang in ("AllOrNothing", "SameCluster", "BestEffort"):
@@ -279,7 +325,7 @@ def test_an_elastic_job_grows_by_whatever_fits() -> None:
     assert drained.workers == 60
 
 
-def test_one_that_must_be_in_one_cluster_grows_there() -> None:
+def test_an_elastic_same_cluster_job_scales_up_in_its_cluster() -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))]
     assert kept_clusters(["east", "west"], kept, ()) == ["west"]
     me = replace(asking(3), request=replace(asking(3).request, mode="SameCluster"))
@@ -294,11 +340,19 @@ ALONE = Share("west", (GroupShare("workers", "role-workers", 1),), single_worker
 @pytest.mark.parametrize(
     ("kept", "gang", "least", "shares", "since"),
     [
-        pytest.param(None, "AllOrNothing", {"workers": 1}, (replace(WEST, round=0), replace(ALONE, round=3), replace(ALONE, round=4)), 3, id="what it always has comes together"),
-        pytest.param(None, "SameCluster", {}, tuple(replace(ALONE, round=number) for number in (3, 4, 5)), 3, id="it may have none at all"),
-        pytest.param(None, "AllOrNothing", None, (Share("west", (GroupShare("workers", "role-workers", 3),)),), 0, id="its job is not known"),
-        pytest.param((EAST,), "BestEffort", {"workers": 9}, (replace(EAST, round=2), *(replace(ALONE, round=number) for number in (3, 4, 5))), 3, id="it grows one by one"),
-        pytest.param((EAST,), "SameCluster", {}, (replace(EAST, round=2), Share("west", (GroupShare("workers", "role-workers", 3),))), 0, id="it finds another cluster as a whole"),
+        pytest.param(None, "AllOrNothing", {"workers": 1},
+            (replace(WEST, round=0), replace(ALONE, round=3), replace(ALONE, round=4)), 3,
+            id="the minimum of a job is placed together"),
+        pytest.param(None, "SameCluster", {}, tuple(replace(ALONE, round=number) for number in (3, 4, 5)), 3,
+            id="a job without a minimum has single-worker shares only"),
+        pytest.param(None, "AllOrNothing", None, (Share("west", (GroupShare("workers", "role-workers", 3),)),), 0,
+            id="an unknown job is placed as a whole"),
+        pytest.param((EAST,), "BestEffort", {"workers": 9},
+            (replace(EAST, round=2), *(replace(ALONE, round=number) for number in (3, 4, 5))), 3,
+            id="a scale-up has single-worker shares"),
+        pytest.param((EAST,), "SameCluster", {}, (replace(EAST, round=2),
+            Share("west", (GroupShare("workers", "role-workers", 3),))), 3,
+            id="a SameCluster job moves to another cluster as a whole"),
     ],
 )  # fmt: skip
 def test_the_shares_of_an_elastic_job(
@@ -321,12 +375,12 @@ def test_the_shares_of_an_elastic_job(
 @pytest.mark.parametrize(
     ("count", "draining", "without"),
     [
-        pytest.param(0, set(), {}, id="it has none"),
-        pytest.param(1, {"west"}, {}, id="it must leave it"),
-        pytest.param(1, set(), {"workers": 1}, id="nobody starts there"),
+        pytest.param(0, set(), {}, id="the gang has no share"),
+        pytest.param(1, {"west"}, {}, id="the gang's cluster is drained"),
+        pytest.param(1, set(), {"workers": 1}, id="no worker starts in the gang's cluster"),
     ],
 )
-def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
+def test_a_same_cluster_gang_without_a_usable_share_is_planned_as_a_whole(
     count: int, draining: set[str], without: dict[str, int]
 ) -> None:
     kept = [Share("west", (GroupShare("workers", "role-workers", 1),))] * count
@@ -338,17 +392,19 @@ def test_one_that_must_be_in_one_cluster_and_has_none_finds_one_as_a_whole(
 @pytest.mark.parametrize(
     ("tried", "want"),
     [
-        pytest.param(DryRunResult(denied_reason="no", valid_until=at(7)), at(7), id="it refuses them"),
+        pytest.param(DryRunResult(denied_reason="no", valid_until=at(7)), at(7), id="the cluster denied the pods"),
         pytest.param(
             DryRunResult(reserved_template={"spec": {}}, request={"cpu": 2000}, valid_until=at(7)),
             at(7),
-            id="it adds to them",
+            id="the cluster changed the pods",
         ),
-        pytest.param(DryRunResult(unknown_reason="no answer", valid_until=at(7)), None, id="it said nothing"),
+        pytest.param(
+            DryRunResult(unknown_reason="no answer", valid_until=at(7)), None, id="the cluster gave no answer"
+        ),
     ],
 )
-def test_who_waits_is_planned_again_when_what_a_cluster_said_counts_no_more(tried: DryRunResult, want: object) -> None:
-    """It may say something else by then, and nobody is told of that."""
+def test_a_waiting_gang_is_planned_again_when_a_dry_run_expires(tried: DryRunResult, want: object) -> None:
+    """The cluster may answer otherwise by then, and no event reports that."""
     (group,) = asking(2).request.groups
     request = replace(asking(2).request, groups=(replace(group, dry_run_results={"east": tried}),))
     made = PlanResult(request, [cluster("east", 1), cluster("west", 1)], GangPlan((), (), "No room."))
@@ -361,7 +417,7 @@ def chain(number: int, **more: Any) -> Any:
     return parse_workload(raw)
 
 
-def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else_does() -> None:
+def test_only_the_rounds_of_an_elastic_job_continue_in_a_new_attempt() -> None:
     work = chain(1)
     last = before(job=work.job, failed_rounds=3, start_timeouts=2, lost_reason="old", attempt="00000000")
     made = rounds.next_placement(actions.Plan(work, last, ()), REST, 4, at(7))
@@ -375,13 +431,13 @@ def test_the_rounds_of_an_elastic_job_go_on_when_it_starts_anew_and_nothing_else
     )
 
 
-def test_a_plan_for_another_attempt_says_something_new() -> None:
+def test_a_plan_for_another_attempt_counts_as_changed() -> None:
     place = parse_placement(STANDS)
     action = actions.Plan(chain(1), place, (), BOTH)
     assert not rounds.is_unchanged(action, place, {"shares": [{}] * 2, "wanted": 4, "explanation": place.explanation})
 
 
-def test_who_keeps_what_preemption_would_free_is_waited_for_and_not_named() -> None:
+def test_a_hold_on_preemptible_capacity_is_waited_for_and_not_named() -> None:
     hold = CapacityHold(waiting().workload.job, UNTIL)
     made = PlanResult(GangRequest(NAMESPACE, QUEUE, ()), (), GangPlan((), (), "No room."), (), (hold,))
     assert (made.hold_note, made.replan_at(None)) == ("", UNTIL)
@@ -394,23 +450,24 @@ BOTH = parse_placement(STANDS).shares
 @pytest.mark.parametrize(
     ("before", "excluded", "kept", "shares", "sentence", "want"),
     [
-        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in west.", True, id="all stay, and it reads the same"),
-        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in north.", False, id="it reads otherwise"),
-        pytest.param(STANDS, (), BOTH, 3, "2 in east, 2 in west.", False, id="a share more"),
-        pytest.param(STANDS, (), BOTH[:1], 2, "2 in east, 2 in west.", False, id="a share less is kept"),
-        pytest.param(STANDS, (), None, 2, "2 in east, 2 in west.", False, id="a first round, which keeps nothing"),
-        pytest.param(STANDS, (CORDONED,), BOTH, 2, "2 in east, 2 in west.", False, id="another cluster is not asked"),
+        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in west.", True, id="all shares stay, with the same text"),
+        pytest.param(STANDS, (), BOTH, 2, "2 in east, 2 in north.", False, id="all shares stay, with another text"),
+        pytest.param(STANDS, (), BOTH, 3, "2 in east, 2 in west.", False, id="one share more is wanted"),
+        pytest.param(STANDS, (), BOTH[:1], 2, "2 in east, 2 in west.", False, id="one share less is kept"),
+        pytest.param(STANDS, (), None, 2, "2 in east, 2 in west.", False, id="a first round keeps nothing"),
+        pytest.param(STANDS, (CORDONED,), BOTH, 2, "2 in east, 2 in west.", False, id="another cluster is excluded"),
         pytest.param(
-            make_placement(make_workload(), explanation="2 in east, 2 in west.", excluded={CORDONED.cluster: 5}), (CORDONED,), BOTH, 2,
-            "2 in east, 2 in west.", False, id="it is not asked for longer",
+            make_placement(make_workload(), explanation="2 in east, 2 in west.", excluded={CORDONED.cluster: 5}),
+            (CORDONED,), BOTH, 2,
+            "2 in east, 2 in west.", False, id="the exclusion lasts longer",
         ),
         pytest.param(
             make_placement(make_workload(), explanation="2 in east, 2 in west.", withdrawn=1), (), BOTH, 2,
-            "2 in east, 2 in west.", False, id="the one that stands is given up",
+            "2 in east, 2 in west.", False, id="the standing round was withdrawn",
         ),
     ],
 )  # fmt: skip
-def test_a_plan_that_says_nothing_new(
+def test_an_unchanged_plan(
     before: Mapping[str, Any], excluded: tuple[Exclusion, ...], kept: Any, shares: int, sentence: str, want: bool
 ) -> None:
     place = parse_placement(before)
@@ -418,3 +475,4 @@ def test_a_plan_that_says_nothing_new(
     spec = {"shares": [{}] * shares, "wanted": 4, "explanation": sentence}
     assert rounds.is_unchanged(action, place, spec) is want
     assert not rounds.is_unchanged(action, place, {**spec, "wanted": 3})
+    assert not rounds.is_unchanged(action, replace(place, waiting_since=at(3)), spec), "its workers wait no more"

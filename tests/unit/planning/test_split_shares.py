@@ -1,4 +1,4 @@
-"""Which workers of a plan stay together in one share, and which have one of their own."""
+"""Which workers of a plan stay together in one share, and which get single-worker shares."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,60 +22,72 @@ def alone(cluster: str, group: str, *, preempts: bool = False) -> Share:
 @pytest.mark.parametrize(
     ("shares", "together", "starts", "want"),
     [
-        pytest.param([share("east", a=2)], None, True, [share("east", a=2)], id="all stay together"),
-        pytest.param([share("east", a=2)], {}, False, [alone("east", "a")] * 2, id="each grows by itself"),
         pytest.param(
-            [share("east", a=2)], {"a": 2}, True, [share("east", a=2)], id="it wants no more than it always has"
+            [share("east", a=2)], None, True, [share("east", a=2)], id="all workers are the minimum and stay together"
         ),
-        pytest.param([share("east", a=2)], {"a": 9}, True, [share("east", a=2)], id="it wants less"),
+        pytest.param(
+            [share("east", a=2)], {}, False, [alone("east", "a")] * 2, id="each worker of a scale-up has its own share"
+        ),
+        pytest.param(
+            [share("east", a=2)], {"a": 2}, True, [share("east", a=2)], id="the job wants no more than its minimum"
+        ),
+        pytest.param(
+            [share("east", a=2)], {"a": 9}, True, [share("east", a=2)], id="the job wants less than its minimum"
+        ),
         pytest.param(
             [share("east", a=3)],
             {"a": 1},
             True,
             [share("east", a=1), *[alone("east", "a")] * 2],
-            id="what comes on top",
+            id="workers beyond the minimum have their own shares",
         ),
         pytest.param(
             [share("east", a=2), share("west", a=2)],
             {"a": 3},
             True,
             [share("east", a=2), share("west", a=1), alone("west", "a")],
-            id="the first clusters hold what stays",
+            id="the first clusters hold the minimum",
         ),
         pytest.param(
             [share("east", a=1, b=2)],
             {"a": 1, "b": 1},
             True,
             [share("east", a=1, b=1), alone("east", "b")],
-            id="of each group its own",
+            id="each group has its own minimum",
         ),
         pytest.param(
-            [share("east", a=1, b=1)], {"b": 1}, True, [share("east", b=1), alone("east", "a")], id="of one none"
+            [share("east", a=1, b=1)],
+            {"b": 1},
+            True,
+            [share("east", b=1), alone("east", "a")],
+            id="one group has no minimum",
         ),
         pytest.param(
             [share("east", preempts=True, a=2), share("west", a=1)],
             {"a": 1},
             True,
             [share("east", preempts=True, a=2), alone("west", "a")],
-            id="a first share that preempts takes all of it or nothing",
+            id="a first share that preempts stays whole",
         ),
         pytest.param(
             [share("east", preempts=True, a=2)],
             {},
             False,
             [alone("east", "a", preempts=True)] * 2,
-            id="later each preempts for itself",
+            id="in a scale-up each share preempts for itself",
         ),
         pytest.param(
             [share("east", a=3), share("west", a=1, b=1)],
             {},
             False,
             [alone("east", "a"), alone("west", "a"), alone("east", "a"), alone("west", "b"), alone("east", "a")],
-            id="of each cluster one in turn, so that none waits until another one is done",
+            id="single-worker shares alternate between clusters, so that none waits until another one is done",
         ),
     ],
 )
-def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: bool, want: list[Share]) -> None:
+def test_split_by_worker(
+    shares: list[Share], together: Mapping[str, int] | None, starts: bool, want: list[Share]
+) -> None:
     assert list(split_by_worker(shares, together, max_shares=9, starting=starts)) == want
 
 
@@ -85,19 +97,23 @@ def test_apart(shares: list[Share], together: Mapping[str, int] | None, starts: 
         pytest.param(
             6,
             [share("east", a=1), *[alone("east", "a"), alone("west", "b")] * 2, alone("east", "a")],
-            id="room for all",
+            id="all shares fit",
         ),
         pytest.param(
             5,
             [share("east", a=1), share("west", b=2), *[alone("east", "a")] * 3],
-            id="those beyond share the one of their cluster",
+            id="workers beyond the limit join the share of their cluster",
         ),
-        pytest.param(4, [share("east", a=2), share("west", b=2), *[alone("east", "a")] * 2], id="and more of them"),
-        pytest.param(2, [share("east", a=4), share("west", b=2)], id="one for each cluster"),
-        pytest.param(0, [share("east", a=4), share("west", b=2)], id="never fewer"),
+        pytest.param(
+            4,
+            [share("east", a=2), share("west", b=2), *[alone("east", "a")] * 2],
+            id="most workers are beyond the limit",
+        ),
+        pytest.param(2, [share("east", a=4), share("west", b=2)], id="one share for each cluster"),
+        pytest.param(0, [share("east", a=4), share("west", b=2)], id="never fewer than one share for each cluster"),
     ],
 )
-def test_where_there_is_no_room_for_so_many_shares_those_beyond_stay_together(most: int, want: list[Share]) -> None:
+def test_workers_beyond_the_limit_of_shares_stay_together(most: int, want: list[Share]) -> None:
     shares = [share("east", a=4), share("west", b=2)]
     assert list(split_by_worker(shares, {"a": 1}, max_shares=most, starting=True)) == want
 
@@ -107,7 +123,7 @@ PLANS = st.lists(st.tuples(COUNTS, st.booleans()).filter(lambda one: any(one[0].
 
 
 @given(PLANS, st.none() | COUNTS, st.booleans(), st.integers(0, 20))
-def test_nobody_moves_and_nobody_is_forgotten(
+def test_splitting_moves_and_drops_no_worker(
     plan: list[tuple[dict[str, int], bool]], together: dict[str, int] | None, starts: bool, most: int
 ) -> None:
     shares = [
@@ -122,7 +138,7 @@ def test_nobody_moves_and_nobody_is_forgotten(
     unbounded = split_by_worker(shares, together, max_shares=99, starting=starts)
     if together is not None and len(unbounded) > most >= 2 * len(shares):
         assert most - len(made) < len(shares), "as many are alone as may be"
-    if together is not None and len(unbounded) <= most and not (starts and any(one.preempts for one in shares)):
+    if together is not None and len(unbounded) <= most and not (starts and any(share.preempts for share in shares)):
         kept = sum(
             (Counter({g.name: g.count for g in one.groups}) for one in made if not one.single_worker), Counter[str]()
         )
@@ -130,7 +146,7 @@ def test_nobody_moves_and_nobody_is_forgotten(
 
 
 @given(PLANS, st.none() | COUNTS, st.integers(0, 50))
-def test_each_share_has_a_number_that_no_other_one_of_its_cluster_has(
+def test_share_keys_are_unique(
     plan: list[tuple[dict[str, int], bool]], together: dict[str, int] | None, before: int
 ) -> None:
     shares = [
@@ -145,6 +161,6 @@ def test_each_share_has_a_number_that_no_other_one_of_its_cluster_has(
 
 def _workers(shares: Iterable[Share]) -> Counter[tuple[str, str]]:
     found = Counter[tuple[str, str]]()
-    for one in shares:
-        found.update({(one.cluster, group.name): group.count for group in one.groups})
+    for share in shares:
+        found.update({(share.cluster, group.name): group.count for group in share.groups})
     return found

@@ -1,7 +1,7 @@
-"""Which clusters are asked first, whether a gang may be divided, and what a part of it may do: scenarios as tables.
+"""Strategies as tables: cluster order, division of a gang, and partial gangs.
 
-GPUs on clusters `static` and `dynamic` are the cases that people bring along from other systems: fill and spill, fill
-and no spill, the right cluster, cloud priority.
+The cases with GPUs on clusters `static` and `dynamic` are known from other systems: fill and spill, fill and no spill,
+the right cluster, cloud priority.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,16 +54,16 @@ class Case:
 AVAILABLE: Raw = {"strategy": "AvailableCapacity"}
 SAME: Raw = {"strategy": "AvailableCapacity", "mode": "SameCluster"}
 CASES = [
-    Case("the one with the most room", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
-    Case("the first of equals", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
+    Case("the cluster with the most capacity", AVAILABLE, [cluster("a", 3), cluster("b", 9)], {"b": 2}),
+    Case("the first of equal clusters", AVAILABLE, [cluster("b", 4), cluster("a", 4)], {"b": 2}),
     Case(
-        "the most room on many small nodes",
+        "the most capacity on many small nodes",
         AVAILABLE,
         [cluster("one", 4, nodes=1), cluster("many", 90, nodes=30)],
         {"many": 2},
     ),
     Case(
-        "quota that no node stands behind is no room",
+        "quota without nodes is no capacity",
         AVAILABLE,
         [cluster("paper", 90, nodes=1), cluster("real", 12, nodes=3)],
         {"real": 2},
@@ -75,9 +75,10 @@ CASES = [
         {"b": 2},
         ["2 of 2 workers to b."],
     ),
-    Case("fill and spill", AVAILABLE, [cluster("static", 4, used=3), cluster("dynamic", 1)], {"static": 1, "dynamic": 1}),
+    Case("fill and spill", AVAILABLE, [cluster("static", 4, used=3), cluster("dynamic", 1)],
+         {"static": 1, "dynamic": 1}),
     Case(
-        "nodes that are there before nodes that would have to come",
+        "existing nodes before nodes that must be added",
         AVAILABLE,
         [cluster("dynamic", 8, nodes=0, grow=True), cluster("static", 2, nodes=1)],
         {"static": 2},
@@ -94,7 +95,7 @@ CASES = [
         AVAILABLE,
         [cluster("static", 2, nodes=0)],
         {},
-        ["static has room for 0 (it has no ready node)"],
+        ["static has capacity for 0 (it has no ready node)"],
     ),
     Case(
         "quota beyond what nodes can hold counts for nothing",
@@ -105,39 +106,46 @@ CASES = [
     ),
     Case("nominal in one before borrowed in another", AVAILABLE, [cluster("a", 0, lent=9), cluster("b", 2)], {"b": 2}),
     Case("nominal of all before borrowed of any", {}, [cluster("a", 1, lent=9), cluster("b", 1)], {"a": 1, "b": 1}),
-    Case("borrowed where nominal ends", {}, [cluster("a", 1, lent=9), cluster("b", 1)], {"a": 3, "b": 1}, groups=[group(4)]),
-    Case("pinned: fill", {}, [cluster("static", 2)], {"static": 2}),
-    Case("pinned: no spill", {}, [cluster("static", 2, used=1)], {}, ["2 workers needed at once, 1 fit now"]),
-    Case("together or not at all", SAME, [cluster("a", 1), cluster("b", 1)], {}, ["2 workers needed at once in one cluster, 1 fit now"]),
-    Case("together where it fits", SAME, [cluster("a", 1), cluster("b", 2)], {"b": 2}, ["2 of 2 workers to b; a passed over: cpu in flavor any: 1 free of 1"]),
+    Case("borrowed where nominal ends", {}, [cluster("a", 1, lent=9), cluster("b", 1)], {"a": 3, "b": 1},
+         groups=[group(4)]),
+    Case("a pinned gang fills its cluster", {}, [cluster("static", 2)], {"static": 2}),
+    Case("a pinned gang does not spill", {}, [cluster("static", 2, used=1)], {},
+         ["2 workers needed at once, 1 fit now"]),
+    Case("together or not at all", SAME, [cluster("a", 1), cluster("b", 1)], {},
+         ["2 workers needed at once in one cluster, 1 fit now"]),
+    Case("together where it fits", SAME, [cluster("a", 1), cluster("b", 2)], {"b": 2},
+         ["2 of 2 workers to b; a passed over: cpu in flavor any: 1 free of 1"]),
     Case("together, in the policy's order", {"mode": "SameCluster"}, [cluster("a", 2), cluster("b", 9)], {"a": 2}),
-    Case("together, without borrowing first", {"mode": "SameCluster"}, [cluster("a", 1, lent=9), cluster("b", 2)], {"b": 2}),
+    Case("together, without borrowing first", {"mode": "SameCluster"}, [cluster("a", 1, lent=9), cluster("b", 2)],
+         {"b": 2}),
     Case(
         "together, more than any cluster can ever hold",
         SAME,
         [cluster("a", 3), cluster("b", 3)],
         {},
-        ["Even the largest cluster, empty, holds only 3: raise a quota or ask for fewer workers."],
+        ["Even the largest cluster, when empty, holds only 3: raise a quota or request fewer workers."],
         groups=[group(4)],
     ),
     Case(
-        "a part of at least four",
+        "a part of at least four workers",
         {"mode": "BestEffort", "min_workers": 4},
         [cluster("a", 2), cluster("b", 2)],
         {"a": 2, "b": 2},
-        ["2 of 6 workers to a, 2 to b; 2 stay pending for want of room."],
+        ["2 of 6 workers to a, 2 to b; 2 stay pending for lack of capacity."],
         groups=[group(6)],
     ),
     Case(
-        "three are too few",
+        "three workers are fewer than the minimum",
         {"mode": "BestEffort", "min_workers": 4},
         [cluster("a", 2), cluster("b", 1)],
         {},
         ["4 workers needed at once, 3 fit now"],
         groups=[group(6)],
     ),
-    Case("a part takes all if it can", {"mode": "BestEffort", "min_workers": 1}, [cluster("a", 9)], {"a": 2}, ["2 of 2 workers to a."]),
-    Case("a gang below the minimum is whole at its size", {"mode": "BestEffort", "min_workers": 4}, [cluster("a", 9)], {"a": 2}),
+    Case("a partial gang takes all if it can", {"mode": "BestEffort", "min_workers": 1}, [cluster("a", 9)], {"a": 2},
+         ["2 of 2 workers to a."]),
+    Case("a gang below its minimum is placed whole", {"mode": "BestEffort", "min_workers": 4}, [cluster("a", 9)],
+         {"a": 2}),
     Case("even parts", {"strategy": "Spread"}, [cluster("a", 9), cluster("b", 9)], {"a": 2, "b": 2}, groups=[group(4)]),
     Case(
         "parts that leave no room for a larger group are filled in after all",
@@ -158,11 +166,11 @@ CASES = [
         {},
         [cluster("a", 9, zone="z1")],
         {},
-        ["worker group workers asks for zone z2, this is z1"],
+        ["worker group workers requires zone z2, and this cluster is in zone z1"],
         groups=[group(2, zone="z2")],
     ),
     Case(
-        "the choosiest group first",
+        "the group with the fewest clusters first",
         {},
         [cluster("a", 4), cluster("b", 2)],
         {"a": 1, "b": 2},
@@ -179,22 +187,22 @@ def test_strategy(case: Case) -> None:
         assert part in made.sentence
 
 
-def test_what_was_not_needed_is_told_in_the_verdict_and_not_in_the_sentence() -> None:
+def test_unneeded_clusters_are_in_the_verdicts_and_not_in_the_sentence() -> None:
     made = plan(GangRequest(NAMESPACE, QUEUE, (group(2),)), [cluster("a", 2), cluster("b", 1)])
     assert made.sentence == "2 of 2 workers to a."
     assert [(v.cluster, v.chosen, v.reason) for v in made.verdicts] == [("a", 2, ""), ("b", 0, "not needed")]
 
 
-def test_verdicts_tell_nominal_borrowed_and_ever() -> None:
+def test_verdicts_count_nominal_borrowed_and_possible_workers() -> None:
     made = plan(GangRequest(NAMESPACE, QUEUE, (group(9),)), [cluster("a", 3, used=1, lent=2)])
     (found,) = made.verdicts
     assert (found.nominal, found.borrow, found.potential, found.chosen) == (2, 2, 5, 0)
 
 
-# --- whose turn --------------------------------------------------------------------------------------------------------
+# --- capacity holds --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_for_one_is_not_there_for_the_next() -> None:
+def test_capacity_held_for_one_gang_is_not_available_to_the_next() -> None:
     large, small = GangRequest(NAMESPACE, QUEUE, (group(4),)), GangRequest(NAMESPACE, QUEUE, (group(2),))
     fleet = [cluster("a", 2), cluster("b", 4, used=3)]
     assert plan(small, fleet).shares
@@ -203,7 +211,7 @@ def test_what_is_kept_for_one_is_not_there_for_the_next() -> None:
     assert not plan(small, planner.charge_shares(large, fleet, kept)).shares
 
 
-def test_one_that_must_be_together_keeps_room_where_it_can_be_and_nowhere_else() -> None:
+def test_a_same_cluster_gang_holds_capacity_only_where_it_can_be_whole() -> None:
     large = GangRequest(NAMESPACE, QUEUE, (group(4),), mode="SameCluster")
     kept = planner.shares_to_hold(large, [cluster("a", 3), cluster("b", 4, used=3), cluster("c", 9, used=7)])
     assert {share.cluster: share.workers for share in kept} == {"c": 2}
@@ -211,9 +219,10 @@ def test_one_that_must_be_together_keeps_room_where_it_can_be_and_nowhere_else()
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=40), st.integers(2, 8))
 def test_a_stream_of_small_gangs_cannot_starve_a_large_one(stream: list[tuple[int, int]], size: int) -> None:
-    """Each tick a small gang (workers, ticks) arrives behind a large one that has waited long; rooms free up as they end."""
+    """Each tick a small gang (workers, ticks) arrives behind a large one that waited long. Capacity is freed as
+    gangs end."""
     large = GangRequest(NAMESPACE, QUEUE, (group(size),))
-    running: list[tuple[int, GangRequest, GangPlan]] = []  # until when
+    running: list[tuple[int, GangRequest, GangPlan]] = []  # tick at which it ends
     rooms = {"a": size // 2, "b": size - size // 2}
 
     def fleet() -> list[Candidate]:
@@ -223,7 +232,7 @@ def test_a_stream_of_small_gangs_cannot_starve_a_large_one(stream: list[tuple[in
         return there
 
     small = GangRequest(NAMESPACE, QUEUE, (group(size),))
-    running.append((4, small, plan(small, fleet())))  # all is taken when it begins
+    running.append((4, small, plan(small, fleet())))  # at the start all is taken
     for tick, (workers, ticks) in enumerate(stream + [(1, 1)] * 5):
         running = [entry for entry in running if entry[0] > tick]
         if plan(large, fleet()).shares:

@@ -1,4 +1,4 @@
-"""How whole numbers are divided: tables, and what holds for any numbers."""
+"""How workers are divided among clusters: tables, and properties for any numbers."""
 
 import pytest
 from hypothesis import given
@@ -15,19 +15,22 @@ def offer(nominal: int, borrow: int = 0) -> Offer:
 @pytest.mark.parametrize(
     ("strategy", "wanted", "offers", "want"),
     [
-        pytest.param("FillInOrder", 4, [offer(3), offer(9)], [3, 1], id="the first as far as it goes"),
-        pytest.param("FillInOrder", 4, [offer(9), offer(9)], [4, 0], id="the second is not needed"),
-        pytest.param("FillInOrder", 4, [offer(2, 9), offer(2)], [2, 2], id="nominal of the second before borrowing"),
-        pytest.param("FillInOrder", 6, [offer(2, 9), offer(2, 9)], [4, 2], id="then borrowed, in order"),
-        pytest.param("FillInOrder", 9, [offer(2), offer(3)], [2, 3], id="what does not fit is left over"),
-        pytest.param("AvailableCapacity", 4, [offer(3), offer(9)], [3, 1], id="the order was decided before"),
-        pytest.param("Spread", 6, [offer(9), offer(9), offer(9)], [2, 2, 2], id="even"),
-        pytest.param("Spread", 7, [offer(9), offer(9), offer(9)], [3, 2, 2], id="what is over goes to the first"),
-        pytest.param("Spread", 6, [offer(1), offer(9), offer(9)], [1, 3, 2], id="a small one gives the rest to the others"),
+        pytest.param("FillInOrder", 4, [offer(3), offer(9)], [3, 1], id="the first cluster takes what fits"),
+        pytest.param("FillInOrder", 4, [offer(9), offer(9)], [4, 0], id="the second cluster is not needed"),
+        pytest.param("FillInOrder", 4, [offer(2, 9), offer(2)], [2, 2],
+            id="nominal quota of the second cluster before borrowing"),
+        pytest.param("FillInOrder", 6, [offer(2, 9), offer(2, 9)], [4, 2], id="borrowed quota is taken in order"),
+        pytest.param("FillInOrder", 9, [offer(2), offer(3)], [2, 3], id="workers that do not fit are left over"),
+        pytest.param("AvailableCapacity", 4, [offer(3), offer(9)], [3, 1], id="the order of clusters is fixed already"),
+        pytest.param("Spread", 6, [offer(9), offer(9), offer(9)], [2, 2, 2], id="workers are spread evenly"),
+        pytest.param("Spread", 7, [offer(9), offer(9), offer(9)], [3, 2, 2],
+            id="the remainder goes to the first cluster"),
+        pytest.param("Spread", 6, [offer(1), offer(9), offer(9)], [1, 3, 2],
+            id="a small cluster leaves the rest to the others"),
         pytest.param("Spread", 6, [offer(1, 5), offer(2, 5)], [3, 3], id="borrowed quota evens out"),
-        pytest.param("Spread", 2, [offer(0, 5), offer(2, 5)], [0, 2], id="nominal before even"),
+        pytest.param("Spread", 2, [offer(0, 5), offer(2, 5)], [0, 2], id="nominal quota before an even spread"),
         pytest.param("Spread", 3, [], [], id="no cluster"),
-        pytest.param("Spread", 3, [offer(0), offer(0)], [0, 0], id="no room"),
+        pytest.param("Spread", 3, [offer(0), offer(0)], [0, 0], id="no capacity"),
     ],
 )  # fmt: skip
 def test_allot(strategy: Strategy, wanted: int, offers: list[Offer], want: list[int]) -> None:
@@ -39,7 +42,7 @@ OFFERS = st.lists(st.builds(offer, st.integers(0, 9), st.integers(0, 9)), max_si
 
 
 @given(STRATEGIES, st.integers(0, 60), OFFERS)
-def test_as_many_as_fit_and_never_more(strategy: Strategy, wanted: int, offers: list[Offer]) -> None:
+def test_all_workers_that_fit_are_placed_and_never_more(strategy: Strategy, wanted: int, offers: list[Offer]) -> None:
     counts = allot_workers(strategy, wanted, offers)
     assert sum(counts) == min(wanted, sum(o.total for o in offers))
     assert all(0 <= count <= o.total for count, o in zip(counts, offers, strict=True))
@@ -55,7 +58,7 @@ def test_nothing_is_borrowed_while_nominal_quota_is_free_anywhere(
 
 
 @given(st.integers(0, 60), st.lists(st.builds(offer, st.integers(0, 9)), max_size=6))
-def test_spread_leaves_no_cluster_two_behind_that_had_room(wanted: int, offers: list[Offer]) -> None:
+def test_spread_leaves_no_cluster_with_capacity_two_workers_behind(wanted: int, offers: list[Offer]) -> None:
     counts = allot_workers("Spread", wanted, offers)
     for count, o in zip(counts, offers, strict=True):
         assert count == o.total or max(counts) - count <= 1

@@ -1,4 +1,4 @@
-"""What is made of what was seen: each finding in its sentence, the tables, the document, and the condition of a WorkerCluster."""
+"""Evaluates preflight facts: findings, tables, the document, and the condition of a WorkerCluster."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ HERE = "10.0.0.5"
 
 
 def side(name: str, *others: str, **more: Any) -> ClusterFacts:
-    """A cluster in which all is well, and from which these were reached."""
+    """A healthy cluster with paths to these clusters."""
     queues = {} if name == MANAGER else {"ray": ""}
     address = {MANAGER: HERE, "east": "10.1.0.5", "west": "10.2.0.5"}[name]
     known: Raw = {"queues": queues, "probe_address": address, "dns_error": "", "paths": dict.fromkeys(others, WELL)}
@@ -26,14 +26,14 @@ def side(name: str, *others: str, **more: Any) -> ClusterFacts:
 
 
 def fleet(**more: dict[str, Any]) -> list[ClusterFacts]:
-    """The manager, east and west, which reach each other; `more` differs."""
+    """The manager, east and west, which reach each other; `more` changes fields by cluster."""
     names = (MANAGER, "east", "west")
     made = {name: side(name, *(other for other in names if other != name)) for name in names}
     return [replace(made[name], **more.get(name.removeprefix("the "), {})) for name in names]
 
 
 def paths(**found: PathResult | None) -> Raw:
-    """What a cluster found on its way to the others; None: not tried."""
+    """The results of a cluster's paths to the others; None: not tried."""
     named = {MANAGER if name == "manager" else name: path for name, path in found.items()}
     return {"paths": {name: path for name, path in named.items() if path}}
 
@@ -46,7 +46,7 @@ def trouble(sides: list[ClusterFacts], asked: PreflightOptions = ASKED) -> list[
     ]
 
 
-def test_all_is_well() -> None:
+def test_healthy_clusters_have_no_findings() -> None:
     findings = evaluation.evaluate_clusters(fleet(), ASKED)
     assert evaluation.is_ready(findings) and {one.outcome for one in findings} == {"ok"}
     looked = {(" ".join(one.clusters), one.check) for one in findings}
@@ -67,10 +67,11 @@ FAILURES = [
             "east",
             "Rights",
             "failure",
-            "The account of WorkerCluster east may not list nodes, create pods in namespace demo; apply kustomize/overlays/worker "
-            "there, and bind ClusterRole rayspan-worker-tenant to the account in namespace demo.",
+            "The account of WorkerCluster east may not list nodes, create pods in namespace demo; apply "
+            "kustomize/overlays/worker there, and bind ClusterRole rayspan-worker-tenant to the account in namespace "
+            "demo.",
         ),
-        id="rights",
+        id="missing rights",
     ),
     pytest.param(
         {"has_namespace": False, "paths": {}},
@@ -78,7 +79,8 @@ FAILURES = [
             "east",
             "Namespace",
             "failure",
-            "There is no namespace demo in east; create it, with a LocalQueue, and bind ClusterRole rayspan-worker-tenant in it.",
+            "There is no namespace demo in east; create it, with a LocalQueue, and bind ClusterRole "
+            "rayspan-worker-tenant in it.",
         ),
         id="no namespace",
     ),
@@ -93,7 +95,7 @@ FAILURES = [
             "east",
             "Queue",
             "failure",
-            "LocalQueue ray in namespace demo of east takes no job: ClusterQueue ray is stopped.",
+            "LocalQueue ray in namespace demo of east accepts no jobs: ClusterQueue ray is stopped.",
         ),
         id="a queue that is stopped",
     ),
@@ -103,8 +105,10 @@ FAILURES = [
             "east",
             "Image",
             "failure",
-            "Image rayspan/rayspan:dev cannot be had in east: ErrImagePull: not found; push it where its nodes may pull it, or name "
-            "another by --image.",
+            (
+                "Image rayspan/rayspan:dev cannot be pulled in east: ErrImagePull: not found; push it "
+                "where the cluster's nodes can pull it, or name another one with --image."
+            ),
         ),
         id="no image",
     ),
@@ -114,7 +118,7 @@ FAILURES = [
             "east",
             "Probe",
             "failure",
-            "In east no probe pod could do its work: no node takes it: 0/1 nodes are available.",
+            "In east no probe pod ran successfully: no node takes it: 0/1 nodes are available.",
         ),
         id="no node",
     ),
@@ -124,10 +128,12 @@ FAILURES = [
             "east",
             "DNS",
             "failure",
-            "A pod in east cannot resolve kubernetes.default.svc: Name or service not known; see the pods of the cluster's DNS. "
-            "By name workers find the head.",
+            (
+                "A pod in east cannot resolve kubernetes.default.svc: Name or service not known; see the "
+                "pods of the cluster's DNS. Without DNS, workers do not find the head."
+            ),
         ),
-        id="no DNS where it is needed",
+        id="no DNS, where names are needed",
     ),
 ]
 WARNINGS = [
@@ -137,18 +143,18 @@ WARNINGS = [
             "east",
             "DNS",
             "warning",
-            "A pod in east cannot resolve kubernetes.default.svc: Name or service not known; see the pods of the cluster's DNS. "
-            "Workers find the head by its address, but your own code may need names.",
+            "A pod in east cannot resolve kubernetes.default.svc: Name or service not known; see the pods of the "
+            "cluster's DNS. Workers find the head by its address, but your own code may need names.",
         ),
-        id="no DNS",
+        id="no DNS, where addresses suffice",
     ),
     pytest.param(
-        {"network_error": "its nodes and pods may not be listed"},
+        {"network_error": "its nodes and pods cannot be listed"},
         (
             "east",
             "PodNetwork",
             "warning",
-            "Its pod network is not compared with the others: its nodes and pods may not be listed.",
+            "Its pod network is not compared with the others: its nodes and pods cannot be listed.",
         ),
         id="network unknown",
     ),
@@ -156,8 +162,8 @@ WARNINGS = [
 
 
 @pytest.mark.parametrize(("more", "want"), FAILURES + WARNINGS)
-def test_what_is_wrong_with_a_cluster_is_told_once(more: Raw, want: tuple[str, str, str, str]) -> None:
-    """What could not be tried on its account is not told as well."""
+def test_a_fault_of_a_cluster_is_reported_once(more: Raw, want: tuple[str, str, str, str]) -> None:
+    """Checks that the fault made impossible are not reported too."""
     manager = paths(east=None, west=WELL) if more.get("paths") == {} else {}
     west = paths(east=None, manager=WELL) if more.get("paths") == {} else {}
     sides = fleet(east=more, west=west, manager=manager)
@@ -165,12 +171,12 @@ def test_what_is_wrong_with_a_cluster_is_told_once(more: Raw, want: tuple[str, s
     assert evaluation.is_ready(evaluation.evaluate_clusters(sides, ASKED)) is (want[2] != "failure")
 
 
-def test_a_manager_without_names_is_no_place_for_ray_jobs() -> None:
+def test_a_manager_without_dns_cannot_run_ray_jobs() -> None:
     ((_, _, outcome, message),) = trouble(fleet(manager={"dns_error": "timed out"}))
-    assert outcome == "failure" and message.endswith("By name the submitter of a RayJob finds the head.")
+    assert outcome == "failure" and message.endswith("Without DNS, the submitter of a RayJob does not find the head.")
 
 
-def test_that_no_queue_was_looked_for_is_told() -> None:
+def test_a_preflight_without_a_queue_says_so() -> None:
     found = trouble(fleet(), replace(ASKED, queues=[]))
     assert [one[:3] for one in found] == [("east", "Queue", "warning"), ("west", "Queue", "warning")]
 
@@ -196,13 +202,13 @@ PATHS = [
         "AddressesOverlap",
         "something else answers there; see whether both clusters use the same",
     ),
-    (PathResult("broken"), "ConnectionBroken", "the connection broke; see what sits between the clusters."),
+    (PathResult("broken"), "ConnectionBroken", "the connection broke; see the network devices between the clusters."),
     (PathResult("[Errno 22] Invalid argument"), "ConnectionBroken", "[Errno 22] Invalid argument."),
 ]
 
 
 @pytest.mark.parametrize(("path", "reason", "words"), PATHS, ids=[path.error for path, _, _ in PATHS])
-def test_a_way_that_does_not_work_is_told_with_both_ends(path: PathResult, reason: str, words: str) -> None:
+def test_a_failed_path_names_both_ends(path: PathResult, reason: str, words: str) -> None:
     sides = fleet(manager=paths(east=path, west=WELL))
     ((subject, check, outcome, message),) = trouble(sides)
     assert (subject, check, outcome) == ("the manager east", "Path", "failure")
@@ -210,11 +216,11 @@ def test_a_way_that_does_not_work_is_told_with_both_ends(path: PathResult, reaso
     assert [one.reason for one in evaluation.evaluate_clusters(sides, ASKED) if one.reason] == [reason]
 
 
-def test_packets_that_are_too_large_are_told_as_such() -> None:
+def test_lost_large_packets_are_reported() -> None:
     ((_, _, _, message),) = trouble(fleet(east=paths(manager=WELL, west=PathResult("stalled", 0.3))))
     assert message == (
-        "From a pod in east to one in west, small packets arrive and large ones do not; lower the MTU of the pod network, or let "
-        "ICMP pass."
+        "From a pod in east to one in west, small packets arrive and large ones do not; lower the MTU of the pod "
+        "network, or let ICMP pass."
     )
 
 
@@ -223,11 +229,14 @@ def test_packets_that_are_too_large_are_told_as_such() -> None:
     [
         (
             PathResult("", 180.4, 900.0, 0.0),
-            "It takes 180 ms from east to west and back; keep jobs whose tasks talk much in one cluster (gang SameCluster).",
+            (
+                "It takes 180 ms from east to west and back; keep jobs whose tasks communicate a lot in "
+                "one cluster (gang SameCluster)."
+            ),
         ),
         (
             PathResult("", 0.3, 12.4, 0.0),
-            "Only 12 Mbit/s go from east to west; objects and results of tasks travel that way.",
+            ("Only 12 Mbit/s go from east to west; Ray sends objects and the results of tasks on this path."),
         ),
         (
             PathResult("", 0.3, 900.0, -3.24),
@@ -239,12 +248,12 @@ def test_packets_that_are_too_large_are_told_as_such() -> None:
         ),
     ],
 )
-def test_what_a_job_may_live_with_is_a_warning(path: PathResult, message: str) -> None:
+def test_a_poor_path_is_a_warning(path: PathResult, message: str) -> None:
     ((subject, _, outcome, found),) = trouble(fleet(east=paths(manager=WELL, west=path)))
     assert (subject, outcome, found) == ("east west", "warning", message)
 
 
-def test_a_clock_is_told_once_for_both_ways() -> None:
+def test_a_wrong_clock_is_reported_once_for_both_directions() -> None:
     back, forth = PathResult("", 0.3, 900.0, -3.0), PathResult("", 0.3, 900.0, 3.0)
     found = trouble(fleet(east=paths(manager=WELL, west=forth), west=paths(manager=WELL, east=back)))
     assert [one[0] for one in found] == ["east west"]
@@ -255,21 +264,26 @@ def test_a_clock_is_told_once_for_both_ways() -> None:
     [
         (["10.1.0.0/24"], ["10.2.0.0/24"], ""),
         (["10.1.0.0/24", "fd00:1::/64"], ["10.2.0.0/24", "fd00:2::/64"], ""),
-        (["10.1.0.0/16"], ["10.1.128.0/24"], ""),  # west's own pod has another: its network does not keep to these
-        (["10.0.0.0/8"], ["10.2.0.0/24"], "Nodes of east give their pods addresses of 10.0.0.0/8, and nodes of west of"),
-        (["10.2.0.0/16"], ["10.2.0.0/24"], ""),  # nor does east's
+        (["10.1.0.0/16"], ["10.1.128.0/24"], ""),  # the address of west's pod is outside its nodes' networks
+        (
+            ["10.0.0.0/8"], ["10.2.0.0/24"],
+            "Nodes of east give their pods addresses of 10.0.0.0/8, and nodes of west of",
+        ),
+        (["10.2.0.0/16"], ["10.2.0.0/24"], ""),  # the address of east's pod is outside its nodes' networks
     ],
 )  # fmt: skip
-def test_networks_that_overlap_are_told_where_they_are_in_use(east: list[str], west: list[str], want: str) -> None:
+def test_overlapping_networks_are_reported_where_they_are_in_use(east: list[str], west: list[str], want: str) -> None:
     found = trouble(fleet(east={"networks": east}, west={"networks": west}))
     assert [one[3].startswith(want) for one in found] == ([True] if want else [])
     assert [one[:3] for one in found] == ([("east west", "PodNetwork", "failure")] if want else [])
 
 
-def test_an_address_in_two_clusters_is_told_where_nodes_tell_nothing() -> None:
+def test_one_address_in_two_clusters_is_reported_without_node_networks() -> None:
     ((subject, _, _, message),) = trouble(fleet(east={"addresses": ["10.9.0.1"]}, west={"addresses": ["10.9.0.1"]}))
     assert subject == "east west"
-    assert message.startswith("Address 10.9.0.1 is that of a pod in east and of one in west, so a pod of one cannot be")
+    assert message.startswith(
+        "Address 10.9.0.1 is that of a pod in east and of one in west, so pods of the two clusters cannot be"
+    )
 
 
 # --- which queues ----------------------------------------------------------------------------------------------------
@@ -297,7 +311,7 @@ def test_the_queues_whose_jobs_are_dispatched() -> None:
     assert found == ["ray"]
 
 
-# --- how it looks ----------------------------------------------------------------------------------------------------
+# --- the output -----------------------------------------------------------------------------------------------------
 
 
 def shown(sides: list[ClusterFacts]) -> str:
@@ -325,25 +339,27 @@ the manager   ok    -        ok          -         ok      ok    ok           - 
 east          ok    ok       ok          failure   ok      ok    ok           -       False
 west          ok    ok       ok          ok        ok      ok    ok           -       True
 
-FROM          TO            RESULT      LATENCY    BANDWIDTH    CLOCK
-the manager   east          ok          0.30 ms    9.4 Gbit/s   +0.00 s
-the manager   west          ok          0.30 ms    9.4 Gbit/s   +0.00 s
-east          the manager   timeout     -          -            -
-east          west          ok          0.30 ms    9.4 Gbit/s   +0.00 s
-west          the manager   ok          120.0 ms   80 Mbit/s    +2.00 s
-west          east          not tried   -          -            -
+FROM          TO            RESULT       LATENCY    BANDWIDTH    CLOCK
+the manager   east          ok           0.30 ms    9.4 Gbit/s   +0.00 s
+the manager   west          ok           0.30 ms    9.4 Gbit/s   +0.00 s
+east          the manager   timeout      -          -            -
+east          west          ok           0.30 ms    9.4 Gbit/s   +0.00 s
+west          the manager   ok           120.0 ms   80 Mbit/s    +2.00 s
+west          east          not tested   -          -            -
 
 Failure: There is no LocalQueue ray in namespace demo of east; create it.
-Failure: A pod in east cannot reach one in the manager at 10.0.0.5 port 18273: no answer in 5 s; see routes, firewalls and NetworkPolicies, and open all ports between the pod networks of both clusters.
-Warning: It takes 120 ms from west to the manager and back; keep jobs whose tasks talk much in one cluster (gang SameCluster).
-Warning: Only 80 Mbit/s go from west to the manager; objects and results of tasks travel that way.
+Failure: A pod in east cannot reach one in the manager at 10.0.0.5 port 18273: no answer in 5 s; \
+see routes, firewalls and NetworkPolicies, and open all ports between the pod networks of both clusters.
+Warning: It takes 120 ms from west to the manager and back; \
+keep jobs whose tasks communicate a lot in one cluster (gang SameCluster).
+Warning: Only 80 Mbit/s go from west to the manager; Ray sends objects and the results of tasks on this path.
 
 Not ready: 2 failures and 2 warnings.
 """
     )
 
 
-def test_when_all_is_well_the_table_says_so() -> None:
+def test_the_table_of_healthy_clusters() -> None:
     assert shown(fleet()).endswith("\n\nReady: nothing was found that would keep workers from joining.\n")
     one = fleet(east={"dns_error": "timed out"})
     assert shown(one).endswith("\n\nReady with 1 warning: nothing was found that would keep workers from joining.\n")
@@ -389,39 +405,58 @@ YES, NO = (True, "Reachable"), (False, "NoRoute")
 @pytest.mark.parametrize(
     ("more", "want"),
     [
-        pytest.param({}, {"east": YES, "west": YES}, id="all"),
-        pytest.param({"manager": paths(east=CUT, west=WELL)}, {"east": NO, "west": YES}, id="the head reaches no worker"),
-        pytest.param({"east": paths(manager=CUT, west=WELL)}, {"east": NO, "west": YES}, id="no worker reaches the head"),
+        pytest.param({}, {"east": YES, "west": YES}, id="all clusters reach each other"),
         pytest.param(
-            {"manager": paths(east=CUT, west=WELL), "east": paths(manager=CUT, west=CUT), "west": paths(manager=WELL, east=CUT)},
+            {"manager": paths(east=CUT, west=WELL)}, {"east": NO, "west": YES}, id="the head reaches no worker",
+        ),
+        pytest.param(
+            {"east": paths(manager=CUT, west=WELL)}, {"east": NO, "west": YES}, id="no worker reaches the head",
+        ),
+        pytest.param(
+            {
+                "manager": paths(east=CUT, west=WELL), "east": paths(manager=CUT, west=CUT),
+                "west": paths(manager=WELL, east=CUT),
+            },
             {"east": NO, "west": YES},
-            id="east is cut off from all: west is not to blame",
+            id="east reaches no cluster: west is reachable",
         ),
-        pytest.param({"east": paths(manager=WELL, west=CUT)}, {"east": NO, "west": NO}, id="who of the two is to blame?"),
         pytest.param(
-            {"manager": paths(west=WELL), "east": {"probe_error": "no image", "paths": {}}, "west": paths(manager=WELL)},
-            {"west": YES},
-            id="not tried: nothing is told of east",
+            {"east": paths(manager=WELL, west=CUT)}, {"east": NO, "west": NO},
+            id="east does not reach west: both count as not reachable",
         ),
-        pytest.param({"east": paths(west=WELL)}, {"west": YES}, id="one way was not tried"),
-        pytest.param({"manager": paths(east=CUT), "east": paths(), "west": paths()}, {"east": NO}, id="one way is enough to fail"),
+        pytest.param(
+            {
+                "manager": paths(west=WELL), "east": {"probe_error": "no image", "paths": {}},
+                "west": paths(manager=WELL),
+            },
+            {"west": YES},
+            id="east was not tried and has no verdict",
+        ),
+        pytest.param({"east": paths(west=WELL)}, {"west": YES}, id="a path of east was not tried: it has no verdict"),
+        pytest.param(
+            {"manager": paths(east=CUT), "east": paths(), "west": paths()}, {"east": NO},
+            id="one failed path is enough",
+        ),
         pytest.param(
             {"east": {"networks": ["10.0.0.0/8"]}, "west": {"networks": ["10.2.0.0/16"]}},
             {"east": (False, "AddressesOverlap"), "west": (False, "AddressesOverlap")},
             id="addresses that overlap",
         ),
-        pytest.param({"east": {"queues": {"ray": None}}}, {"east": YES, "west": YES}, id="a queue is no network"),
+        pytest.param(
+            {"east": {"queues": {"ray": None}}}, {"east": YES, "west": YES}, id="a missing queue does not count",
+        ),
     ],
 )  # fmt: skip
 def test_which_clusters_are_reachable(more: dict[str, Raw], want: dict[str, tuple[bool, str]]) -> None:
     assert reached(fleet(**more)) == want
 
 
-def test_the_condition_says_what_was_found() -> None:
+def test_the_condition_has_the_result() -> None:
     sides = fleet()
     found = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))
     assert found["east"].message == (
-        "Pods there and in the manager reach each other (0.3 ms there and back, 9400.0 Mbit/s), and so do those of west."
+        "Pods there and in the manager reach each other (0.3 ms there and back, 9400.0 Mbit/s), and so do those of "
+        "west."
     )
     sides = fleet(manager=paths(east=CUT, west=WELL), east=paths(manager=CUT, west=CUT))
     told = verdicts(sides, evaluation.evaluate_clusters(sides, ASKED))["east"].message
@@ -431,7 +466,7 @@ def test_the_condition_says_what_was_found() -> None:
 FOUND = reachability.Reachability(True, "Reachable", "It is.")
 
 
-def test_the_condition_is_applied_alone_and_to_this_very_object() -> None:
+def test_the_condition_is_applied_alone_and_to_this_object() -> None:
     patch = reachability.status_patch(make_worker_cluster(conditions=[make_condition("Connected")]), FOUND, at(9))
     assert patch["metadata"] == {"name": "east", "uid": "uid-of-east"}
     assert patch["status"]["conditions"] == [
@@ -452,14 +487,15 @@ BY_PROFILE = {"clusterProfileRef": {"name": "east", "has_namespace": "fleet"}}
 
 
 @pytest.mark.parametrize("source", [BY_SECRET, BY_MULTIKUEUE, BY_PROFILE])
-def test_what_was_found_of_another_cluster_counts_no_more(source: Raw) -> None:
-    """Another source is another cluster, for all that is known. A cordon changes nothing of what was tried."""
+def test_the_result_of_another_cluster_does_not_count(source: Raw) -> None:
+    """Another source counts as another cluster. A cordon changes no result."""
     before = make_worker_cluster()
     told = reachability.status_patch(before, FOUND, at(9))["status"]
     assert reachability.unproven_reason({**before, "status": told}) == ""
     assert reachability.unproven_reason({**make_worker_cluster(cordoned=True), "status": told}) == ""
     assert reachability.unproven_reason({**make_worker_cluster(source=source), "status": told}) == (
-        "its spec.source has changed since the last preflight, which tried Secret east: run `kubectl rayspan preflight`"
+        "its spec.source has changed since the last preflight, which tested Secret east: run "
+        "`kubectl rayspan preflight`"
     )
     assert reachability.unproven_reason({**before, "status": {"conditions": told["conditions"]}})
     assert reachability.status_patch(make_worker_cluster(source=BY_MULTIKUEUE), FOUND, at(9))["status"][
@@ -468,7 +504,7 @@ def test_what_was_found_of_another_cluster_counts_no_more(source: Raw) -> None:
 
 
 @pytest.mark.parametrize(("status", "want"), [("True", stamp(2)), ("False", stamp(9))])
-def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
+def test_a_conditions_time_is_that_of_its_change(status: str, want: str) -> None:
     before = {"type": "Reachable", "status": status, "lastTransitionTime": stamp(2)}
     patch = reachability.status_patch(make_worker_cluster(conditions=[before]), FOUND, at(9))
     assert patch["status"]["conditions"][0]["lastTransitionTime"] == want
@@ -477,29 +513,36 @@ def test_its_time_is_that_of_its_change(status: str, want: str) -> None:
 @pytest.mark.parametrize(
     ("conditions", "want"),
     [
-        ([], "no preflight has tried it, and the policy requires that: run `kubectl rayspan preflight`"),
+        ([], ("no preflight has tested it, and the policy requires that: run `kubectl rayspan preflight`")),
         (
             [{"type": "Reachable", "status": "False", "reason": "NoRoute"}],
-            "the last preflight found it not reachable (NoRoute): mend that, and run `kubectl rayspan preflight`",
+            ("the last preflight found it unreachable (NoRoute): fix that, and run `kubectl rayspan preflight`"),
         ),
         ([{"type": "Reachable", "status": "True", "reason": "Reachable"}], ""),
     ],
 )
-def test_why_a_policy_passes_a_cluster_over(conditions: list[Raw], want: str) -> None:
+def test_the_reason_to_exclude_a_cluster(conditions: list[Raw], want: str) -> None:
     assert reachability.unproven_reason(make_worker_cluster(conditions=conditions)) == want
 
 
 @pytest.mark.parametrize(
     ("status", "spec", "want"),
     [
-        pytest.param("False", {}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now"),
-        pytest.param("True", {}, "", id="it is reached"),
-        pytest.param("False", {"source": BY_MULTIKUEUE}, "", id="it was found of another cluster"),
-        pytest.param("False", {"source": BY_PROFILE}, "", id="it was found of another profile"),
-        pytest.param("False", {"cordoned": True}, "The last preflight found: No way. Mend that, and run `kubectl rayspan preflight`.", id="now, and it is cordoned"),
+        pytest.param(
+            "False", {}, "The last preflight found: No way. Fix that, and run `kubectl rayspan preflight`.",
+            id="not reachable",
+        ),
+        pytest.param("True", {}, "", id="reachable"),
+        pytest.param("False", {"source": BY_MULTIKUEUE}, "", id="not reachable, of another MultiKueueCluster"),
+        pytest.param("False", {"source": BY_PROFILE}, "", id="not reachable, of another ClusterProfile"),
+        pytest.param(
+            "False", {"cordoned": True},
+            "The last preflight found: No way. Fix that, and run `kubectl rayspan preflight`.",
+            id="not reachable and cordoned",
+        ),
     ],
 )  # fmt: skip
-def test_what_a_preflight_found_counts_for_the_cluster_that_it_tried(status: str, spec: Raw, want: str) -> None:
+def test_a_preflights_result_counts_for_the_tested_cluster_alone(status: str, spec: Raw, want: str) -> None:
     entry = {"type": "Reachable", "status": status, "reason": "NoRoute", "message": "No way."}
     cluster = make_worker_cluster(conditions=[entry], **spec)
     assert reachability.cut_off_reason(cluster) == want
@@ -508,7 +551,7 @@ def test_what_a_preflight_found_counts_for_the_cluster_that_it_tried(status: str
     )
 
 
-def test_nobody_has_tried() -> None:
+def test_no_preflight_is_no_obstacle() -> None:
     assert reachability.cut_off_reason(make_worker_cluster()) == ""
 
 
@@ -518,30 +561,72 @@ OFF = ["batch/job", "ray.io/rayjob", "ray.io/raycluster"]
 @pytest.mark.parametrize(
     ("known", "want"),
     [
-        pytest.param({"frameworks": [*OFF, "ray.io/rayservice"], "has_service_policy": False}, [], id="there is none in a queue"),
-        pytest.param({"ray_services": ["chat"], "frameworks": OFF}, [], id="all is well"),
+        pytest.param(
+            {"frameworks": [*OFF, "ray.io/rayservice"], "has_service_policy": False}, [], id="no RayService in a queue",
+        ),
+        pytest.param({"ray_services": ["chat"], "frameworks": OFF}, [], id="Kueue is configured for RayServices"),
         pytest.param(
             {"ray_services": ["chat", "sum"], "frameworks": [*OFF, "ray.io/rayservice"]},
-            [("failure", "Kueue's configuration has ray.io/rayservice in integrations.frameworks, so RayService chat and 1 more would be refused; take it out, and restart Kueue.")],
+            [
+                (
+                    "failure",
+                    ("Kueue's configuration has ray.io/rayservice in integrations.frameworks, so RayService "
+"chat and 1 more would be rejected; remove it, and restart Kueue."),
+                ),
+            ],
             id="Kueue takes each for one job",
         ),
         pytest.param(
             {"ray_services": ["chat"], "frameworks": None},
-            [("warning", "Kueue's configuration cannot be read by your rights: for RayService chat, ray.io/rayservice must not be in its integrations.frameworks.")],
-            id="nobody may look",
+            [
+                (
+                    "warning",
+                    ("You may not read Kueue's configuration: for RayService chat, ray.io/rayservice must not "
+"be in its integrations.frameworks."),
+                ),
+            ],
+            id="Kueue's configuration may not be read",
         ),
         pytest.param(
             {"ray_services": ["chat"], "frameworks": ["batch/job"]},
-            [("failure", "Kueue's configuration lacks ray.io/raycluster in integrations.frameworks, so no RayCluster of RayService chat would be queued; add it, and restart Kueue.")],
-            id="nobody queues its RayClusters",
+            [
+                (
+                    "failure",
+                    "Kueue's configuration lacks ray.io/raycluster in integrations.frameworks, so no RayCluster of "
+                    "RayService chat would be queued; add it, and restart Kueue.",
+                ),
+            ],
+            id="Kueue does not queue RayClusters",
         ),
         pytest.param(
             {"ray_services": ["chat"], "frameworks": OFF, "has_service_policy": False},
-            [("warning", "There is no MutatingAdmissionPolicy rayspan-rayservice: KubeRay 1.6.2 starts the RayClusters of RayService chat whenever Kueue stops them; apply kustomize/components/rayservice.")],
-            id="KubeRay is not held",
+            [
+                (
+                    "warning",
+                    "There is no MutatingAdmissionPolicy rayspan-rayservice: KubeRay 1.6.2 starts the RayClusters of "
+                    "RayService chat whenever Kueue stops them; apply kustomize/components/rayservice.",
+                ),
+            ],
+            id="the policy that holds KubeRay is missing",
         ),
     ],
 )  # fmt: skip
 def test_whether_services_can_be_dispatched(known: dict[str, Any], want: list[tuple[str, str]]) -> None:
     said = [(outcome, text) for _, check, outcome, text in trouble(fleet(manager=known)) if check == "Services"]
     assert said == want
+
+
+@pytest.mark.parametrize(
+    "odd", [{"networks": ["x"]}, {"networks": [7.5]}, {"probe_address": "x", "networks": ["10.1.0.0/16"]}]
+)
+def test_an_unreadable_cluster_is_one_failure_and_the_others_are_judged(odd: dict[str, Any]) -> None:
+    findings = evaluation.evaluate_clusters(fleet(east=odd), ASKED)
+    failures = [finding for finding in findings if finding.outcome == "failure"]
+    assert [(finding.clusters, finding.check) for finding in failures] == [(("east",), "PodNetwork")]
+    assert "What east reports" in failures[0].message
+    assert {finding.clusters for finding in findings if finding.check == "Path"} == {
+        (MANAGER, "west"),
+        ("west", MANAGER),
+    }
+    row = next(line for line in table.render(fleet(east=odd), ASKED, findings, {}).splitlines() if "east" in line)
+    assert "failure" in row

@@ -1,4 +1,4 @@
-"""Do the probe scripts find what is there, over real sockets between processes, and is what becomes of a pod read right?"""
+"""The probe scripts over real sockets between processes, and the states of a probe's pod."""
 
 import json
 import socket
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(*words: str) -> Iterator[int]:
-    """The answering script as a process, in a port that is free."""
+    """The answering script as a process on a free port."""
     port = free_port()
     process = subprocess.Popen([sys.executable, "-c", programs.PROBE_SERVER, *(words or [WORD]), str(port)])
     try:
@@ -44,7 +44,7 @@ def serving(*words: str) -> Iterator[int]:
 
 @contextmanager
 def answering(*said: bytes, close: bool) -> Iterator[int]:
-    """Something that greets every connection, and then closes it or falls silent without reading on."""
+    """A server that greets every connection, and then closes it or falls silent without reading."""
     links: list[socket.socket] = []
 
     def serve() -> None:
@@ -73,7 +73,7 @@ def answering(*said: bytes, close: bool) -> Iterator[int]:
 
 
 def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhost") -> Any:
-    """What the asking script leaves; its log says the same."""
+    """The result of the asking script; its log has the same text."""
     peers = [{"address": "127.0.0.1", "port": port, "word": WORD} for port in ports]
     asked = {"silence": silence, "seconds": 0.1, "name": name, "peers": peers}
     file = tmp_path / "message"
@@ -84,7 +84,7 @@ def ask(tmp_path: Path, *ports: int, silence: float = 5.0, name: str = "localhos
     return json.loads(file.read_text())
 
 
-def test_two_processes_measure_the_way_between_them(tmp_path: Path) -> None:
+def test_two_processes_measure_the_path_between_them(tmp_path: Path) -> None:
     with serving() as port, serving() as other:
         found = ask(tmp_path, port, other)
     for one in found["peers"]:
@@ -93,8 +93,8 @@ def test_two_processes_measure_the_way_between_them(tmp_path: Path) -> None:
     assert found["dns"]["address"] in ("127.0.0.1", "::1")
 
 
-def test_what_is_wrong_is_told_one_by_one(tmp_path: Path) -> None:
-    """A port where nothing listens, another's pod, one that hangs up, and one that works."""
+def test_each_fault_is_reported(tmp_path: Path) -> None:
+    """A closed port, another pod's server, a server that hangs up, and one that works."""
     with (
         serving() as well,
         serving("another") as stranger,
@@ -107,13 +107,13 @@ def test_what_is_wrong_is_told_one_by_one(tmp_path: Path) -> None:
     assert found["dns"]["error"]
 
 
-def test_who_answers_nothing_is_given_up(tmp_path: Path) -> None:
+def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
     with answering(close=False) as silent:
         assert ask(tmp_path, silent, silence=0.5)["peers"] == [{"error": "timeout"}]
 
 
-def test_small_packets_that_pass_and_large_ones_that_do_not_are_told(tmp_path: Path) -> None:
-    """The stand-in answers the questions for the clock, and then reads no more."""
+def test_lost_large_packets_are_reported(tmp_path: Path) -> None:
+    """The stand-in answers the clock's requests and then reads no more."""
     times = b"".join(b"%r\n" % 1.5 for _ in range(20))
     with answering(b"rayspan swordfish\n", times, close=False) as narrow:
         (found,) = ask(tmp_path, narrow, silence=1)["peers"]
@@ -121,7 +121,7 @@ def test_small_packets_that_pass_and_large_ones_that_do_not_are_told(tmp_path: P
     assert found["ahead"] < -1e9, "and its clock is far behind"
 
 
-def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
+def test_a_probe_waits_for_a_server_that_starts(tmp_path: Path) -> None:
     port = free_port()
     late = f"import time; time.sleep(0.7)\n{programs.PROBE_SERVER}"
     process = subprocess.Popen([sys.executable, "-c", late, WORD, str(port)])
@@ -136,7 +136,7 @@ def test_it_waits_for_one_that_is_about_to_listen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pod", [probe.server_pod(RUN, WORD), probe.client_pod(RUN, [Peer("east", "10.1.0.5", WORD)])])
-def test_a_probe_is_admitted_where_only_restricted_pods_are(pod: Raw) -> None:
+def test_a_probe_meets_the_restricted_pod_security_standard(pod: Raw) -> None:
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
     assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"]
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -153,7 +153,7 @@ def test_a_probe_can_be_found_and_ends_by_itself(pod: Raw) -> None:
     assert pod["spec"]["terminationGracePeriodSeconds"] == 1
 
 
-def test_what_a_pod_runs_is_what_was_tried_above() -> None:
+def test_a_pod_runs_the_tested_scripts() -> None:
     (container,) = probe.client_pod(RUN, [Peer("east", "10.1.0.5", WORD)])["spec"]["containers"]
     *python, script, asked, file = container["command"]
     assert (python, script, file) == (["python3", "-c"], programs.PROBE_CLIENT, container["terminationMessagePath"])
@@ -176,55 +176,65 @@ FULL = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "m
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param({}, ProbeState(error="it was not started in time"), id="new"),
-        pytest.param(pod(conditions=[FULL]), ProbeState(error="no node takes it: 0/1 nodes are available."), id="full"),
+        pytest.param({}, ProbeState(error="it was not started in time"), id="a new pod"),
+        pytest.param(
+            pod(conditions=[FULL]),
+            ProbeState(error="no node takes it: 0/1 nodes are available."),
+            id="no node has capacity",
+        ),
         pytest.param(
             {"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, **pod(conditions=[FULL])},
             ProbeState(error="it is held by the scheduling gate kueue.x-k8s.io/admission"),
-            id="held by a Kueue that manages all pods",
+            id="a scheduling gate of Kueue",
         ),
         pytest.param(
-            pod({"waiting": {"reason": "ContainerCreating"}}), ProbeState(error="it was not started in time"), id="soon"
+            pod({"waiting": {"reason": "ContainerCreating"}}),
+            ProbeState(error="it was not started in time"),
+            id="a container that is being created",
         ),
         pytest.param(
             pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}}),
             ProbeState(error="ErrImagePull: not found", image_missing=True, is_permanent=True),
-            id="no image",
+            id="no image can be pulled",
         ),
         pytest.param(
             pod({"waiting": {"reason": "CreateContainerConfigError", "message": "no"}}),
             ProbeState(error="CreateContainerConfigError: no", is_permanent=True),
-            id="an image that insists on root",
+            id="an image that needs root",
         ),
         pytest.param(
             pod({"terminated": {"reason": "StartError", "exitCode": 128, "message": "python3: not found"}}),
             ProbeState(ended=True, error="StartError: python3: not found", is_permanent=True),
-            id="no Python in it",
+            id="an image without Python",
         ),
         pytest.param(
-            pod({"running": {}}, phase="Running", address="10.1.0.5"), ProbeState(address="10.1.0.5"), id="running"
+            pod({"running": {}}, phase="Running", address="10.1.0.5"),
+            ProbeState(address="10.1.0.5"),
+            id="a running pod",
         ),
         pytest.param(
-            pod({"running": {}}, phase="Running"), ProbeState(error="it was not started in time"), id="no address yet"
+            pod({"running": {}}, phase="Running"),
+            ProbeState(error="it was not started in time"),
+            id="a running pod without an address",
         ),
         pytest.param(
             pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Succeeded"),
             ProbeState(ended=True, message="{}"),
-            id="done",
+            id="a pod that succeeded",
         ),
         pytest.param(
             pod({"terminated": {"exitCode": 0, "message": "{}"}}, phase="Running"),
             ProbeState(ended=True, message="{}"),
-            id="done, and its phase is late",
+            id="an ended container in a running pod",
         ),
         pytest.param(
             pod(phase="Failed", reason="DeadlineExceeded", message="too long"),
             ProbeState(ended=True, error="DeadlineExceeded: too long", is_permanent=True),
-            id="too late",
+            id="a pod past its deadline",
         ),
     ],
 )
-def test_how_far_a_probe_is(found: Raw, want: ProbeState) -> None:
+def test_the_state_of_a_probe(found: Raw, want: ProbeState) -> None:
     assert probe.parse_state(found) == want
 
 
@@ -251,12 +261,32 @@ def test_an_answer_is_read() -> None:
         '{"peers": [{}, {}], "dns": []}',
     ],
 )
-def test_what_is_no_answer_is_none(message: str) -> None:
+def test_an_invalid_answer_is_none(message: str) -> None:
     assert probe.parse_report(message, [EAST, WEST]) is None
 
 
 @pytest.mark.parametrize(("seconds", "want"), [(179, False), (181, True)])
-def test_a_probe_is_left_behind_once_its_run_must_be_over(seconds: float, want: bool) -> None:
-    """A run that goes on beside this one keeps its own."""
+def test_a_probe_is_stale_once_its_run_must_be_over(seconds: float, want: bool) -> None:
+    """The probes of a run in progress are kept."""
     made = {**probe.server_pod(RUN, WORD), "metadata": {"creationTimestamp": stamp(0)}}
     assert probe.is_expired(made, at(seconds)) is want
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"containerStatuses": ["x"]},
+        {"containerStatuses": 7},
+        {"podIP": "x", "containerStatuses": [{"state": {"running": {}}}]},
+        "odd",
+    ],
+)
+def test_a_status_of_a_wrong_shape_is_an_error_of_its_probe(status: Any) -> None:
+    state = probe.parse_state({"status": status})
+    assert state.is_permanent and state.error == "its cluster reports a status that cannot be read"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_not_finite_makes_a_report_invalid(number: str) -> None:
+    report = f'{{"peers": [{{"ms": {number}}}], "dns": {{}}}}'
+    assert probe.parse_report(report, [probe.Peer("west", "10.0.0.1", "w")]) is None

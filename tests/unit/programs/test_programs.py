@@ -1,4 +1,4 @@
-"""Is what pods are sent the program that stands in the file, complete, and of a kind that an old Python without us can run?"""
+"""The programs that pods run are sent whole, and an old Python runs them without this package."""
 
 import ast
 import sys

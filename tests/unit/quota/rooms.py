@@ -1,4 +1,4 @@
-"""What one podset is told of a ClusterQueue, by the steps that plans take: for tests that look at nothing but the arithmetic."""
+"""Capacity of one podset in a ClusterQueue, computed with the steps of a plan: for tests of the arithmetic alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

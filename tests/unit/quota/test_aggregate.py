@@ -1,4 +1,5 @@
-"""The manager's remote quota is the sum of the worker queues, resource by resource, and never less for want of sight."""
+"""The manager's remote quota is the sum of the worker queues per resource. It is never reduced while a cluster is
+unreachable."""
 
 import copy
 from typing import Any
@@ -58,16 +59,16 @@ def after(found: list[aggregate.QuotaChange]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("said", "want"), [("true", True), ("false", False), ("", False)])
-def test_only_who_asked_gets_it(said: str, want: bool) -> None:
+def test_only_an_annotated_queue_is_aggregated(said: str, want: bool) -> None:
     assert aggregate.is_opted_in(queue(said=said)) is want
     assert not aggregate.is_opted_in({"metadata": {"name": "ray"}})
 
 
-def test_another_word_is_told() -> None:
+def test_another_annotation_value_is_reported() -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         aggregate.is_opted_in(queue(said="yes"))
     assert str(error.value) == (
-        'ClusterQueue ray: annotation rayspan.dev/quota-from-workers is "yes"; make it "true" or "false".'
+        'ClusterQueue ray: annotation rayspan.dev/quota-from-workers is "yes"; set it to "true" or "false".'
     )
 
 
@@ -81,11 +82,13 @@ def test_the_check_and_its_flavor_are_found() -> None:
         pytest.param(queue(), set(), "found 0; list one there, or remove the annotation.", id="no check of ours"),
         pytest.param({"metadata": {"name": "ray"}}, {CHECK}, "found 0; list one", id="no checks at all"),
         pytest.param(queue(), {CHECK, "other"}, "found 2; list one there", id="two"),
-        pytest.param(queue(flavors=None), {CHECK}, "AdmissionCheck rayspan has 0 onFlavors there, give it one.", id="all"),
-        pytest.param(queue(flavors=["a", "b"]), {CHECK}, "rayspan has 2 onFlavors there, give it one.", id="two flavors"),
+        pytest.param(queue(flavors=None), {CHECK}, "AdmissionCheck rayspan has 0 onFlavors there: list one.",
+            id="all"),
+        pytest.param(queue(flavors=["a", "b"]), {CHECK}, "rayspan has 2 onFlavors there: list one.",
+            id="two flavors"),
     ],
 )  # fmt: skip
-def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentence: str) -> None:
+def test_a_queue_that_cannot_be_summed_is_reported(raw: Raw, ours: set[str], sentence: str) -> None:
     with pytest.raises(specs.InvalidSpec) as error:
         aggregate.check_and_flavor(raw, ours)
     assert str(error.value).startswith("ClusterQueue ray: annotation rayspan.dev/quota-from-workers needs ")
@@ -98,39 +101,47 @@ def test_a_queue_that_cannot_be_summed_is_told(raw: Raw, ours: set[str], sentenc
 @pytest.mark.parametrize(
     ("have", "workers", "want"),
     [
-        pytest.param({"cpu": "1"}, {"east": small("4"), "west": small("2500m")}, {"cpu": "6500m"}, id="a sum"),
-        pytest.param({"cpu": 6}, {"east": small("4"), "west": small(2)}, {}, id="it is so already"),
-        pytest.param({"cpu": "6000m"}, {"east": small("6")}, {}, id="so it is, in other words"),
-        pytest.param({"cpu": "9"}, {"east": small("4"), "west": small("2")}, {"cpu": "6"}, id="less, since all are known"),
-        pytest.param({"cpu": "9"}, {"east": small("4"), "west": None}, {}, id="never less while one is unknown"),
-        pytest.param({"cpu": "3"}, {"east": small("4"), "west": None}, {"cpu": "4"}, id="but more"),
-        pytest.param({"cpu": "3"}, {"east": None}, {}, id="nothing is known"),
+        pytest.param({"cpu": "1"}, {"east": small("4"), "west": small("2500m")}, {"cpu": "6500m"},
+            id="the sum of all clusters"),
+        pytest.param({"cpu": 6}, {"east": small("4"), "west": small(2)}, {}, id="the quota is the sum already"),
+        pytest.param({"cpu": "6000m"}, {"east": small("6")}, {},
+            id="the quota is the sum already, in another notation"),
+        pytest.param({"cpu": "9"}, {"east": small("4"), "west": small("2")}, {"cpu": "6"},
+            id="the quota is reduced, since all clusters are known"),
+        pytest.param({"cpu": "9"}, {"east": small("4"), "west": None}, {},
+            id="the quota is not reduced while one cluster is unknown"),
+        pytest.param({"cpu": "3"}, {"east": small("4"), "west": None}, {"cpu": "4"},
+            id="the quota is raised while one cluster is unknown"),
+        pytest.param({"cpu": "3"}, {"east": None}, {}, id="all clusters are unknown"),
         pytest.param(
             {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "0"},
             {"east": small("4", memory="512Mi", **{"nvidia.com/gpu": 8}), "west": small("1", memory="1Gi")},
             {"cpu": "5", "memory": "1536Mi", "nvidia.com/gpu": "8"},
-            id="each resource by itself",
+            id="each resource is summed by itself",
         ),
-        pytest.param({"cpu": "1"}, {"east": small("4", pods="7")}, {"cpu": "4"}, id="what the manager does not count"),
-        pytest.param({"cpu": "4", "pods": "7"}, {"east": small("4")}, {"pods": "0"}, id="what no worker has"),
+        pytest.param({"cpu": "1"}, {"east": small("4", pods="7")}, {"cpu": "4"},
+            id="a resource that the manager does not cover"),
+        pytest.param({"cpu": "4", "pods": "7"}, {"east": small("4")}, {"pods": "0"},
+            id="a resource that no worker cluster has"),
         pytest.param(
             {"cpu": "1"}, {"east": worker(ray={"spot": {"cpu": "2"}, "reserved": {"cpu": "3"}})}, {"cpu": "5"},
             id="all flavors of a worker queue",
         ),
-        pytest.param({"cpu": "1"}, {"east": worker({}, ray={"any": {"cpu": "2"}})}, {"cpu": "0"}, id="no LocalQueue there"),
+        pytest.param({"cpu": "1"}, {"east": worker({}, ray={"any": {"cpu": "2"}})}, {"cpu": "0"},
+            id="no LocalQueue in the worker cluster"),
         pytest.param(
             {"cpu": "1"}, {"east": worker({("team-b", "ray"): "ray"}, ray={"any": {"cpu": "2"}})}, {"cpu": "0"},
-            id="another namespace's",
+            id="a LocalQueue of another namespace",
         ),
         pytest.param({"cpu": "1"}, {"east": worker({KEY: "gone"})}, {"cpu": "0"}, id="a LocalQueue that leads nowhere"),
-        pytest.param({"cpu": "5"}, {"east": small("many")}, {}, id="one that cannot be read is unknown"),
+        pytest.param({"cpu": "5"}, {"east": small("many")}, {}, id="a malformed quota counts as unknown"),
         pytest.param(
             {"cpu": "1", "memory": "1"}, {"east": small("10E", memory="10E"), "west": small("1", memory="1")},
             {"cpu": f"{UNLIMITED}m", "memory": str(UNLIMITED)}, id="more than 64 bits",
         ),
     ],
 )  # fmt: skip
-def test_the_quota_that_it_gets(have: Raw, workers: dict[str, WorkerQueues | None], want: dict[str, str]) -> None:
+def test_the_aggregated_quota(have: Raw, workers: dict[str, WorkerQueues | None], want: dict[str, str]) -> None:
     assert after(aggregate.quota_changes(queue(remote=have), "remote", [KEY], workers)) == want
 
 
@@ -144,7 +155,7 @@ def test_two_local_queues_of_one_worker_queue_count_once() -> None:
 
 
 def test_a_queue_without_a_local_queue_is_left_alone() -> None:
-    """Nobody can submit to it; its admin may be about to write one."""
+    """No job can be submitted to it, and its admin may be about to create one."""
     assert aggregate.quota_changes(queue(remote={"cpu": "5"}), "remote", [], {"east": small("4")}) == []
 
 
@@ -159,18 +170,18 @@ def test_other_flavors_are_left_alone() -> None:
 
 
 def patched(raw: Raw, operations: list[aggregate.PatchOperation]) -> Raw:
-    """What a JSON patch of tests and replacements makes of an object; AssertionError where a test fails."""
+    """The object after a JSON patch of tests and replacements; AssertionError if a test fails."""
     result: Raw = copy.deepcopy(raw)
-    for one in operations:
-        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in one["path"].split("/")[1:]]
+    for operation in operations:
+        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         place: Any = result
         for part in way:
             place = place[int(part)] if isinstance(place, list) else place[part]
-        if one["op"] == "test":
-            assert place[last] == one["value"], one["path"]
+        if operation["op"] == "test":
+            assert place[last] == operation["value"], operation["path"]
         else:
-            assert one["op"] == "replace" and last in place
-            place[last] = one["value"]
+            assert operation["op"] == "replace" and last in place
+            place[last] = operation["value"]
     return result
 
 
@@ -178,7 +189,7 @@ BEFORE = queue(local={"cpu": "7"}, remote={"cpu": "1", "memory": "2Gi"})
 CHANGES = aggregate.quota_changes(BEFORE, "remote", [KEY], {"east": small("4", memory="2Gi")})
 
 
-def test_the_write_changes_that_number_and_nothing_else() -> None:
+def test_the_patch_changes_only_the_quota() -> None:
     made = patched(BEFORE, aggregate.patch_operations(BEFORE, CHANGES))
     assert made == queue(local={"cpu": "7"}, remote={"cpu": "4", "memory": "2Gi"})
 
@@ -187,13 +198,13 @@ def test_the_write_changes_that_number_and_nothing_else() -> None:
     "now",
     [
         pytest.param(BEFORE | {"metadata": BEFORE["metadata"] | {"uid": "another"}}, id="another object of that name"),
-        pytest.param(queue(said="false", local={"cpu": "7"}, remote={"cpu": "1"}), id="its admin opted out"),
-        pytest.param(queue(local={"cpu": "7"}, remote={"cpu": "2", "memory": "2Gi"}), id="another number"),
+        pytest.param(queue(said="false", local={"cpu": "7"}, remote={"cpu": "1"}), id="the admin opted out"),
+        pytest.param(queue(local={"cpu": "7"}, remote={"cpu": "2", "memory": "2Gi"}), id="another quota"),
         pytest.param(queue(local={"cpu": "7"}, remote={"memory": "1", "cpu": "1"}), id="another order of resources"),
         pytest.param(queue(remote={"cpu": "7"}, local={"cpu": "1"}), id="another order of flavors"),
     ],
 )
-def test_the_write_fails_where_something_else_is_true_by_now(now: Raw) -> None:
+def test_the_patch_fails_on_a_changed_object(now: Raw) -> None:
     with pytest.raises(AssertionError):
         patched(now, aggregate.patch_operations(BEFORE, CHANGES))
 
@@ -207,7 +218,7 @@ FLEETS = st.dictionaries(
 
 
 @given(AMOUNTS, FLEETS)
-def test_once_it_is_written_there_is_nothing_more_to_write(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
+def test_a_second_aggregation_changes_nothing(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
     raw = queue(remote={"cpu": have})
     found = aggregate.quota_changes(raw, "remote", [KEY], fleet)
     made = patched(raw, aggregate.patch_operations(raw, found))
@@ -215,6 +226,6 @@ def test_once_it_is_written_there_is_nothing_more_to_write(have: object, fleet: 
 
 
 @given(AMOUNTS, FLEETS)
-def test_what_cannot_be_seen_never_shrinks_it(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
+def test_an_unreachable_cluster_never_reduces_the_quota(have: object, fleet: dict[str, WorkerQueues | None]) -> None:
     found = aggregate.quota_changes(queue(remote={"cpu": have}), "remote", [KEY], {**fleet, "hidden": None})
     assert all(parse_quantity(change.after, "cpu") > parse_quantity(have, "cpu") for change in found)

@@ -1,4 +1,4 @@
-"""Which nodes could hold a pod, how many of it, and the sentence when they cannot."""
+"""Which nodes could hold a pod, how many such pods, and the reason if none can."""
 
 from typing import Any
 
@@ -48,40 +48,48 @@ def required(of: list[list[Raw]]) -> Raw:
 @pytest.mark.parametrize(
     ("objects", "spec", "flavors", "want", "why"),
     [
-        pytest.param([node(), node()], {}, [], 4, "its nodes can hold 4", id="all together"),
-        pytest.param([], {}, [], 0, "it has no ready node", id="none"),
-        pytest.param([node(ready=False)], {}, [], 0, "it has no ready node", id="not ready"),
-        pytest.param([node(cordoned=True)], {}, [], 0, "it has no ready node", id="cordoned"),
-        pytest.param([node(gpus="many")], {}, [], 0, "it has no ready node", id="unreadable"),
+        pytest.param([node(), node()], {}, [], 4, "its nodes can hold 4", id="all nodes together"),
+        pytest.param([], {}, [], 0, "it has no ready node", id="no nodes"),
+        pytest.param([node(ready=False)], {}, [], 0, "it has no ready node", id="a node that is not ready"),
+        pytest.param([node(cordoned=True)], {}, [], 0, "it has no ready node", id="a cordoned node"),
+        pytest.param([node(gpus="many")], {}, [], 0, "it has no ready node", id="an unreadable node"),
         pytest.param(
             [node(gpus="0"), node(gpus=None)], {}, [], 0,
-            "no node there has allocatable nvidia.com/gpu: is its device plugin ready?", id="no device",
+            "no node there has allocatable nvidia.com/gpu: is its device plugin ready?", id="no node has the device",
         ),
-        pytest.param([node(zone="a"), node(zone="b")], {"nodeSelector": {"zone": "b"}}, [], 2, "its nodes can hold 2", id="selector"),
+        pytest.param([node(zone="a"), node(zone="b")], {"nodeSelector": {"zone": "b"}}, [], 2, "its nodes can hold 2",
+            id="a node selector"),
         pytest.param(
             [node()], {"nodeSelector": {"zone": "b"}}, [], 0,
-            "none of its 1 ready nodes matches the worker's node selector, affinity and tolerations", id="no such label",
+            "none of its 1 ready nodes matches the worker's node selector, affinity and tolerations",
+            id="no node has the label",
         ),
-        pytest.param([node(zone="a"), node(zone="b")], affinity("zone", "NotIn", "a"), [], 2, "its nodes can hold 2", id="affinity"),
-        pytest.param([node(taints=[TAINT]), node()], {}, [], 2, "its nodes can hold 2", id="a taint"),
-        pytest.param([node(taints=[TAINT])], {"tolerations": [{"key": "gpu", "operator": "Exists"}]}, [], 2, "its nodes can hold 2", id="tolerated"),
-        pytest.param([node(taints=[TAINT])], {}, [Flavor("f", tolerations=[{"operator": "Exists"}])], 2, "its nodes can hold 2", id="tolerated by the flavor"),
-        pytest.param([node(taints=[{**TAINT, "effect": "PreferNoSchedule"}])], {}, [], 2, "its nodes can hold 2", id="a taint that only asks"),
-        pytest.param([node(pool="x"), node()], {}, [Flavor("f", {"pool": "x"})], 2, "its nodes can hold 2", id="the flavor's labels"),
+        pytest.param([node(zone="a"), node(zone="b")], affinity("zone", "NotIn", "a"), [], 2, "its nodes can hold 2",
+            id="affinity"),
+        pytest.param([node(taints=[TAINT]), node()], {}, [], 2, "its nodes can hold 2",
+            id="a taint that is not tolerated"),
+        pytest.param([node(taints=[TAINT])], {"tolerations": [{"key": "gpu", "operator": "Exists"}]}, [], 2,
+            "its nodes can hold 2", id="a taint that the pod tolerates"),
+        pytest.param([node(taints=[TAINT])], {}, [Flavor("f", tolerations=[{"operator": "Exists"}])], 2,
+            "its nodes can hold 2", id="a taint that the flavor tolerates"),
+        pytest.param([node(taints=[{**TAINT, "effect": "PreferNoSchedule"}])], {}, [], 2, "its nodes can hold 2",
+            id="a soft taint"),
+        pytest.param([node(pool="x"), node()], {}, [Flavor("f", {"pool": "x"})], 2, "its nodes can hold 2",
+            id="the labels of the flavor"),
     ],
 )  # fmt: skip
-def test_hold(objects: list[Raw], spec: Raw, flavors: list[Flavor], want: int, why: str) -> None:
+def test_pods_that_fit(objects: list[Raw], spec: Raw, flavors: list[Flavor], want: int, why: str) -> None:
     assert node_capacity.pods_that_fit(node_capacity.parse_nodes(objects), spec, GPU, flavors, 9) == (want, why)
 
 
-def test_more_may_fit_than_are_wanted() -> None:
+def test_more_pods_may_fit_than_are_wanted() -> None:
     assert node_capacity.pods_that_fit(node_capacity.parse_nodes([node(), node(), node()]), {}, GPU, [], 3) == (6, "")
 
 
 @pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like", None])
 @pytest.mark.parametrize("values", [(), ("a",), ("5",), ("a", "7"), ("-1",), ("x",)])
-def test_a_requirement_is_met_by_the_nodes_whose_labels_meet_it(operator: str | None, values: tuple[str, ...]) -> None:
-    """Whether it is held against all nodes at once or against one's labels makes no difference."""
+def test_a_requirement_is_met_by_the_nodes_with_matching_labels(operator: str | None, values: tuple[str, ...]) -> None:
+    """Matching all nodes at once and matching one node's labels give the same result."""
     found: list[Raw] = [
         {},
         {"k": "a"},
@@ -114,7 +122,7 @@ def test_one_of_several_terms_is_enough() -> None:
     )
 
 
-def test_machines_of_several_kinds_are_counted_each_by_its_own() -> None:
+def test_machines_of_several_kinds_are_counted_separately() -> None:
     found = node_capacity.parse_nodes(
         [node(gpus="2", pool="x"), node(gpus="8", pool="x"), node(gpus="8", pool="x"), node(gpus="8")]
     )
@@ -144,6 +152,6 @@ def test_a_node_with_wrong_types_is_left_out(odd: Raw) -> None:
     assert node_capacity.pods_that_fit(found, {}, GPU, [], 2) == (2, "")
 
 
-def test_a_machine_that_is_too_small_is_named_by_what_it_lacks() -> None:
+def test_a_machine_that_is_too_small_is_reported_with_what_it_lacks() -> None:
     held = node_capacity.pods_that_fit(node_capacity.parse_nodes([node()]), {}, {"cpu": 8000}, [], 1)
     assert held == (0, "no node there is large enough: cpu 4 at most, one worker needs 8")

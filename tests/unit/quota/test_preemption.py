@@ -1,4 +1,4 @@
-"""Gangs of lower priority: how much of their quota a plan reckons with, and where Kueue would not give it."""
+"""How much quota of lower-priority gangs a plan may count on, and where Kueue would not preempt."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ CPU = {"cpu": 1000, "pods": 1}
 
 
 def share(priority: int | None, cores: int, *, queue: str = "team-a", reserved: bool = True, **usage: str) -> Raw:
-    """A group Workload of ours that was given so many cores, one podset each."""
+    """A group Workload of ours with so many cores reserved, one podset each."""
     podset = {"name": "r", "flavors": {"cpu": "any"}, "resourceUsage": usage or {"cpu": "1"}}
     return {
         "spec": {} if priority is None else {"priority": priority},
@@ -43,34 +43,37 @@ def share(priority: int | None, cores: int, *, queue: str = "team-a", reserved: 
 
 
 def used(found: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """What the first queue counts as reserved, None without one."""
+    """The first queue's reserved usage, None without a queue."""
     return str(found[0]["status"]["flavorsReservation"][0]["resources"][0]["total"]) if found else None
 
 
 @pytest.mark.parametrize(
     ("spec", "shares", "want"),
     [
-        pytest.param(PREEMPTS, [share(1, 2)], "2", id="one of lower priority"),
+        pytest.param(PREEMPTS, [share(1, 2)], "2", id="a share of lower priority"),
         pytest.param(PREEMPTS, [share(1, 2), share(None, 1)], "1", id="a share without a priority has 0"),
-        pytest.param(PREEMPTS, [share(1, 1, cpu="250m")], "3750m", id="less than a core"),
-        pytest.param(PREEMPTS, [share(1, 9)], "0", id="never less than nothing, though a share may not be counted yet"),
-        pytest.param(PREEMPTS, [share(5, 2)], None, id="the same priority"),
-        pytest.param(PREEMPTS, [share(9, 2)], None, id="a higher one"),
-        pytest.param(PREEMPTS, [share(1, 2, reserved=False)], None, id="evicted already"),
-        pytest.param(PREEMPTS, [share(1, 2, queue="team-b")], None, id="in another queue"),
-        pytest.param(PREEMPTS, [], None, id="nobody"),
+        pytest.param(PREEMPTS, [share(1, 1, cpu="250m")], "3750m", id="a share of less than a core"),
+        pytest.param(PREEMPTS, [share(1, 9)], "0",
+            id="usage never falls below zero, though a share may not be counted yet"),
+        pytest.param(PREEMPTS, [share(5, 2)], None, id="a share of the same priority"),
+        pytest.param(PREEMPTS, [share(9, 2)], None, id="a share of higher priority"),
+        pytest.param(PREEMPTS, [share(1, 2, reserved=False)], None, id="a share that is evicted already"),
+        pytest.param(PREEMPTS, [share(1, 2, queue="team-b")], None, id="a share in another queue"),
+        pytest.param(PREEMPTS, [], None, id="no shares"),
         pytest.param({}, [share(1, 2)], None, id="Kueue's default: no preemption"),
-        pytest.param({"preemption": {"withinClusterQueue": "Never"}}, [share(1, 2)], None, id="no preemption, said"),
+        pytest.param({"preemption": {"withinClusterQueue": "Never"}}, [share(1, 2)], None,
+            id="preemption is disabled explicitly"),
         pytest.param(
-            {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}, [share(1, 2), share(5, 1)], "2", id="newer ones"
+            {"preemption": {"withinClusterQueue": "LowerOrNewerEqualPriority"}}, [share(1, 2), share(5, 1)], "2",
+            id="newer shares of equal priority are not counted"
         ),
     ],
 )  # fmt: skip
-def test_relieved(spec: Raw, shares: list[Raw], want: str | None) -> None:
+def test_usage_without_lower_priorities(spec: Raw, shares: list[Raw], want: str | None) -> None:
     assert used(preemption.simulate_removal([make_cluster_queue(4, used=4, **spec)], shares, 5)) == want
 
 
-def test_what_was_read_is_left_as_it_was() -> None:
+def test_the_queue_is_not_modified() -> None:
     queue = make_cluster_queue(4, used=4, **PREEMPTS)
     preemption.simulate_removal([queue], [share(1, 2)], 5)
     assert used([queue]) == "4"
@@ -95,13 +98,13 @@ def test_only_the_share_that_needs_it_preempts() -> None:
 @pytest.mark.parametrize(
     ("most", "preempts"),
     [
-        pytest.param(10**9, True, id="its own priority counts"),
-        pytest.param(2, True, id="the cap is still above theirs"),
-        pytest.param(1, False, id="the cap is theirs"),
-        pytest.param(-1, False, id="the cap is below all"),
+        pytest.param(10**9, True, id="the job's own priority is higher"),
+        pytest.param(2, True, id="the cap is higher than the other share's priority"),
+        pytest.param(1, False, id="the cap equals the other share's priority"),
+        pytest.param(-1, False, id="the cap is lower than the other share's priority"),
     ],
 )
-def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bool) -> None:
+def test_a_priority_is_capped_by_the_cluster(most: int, preempts: bool) -> None:
     sight = Sight({"east": 2})
     member = sight.members["east"]
     member.spec = member.spec.model_copy(update={"max_priority": most})
@@ -114,7 +117,7 @@ def test_a_priority_counts_as_far_as_the_cluster_lets_it(most: int, preempts: bo
     assert bool(body["spec"]["shares"]) is preempts
 
 
-def test_where_even_that_is_too_little_nothing_is_placed() -> None:
+def test_where_preemption_frees_too_little_nothing_is_placed() -> None:
     assert plan_with_preemption(gang(5), [cluster("east", 2)], [cluster("east", 0)]).shares == ()
 
 
@@ -122,13 +125,16 @@ def test_where_even_that_is_too_little_nothing_is_placed() -> None:
     ("spec", "priority", "said"),
     [
         pytest.param(
-            PREEMPTS, 5, "2 of 2 workers to east; in east by preempting gangs of lower priority.", id="it may"
+            PREEMPTS,
+            5,
+            ("2 of 2 workers to east; in east by preempting gangs of lower priority."),
+            id="the gang may preempt",
         ),
-        pytest.param(PREEMPTS, 1, "2 workers needed at once, 0 fit now", id="it is of no higher priority"),
-        pytest.param({}, 5, "2 workers needed at once, 0 fit now", id="the queue preempts nobody"),
+        pytest.param(PREEMPTS, 1, "2 workers needed at once, 0 fit now", id="the gang has no higher priority"),
+        pytest.param({}, 5, "2 workers needed at once, 0 fit now", id="the queue does not preempt"),
     ],
 )
-def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: int, said: str) -> None:
+def test_a_plan_preempts_only_where_nothing_else_helps(spec: Raw, priority: int, said: str) -> None:
     sight = Sight({"east": 2})
     member = sight.members["east"]
     fill(member.cluster_queues, make_cluster_queue(2, used=2, **spec))
@@ -139,4 +145,4 @@ def test_a_plan_reckons_with_it_where_nothing_else_helps(spec: Raw, priority: in
     planning = sight.planning
     body, _, _, _ = asyncio.run(planning.plan_round(Plan(parse_workload(raw), None, ()), START))
     assert body["spec"]["explanation"].startswith(said)
-    assert [one.get("preempts") for one in body["spec"]["shares"]] == ([True] if "preempting" in said else [])
+    assert [share.get("preempts") for share in body["spec"]["shares"]] == ([True] if "preempting" in said else [])

@@ -1,7 +1,8 @@
-"""How many pods a worker cluster's Kueue would admit now: tables from its rules, and properties over random cohort trees.
+"""How many pods a worker cluster's Kueue would admit now: tables from its rules, and properties over random cohort
+trees.
 
-The oracle at the end is kueue v0.19.2 pkg/cache/scheduler/resource_node.go once more, written as recursion over the raw
-objects and sharing nothing with the code under test.
+The oracle at the end is kueue v0.19.2 pkg/cache/scheduler/resource_node.go, written again as recursion over the raw
+objects. It shares no code with the code under test.
 """
 
 import random
@@ -106,7 +107,7 @@ COUNTS = [
         [],
         (1, 0, 10),
         "nominal quota that is lent out is not there",
-        id="what others borrowed from us is gone",
+        id="lent quota that others use is not available",
     ),
     pytest.param(
         [queue("q", cpus(4, None, 2), cohort="c"), queue("other", cpus(6), cohort="c", used={USED: 8})],
@@ -127,28 +128,28 @@ COUNTS = [
         [],
         (0, 1, 6),
         "usedInParent: the limit is for all that the queue borrows, not for each time",
-        id="what is borrowed already counts against the borrowing limit",
+        id="borrowed quota counts against the borrowing limit",
     ),
     pytest.param(
         [queue("q", cpus(1), cohort="c"), queue("other", cpus(6, None, 2), cohort="c", used={USED: 5})],
         [],
         (1, 1, 3),
         "accumulateFromChild: only usage past localQuota reaches the cohort",
-        id="what others use of their own kept quota takes nothing from the cohort",
+        id="others' usage of their kept quota takes nothing from the cohort",
     ),
     pytest.param(
         [queue("q", cpus(2), cohort="c"), queue("other", cpus(2), cohort="c", used={USED: 9})],
         [],
         (0, 0, 4),
         "Available: never negative",
-        id="a cohort in debt has no room",
+        id="a cohort in debt has no capacity",
     ),
     pytest.param(
         [queue("q", cpus(4, None, 0), cohort="c"), queue("other", cpus(2), cohort="c", used={USED: 9})],
         [],
         (0, 0, 6),
         "local 4 plus a debt of 7: available adds the parent's negative rest",
-        id="a debt above eats what is kept at home",
+        id="a debt of a parent takes quota that is kept at home",
     ),
     pytest.param(
         [queue("q", cpus(1), cohort="c")],
@@ -203,7 +204,7 @@ COUNTS = [
 
 
 @pytest.mark.parametrize(("queues", "cohorts", "counts", "why"), COUNTS)
-def test_room_is_what_kueue_would_admit(
+def test_capacity_is_what_kueue_would_admit(
     queues: list[Raw], cohorts: list[Raw], counts: tuple[int, int, int], why: str
 ) -> None:
     room = admits(build(queues, cohorts, [A, B]), "q", CORE, {})
@@ -236,7 +237,7 @@ REASONS = [
         [queue("q", {("b", "memory"): (4, None, None)})],
         [],
         "ClusterQueue q does not cover cpu",
-        id="a resource nobody covers",
+        id="a resource that is not covered",
     ),
     pytest.param(
         [closed(cohort="c")],
@@ -293,12 +294,12 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("queues", "cohorts", "reason"), REASONS)
-def test_no_room_has_a_reason(queues: list[Raw], cohorts: list[Raw], reason: str) -> None:
+def test_missing_capacity_has_a_reason(queues: list[Raw], cohorts: list[Raw], reason: str) -> None:
     room = admits(build(queues, cohorts, [A, B]), "q", CORE, {}, namespace={"team": "ray"})
     assert (room.nominal, room.borrow, room.flavors, room.reason) == (0, 0, {}, reason)
 
 
-def test_less_room_than_wanted_has_a_reason_too() -> None:
+def test_too_little_capacity_has_a_reason() -> None:
     room = admits(build([closed()], [], [A]), "q", {"cpu": 1500}, {}, wanted=3)
     assert (room.nominal, room.reason) == (2, "cpu in flavor a: 4 free of 4, one worker needs 1500m")
 
@@ -330,45 +331,77 @@ CHOICES = [
     pytest.param(
         flavor("a", nodeTaints=[{"key": "gpu", "effect": "PreferNoSchedule"}]), {}, "a", "it is soft", id="a soft taint"
     ),
-    pytest.param(TAINTED, {"tolerations": [{"operator": "Exists"}]}, "a", "no key: all", id="tolerating everything"),
     pytest.param(
-        TAINTED, {"tolerations": [{"key": "gpu", "value": "yes"}]}, "a", "Equal by default", id="tolerating by value"
+        TAINTED, {"tolerations": [{"operator": "Exists"}]}, "a", "no key: all", id="a toleration of everything"
     ),
-    pytest.param(TAINTED, {"tolerations": [{"key": "gpu", "value": "no"}]}, "b", "values differ", id="the wrong value"),
+    pytest.param(
+        TAINTED, {"tolerations": [{"key": "gpu", "value": "yes"}]}, "a", "Equal by default", id="a toleration by value"
+    ),
+    pytest.param(
+        TAINTED,
+        {"tolerations": [{"key": "gpu", "value": "no"}]},
+        "b",
+        "values differ",
+        id="a toleration of another value",
+    ),
     pytest.param(
         TAINTED,
         {"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute"}]},
         "b",
         "effects differ",
-        id="the wrong effect",
+        id="a toleration of another effect",
     ),
     pytest.param(
         flavor("a", nodeTaints=[{"key": "n", "value": "5", "effect": "NoExecute"}]),
         {"tolerations": [{"key": "n", "operator": "Gt", "value": "4"}]},
         "a",
         "5 > 4; kueue enables comparison operators",
-        id="tolerating by comparison",
+        id="a toleration by comparison",
     ),
     pytest.param(
         flavor("a", nodeTaints=[{"key": "gpu", "effect": "NoSchedule"}], tolerations=[{"operator": "Exists"}]),
         {},
         "a",
         "Kueue adds it to the pod",
-        id="the flavor tolerates its own taint",
+        id="a flavor tolerates its own taint",
     ),
     pytest.param(SPOT, {"nodeSelector": {"tier": "spot"}}, "a", "labels match", id="a selector that matches"),
-    pytest.param(SPOT, {"nodeSelector": {"tier": "dear"}}, "b", "b has no such label", id="a selector that does not"),
-    pytest.param(SPOT, {"nodeSelector": {"disk": "ssd"}}, "a", "only its own keys", id="keys the flavor does not have"),
-    pytest.param(SPOT, affinity([asks("tier", "NotIn", "spot")]), "b", "", id="affinity against it"),
     pytest.param(
-        SPOT, affinity([asks("tier", "In", "x")], [asks("disk", "Exists")]), "a", "", id="one term about others"
+        SPOT, {"nodeSelector": {"tier": "dear"}}, "b", "b has no such label", id="a selector that does not match"
     ),
-    pytest.param(SPOT, affinity([asks("tier", "In", "x")], [asks("tier", "Exists")]), "a", "", id="terms are ORed"),
-    pytest.param(SPOT, affinity([asks("tier", "In", "spot"), asks("cores", "Gt", "8")]), "b", "", id="ANDed inside"),
+    pytest.param(
+        SPOT,
+        {"nodeSelector": {"disk": "ssd"}},
+        "a",
+        "only its own keys",
+        id="a selector of keys that the flavor does not have",
+    ),
+    pytest.param(SPOT, affinity([asks("tier", "NotIn", "spot")]), "b", "", id="an affinity that excludes the flavor"),
+    pytest.param(
+        SPOT,
+        affinity([asks("tier", "In", "x")], [asks("disk", "Exists")]),
+        "a",
+        "",
+        id="an affinity with one term about other keys",
+    ),
+    pytest.param(
+        SPOT,
+        affinity([asks("tier", "In", "x")], [asks("tier", "Exists")]),
+        "a",
+        "",
+        id="the terms of an affinity are ORed",
+    ),
+    pytest.param(
+        SPOT,
+        affinity([asks("tier", "In", "spot"), asks("cores", "Gt", "8")]),
+        "b",
+        "",
+        id="the requirements of a term are ANDed",
+    ),
     pytest.param(SPOT, affinity([asks("cores", "Lt", "9")]), "a", "", id="labels compare as numbers"),
     pytest.param(SPOT, affinity([asks("tier", "DoesNotExist")]), "b", "", id="a label that must be absent"),
-    pytest.param(SPOT, affinity([asks("tier", "Near", "x")]), "b", "", id="an operator nobody knows"),
-    pytest.param(SPOT, {"affinity": []} | {"nodeSelector": 7}, "", "", id="rules that cannot be read"),
+    pytest.param(SPOT, affinity([asks("tier", "Near", "x")]), "b", "", id="an unknown operator"),
+    pytest.param(SPOT, {"affinity": []} | {"nodeSelector": 7}, "", "", id="malformed rules"),
     pytest.param(flavor("a", topologyName="racks"), {}, "b", "b has none", id="a topology among plain flavors"),
     pytest.param({"metadata": {"name": "a"}, "spec": [1]}, {}, "b", "", id="an unreadable flavor"),
 ]
@@ -392,10 +425,17 @@ LENDER = queue("lender", {("a", "cpu"): (9, None, None)}, cohort="c")
 CAREFUL = {"whenCanBorrow": "TryNextFlavor"}
 WANTED = [
     pytest.param([queue("q", TWO)], 2, "a", (2, 0), "the first that fits", id="the first flavor when it fits all"),
-    pytest.param([queue("q", TWO)], 3, "b", (6, 0), "a podset is never split", id="the second when the first is small"),
-    pytest.param([queue("q", TWO)], 9, "b", (6, 0), "as many as can be", id="the larger when none fits all"),
     pytest.param(
-        [queue("q", TWO, cohort="c"), LENDER], 5, "a", (2, 9), "MayStopSearch", id="borrowing is no reason to go on"
+        [queue("q", TWO)], 3, "b", (6, 0), "a podset is never split", id="the second flavor when the first is too small"
+    ),
+    pytest.param([queue("q", TWO)], 9, "b", (6, 0), "as many as can be", id="the larger flavor when none fits all"),
+    pytest.param(
+        [queue("q", TWO, cohort="c"), LENDER],
+        5,
+        "a",
+        (2, 9),
+        "MayStopSearch",
+        id="borrowing is no reason to try the next flavor",
     ),
     pytest.param(
         [queue("q", TWO, cohort="c", flavorFungibility=CAREFUL), LENDER],
@@ -403,7 +443,7 @@ WANTED = [
         "b",
         (6, 0),
         "b needs no borrowing",
-        id="unless the queue says TryNextFlavor",
+        id="borrowing is a reason if the queue says TryNextFlavor",
     ),
     pytest.param(
         [queue("q", TWO, cohort="c", flavorFungibility=CAREFUL), LENDER],
@@ -411,7 +451,7 @@ WANTED = [
         "a",
         (2, 9),
         "b is too small",
-        id="borrowing is better than nothing",
+        id="borrowing is better than no capacity",
     ),
     pytest.param(
         [
@@ -428,7 +468,7 @@ WANTED = [
         "b",
         (0, 5),
         "isPreferred: the lower borrowing level",
-        id="borrowing near is better than far",
+        id="borrowing from a near cohort is better than from a far one",
     ),
     pytest.param(
         [
@@ -465,20 +505,22 @@ def test_the_flavor_depends_on_how_many_are_wanted(
             ("cq", "LocalQueue lq is stopped (stopPolicy Hold)"),
             id="a stopped LocalQueue",
         ),
-        pytest.param({"clusterQueue": "cq"}, INACTIVE, ("cq", "LocalQueue lq is not active: Can't admit new workloads: why not."), id="an inactive LocalQueue"),
-        pytest.param({}, {}, ("", "the LocalQueue cannot be read ('clusterQueue')"), id="a LocalQueue that leads nowhere"),
+        pytest.param({"clusterQueue": "cq"}, INACTIVE,
+            ("cq", "LocalQueue lq is not active: Can't admit new workloads: why not."), id="an inactive LocalQueue"),
+        pytest.param({}, {}, ("", "the LocalQueue cannot be read ('clusterQueue')"),
+            id="a LocalQueue that leads nowhere"),
     ],
 )  # fmt: skip
 def test_a_local_queue_leads_to_a_cluster_queue(spec: Raw, status: Raw, answer: tuple[str, str]) -> None:
     assert local_queue_target({"metadata": {"name": "lq"}, "spec": spec, "status": status}) == answer
 
 
-def test_nothing_asked_and_nothing_counted_is_no_limit() -> None:
+def test_a_pod_without_counted_requests_has_no_limit() -> None:
     room = admits(build([queue("q", cpus(1))], [], [A]), "q", {"pods": 1}, {})
     assert (room.nominal, room.ever, room.tight) == (pod_requests.UNLIMITED, pod_requests.UNLIMITED, None)
 
 
-# --- random worlds -----------------------------------------------------------------------------------------------------
+# --- random worlds ----------------------------------------------------------------------------------------------------
 
 World = tuple[list[Raw], list[Raw]]
 FLAVORS = [A, B]
@@ -518,7 +560,7 @@ def names_of(world: World) -> list[str]:
 
 
 @given(worlds(), requests, st.integers(1, 4))
-def test_room_and_flavors_are_the_oracles(world: World, request: Raw, wanted: int) -> None:
+def test_capacity_and_flavors_are_the_oracles(world: World, request: Raw, wanted: int) -> None:
     tree, oracle = build(*world, FLAVORS), Oracle(world)
     for name in names_of(world):
         room = admits(tree, name, request, {}, wanted=wanted)
@@ -533,7 +575,7 @@ def test_room_and_flavors_are_the_oracles(world: World, request: Raw, wanted: in
 
 @given(worlds(), worlds(), requests, st.booleans())
 def test_a_tree_built_upon_another_is_the_same(old: World, new: World, request: Raw, other_flavors: bool) -> None:
-    """What is not read again is what has not changed; a flavor that went takes its queues with it."""
+    """Unchanged objects are not parsed again; a removed flavor closes its queues."""
     flavors = FLAVORS[1:] if other_flavors else FLAVORS
     mixed = ([*new[0][:1], *old[0][1:]], new[1])
     fresh = build(*mixed, flavors)
@@ -579,12 +621,12 @@ def test_charging_n_pods_takes_exactly_n_from_the_chosen_flavor(world: World, re
 
 
 def pin(tree: QuotaTree) -> QuotaTree:
-    """The same tree, its flavors labelled so that a pod can insist on one."""
+    """The same tree with labelled flavors, so that a pod can require one."""
     return replace(tree, flavors=build([], [], [flavor(f, nodeLabels={"flavor": f}) for f in "ab"]).flavors)
 
 
 @given(worlds(), requests, st.integers(0, 5), st.integers(0, 3))
-def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: Raw, count: int, index: int) -> None:
+def test_charging_is_the_same_as_rereading_the_usage(world: World, request: Raw, count: int, index: int) -> None:
     names = names_of(world)
     name, tree = names[index % len(names)], build(*world, FLAVORS)
     room = admits(tree, name, request, {}, wanted=count)
@@ -604,7 +646,9 @@ def test_charging_is_the_same_as_reading_the_usage_anew(world: World, request: R
 
 
 @given(worlds(), requests, st.integers(1, 9), st.integers(0, 3), st.sampled_from("ab"))
-def test_more_usage_anywhere_is_never_more_room(world: World, request: Raw, count: int, index: int, of: str) -> None:
+def test_more_usage_anywhere_never_gives_more_capacity(
+    world: World, request: Raw, count: int, index: int, of: str
+) -> None:
     names, tree = names_of(world), build(*world, FLAVORS)
     busy = charge(tree, names[index % len(names)], {"cpu": of, "gpu": of}, {"cpu": 700, "gpu": 1}, count)
     everything = 10**6  # so that the choice of flavor cannot hide a change
@@ -630,9 +674,12 @@ def test_the_order_of_objects_does_not_matter(world: World, request: Raw, dice: 
     assert rooms(one, names, request) == rooms(other, names, request)
 
 
-WORDS = """metadata name spec status q c a cohortName parentName resourceGroups coveredResources flavors resources cpu nominalQuota
-    borrowingLimit flavorsReservation total conditions type Active namespaceSelector matchLabels matchExpressions nodeTaints
-    nodeLabels tolerations effect NoSchedule key operator values In flavorFungibility affinity nodeSelector"""
+WORDS = """
+    metadata name spec status q c a cohortName parentName resourceGroups coveredResources flavors resources cpu
+    nominalQuota borrowingLimit flavorsReservation total conditions type Active namespaceSelector matchLabels
+    matchExpressions nodeTaints nodeLabels tolerations effect NoSchedule key operator values In flavorFungibility
+    affinity nodeSelector
+"""
 words = st.sampled_from(WORDS.split())
 junk = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | words,

@@ -1,4 +1,5 @@
-"""Quota that others borrowed: how much of it comes back, when a plan reckons with it, and that it is asked for last."""
+"""Borrowed quota: how much of it can be reclaimed, when a plan counts on it, and that such a share is asked for
+last."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,12 +46,13 @@ def tree(cores: int, *, used: int = 0, others: int = 0, lent: int = 0, **spec: A
 @pytest.mark.parametrize(
     ("given", "want"),
     [
-        pytest.param(tree(4, lent=4, **RECLAIM), 4, id="all was borrowed"),
-        pytest.param(tree(4, used=1, lent=3, **RECLAIM), 3, id="what is used by oneself is not borrowed"),
-        pytest.param(tree(4, **RECLAIM), 4, id="what is free needs no reclaim, and is there as well"),
+        pytest.param(tree(4, lent=4, **RECLAIM), 4, id="all quota was borrowed"),
+        pytest.param(tree(4, used=1, lent=3, **RECLAIM), 3, id="quota that the queue uses itself is not borrowed"),
+        pytest.param(tree(4, **RECLAIM), 4, id="free quota counts as well"),
         pytest.param(tree(4, lent=4), 0, id="a queue that does not reclaim"),
         pytest.param(
-            tree(4, lent=4, preemption={"reclaimWithinCohort": "LowerPriority"}), 0, id="only from those of lower priority, who are not known"
+            tree(4, lent=4, preemption={"reclaimWithinCohort": "LowerPriority"}), 0,
+            id="a queue that reclaims from lower priorities only, which are unknown"
         ),
         pytest.param(tree(4, lent=4, stopPolicy="Hold", **RECLAIM), 0, id="a stopped queue"),
     ],
@@ -72,7 +74,7 @@ def gang(count: int, **policy: Any) -> GangRequest:
     return GangRequest(NAMESPACE, QUEUE, (GroupRequest("workers", "role", count, {}, CPU),), **policy)
 
 
-def test_what_is_free_elsewhere_goes_before_what_must_be_taken_back() -> None:
+def test_free_capacity_elsewhere_is_taken_before_borrowed_capacity_is_reclaimed() -> None:
     made = plan(gang(2), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("west", 2, False)]
 
@@ -83,19 +85,19 @@ def test_only_the_share_that_needs_it_preempts() -> None:
     assert made.sentence == "2 of 4 workers to east, 2 to west; in east by taking back quota that others borrowed."
 
 
-def test_a_cluster_that_takes_back_enough_holds_a_gang_that_must_be_together() -> None:
+def test_a_cluster_that_can_reclaim_enough_holds_a_same_cluster_gang() -> None:
     made = plan(gang(2, mode="SameCluster"), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(1))])
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 2, True)]
 
 
 @pytest.mark.parametrize(("nodes", "want"), [(2, {"east": 2}), (1, {})])
-def test_nobody_loses_a_pod_for_one_that_no_node_could_hold(nodes: int, want: dict[str, int]) -> None:
+def test_nothing_is_reclaimed_for_a_pod_that_no_node_could_hold(nodes: int, want: dict[str, int]) -> None:
     made = plan(gang(2), [cluster("east", tree(2, lent=2, **RECLAIM), nodes=nodes)])
     assert {share.cluster: share.workers for share in made.shares} == want
 
 
-def test_no_more_is_taken_back_than_is_not_free_elsewhere() -> None:
-    """West has three cores to borrow: one pod in east makes way, not four."""
+def test_no_more_is_reclaimed_than_is_not_free_elsewhere() -> None:
+    """West has three cores to borrow: one pod in east is preempted, not four."""
     west = build(
         [make_cluster_queue(0, cohortName="all"), make_cluster_queue(3, cohortName="all", name="team-b")],
         [],
@@ -105,7 +107,7 @@ def test_no_more_is_taken_back_than_is_not_free_elsewhere() -> None:
     assert [(s.cluster, s.workers, s.preempts) for s in made.shares] == [("east", 1, True), ("west", 3, False)]
 
 
-def test_where_even_that_is_too_little_the_sentence_speaks_of_what_is_free() -> None:
+def test_where_reclaiming_is_too_little_the_message_speaks_of_free_quota() -> None:
     made = plan(gang(9), [cluster("east", tree(2, lent=2, **RECLAIM)), cluster("west", tree(2))])
     assert not made.shares
     assert "9 workers needed at once, 2 fit now" in made.sentence
@@ -133,17 +135,17 @@ def round_(*standing: str, admitted: Sequence[str] = ()) -> Gang:
 @pytest.mark.parametrize(
     ("given", "want"),
     [
-        pytest.param(round_(), ["west"], id="first the one that costs nobody anything"),
-        pytest.param(round_("west"), [], id="while it is not admitted, nothing else"),
-        pytest.param(round_("west", admitted=["west"]), ["east"], id="then the one that preempts"),
-        pytest.param(round_("west", "east", admitted=["west"]), [], id="both are asked for"),
+        pytest.param(round_(), ["west"], id="the share that does not preempt is asked for first"),
+        pytest.param(round_("west"), [], id="no other share is asked for while the first is not admitted"),
+        pytest.param(round_("west", admitted=["west"]), ["east"], id="the share that preempts is asked for last"),
+        pytest.param(round_("west", "east", admitted=["west"]), [], id="both shares are asked for"),
     ],
 )
 def test_a_share_that_preempts_is_asked_for_last(given: Gang, want: list[str]) -> None:
     assert [a.share.cluster for a in decide(given, at(3)) if isinstance(a, Reserve)] == want
 
 
-def test_who_was_never_asked_is_not_blamed() -> None:
+def test_a_share_that_was_not_asked_for_is_not_blamed() -> None:
     given = round_("west")
     assert not [a for a in decide(given, at(3)) if isinstance(a, UpdatePlacementStatus) and "blocked" in a.status]
     (given_up,) = (a for a in decide(given, at(4)) if isinstance(a, UpdatePlacementStatus))
@@ -155,15 +157,19 @@ def test_who_was_never_asked_is_not_blamed() -> None:
 @pytest.mark.parametrize(
     ("given", "seconds", "withdrawn"),
     [
-        pytest.param(round_("west", admitted=["west"]), 31, True, id="it would be asked for with no time left: not at all"),
-        pytest.param(round_("west", "east", admitted=["west"]), 59, False, id="once asked for, it has as long as the others"),
-        pytest.param(round_("west", "east", admitted=["west"]), 60, True, id="and no longer"),
+        pytest.param(round_("west", admitted=["west"]), 31, True,
+            id="a share that preempts is not asked for without time left"),
+        pytest.param(round_("west", "east", admitted=["west"]), 59, False,
+            id="a share that preempts has the full timeout once it is asked for"),
+        pytest.param(round_("west", "east", admitted=["west"]), 60, True,
+            id="a share that preempts has no more than the timeout"),
     ],
 )  # fmt: skip
 def test_a_share_that_preempts_is_not_asked_for_at_the_last_moment(
     given: Gang, seconds: float, withdrawn: bool
 ) -> None:
-    """A controller that was away, or clusters that were slow: a round about to be given up shall cost nobody a pod."""
+    """After a pause of the controller, or with slow clusters: a round that is about to be withdrawn must cost no
+    pod."""
     actions = decide(given, at(seconds))
     assert not [a for a in actions if isinstance(a, Reserve)]
     assert any("withdrawnRound" in a.status for a in actions if isinstance(a, UpdatePlacementStatus)) is withdrawn

@@ -1,6 +1,6 @@
-"""What does each alert wake somebody for, and what does look like it and wakes nobody? As series that Prometheus' own promtool reads.
+"""For each alert, series on which it fires and similar ones on which it does not, in promtool's format.
 
-A sample a minute. The bounds are the rules' own, so each case stands clearly on its side of one.
+One sample a minute. Each case stays clear of the bounds, which are the rules' own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 from adapter.objects.unstructured import Raw
 
-Series = Mapping[str, str]  # as promtool has it: "0+2x20" is 0, 2, 4 ... and twenty more
+Series = Mapping[str, str]  # in promtool's notation: "0+2x20" is 0, 2, 4 and so on, with twenty samples after the first
 
 
 @dataclass(frozen=True)
 class Case:
-    """One alert at one time, over series by which it fires and over others by which it does not."""
+    """One alert at one time: series on which it fires and series on which it does not."""
 
     at: str
     fires: Series
     silent: Series
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the alert that fires, beside its severity
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of the firing alert beside its severity
 
 
 def _buckets(metric: str, labels: str, **counts: str) -> Series:
-    """A histogram by the upper bounds of its buckets, `inf` for the last."""
+    """A histogram by the upper bounds of its buckets; `inf` is the last."""
     bounds = {"inf": "+Inf"}
     more = f"{labels}," if labels else ""
     return {f'{metric}_bucket{{{more}le="{bounds.get(one, one[1:])}"}}': values for one, values in counts.items()}
@@ -47,18 +47,20 @@ CASES: Mapping[str, Case] = {
             'rayspan_cluster_connected{cluster="west"}': "0x15",
             'rayspan_cluster_connected{cluster="east"}': "1x15",
         },
-        silent={'rayspan_cluster_connected{cluster="west"}': "0x7 1 0x7"},  # it comes and goes
+        silent={'rayspan_cluster_connected{cluster="west"}': "0x7 1 0x7"},  # the connection comes and goes
         labels=_WEST,
     ),
     "RayspanTokenExpiring": Case(  # promtool's clock begins at 0
         f"{2 * _DAY}m",
         fires={
-            f'{_TOKEN}{{cluster="west"}}': f"{14 * 86400}x600 {15 * 86400}x{3 * _DAY}",  # 13 days are left; a job has stopped
+            # 13 days are left: the renewal has stopped
+            f'{_TOKEN}{{cluster="west"}}': f"{14 * 86400}x600 {15 * 86400}x{3 * _DAY}",
             f'{_TOKEN}{{cluster="east"}}': f"{90 * 86400}x{3 * _DAY}",
         },
         silent={
             f'{_TOKEN}{{cluster="west"}}': f"{17 * 86400}x{3 * _DAY}",
-            f'{_TOKEN}{{cluster="east"}}': f"{2 * 86400}x{_DAY} {3 * 86400}x{2 * _DAY}",  # of two days, and renewed daily
+            # a token of two days that is renewed daily
+            f'{_TOKEN}{{cluster="east"}}': f"{2 * 86400}x{_DAY} {3 * 86400}x{2 * _DAY}",
         },
         labels=_WEST,
     ),
@@ -77,7 +79,7 @@ CASES: Mapping[str, Case] = {
     "RayspanWorkersPending": Case(
         "12m",
         fires={'rayspan_pods{cluster="west",phase="Pending"}': "3x15"},
-        silent={'rayspan_pods{phase="Pending"}': "3x15"},  # they wait for room, and have no cluster
+        silent={'rayspan_pods{phase="Pending"}': "3x15"},  # waiting for capacity, without a cluster
         labels=_WEST,
     ),
     "RayspanSharesNotAdmitted": Case(
@@ -117,7 +119,7 @@ CASES: Mapping[str, Case] = {
         fires={f'{_REQUESTS}{{cluster="west",verb="get",kind="pods",code="403"}}': "0+30x30"},
         silent={
             f'{_REQUESTS}{{cluster="west",verb="get",kind="pods",code="404"}}': "0+30x30",
-            f'{_REQUESTS}{{verb="list",kind="services",code="403"}}': "0+30x30",  # a right that nobody has to give
+            f'{_REQUESTS}{{verb="list",kind="services",code="403"}}': "0+30x30",  # an optional right
         },
         labels=_WEST,
     ),
@@ -129,9 +131,9 @@ CASES: Mapping[str, Case] = {
     ),
     "RayspanTaskFailing": Case(
         "25m",
-        fires={'rayspan_task_failures_total{task="look"}': "0+1x30"},
-        silent={'rayspan_task_failures_total{task="look"}': "0x15 2x20"},
-        labels={"task": "look"},
+        fires={'rayspan_task_failures_total{task="reconcile"}': "0+1x30"},
+        silent={'rayspan_task_failures_total{task="reconcile"}': "0x15 2x20"},
+        labels={"task": "reconcile"},
     ),
     "RayspanTasksLeak": Case(
         f"{_DAY + 90}m",
@@ -143,7 +145,7 @@ CASES: Mapping[str, Case] = {
 
 
 def tests(rules: Iterator[Raw]) -> list[Raw]:
-    """Two for each rule, as `promtool test rules` reads them."""
+    """Two tests for each rule, as `promtool test rules` reads them."""
     return [made for rule in rules for made in _both(rule, CASES[rule["alert"]])]
 
 

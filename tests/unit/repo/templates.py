@@ -1,6 +1,6 @@
-"""How does Helm render the chart's templates? Only the forms that hack/release writes, and no other: the rest is an error.
+"""Renders the chart's templates: only the forms that hack/release writes; any other form is an error.
 
-It stands in for Helm where a test must be quick; tests marked `long` put the same questions to Helm itself.
+Stands in for Helm where a test must be quick; tests marked `long` check the same with Helm itself.
 """
 
 import copy
@@ -22,13 +22,13 @@ _OLDER = re.compile(r'^(if) (semverCompare) "<(\d+\.\d+)\.0-0" \.Capabilities\.K
 
 
 class Refused(Exception):
-    """The chart says that it must not be installed so."""
+    """The chart rejects this installation."""
 
 
 def render(
     chart: Path, chosen: Mapping[str, Any], namespace: str = "default", kubernetes: str = KUBERNETES
 ) -> list[Raw]:
-    """The objects of the chart with these values, and a release in this namespace of a cluster of that version."""
+    """The chart's objects for these values, this release namespace and this version of the cluster."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     values = _merged(yaml.safe_load((chart / "values.yaml").read_text()), chosen)
     top = {
@@ -44,7 +44,7 @@ def render(
 
 
 def _merged(under: Raw, over: Mapping[str, Any]) -> Raw:
-    """Maps are merged and all else is replaced, as Helm does."""
+    """Merges maps and replaces all else, as Helm does."""
     merged = copy.deepcopy(under)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)

@@ -1,4 +1,4 @@
-"""The rules that no type can state: what the import contract covers, and where the words of the API stand."""
+"""Rules that no type can state: the scope of the import contract, and where the API's words are written."""
 
 import ast
 import tomllib
@@ -20,7 +20,7 @@ def _short(path: Path) -> str:
 
 
 def test_every_pure_module_is_under_the_import_contract() -> None:
-    """A new file beside the others is pure by its place; forgetting it here would let I/O in."""
+    """A new file among pure ones is pure by its folder; without a contract it could import I/O."""
     project = tomllib.loads((REPO / "pyproject.toml").read_text())
     contracts = project["tool"]["importlinter"]["contracts"]
     (contract,) = (c for c in contracts if "importlib" in c.get("forbidden_modules", ()))
@@ -30,14 +30,14 @@ def test_every_pure_module_is_under_the_import_contract() -> None:
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Docstrings, and the strings that stand alone: nobody compares them with anything."""
+    """Docstrings and other strings that are statements: no code compares them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
 
 
 def written(source: str) -> list[tuple[int, str]]:
-    """Line and text of each string literal that holds a word of an API's domain; f-strings by their parts."""
+    """Line and text of each string literal with a word of an API's domain; f-strings by their parts."""
     tree = ast.parse(source)
     docstrings = set(map(id, _docstrings(tree)))
     return [
@@ -52,7 +52,7 @@ READ = [pytest.param(path, id=_short(path)) for path in MODULES if path != ADAPT
 
 
 @pytest.mark.parametrize("path", READ)
-def test_words_of_the_api_stand_in_names_only(path: Path) -> None:
+def test_words_of_the_api_are_in_names_alone(path: Path) -> None:
     assert written(path.read_text()) == [], "put it into names.py, once, and use it by its name"
 
 
@@ -67,5 +67,5 @@ def test_words_of_the_api_stand_in_names_only(path: Path) -> None:
         pytest.param('f(key="rayspan.dev/slot")', 1, id="an argument"),
     ],
 )
-def test_the_reader_of_literals_reads(source: str, want: int) -> None:
+def test_the_reader_of_literals(source: str, want: int) -> None:
     assert len(written(source)) == want

@@ -1,4 +1,4 @@
-"""Does what docs and comments point to stand in the checkout: files, headings of docs, rules of upstream, the rooms of the code?"""
+"""References in docs and comments exist: files, headings, upstream rules and packages."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ _READ = [
     *REPO.glob("*.md"),
     *(path for room in _ROOMS for kind in ("py", "yaml", "md") for path in (REPO / room).rglob(f"*.{kind}")),
 ]
-_NOTE = re.compile(r"(?<![\w:/.-])(?:\.{1,2}/)*[\w-]+(?:/[\w-]+)*\.md\b")  # not what an address or `ray:PATH` ends with
+_NOTE = re.compile(r"(?<![\w:/.-])(?:\.{1,2}/)*[\w-]+(?:/[\w-]+)*\.md\b")  # not the end of an address or of `ray:PATH`
 _UPSTREAM = re.compile(r'docs/upstream\.md,\s+(?:# )?"([^"]+)"')
 _MAP = REPO / "docs/architecture.md"
 _ROOM_TABLE = re.compile(r"(<!-- rooms: (\w+) -->).*?(<!-- end -->)", re.DOTALL)
@@ -51,7 +51,7 @@ def test_no_file_cites_a_note_outside_of_the_checkout() -> None:
 
 
 def test_comments_name_files_of_adapter_by_where_they_are() -> None:
-    """Beside the comment, or by the way from adapter/: `report.py`, `worker/report.py`, or in quotes worker.report."""
+    """By their path beside the comment or from adapter/: `report.py`, `worker/report.py`, or quoted worker.report."""
     rooms = "|".join(room.parent.name for room in (REPO / "adapter").glob("*/__init__.py"))
     named = [
         (path, file)
@@ -65,7 +65,7 @@ def test_comments_name_files_of_adapter_by_where_they_are() -> None:
     assert [(path, file) for path, file in named if not _is_module(path, file)] == []
 
 
-def test_each_rule_of_upstream_that_is_cited_has_its_heading() -> None:
+def test_each_cited_rule_of_upstream_has_a_heading() -> None:
     headings = re.findall(r"^## (.*)$", _prose(REPO / "docs/upstream.md"), re.MULTILINE)
     cited = {rule for path in _READ if path.suffix == ".py" for rule in _UPSTREAM.findall(path.read_text())}
     assert sorted(cited - {*headings}) == []
@@ -73,7 +73,7 @@ def test_each_rule_of_upstream_that_is_cited_has_its_heading() -> None:
 
 
 @pytest.mark.parametrize("project", _VERSIONS)
-def test_the_rules_of_upstream_are_those_of_the_versions_that_the_lab_runs(project: str) -> None:
+def test_the_rules_of_upstream_have_the_labs_versions(project: str) -> None:
     text = (REPO / "docs/upstream.md").read_text()
     (row,) = re.findall(rf"^\| `{project}:PATH` \| .*\((https://\S+?)/tree/\S+\).* \| (\S+) \|$", text, re.MULTILINE)
     repository, version = row
@@ -82,7 +82,7 @@ def test_the_rules_of_upstream_are_those_of_the_versions_that_the_lab_runs(proje
     assert tag.removeprefix("ray-") == version
 
 
-def test_the_rooms_are_described_as_they_describe_themselves(request: pytest.FixtureRequest) -> None:
+def test_the_packages_are_described_by_their_docstrings(request: pytest.FixtureRequest) -> None:
     written = _MAP.read_text()
     wanted = _ROOM_TABLE.sub(lambda found: f"{found[1]}\n\n{_rooms(found[2])}\n\n{found[3]}", written)
     if request.config.getoption("--update-golden"):
@@ -99,20 +99,20 @@ def test_the_rules_are_listed_as_their_tables_have_them(request: pytest.FixtureR
     assert written == wanted, "read the difference, then run this test with --update-golden"
 
 
-def test_every_file_that_the_architecture_names_is_there() -> None:
+def test_every_file_in_the_architecture_exists() -> None:
     named = re.findall(r"`((?:adapter|docs|e2e|hack|kustomize|manifests|tests)/[\w./-]+)`", _MAP.read_text())
     assert len(named) > 100
     assert [path for path in named if not (REPO / path).exists()] == []
 
 
-def test_every_test_that_a_doc_names_is_there() -> None:
+def test_every_test_in_a_doc_exists() -> None:
     named = [found for doc in DOCS for found in re.findall(r"`((?:tests|e2e)/[\w/]+\.py)::(\w+)`", doc.read_text())]
     assert len(named) > 30
     assert [one for one in named if f"def {one[1]}(" not in (REPO / one[0]).read_text()] == []
 
 
 def test_each_event_of_a_job_is_explained() -> None:
-    """Those of a ClusterQueue are told to admins (docs/queues.md), and one of a WorkerCluster (docs/restore.md)."""
+    """Events of a ClusterQueue are for admins (docs/queues.md), and one of a WorkerCluster is in docs/restore.md."""
     reasons = names.EventReason
     for_admins = {reasons.FAILED_QUOTA_AGGREGATION, reasons.QUOTA_AGGREGATED, reasons.RESTORED}
     rows = re.findall(r"^  \| (`.*?) \|", (REPO / "docs/use.md").read_text(), re.MULTILINE)
@@ -124,7 +124,7 @@ def test_each_event_reason_is_used() -> None:
     assert [one.name for one in names.EventReason if f"EventReason.{one.name}" not in source] == []
 
 
-def test_the_picture_shows_every_room() -> None:
+def test_the_picture_shows_every_package() -> None:
     drawn = set(re.findall(r">(\w+)<", (REPO / "docs/architecture.svg").read_text()))
     rooms = [path.parent.name for path in (REPO / "adapter").glob("*/__init__.py")]
     floors = [path.parent.name for path in (REPO / "adapter/shell").glob("*/__init__.py")]
@@ -132,16 +132,16 @@ def test_the_picture_shows_every_room() -> None:
 
 
 def _rooms(top: str) -> str:
-    """A table of the packages in a folder, each with the first sentence that it says of itself; of hack only the top ones."""
+    """A table of a folder's packages, each with the first sentence of its docstring; of hack only the top ones."""
     depth = "*/__init__.py" if top == "hack" else "**/__init__.py"
     rooms = [(path.parent, path) for path in sorted((REPO / top).glob(depth)) if path.parent != REPO / top]
     alone = [(path, path) for path in sorted((REPO / top).glob("*.py")) if not path.name.startswith("__")]
     rows = [f"| `{shown.relative_to(REPO)}` | {_question(path)} |" for shown, path in [*alone, *rooms]]
-    return "\n".join(["| Room | Its question |", "|---|---|", *rows])
+    return "\n".join(["| Package | What it does |", "|---|---|", *rows])
 
 
 def _rules(table: str) -> str:
-    """A list of the rules of a table in their order, each with what it does."""
+    """The rules of a table in order, each with what it does."""
     return "\n".join(f"{n}. *{rule.name}*: {rule.summary}" for n, rule in enumerate(_RULES[table], 1))
 
 
@@ -166,7 +166,7 @@ def _leads_somewhere(doc: Path, link: str) -> bool:
 
 
 def _anchors(doc: Path) -> Iterator[str]:
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub makes of headings."""
     for heading in re.findall(r"^#+ (.*)$", _prose(doc), re.MULTILINE):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 

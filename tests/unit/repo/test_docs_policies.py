@@ -1,7 +1,7 @@
-"""Does docs/policies.md tell the truth: each sample in it is the file, and each table is what `plan` prints for it?
+"""docs/policies.md is true: each sample is the file, and each table is what `plan` prints for it.
 
-The doc describes a fleet in a table. From it and from the sample objects the stores of a controller are filled, and the
-question goes through the code of real plans. `pytest --update-golden` writes the samples and the tables anew.
+The doc describes a fleet in a table. The stores of a controller are filled from it and from the sample objects, and
+real plans answer. `pytest --update-golden` rewrites the samples and the tables.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _COMMAND = re.compile(r"\$ kubectl rayspan plan -f ([\w.-]+)\n")
 _ROW = re.compile(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
 
 
-def test_the_doc_says_what_the_files_and_the_planner_say(request: pytest.FixtureRequest) -> None:
+def test_the_doc_agrees_with_the_files_and_the_planner(request: pytest.FixtureRequest) -> None:
     text = DOC.read_text()
     policy: list[Raw] = []
 
@@ -71,7 +71,7 @@ def _fleet() -> list[Raw]:
 
 
 def _sight(policy: Raw, *configs: Raw) -> Sight:
-    """The doc's fleet under a policy, and the MultiKueueConfigs that it may name."""
+    """The doc's fleet under a policy, with the MultiKueueConfigs that the policy may name."""
     rows = {name: [int(number) for number in numbers] for name, *numbers in _ROW.findall(DOC.read_text())}
     clusters = {key_of(raw)[1]: raw for raw in _fleet()}
     assert rows.keys() == clusters.keys(), "the doc's table and fleet.yaml describe the same clusters"

@@ -1,6 +1,6 @@
-"""Does docs/install.md name what a release has: its files, the chart's values, the switches of its components?
+"""docs/install.md names what a release has: its files, the chart's values, the switches of its components.
 
-Its commands for kubectl are run by tests/integration/test_readme.py.
+tests/integration/test_readme.py runs its kubectl commands.
 """
 
 import re
@@ -29,19 +29,19 @@ def _value(name: str) -> object:
     return found
 
 
-def test_each_file_that_is_named_is_one_of_a_release() -> None:
+def test_each_named_file_is_in_a_release() -> None:
     named = set(re.findall(r"\$RELEASE/([\w.-]+\.yaml)", DOC + REMOVING)) | set(
         re.findall(r"`(component-[\w.-]+)`", DOC)
     )
     assert {manifests.file_of(part) for part in manifests.PARTS} == named | {"worker.yaml"}
 
 
-def test_each_component_is_told_with_its_switch() -> None:
+def test_each_component_has_its_switch() -> None:
     rows = dict(re.findall(r"^\| `(component-[\w-]+\.yaml)` \| `(\w+)`", DOC, re.MULTILINE))
     assert rows == {manifests.file_of(part): values.switch_of(part) for part in overlays.COMPONENTS}
 
 
-def test_what_helm_is_told_to_set_is_a_value() -> None:
+def test_helm_sets_existing_values() -> None:
     pages = "".join((REPO / "docs" / page).read_text() for page in ("install.md", "metrics.md", "serving.md"))
     told = re.findall(r"--set ([\w.]+)=", pages)
     told += re.findall(r"`((?:controllerManager|multiKueue|kubeRay)\.[\w.]+)(?:=\w+)?`", pages)
@@ -51,7 +51,7 @@ def test_what_helm_is_told_to_set_is_a_value() -> None:
         _value(name)  # it would raise
 
 
-def test_helm_and_docker_are_called_as_the_release_is_made() -> None:
+def test_helm_and_docker_commands_agree_with_the_release() -> None:
     assert len(_HELM) == 2 and len(_DOCKER) == 1
     for words in _HELM:
         assert words[:5] == ["helm", "upgrade", "--install", "rayspan", "$CHART"]

@@ -1,6 +1,6 @@
-"""Are the plugin's archives whole, small enough, and found by Krew? And does the one for this machine do its work, with no other library there?
+"""The plugin's archives are whole, small enough and accepted by Krew; the one for this machine runs by itself.
 
-What pip would load for other systems is not loaded here: the libraries of this machine stand for them.
+pip downloads nothing for other systems here: this machine's libraries stand in.
 """
 
 import ast
@@ -23,26 +23,27 @@ from hack.lab.base.paths import REPO
 from hack.release import plugin
 from tests.unit.apiserver import Server, says
 
-pytestmark = pytest.mark.long  # a release is made of it
+pytestmark = pytest.mark.long  # a release needs it
 
 VERSION, DOWNLOADS = f"v{__version__}", f"https://example.com/us/rayspan/releases/download/v{__version__}"
 LOCKED = dict(plugin._locked((REPO / "requirements.lock").read_text()))
-_SERVERS = ("controller", "access", "admission")  # what runs in pods, and no plugin has the libraries for
+_SERVERS = ("controller", "access", "admission")  # verbs that run in pods, whose libraries no plugin has
 SUMS = {system.archive: f"{number:064x}" for number, system in enumerate(plugin.SYSTEMS)}
 
 
 # --- the manifest ----------------------------------------------------------------------------------------------------
 
 
-def test_krew_is_told_what_it_asks_for() -> None:
-    """By the rules of krew-index: a name, a version with a v, a short description, and for each platform an archive and its checksum."""
+def test_the_manifest_meets_krews_rules() -> None:
+    """krew-index asks for a name, a version with a v, a short description, and an archive and checksum by platform."""
     found = yaml.safe_load(plugin.manifest(VERSION, DOWNLOADS, SUMS))
     assert (found["apiVersion"], found["kind"]) == ("krew.googlecontainertools.github.com/v1alpha2", "Plugin")
     assert found["metadata"] == {"name": plugin.PROGRAM.removeprefix("kubectl-")}
     spec = found["spec"]
     assert spec["version"] == VERSION and spec["homepage"] == "https://example.com/us/rayspan"
     assert 0 < len(spec["shortDescription"]) <= 50 and not spec["shortDescription"].endswith(".")
-    assert {(one["selector"]["matchLabels"]["os"], one["selector"]["matchLabels"]["arch"]) for one in spec["platforms"]} == {
+    labels = [platform["selector"]["matchLabels"] for platform in spec["platforms"]]
+    assert {(label["os"], label["arch"]) for label in labels} == {
         (system, machine) for system in ("linux", "darwin") for machine in ("amd64", "arm64")
     }  # fmt: skip
     for one, system in zip(spec["platforms"], plugin.SYSTEMS, strict=True):
@@ -54,7 +55,7 @@ def test_the_checksum_is_that_of_the_archive(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(plugin, "_load", lambda system, place: None)
     plugin.write(tmp_path, VERSION, DOWNLOADS)
     sums = {one["sha256"] for one in yaml.safe_load((tmp_path / plugin.MANIFEST).read_text())["spec"]["platforms"]}
-    (told,) = sums  # without libraries they are all the same
+    (told,) = sums  # without libraries all archives are equal
     for system in plugin.SYSTEMS:
         said = subprocess.run(["sha256sum", tmp_path / system.archive], capture_output=True, text=True, check=True)
         assert said.stdout.split()[0] == told
@@ -85,32 +86,32 @@ def test_the_checksum_is_that_of_the_archive(tmp_path: Path, monkeypatch: pytest
         ("websocket/tests/test_app.py", False),
     ],
 )
-def test_what_is_needed_of_the_libraries(name: str, wanted: bool) -> None:
+def test_the_needed_files_of_libraries(name: str, wanted: bool) -> None:
     assert (f"lib/{name}" in plugin.chosen({name: b""})) is wanted
 
 
-def test_each_package_of_the_lock_is_known_with_its_checksums() -> None:
+def test_each_locked_package_has_its_checksums() -> None:
     lock = (REPO / "requirements.lock").read_text()
     assert {*LOCKED} == {*re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)} >= {*plugin.COMPILED, *plugin._CONTROLLERS}
     assert sum(text.count("--hash=sha256:") for text in LOCKED.values()) == lock.count("--hash=sha256:")
     assert all(text.rstrip().splitlines()[-1].startswith("    --hash") for text in LOCKED.values())
 
 
-def test_what_is_left_out_is_what_the_controller_alone_needs() -> None:
-    """And its webhooks: kopf, with what that alone asks for."""
+def test_only_the_controllers_libraries_are_left_out() -> None:
+    """The webhooks' libraries too: kopf, and what only kopf needs."""
     extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = {re.split(r"[^\w-]", one)[0] for extra in ("controller", "admission") for one in extras[extra]}
     asked = {re.split(r"[^\w-]", one)[0] for one in metadata.requires("kopf") or () if "extra ==" not in one}
     assert {*plugin._CONTROLLERS} - {"jsonpointer"} == named | asked - {
         "aiohttp",
         "pyyaml",
-    }  # jsonpatch asks for jsonpointer
+    }  # jsonpatch needs jsonpointer
 
 
-def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
+def test_the_archive_has_the_files_of_a_wheel() -> None:
     found = plugin.own()
     assert {"kubectl-rayspan", "LICENSE", "lib/adapter/__main__.py", "lib/adapter/programs/drain_hook.py"} <= {*found}
-    assert b"kind: ClusterRole" in found["lib/adapter/cli/membership/worker.yaml"]  # the text, and no link to nowhere
+    assert b"kind: ClusterRole" in found["lib/adapter/cli/membership/worker.yaml"]  # the text instead of a broken link
     assert not any("__pycache__" in name for name in found)
 
 
@@ -118,7 +119,11 @@ def test_the_checkout_is_in_it_as_in_a_wheel() -> None:
 
 
 def _start(folder: Path, *words: str, pythons: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
-    text = re.sub(r"^PYTHONS = .*$", f"PYTHONS = {pythons}", plugin.start(), flags=re.MULTILINE) if pythons else plugin.start()  # fmt: skip
+    text = (
+        re.sub(r"^PYTHONS = .*$", f"PYTHONS = {pythons}", plugin.start(), flags=re.MULTILINE)
+        if pythons
+        else plugin.start()
+    )
     program = folder / plugin.PROGRAM
     program.write_text(text)
     line: list[str | Path] = [sys.executable, program, *words]
@@ -137,7 +142,7 @@ def test_it_knows_the_python_of_its_tests() -> None:
     assert least == f">={plugin.PYTHONS[0]}"
 
 
-def test_called_by_another_python_it_takes_one_that_will_do(tmp_path: Path) -> None:
+def test_an_unsupported_python_starts_a_supported_one(tmp_path: Path) -> None:
     other = tmp_path / "python3.99"
     other.write_text('#!/bin/sh\necho "$@"\n')
     other.chmod(0o755)
@@ -145,10 +150,12 @@ def test_called_by_another_python_it_takes_one_that_will_do(tmp_path: Path) -> N
     assert done.stdout == f"{tmp_path}/{plugin.PROGRAM} where my job\n"
 
 
-def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_python_is_one_sentence(tmp_path: Path) -> None:
     done = _start(tmp_path, pythons="((3, 99),)", path=str(tmp_path))
     assert done.returncode == 1
-    assert done.stderr.startswith(f"kubectl rayspan needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}, and python3 is ")  # fmt: skip
+    assert done.stderr.startswith(
+        f"kubectl rayspan needs Python {plugin.PYTHONS[0]} to {plugin.PYTHONS[-1]}, and python3 is "
+    )
 
 
 # --- the archive for this machine ------------------------------------------------------------------------------------
@@ -156,7 +163,7 @@ def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As Krew unpacks it, made of the libraries of this environment."""
+    """The archive as Krew unpacks it, made of this environment's libraries."""
     files = {}
     for name in {*LOCKED} - {*plugin._CONTROLLERS}:
         for one in metadata.files(name) or ():
@@ -168,15 +175,15 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-async def test_it_asks_a_cluster_with_no_library_but_its_own(unpacked: Path, server: Server, config: Path) -> None:
+async def test_it_reaches_a_cluster_with_its_own_libraries_alone(unpacked: Path, server: Server, config: Path) -> None:
     server.lists = [says({"version": "0.9.0"})]
     line = [sys.executable, "-S", str(unpacked / plugin.PROGRAM), "version", "--kubeconfig", str(config)]
     done = await asyncio.create_subprocess_exec(*line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert await done.communicate() == (f"Client: {__version__}\nController: 0.9.0\n".encode(), b"")
 
 
-def test_each_verb_finds_what_it_imports_and_all_of_it_weighs_no_more_than_a_plugin_may(unpacked: Path) -> None:
-    """With the bytecode of whatever verb there is, and the compiled libraries of each Python, not of this one alone."""
+def test_each_verb_finds_its_imports_and_the_plugin_is_small_enough(unpacked: Path) -> None:
+    """With the bytecode of all verbs, and the compiled libraries of every supported Python."""
     verbs = {path for path in (REPO / "adapter/cli").rglob("*.py") if path.stem not in ("__init__", *_SERVERS)}
     modules = sorted(".".join(path.relative_to(REPO).with_suffix("").parts) for path in verbs)
     text = f"import sys; sys.path.insert(0, 'lib'); import {', '.join(modules)}"
@@ -189,7 +196,7 @@ def test_each_verb_finds_what_it_imports_and_all_of_it_weighs_no_more_than_a_plu
     assert sum(weight.values()) + compiled * (len(plugin.PYTHONS) - 1) <= plugin.LARGEST
 
 
-def test_by_another_name_it_tells_kubectl_what_may_come_next(unpacked: Path, tmp_path: Path) -> None:
+def test_its_completion_program_answers_kubectl(unpacked: Path, tmp_path: Path) -> None:
     link = tmp_path / "kubectl_complete-rayspan"
     link.symlink_to(unpacked / plugin.PROGRAM)
     done = subprocess.run([sys.executable, link, "wh"], capture_output=True, text=True, check=True, timeout=60)

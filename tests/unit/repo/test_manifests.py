@@ -1,4 +1,4 @@
-"""Do the manifests parse, refer to each other truly, and use the same words as the code? (Rendered they are in integration.)"""
+"""The manifests parse, refer to existing objects, and use the code's words. Integration tests render them."""
 
 import ast
 import re
@@ -68,7 +68,7 @@ def test_file_holds_whole_objects(path: Path) -> None:
         if document["kind"] in ("Kustomization", "Component"):
             continue
         namespaced = document["kind"] not in _CLUSTER_SCOPED
-        # A file that applies by itself cannot leave the namespace to whoever applies it.
+        # A file that is applied by itself must name its namespace.
         assert ("namespace" in document["metadata"]) == namespaced, document["metadata"]["name"]
 
 
@@ -90,8 +90,8 @@ def test_every_manifest_is_installed_by_some_overlay() -> None:
     assert [path for path in left if not path.startswith("manifests/samples/")] == []
 
 
-def test_whoever_meets_a_policy_of_ours_sees_whose_it_is() -> None:
-    """They judge what others write. `kubectl get -l app.kubernetes.io/name=rayspan` finds them beside the controller."""
+def test_our_policies_have_our_label() -> None:
+    """They judge writes of others. `kubectl get -l app.kubernetes.io/name=rayspan` lists them beside the controller."""
     policies = [each for path in _FILES for each in _objects(path) if "AdmissionPolicy" in each["kind"]]
     assert len(policies) > 5
     name = _find(_DEPLOYMENT, "Deployment")["metadata"]["labels"]["app.kubernetes.io/name"]
@@ -103,6 +103,7 @@ def test_whoever_meets_a_policy_of_ours_sees_whose_it_is() -> None:
 
 _GATE_POLICY = "manifests/gate-policy.yaml"
 _GUARD = "manifests/workercluster-guard.yaml"
+_POD_STATUS_BOUNDS = "manifests/pod-status-bounds.yaml"
 _MANAGER_RBAC = "manifests/rbac/manager.yaml"
 _QUEUES = "manifests/queues/manager/queues.yaml"
 _POOL_QUEUES = "manifests/queues/local-remote/queues.yaml"
@@ -230,8 +231,8 @@ def test_manifest_says_what_the_code_says(path: str, kind: str, field: tuple[str
     assert _dig(_find(path, kind), *field) == expected
 
 
-def test_no_token_of_a_worker_clusters_account_is_without_end() -> None:
-    """`kubectl rayspan join` asks for one that ends; a Secret would hold one that does not."""
+def test_no_token_of_a_worker_clusters_account_is_permanent() -> None:
+    """`kubectl rayspan join` requests one that expires; a Secret would hold one that does not."""
     assert "Secret" not in {
         document["kind"] for path in (_WORKER_RBAC, _TENANT_RBAC) for document in _objects(REPO / path)
     }
@@ -245,8 +246,8 @@ def test_policy_adds_our_gate_and_no_other() -> None:
     ]
 
 
-def test_no_label_of_a_template_dodges_the_gate() -> None:
-    """Only what has no lock may pass for a copy, which is to run."""
+def test_no_label_of_a_template_avoids_the_gate() -> None:
+    """A pod with the lock always gets the gate; only one without it may count as a remote pod, which must run."""
     spec = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
     (selected,) = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
     assert selected == {"key": names.PLACEMENT_LABEL, "operator": "Exists"}
@@ -264,7 +265,7 @@ _CONTROLLERS = (
 )
 
 
-def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_without_an_answer() -> None:
+def test_the_webhook_matches_the_policys_pods_and_fails_closed() -> None:
     policy = _find(_GATE_POLICY, "MutatingAdmissionPolicy")["spec"]
     (webhook,) = _find(_GATE_WEBHOOK, "MutatingWebhookConfiguration")["webhooks"]
     matched = policy["matchConstraints"]
@@ -276,8 +277,8 @@ def test_the_webhook_is_asked_of_the_same_pods_as_the_policy_and_lets_none_pass_
     assert webhook["failurePolicy"] == "Fail"
 
 
-def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
-    """A dry run asks them, too, so that whoever has not the plugin has a plan by that."""
+def test_warnings_deny_nothing_and_delay_no_request() -> None:
+    """A dry run calls the webhook too, so a plan is available without the plugin."""
     (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
     said = webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]
     assert said == ("Ignore", "None", 2) and admission_server.WARNING_SECONDS < 2
@@ -287,24 +288,45 @@ def test_warnings_deny_nothing_and_hold_nobody_up() -> None:
     ("who", "asked"),
     [
         *((account, False) for account in _CONTROLLERS),
-        *((account, True) for account in ("alice", "system:serviceaccount:ci:kuberay-operator-2", "system:serviceaccount:argocd:application-controller")),
+        *(
+            (account, True)
+            for account in (
+                "alice",
+                "system:serviceaccount:ci:kuberay-operator-2",
+                "system:serviceaccount:argocd:application-controller",
+            )
+        ),
     ],
 )  # fmt: skip
-def test_who_is_warned(who: str, asked: bool) -> None:
+def test_the_users_who_are_warned(who: str, asked: bool) -> None:
     (webhook,) = _find(_WEBHOOKS, "ValidatingWebhookConfiguration")["webhooks"]
     expression = webhook["matchConditions"][0]["expression"]
     (pattern,) = re.findall(r"^!request\.userInfo\.username\.matches\('(.*)'\)$", expression)
     assert (re.search(pattern, who) is None) is asked
 
 
-def test_the_guard_speaks_of_the_annotation_that_the_code_names() -> None:
+def test_the_guards_message_names_the_codes_annotation() -> None:
     (validation,) = _find(_GUARD, "ValidatingAdmissionPolicy")["spec"]["validations"]
     assert f"[?'{names.FORCE_DELETE_ANNOTATION}']" in validation["expression"]
     assert names.FORCE_DELETE_ANNOTATION in validation["messageExpression"]
 
 
-def test_only_kuberays_writes_to_a_services_queued_ray_clusters_are_held() -> None:
-    """Kueue's and users' pass, and so do those to the RayClusters of RayJobs. Its account has one name in any namespace."""
+def test_the_bounds_of_pod_status_use_the_codes_words() -> None:
+    """A real API server evaluates the expressions: tests/integration/test_rights.py."""
+    spec = _find(_POD_STATUS_BOUNDS, "ValidatingAdmissionPolicy")["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods/status"], ["UPDATE"])
+    (condition,) = spec["matchConditions"]
+    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.CONTROLLER_ACCOUNT}"
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    placement, node, labels, annotations, _ = (each["expression"] for each in spec["validations"])
+    assert placement == f"'{names.PLACEMENT_LABEL}' in variables.oldLabels" and "oldObject.spec.?nodeName" in node
+    assert labels.count(f"key == '{names.CLUSTER_LABEL}'") == 2
+    assert annotations.count(f"key == '{names.SLOT_ANNOTATION}'") == 2
+
+
+def test_the_hold_applies_to_kuberays_writes_to_a_services_queued_rayclusters_alone() -> None:
+    """Writes of Kueue, of users, and to a RayJob's RayClusters pass. KubeRay's account has one name everywhere."""
     spec = _find(_SERVICE_HOLD, "MutatingAdmissionPolicy")["spec"]
     (rule,) = spec["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["rayclusters"], ["UPDATE"])
@@ -331,8 +353,8 @@ _ACCOUNTS = (
 )
 
 
-def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec() -> None:
-    """What each expression makes of a RayCluster is asked of a real API server: tests/integration/test_serving.py."""
+def test_a_waiting_raycluster_may_be_edited_and_a_running_one_may_not() -> None:
+    """A real API server evaluates the expressions on a RayCluster: tests/integration/test_serving.py."""
     spec = _find(_SERVICE_HOLD, "MutatingAdmissionPolicy")["spec"]
     variables = {each["name"]: each["expression"] for each in spec["variables"]}
     assert variables["waits"] == "oldObject.spec.?suspend.orValue(false)"
@@ -342,10 +364,10 @@ def test_what_waits_takes_an_edit_and_what_runs_keeps_its_spec() -> None:
         ': JSONPatch{op: "replace", path: "/spec", value: oldObject.spec}]'
     ]
     assert noted.startswith("variables.notes.map(key, ") and "escapeKey(key)" in noted
-    assert variables["notes"].startswith("variables.waits ||")  # what waits has the note of the spec that it was given
+    assert variables["notes"].startswith("variables.waits ||")  # a waiting RayCluster has a record of its original spec
 
 
-def test_the_guard_of_services_refuses_the_upgrade_that_the_code_names() -> None:
+def test_the_guard_of_services_denies_the_codes_forbidden_upgrade() -> None:
     spec = _find(_SERVICE_GUARD, "ValidatingAdmissionPolicy", names.SERVICE_POLICY)["spec"]
     (validation,) = spec["validations"]
     assert f"'{names.INCREMENTAL_UPGRADE}'" in validation["expression"]
@@ -358,8 +380,8 @@ def test_the_guard_of_services_refuses_the_upgrade_that_the_code_names() -> None
     assert actions == {names.SERVICE_POLICY: ["Deny"], "rayspan-rayservice-edits": ["Warn"]}
 
 
-def test_the_bounds_of_slices_are_of_the_words_that_the_code_writes() -> None:
-    """What each expression lets pass is asked of a real API server: tests/integration/test_serving.py."""
+def test_the_bounds_of_slices_use_the_codes_words() -> None:
+    """A real API server evaluates the expressions: tests/integration/test_serving.py."""
     spec = _find(_ENDPOINTS_BOUNDS, "ValidatingAdmissionPolicy")["spec"]
     (rule,) = spec["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["endpointslices"], ["CREATE", "UPDATE", "DELETE"])
@@ -374,14 +396,14 @@ def test_the_bounds_of_slices_are_of_the_words_that_the_code_writes() -> None:
 
 
 def test_the_layouts_have_the_same_check_and_local_queue() -> None:
-    """Changing over from one to the other changes the ClusterQueue, its flavors, and a label only."""
+    """A change between the layouts changes the ClusterQueue, its flavors, and one label alone."""
     assert _find(_QUEUES, "AdmissionCheck") == _find(_POOL_QUEUES, "AdmissionCheck")
     shared, pools = (_find(path, "LocalQueue") for path in (_QUEUES, _POOL_QUEUES))
     assert pools["metadata"].pop("labels") == {names.POOL_LABEL: names.POOL_REMOTE}
     assert shared == pools
 
 
-def test_the_pools_have_one_key_and_the_policy_speaks_of_the_remote_one() -> None:
+def test_the_pools_share_one_key_and_the_policy_names_the_remote_pool() -> None:
     """Both must have the key (docs/upstream.md, "A selector meets a flavor's own keys only")."""
     local, remote = (_find(_POOL_QUEUES, "ResourceFlavor", name)["spec"] for name in ("local", "remote"))
     assert local == {"nodeLabels": {names.POOL_LABEL: "local"}}
@@ -449,7 +471,7 @@ def test_short_names_differ_from_each_other() -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_every_field_is_explained(kind: str) -> None:
-    """kubectl explain answers for every field of ours; metadata and conditions are Kubernetes' own."""
+    """`kubectl explain` documents every field of ours; metadata and conditions are Kubernetes' own."""
 
     def unexplained(schema: Mapping[str, Any], path: str) -> Iterator[str]:
         if path == "status.conditions":
@@ -493,7 +515,7 @@ def test_the_cap_of_priorities_is_that_of_the_code() -> None:
     assert _schema(names.WORKER_CLUSTER_KIND, "spec", "maxPriority")["default"] == spec.max_priority
 
 
-def test_demo_fleet_is_read_by_the_code() -> None:
+def test_the_code_reads_the_demo_fleet() -> None:
     fleet = _objects(_KUSTOMIZE / "overlays/demo-fleet/fleet.yaml")
     clusters = [document for document in fleet if document["kind"] == names.WORKER_CLUSTER_KIND]
     (policy,) = (document for document in fleet if document["kind"] == names.DISPATCH_POLICY_KIND)
@@ -600,6 +622,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "multikueueclusters", {"get"}),
         (_ACCESS_RBAC, "ClusterRole", names.ACCESS_ACCOUNT, "secrets", set()),
         (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "secrets", {"get"}),
+        (_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT, "leases", {"get"}),
         (_ACCESS_RBAC, "Role", names.ACCESS_ROLE, "services/proxy", {"get", "create"}),
         (_ACCESS_RBAC, "ClusterRole", "rayspan-access-view", "workeraccesses", {"create"}),
         (_LOGS_RBAC, "ClusterRole", names.LOGS_ROLE, "pods/log", {"get"}),
@@ -607,7 +630,7 @@ def _verbs(path: str, kind: str, name: str, resource: str) -> set[str]:
         (_EXEC_RBAC, "ClusterRole", names.EXEC_ROLE, "pods/portforward", {"get", "create"}),
     ],
 )
-def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
+def test_rights_are_exactly_these(path: str, kind: str, name: str, resource: str, verbs: set[str]) -> None:
     assert _verbs(path, kind, name, resource) == verbs
 
 
@@ -615,7 +638,7 @@ def test_rights_are_these_and_no_more(path: str, kind: str, name: str, resource:
     ("name", "wanted"),
     [("rayspan-worker", preflight_facts.CLUSTER_RIGHTS), ("rayspan-worker-tenant", preflight_facts.NAMESPACE_RIGHTS)],
 )
-def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mapping[Any, Any]) -> None:
+def test_a_preflight_checks_the_rights_of_the_role(name: str, wanted: Mapping[Any, Any]) -> None:
     rules = _find(_WORKER_RBAC, "ClusterRole", name)["rules"]
     given = {
         ((rule["apiGroups"][0], kind), verb) for rule in rules for kind in rule["resources"] for verb in rule["verbs"]
@@ -633,13 +656,13 @@ def test_a_preflight_asks_for_the_rights_that_are_given(name: str, wanted: Mappi
     ],
 )
 def test_a_right_to_one_object_names_it(resource: str, named: list[str]) -> None:
-    """In the manager we look at our own gate, and at one namespace's uid."""
+    """In the manager: our own gate, and one namespace's uid."""
     rules = _find(_MANAGER_RBAC, "ClusterRole", "rayspan-controller")["rules"]
     assert [rule.get("resourceNames") for rule in rules if resource in rule["resources"]] == [named]
 
 
-def test_the_right_to_a_lease_is_to_the_one_that_the_code_holds() -> None:
-    """Only to create one is more, because RBAC cannot name what does not exist."""
+def test_the_right_to_a_lease_names_the_codes_lease() -> None:
+    """Only the right to create is wider, because RBAC cannot name what does not exist."""
     rules = [
         rule for rule in _find(_MANAGER_RBAC, "Role", "rayspan-controller")["rules"] if "leases" in rule["resources"]
     ]
@@ -663,11 +686,13 @@ def test_the_access_server_is_reached_by_one_path_and_judges_by_one_policy() -> 
     named = {kind: rule.get("resourceNames") for rule in rules for kind in rule["resources"]}
     assert named["validatingadmissionpolicies"] == named["validatingadmissionpolicybindings"] == [names.ACCESS_POLICY]
     assert named["namespaces"] == ["kube-system"]
+    own_rules = _find(_ACCESS_RBAC, "Role", names.ACCESS_ACCOUNT)["rules"]
+    assert [rule["resourceNames"] for rule in own_rules if "leases" in rule["resources"]] == [[names.LEASE]]
     bound = {document["roleRef"]["name"] for document in _objects(REPO / _ACCESS_RBAC) if "roleRef" in document}
     assert bound == {names.ACCESS_ACCOUNT}, "nobody has the role of users at first"
 
 
-def test_the_server_is_shut_up_as_the_controller_is() -> None:
+def test_the_access_server_is_confined_like_the_controller() -> None:
     access, controller = (
         _find(path, "Deployment")["spec"]["template"]["spec"] for path in (_ACCESS_SERVER, _DEPLOYMENT)
     )
@@ -689,7 +714,7 @@ def test_a_grant_has_the_fields_that_the_code_reads_and_bounds_for_each() -> Non
     assert all(field.get("description") for field in fields.values())
 
 
-def test_what_people_may_be_given_nobody_has() -> None:
+def test_roles_for_users_are_bound_to_no_user() -> None:
     bound = {document["roleRef"]["name"] for document in _objects(REPO / _MANAGER_RBAC) if "roleRef" in document}
     assert bound and not bound & {names.PLAN_ROLE, names.DRAIN_ROLE}
 
@@ -702,8 +727,8 @@ def test_the_service_leads_to_the_controller() -> None:
     assert [port["targetPort"] in ports for port in service["spec"]["ports"]] == [True]
 
 
-def test_one_replica_is_always_there_to_take_over() -> None:
-    """In a rollout, and while nodes are drained: of two, and chosen by the labels that the pods have."""
+def test_one_replica_is_always_available_to_take_over() -> None:
+    """During a rollout and a drain of nodes, one of two stays; they are selected by the pods' labels."""
     spec = _find(_DEPLOYMENT, "Deployment")["spec"]
     budget = _find(_DEPLOYMENT, "PodDisruptionBudget")["spec"]
     assert (spec["replicas"], budget["minAvailable"]) == (2, 1)
@@ -730,14 +755,16 @@ def test_one_replica_is_always_there_to_take_over() -> None:
         ),
     ],
 )
-def test_only_what_is_read_one_by_one_may_be(path: str, kind: str, name: str, read: set[str]) -> None:
-    """Everything else comes by list and watch; a right that is not used is a right too many."""
+def test_only_objects_that_are_read_by_name_have_the_right_to_get(
+    path: str, kind: str, name: str, read: set[str]
+) -> None:
+    """All else is listed and watched; an unused right is one too many."""
     rules = _find(path, kind, name)["rules"]
     assert {resource for rule in rules if "get" in rule["verbs"] for resource in rule["resources"]} == read
 
 
-def test_of_kueues_namespace_only_named_secrets_are_read() -> None:
-    """Its other Secrets are Kueue's own keys."""
+def test_only_named_secrets_of_kueues_namespace_are_read() -> None:
+    """The other Secrets are Kueue's own keys."""
     rules = _find(_MULTIKUEUE_RBAC, "Role")["rules"]
     assert rules and all(rule["resourceNames"] for rule in rules)
 
@@ -761,8 +788,8 @@ def test_the_webhooks_write_nothing() -> None:
     assert {verb for rule in rules for verb in rule["verbs"]} == {"list", "watch"}
 
 
-def test_whoever_makes_their_certificate_writes_by_name() -> None:
-    """Three objects, in what this component itself brings."""
+def test_the_job_for_the_webhooks_certificate_writes_by_name() -> None:
+    """It writes three objects of this component."""
     rules = [rule for each in _objects(REPO / _CERTIFICATE) for rule in each.get("rules", ())]
     named = {(rule["resources"][0], *rule["resourceNames"]) for rule in rules}
     assert named == {
@@ -825,7 +852,7 @@ def test_the_manager_queue_holds_a_whole_sample() -> None:
 
 
 def test_the_pools_hold_a_whole_sample() -> None:
-    """Head and submitter in the one, as many workers as all worker clusters take in the other."""
+    """Head and submitter in one pool; in the other, as many workers as all worker clusters hold."""
     spec = _find(_SAMPLE, "RayJob")["spec"]["rayClusterSpec"]
     (group,) = spec["workerGroupSpecs"]
     here = [head + each for head, each in zip(_requests(spec["headGroupSpec"]), (500, 200), strict=True)]
@@ -835,7 +862,7 @@ def test_the_pools_hold_a_whole_sample() -> None:
 
 
 def test_the_sample_is_stock() -> None:
-    """Its one addition is Kueue's queue label: nothing of ours may be needed in a job."""
+    """Its one addition is Kueue's queue label: a job must need nothing of ours."""
     job = _find(_SAMPLE, "RayJob")
     queue = _find(_QUEUES, "LocalQueue")["metadata"]
     assert job["metadata"]["labels"] == {names.QUEUE_LABEL: queue["name"]}
@@ -844,7 +871,7 @@ def test_the_sample_is_stock() -> None:
     spec = job["spec"]["rayClusterSpec"]
     assert names.DOMAIN not in yaml.safe_dump(job)
     (worker,) = (group["template"]["spec"] for group in spec["workerGroupSpecs"])
-    assert "volumes" not in worker  # a worker that needs a ConfigMap cannot leave the manager yet
+    assert "volumes" not in worker  # a worker that needs a ConfigMap cannot run remotely yet
 
 
 def test_the_sample_program_compiles_and_uses_our_words() -> None:

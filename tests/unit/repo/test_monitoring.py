@@ -1,6 +1,7 @@
-"""Do the alerts and the dashboard ask for metrics and labels that the controller serves, and does each alert say what to do?
+"""Alerts and dashboard use metrics and labels that the controller serves, and each alert says what to do.
 
-No Prometheus reads them here; tests/integration/test_monitoring.py has one. What an expression names is found by a reader of the few forms that they have; what it does not know, it refuses.
+tests/integration/test_monitoring.py runs a real Prometheus. Here a reader knows the few forms that the expressions
+have, and rejects all others.
 """
 
 import json
@@ -35,10 +36,11 @@ _FILES = (names.TLS_CERT_KEY, names.TLS_PRIVATE_KEY_KEY)
 _RULE = yaml.safe_load((_FOLDER / "rules.yaml").read_text())
 _ALERTS: list[dict[str, Any]] = [rule for group in _RULE["spec"]["groups"] for rule in group["rules"]]
 _BOARD = json.loads((_FOLDER / "dashboard.json").read_text())
-# Of each target, by whom Prometheus asks it; and of the buckets of a histogram.
+# Labels that Prometheus adds to each target, and the label of histogram buckets.
 _TARGET, _BUCKET = {"job", "instance"}, "le"
 _WORDS = {
-    "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "changes", "time", "histogram_quantile",
+    "sum", "max", "min", "count", "by", "and", "unless", "on", "offset", "absent", "rate", "increase", "changes",
+    "time", "histogram_quantile",
 }  # fmt: skip
 _STATES = {*PlacementState}
 _VALUES: dict[tuple[str, str], set[str]] = {
@@ -60,7 +62,7 @@ EXPRESSIONS = [pytest.param(text, id=f"{where}-{number}") for number, (where, te
 
 
 def served() -> dict[str, set[str]]:
-    """Every name of a sample that is served, with its labels; of the process itself, what the library tells."""
+    """The names of all served samples with their labels; those of the process come from the library."""
     found = metric_types()
     histograms = {
         f"{family.name}_bucket": found[family.name] | {_BUCKET}
@@ -73,11 +75,15 @@ def served() -> dict[str, set[str]]:
         if family.name.startswith("process_")
         for sample in family.samples
     }
-    return {**plain, **{name: labels for name, labels in found.items() if f"{name}_bucket" not in histograms}, **histograms}  # fmt: skip
+    return {
+        **plain,
+        **{name: labels for name, labels in found.items() if f"{name}_bucket" not in histograms},
+        **histograms,
+    }
 
 
 def selectors(text: str) -> Iterator[tuple[str, str]]:
-    """The metrics that an expression selects, each with what stands in its braces; all other words are PromQL's."""
+    """The metrics that an expression selects, each with the text in its braces; all other words are PromQL's."""
     bare = re.sub(r"\b(by|on) \([^)]*\)|\[\w+\]|offset \w+", "", text)
     unquoted = re.sub(r'"[^"]*"', '""', bare)
     for word in re.findall(r"(?<![\w.])[a-z_]\w*(?!\w*[=!])", re.sub(r"\{[^}]*\}", "", unquoted)):
@@ -93,11 +99,11 @@ def matchers(braces: str) -> list[tuple[str, str, str]]:
     return found
 
 
-# --- alerts and dashboard ask for what there is ------------------------------------------------------------------------
+# --- alerts and dashboard use existing metrics ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_an_expression_selects_what_is_served(text: str) -> None:
+def test_an_expression_selects_served_metrics(text: str) -> None:
     there, chosen = served(), [*selectors(text)]
     assert chosen
     for metric, braces in chosen:
@@ -106,7 +112,7 @@ def test_an_expression_selects_what_is_served(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_an_expression_groups_by_labels_that_it_has(text: str) -> None:
+def test_an_expression_groups_by_existing_labels(text: str) -> None:
     there = served()
     known = set[str]().union(*(there[metric] for metric, _ in selectors(text))) | _TARGET
     grouped = {label.strip() for _, labels in re.findall(r"\b(by|on) \(([^)]*)\)", text) for label in labels.split(",")}
@@ -114,7 +120,7 @@ def test_an_expression_groups_by_labels_that_it_has(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_a_value_that_is_asked_for_is_one_that_comes(text: str) -> None:
+def test_a_matched_value_is_one_that_occurs(text: str) -> None:
     for metric, braces in selectors(text):
         for label, how, value in matchers(braces):
             known = _VALUES.get((metric.removesuffix("_bucket"), label))
@@ -130,35 +136,42 @@ def test_brackets_are_closed(text: str) -> None:
     assert not re.search(r"[()\[\]{}]", bare)
 
 
-def test_only_what_counts_is_asked_for_its_increase() -> None:
+def test_only_counters_are_used_with_rate_and_increase() -> None:
     for _, text in _expressions():
         for inner in re.findall(r"\b(?:rate|increase)\((\w+)", text):
             assert inner.endswith(("_total", "_bucket"))
 
 
-def test_who_gave_no_right_to_lead_requests_straight_has_no_alert_for_it() -> None:
-    """The controller asks for these kinds again and again, so that the right counts as soon as it is given."""
+def test_a_missing_optional_right_raises_no_alert() -> None:
+    """The controller lists these kinds again and again, so that a new right takes effect at once."""
     refusal = ApiError(403, "Forbidden", "")
     without = {row.resource.plural for row in stores.Sight({}).manager._watched_kinds if row.optional_if(refusal)}
     roles = [each for each in overlays.objects(overlays.MANAGER, "image") if each["kind"] == "ClusterRole"]
     given = {kind for role in roles for rule in role["rules"] if "list" in rule["verbs"] for kind in rule["resources"]}
-    left_out = f'unless rate(rayspan_api_requests_total{{cluster="",kind=~"{"|".join(sorted(without - given))}",code="403"}}[5m])'
+    kinds = "|".join(sorted(without - given))
+    left_out = f'unless rate(rayspan_api_requests_total{{cluster="",kind=~"{kinds}",code="403"}}[5m])'
     asked = [text for _, text in _expressions() if "4(0" in text]
     assert without - given and len(asked) == 2
     assert all(left_out in text for text in asked)
 
 
-def test_what_most_people_ask_for_has_an_alert() -> None:
-    assert {"RayspanNoLeader", "RayspanClusterNotConnected", "RayspanTaskFailing", "RayspanWorkersLost", "RayspanClaimConflict"} <= {rule["alert"] for rule in _ALERTS}  # fmt: skip
+def test_the_usual_alerts_exist() -> None:
+    assert {
+        "RayspanNoLeader",
+        "RayspanClusterNotConnected",
+        "RayspanTaskFailing",
+        "RayspanWorkersLost",
+        "RayspanClaimConflict",
+    } <= {rule["alert"] for rule in _ALERTS}
 
 
-def test_the_alert_on_a_token_comes_when_its_condition_says_it() -> None:
+def test_the_alert_on_a_token_agrees_with_its_condition() -> None:
     (rule,) = (rule for rule in _ALERTS if rule["alert"] == "RayspanTokenExpiring")
     assert f" - time() < {membership.EXPIRY_NOTICE.days} * 86400 " in rule["expr"]
 
 
-def test_each_alert_is_tried_by_series_that_are_served() -> None:
-    """By a real Prometheus elsewhere: one that fires it, and one that does not."""
+def test_each_alert_is_tested_with_served_series() -> None:
+    """A real Prometheus tests each alert elsewhere: with series on which it fires, and on which it does not."""
     assert [*alertcases.CASES] == [rule["alert"] for rule in _ALERTS]
     there = served()
     for case in alertcases.CASES.values():
@@ -168,11 +181,11 @@ def test_each_alert_is_tried_by_series_that_are_served() -> None:
             assert {label for label, _, _ in matchers(braces)} <= there[name] | _TARGET, series
 
 
-# --- each alert says what to do ----------------------------------------------------------------------------------------
+# --- each alert says what to do ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", _ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_is_one_that_somebody_can_act_on(rule: dict[str, Any]) -> None:
+def test_an_alert_says_what_to_do(rule: dict[str, Any]) -> None:
     assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
     assert set(rule["labels"]) == {"severity"} and rule["labels"]["severity"] in ("critical", "warning")
     assert set(rule["annotations"]) == {"summary", "runbook"}
@@ -187,7 +200,7 @@ def test_each_alert_has_its_section_in_the_same_order() -> None:
     assert sections == [rule["alert"] for rule in _ALERTS]
 
 
-# --- who finds it, and in which form -----------------------------------------------------------------------------------
+# --- scraping, and the files ------------------------------------------------------------------------------------------
 
 
 def _one(kind: str, name: str = "", *parts: overlays.Part) -> dict[str, Any]:
@@ -199,11 +212,11 @@ def _one(kind: str, name: str = "", *parts: overlays.Part) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param([overlays.MANAGER, overlays.MONITORING], id="in the clear"),
-        pytest.param([overlays.MANAGER_METRICS_TLS], id="over TLS"),
+        pytest.param([overlays.MANAGER, overlays.MONITORING], id="metrics over HTTP"),
+        pytest.param([overlays.MANAGER_METRICS_TLS], id="metrics over TLS"),
     ],
 )
-def test_prometheus_finds_the_pods_by_both_ways(parts: list[overlays.Part]) -> None:
+def test_prometheus_finds_the_pods_with_and_without_the_operator(parts: list[overlays.Part]) -> None:
     pod = _one("Deployment", "", *parts)["spec"]["template"]
     service, monitor = _one("Service", "rayspan-metrics", *parts)["spec"], _one("PodMonitor", "", *parts)["spec"]
     assert service["selector"] == monitor["selector"]["matchLabels"] == pod["metadata"]["labels"]
@@ -214,14 +227,14 @@ def test_prometheus_finds_the_pods_by_both_ways(parts: list[overlays.Part]) -> N
 
 
 def _secret_over_tls() -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the pod mounts, and how Prometheus asks."""
+    """The Secret that the pod mounts, and the TLS configuration of Prometheus."""
     pod = _one("Deployment", "", overlays.MANAGER_METRICS_TLS)["spec"]["template"]["spec"]
     (mounted,) = (one["secret"] for one in pod["volumes"] if "secret" in one)
     (endpoint,) = _one("PodMonitor", "", overlays.MANAGER_METRICS_TLS)["spec"]["podMetricsEndpoints"]
     return mounted, endpoint
 
 
-def test_over_tls_the_controller_is_told_where_its_certificate_is_and_prometheus_whom_to_trust() -> None:
+def test_over_tls_the_controller_has_its_certificate_and_prometheus_its_authority() -> None:
     pod = _one("Deployment", "", overlays.MANAGER_METRICS_TLS)["spec"]["template"]["spec"]
     (container,), (mounted, endpoint) = pod["containers"], _secret_over_tls()
     given = build_parser(["rayspan", *container["args"]]).parse_args(container["args"])
@@ -237,8 +250,8 @@ def test_over_tls_the_controller_is_told_where_its_certificate_is_and_prometheus
     }
 
 
-def test_the_certificate_that_the_page_makes_is_one_that_prometheus_trusts(tmp_path: Path) -> None:
-    """By the page's own lines, but for kubectl, of which it is read which file becomes which key."""
+def test_prometheus_trusts_the_certificate_of_the_page(tmp_path: Path) -> None:
+    """Runs the page's lines except for kubectl; from that it reads which file becomes which key."""
     lines = "".join(re.findall(r"^```sh\n(.*?)^```$", _DOC.read_text(), re.MULTILINE | re.DOTALL)).replace("\\\n", "")
     (makes,) = (line for line in lines.splitlines() if line.startswith("openssl "))
     (keeps,) = (line for line in lines.splitlines() if " create secret " in line)
@@ -251,7 +264,7 @@ def test_the_certificate_that_the_page_makes_is_one_that_prometheus_trusts(tmp_p
     assert shakes(Certificate(tmp_path), trusted, endpoint["tlsConfig"]["serverName"]) == "TLSv1.3"
 
 
-def test_the_certificate_that_cert_manager_is_asked_for_is_the_same() -> None:
+def test_cert_managers_certificate_has_the_same_names() -> None:
     (block,) = re.findall(r"^```yaml\n(apiVersion: cert-manager.*?)^```$", _DOC.read_text(), re.MULTILINE | re.DOTALL)
     asked, (mounted, endpoint) = yaml.safe_load(block), _secret_over_tls()
     assert asked["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
@@ -267,8 +280,8 @@ def test_the_files_of_a_release_are_the_same_rules_and_dashboard() -> None:
     assert all(f"`{name}`" in _DOC.read_text() for name in (manifests.RULES, manifests.DASHBOARD))
 
 
-def test_the_dashboard_is_one_that_grafana_loads() -> None:
-    """What its schema asks of each: a title, an own number, a place on 24 columns that is no other's, a data source that is a variable."""
+def test_grafana_can_load_the_dashboard() -> None:
+    """Grafana's schema: a title, a unique number, a free place on 24 columns, a data source that is a variable."""
     assert {"uid", "title", "schemaVersion", "panels", "templating", "time"} <= _BOARD.keys()
     (variable,) = _BOARD["templating"]["list"]
     assert (variable["type"], variable["query"]) == ("datasource", "prometheus")

@@ -1,4 +1,4 @@
-"""Does docs/performance.md promise what the benches hold us to, and tell the figures of their last runs and no others?"""
+"""docs/performance.md has exactly the promises of the benches, and the figures of their last runs."""
 
 import re
 
@@ -17,8 +17,8 @@ def test_the_doc_promises_what_the_benches_do() -> None:
     assert _ROW.findall(_DOC) == wanted
 
 
-def test_the_doc_tells_the_figures_that_are_kept() -> None:
-    """`python -m hack.bench --write` makes both of a run."""
+def test_the_doc_has_the_recorded_figures() -> None:
+    """`python -m hack.bench --write` writes both from a run."""
     assert "<!-- figures -->" in _DOC
     assert page.written(_DOC, record.read()) == _DOC
 

@@ -1,7 +1,7 @@
-"""Does what docs/use.md says of installing make the programs of the plugin, and do they work there: by themselves, and called by kubectl?
+"""docs/use.md's installation makes the programs of the plugin, and they work, alone and called by kubectl.
 
-The wheel is made of what the Dockerfile copies, by the locked setuptools, and put into a virtual environment of its own. The libraries that
-it needs are those of the environment that runs this.
+The locked setuptools builds the wheel from the files that the Dockerfile copies, and it is installed into a virtual
+environment of its own. Its libraries are those of the environment that runs this.
 """
 
 import os
@@ -20,7 +20,7 @@ from adapter import __version__
 from hack.lab.base.paths import REPO
 from hack.testbed import clusters
 
-pytestmark = pytest.mark.long  # a release is made of it
+pytestmark = pytest.mark.long  # a release needs it
 
 USE, INSTALL = ((REPO / "docs" / name).read_text() for name in ("use.md", "install.md"))
 _COPIED = re.compile(r"^COPY (?!--from)(.*) \S+$", re.MULTILINE)
@@ -35,7 +35,7 @@ def _run(words: Sequence[str | Path], **more: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `pip wheel` makes it; in a copy, because it leaves things lying about."""
+    """The wheel as `pip wheel` makes it; in a copy, because the build leaves files behind."""
     source, goal = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in (word for line in _COPIED.findall((REPO / "Dockerfile").read_text()) for word in line.split()):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _setuptools(place: Path) -> Path:
-    """What makes a wheel is no part of the development's environment, and comes from pip's cache or an index."""
+    """The build tool is not in the development environment: it comes from pip's cache or an index."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", str(place)]
     _run([*pip, "--requirement", REPO / "requirements-build.lock"])
     return place
@@ -58,7 +58,7 @@ def _setuptools(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the programs of a fresh environment, which is what pipx makes for each of its applications."""
+    """The programs of a fresh environment, like the one that pipx makes for each application."""
     place = tmp_path_factory.mktemp("environment")
     _run([sys.executable, "-m", "venv", "--without-pip", place])
     (site,) = place.glob("lib/python*/site-packages")
@@ -73,26 +73,28 @@ def test_the_pages_name_the_wheel_that_is_made(wheel: Path) -> None:
     assert told == {wheel.name}
 
 
-def test_it_holds_the_text_of_what_its_links_lead_to(wheel: Path) -> None:
+def test_the_wheel_has_the_text_of_linked_files(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as held:
         told = {name: held.read(name) for name in held.namelist() if name.endswith(".yaml")}
-    assert len(told) == 2 and all(b"kind: " in content for content in told.values())
+    assert len(told) == 4 and all(b"kind: " in content for content in told.values())
 
 
-def test_the_programs_are_there_and_know_their_version(programs: Path) -> None:
+def test_the_programs_exist_and_know_their_version(programs: Path) -> None:
     assert {name for name in _PROGRAMS if (programs / name).exists()} == {*_PROGRAMS}
     for name in _PROGRAMS[:2]:
         assert _run([programs / name, "version"]) == f"Client: {__version__}\n"
 
 
-def test_one_that_has_something_to_do_finds_its_libraries(programs: Path) -> None:
+def test_a_verb_finds_its_libraries(programs: Path) -> None:
     said = _run([programs / "kubectl-rayspan", "plan", "--help"])
     assert "usage: kubectl rayspan plan" in said
     done = subprocess.run(
-        [programs / "kubectl-rayspan", "where", "x", "--kubeconfig", "/no/where"], capture_output=True, text=True, timeout=60, check=False
+        [programs / "kubectl-rayspan", "where", "x", "--kubeconfig", "/no/where"],
+        capture_output=True, text=True,
+        timeout=60, check=False
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "The manager cluster cannot be asked: there is no file /no/where to be its kubeconfig\n"
+    assert done.stderr == "The manager cluster cannot be reached: there is no file /no/where to be its kubeconfig\n"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_one_that_has_something_to_do_finds_its_libraries(programs: Path) -> Non
     ],
     ids=str,
 )
-def test_kubectl_finds_the_plugin_and_what_completes_it(programs: Path, words: list[str], found: list[str]) -> None:
-    """It is asked as a shell with kubectl's own completion asks it."""
+def test_kubectl_finds_the_plugin_and_its_completion(programs: Path, words: list[str], found: list[str]) -> None:
+    """It is called as a shell with kubectl's own completion calls it."""
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     assert _run([clusters.program(), "rayspan", "version"], PATH=path) == f"Client: {__version__}\n"
     assert _run([clusters.program(), "__complete", "rayspan", *words], PATH=path).splitlines() == found

@@ -1,6 +1,6 @@
-"""Does Argo CD, by the snippets of docs/readiness.md, take for healthy what is, and nothing else? By a real Lua, and no Argo CD.
+"""The snippets of docs/readiness.md make Argo CD show the right health. A real Lua runs them, without Argo CD.
 
-As there, a snippet is a function's body that reads `obj`, returns a table, and has little of Lua's library.
+As in Argo CD, a snippet is a function's body that reads `obj`, returns a table, and has little of Lua's library.
 """
 
 import re
@@ -59,18 +59,18 @@ def test_each_kind_has_its_snippet() -> None:
 @pytest.mark.parametrize(
     ("raw", "health"),
     [
-        pytest.param(_said("True", "Ready"), "Healthy", id="well"),
+        pytest.param(_said("True", "Ready"), "Healthy", id="ready"),
         pytest.param(_said("True", "Cordoned"), "Suspended", id="cordoned"),
         pytest.param(_said("True", "Draining"), "Suspended", id="drained"),
-        pytest.param(_said("False", "BadConfiguration"), "Degraded", id="wrong"),
-        pytest.param(_said("Unknown", "Unreachable"), "Degraded", id="out of sight"),
-        pytest.param(_said("True", "Ready", seen=1), "Progressing", id="said of an older one"),
+        pytest.param(_said("False", "BadConfiguration"), "Degraded", id="not ready"),
+        pytest.param(_said("Unknown", "Unreachable"), "Degraded", id="unreachable"),
+        pytest.param(_said("True", "Ready", seen=1), "Progressing", id="a condition of an older generation"),
         pytest.param(_said("True", "Ready", kind="Reachable"), "Progressing", id="another condition"),
-        pytest.param(BARE, "Progressing", id="nothing said"),
+        pytest.param(BARE, "Progressing", id="no condition"),
         pytest.param({**BARE, "status": {}}, "Progressing", id="an empty status"),
     ],
 )
-def test_ours_are_healthy_when_they_are_ready(kind: str, raw: Raw, health: str) -> None:
+def test_our_objects_are_healthy_when_ready(kind: str, raw: Raw, health: str) -> None:
     said = "Rayspan has said nothing of it yet." if health == "Progressing" else "A sentence."
     assert _health(kind, raw) == (health, said)
 
@@ -78,15 +78,25 @@ def test_ours_are_healthy_when_they_are_ready(kind: str, raw: Raw, health: str) 
 @pytest.mark.parametrize(
     ("raw", "health"),
     [
-        pytest.param(_said("True", "Ready", kind="Active"), "Healthy", id="well"),
-        pytest.param(_said("True", "GateMissing", kind="Active"), "Degraded", id="active, and nothing is dispatched"),
+        pytest.param(_said("True", "Ready", kind="Active"), "Healthy", id="ready"),
+        pytest.param(_said("True", "GateMissing", kind="Active"), "Degraded", id="active, with nothing dispatched"),
         pytest.param(_said("False", "BadParameters", kind="Active"), "Degraded", id="inactive"),
-        pytest.param(_said("True", "Ready", kind="Active", seen=1), "Progressing", id="said of an older one"),
-        pytest.param(_said("True", "Any", kind="Active", seen=1, controller="x"), "Healthy", id="another's"),
         pytest.param(
-            _said("False", "Any", kind="Active", seen=1, controller="x"), "Degraded", id="another's, inactive"
+            _said("True", "Ready", kind="Active", seen=1),
+            "Progressing",
+            id="a condition of an older generation",
         ),
-        pytest.param(BARE, "Progressing", id="nothing said"),
+        pytest.param(
+            _said("True", "Any", kind="Active", seen=1, controller="x"),
+            "Healthy",
+            id="active, of another controller",
+        ),
+        pytest.param(
+            _said("False", "Any", kind="Active", seen=1, controller="x"),
+            "Degraded",
+            id="inactive, of another controller",
+        ),
+        pytest.param(BARE, "Progressing", id="no condition"),
     ],
 )
 def test_a_check_is_healthy_when_jobs_are_dispatched_by_it(raw: Raw, health: str) -> None:

@@ -1,6 +1,6 @@
-"""Is the README short, and does the job that docs/use.md shows fit the queues that docs/install.md applies?
+"""The README is short, and the job of docs/use.md fits the queues of docs/install.md.
 
-Their commands are run by tests/integration/test_readme.py.
+tests/integration/test_readme.py runs their commands.
 """
 
 import re
@@ -18,24 +18,24 @@ _DOORS = ("docs/use.md", "docs/install.md")
 _WORKER_CLUSTERS = 2
 
 
-def test_it_is_read_in_one_go() -> None:
+def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in (REPO / "docs").glob("*.md")))
-def test_each_page_can_be_found_from_it(page: str) -> None:
+def test_the_readme_links_each_page(page: str) -> None:
     assert f"](docs/{page})" in README
 
 
-def test_it_has_six_limits_and_two_doors() -> None:
+def test_the_readme_has_six_limits_and_two_entrances() -> None:
     limits = README.partition("## Limits")[2].partition("\n## ")[0]
     assert len(re.findall(r"^- \*\*", limits, re.MULTILINE)) == 6
-    doors = README.partition("## Two doors")[2].partition("\n## ")[0]
+    doors = README.partition("## Where to start")[2].partition("\n## ")[0]
     assert re.findall(r"^\|[^|]*\| \[(\S+)\]\(", doors, re.MULTILINE) == [*_DOORS]
 
 
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
-def test_the_job_that_is_shown_fits_the_small_queues(resource: str) -> None:
+def test_the_shown_job_fits_the_small_queues(resource: str) -> None:
     (job,) = map(yaml.safe_load, _FENCE.findall((REPO / "docs/use.md").read_text()))
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
@@ -44,7 +44,7 @@ def test_the_job_that_is_shown_fits_the_small_queues(resource: str) -> None:
 
 
 def _quota(resource: str) -> int:
-    """What the worker clusters' queue that the pages apply has of it."""
+    """The quota of a resource in the pages' queue of the worker clusters."""
     objects: list[dict[str, Any]] = list(yaml.safe_load_all((REPO / "manifests/queues/worker/queues.yaml").read_text()))
     (queue,) = (one for one in objects if one["kind"] == "ClusterQueue")
     (group,) = queue["spec"]["resourceGroups"]

@@ -1,4 +1,4 @@
-"""docs/reference.md lists every word of ours that leaves the process, with the statement that stands beside it in the code."""
+"""docs/reference.md lists every word of ours that leaves the process, with the comment beside it in the code."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ _CONDITIONS = ("READY", "CONNECTED", "REACHABLE", "PLACED", "DISPATCHED_CONDITIO
 Row = tuple[str, str]
 
 
-def test_the_reference_is_what_the_code_says(request: pytest.FixtureRequest) -> None:
+def test_the_reference_agrees_with_the_code(request: pytest.FixtureRequest) -> None:
     before = _PAGE.read_text()
     wanted = _PART.sub(lambda _: f"<!-- tables -->\n\n{_tables()}\n\n<!-- end -->", before)
     if request.config.getoption("--update-golden"):
@@ -37,7 +37,7 @@ def test_each_word_has_a_statement() -> None:
     assert [word for word, meaning in rows if not re.fullmatch(r"[A-Z1].*\.", meaning)] == []
 
 
-def test_event_and_condition_reasons_are_as_kubernetes_has_them() -> None:
+def test_event_and_condition_reasons_follow_kubernetes() -> None:
     """Machine-readable reasons in CamelCase (k8s:api-conventions, "Typical status properties" and "Events")."""
     words = [*names.EventReason, *names.ConditionReason, *names.ReasonCode, *names.LOSS_REASONS]
     assert [word for word in words if not re.fullmatch(r"([A-Z]+[a-z]+)+", word)] == []
@@ -68,7 +68,7 @@ def _sections() -> list[tuple[str, str, list[Row]]]:
 
 
 def _constants(wanted: Any) -> list[Row]:
-    """Ours, by value; a label or an annotation that others define is explained where they define it."""
+    """Our constants by value; labels and annotations of others are explained where others define them."""
     found = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
     ours = {name: value for name, value in found.items() if value.startswith(f"{names.DOMAIN}/") and wanted(name)}
     return sorted((value, _above(name)) for name, value in ours.items())
@@ -101,7 +101,7 @@ def _comment(line: int) -> str:
 
 
 def _metrics() -> list[Row]:
-    """Those of the process, and those that the controller reads when it is asked."""
+    """Metrics of the process, and those that the controller reads at each scrape."""
     made = [one for one in vars(metrics).values() if isinstance(one, MetricWrapperBase)]
     known = [family for one in made for family in one.describe()] + StateCollector(cast(Any, None)).describe()
     return [(_called(family), family.documentation) for family in known]

@@ -1,6 +1,6 @@
-"""Do the manifests and the chart of a release install what the overlays install? And is each value of the chart heard?
+"""A release's manifests and chart install the objects of the overlays, and each value of the chart has an effect.
 
-Quickly by a strict reader of the few forms that the templates have (templates.py), and in the tests marked `long` by Helm itself.
+A strict reader of the few template forms (templates.py) checks this quickly; tests marked `long` use Helm itself.
 """
 
 import json
@@ -26,7 +26,7 @@ from tests.unit.repo import templates
 
 VERSION, REPOSITORY = f"v{__version__}", "rayspan/rayspan"
 IMAGE = f"{REPOSITORY}:{VERSION}"
-SECRETS = {"multiKueue": {"secretNames": ["east", "west"]}}  # those that the component names
+SECRETS = {"multiKueue": {"secretNames": ["east", "west"]}}  # the Secrets that the component names
 Render = Callable[..., list[Raw]]
 
 
@@ -38,7 +38,7 @@ def helm() -> Path:
 
 @pytest.fixture(params=["read", pytest.param("helm", marks=pytest.mark.long)])
 def render(request: pytest.FixtureRequest) -> Render:
-    """What becomes of the chart with some values, in a release's namespace, on a cluster of some version."""
+    """Renders the chart with values, for a release namespace and a version of the cluster."""
     if request.param == "read":
         return partial(templates.render, program.CHART)
     return partial(_by_helm, request.getfixturevalue("helm"))
@@ -81,7 +81,7 @@ def test_the_chart_installs_what_the_overlay_does(render: Render) -> None:
     assert _set(render({})) == _set(overlays.objects(overlays.MANAGER, IMAGE))
 
 
-def test_a_namespace_that_helm_makes_is_not_made_again(render: Render) -> None:
+def test_a_namespace_that_helm_creates_is_not_in_the_chart(render: Render) -> None:
     wanted = _set(overlays.objects(overlays.MANAGER, IMAGE))
     del wanted["Namespace", "None/rayspan-system"]
     assert _set(render({}, "rayspan-system")) == wanted
@@ -95,7 +95,7 @@ def test_a_switch_adds_its_component_and_nothing_else(render: Render, part: Part
 
 
 def _is_other_gate(part: Part, raw: Raw) -> bool:
-    """With the webhook the policy is left out, which no older cluster has the kind of."""
+    """With the webhook, the policy is left out, because older clusters lack its kind."""
     policies = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
     return part.name == "admission-gate" and raw["kind"] in policies and raw["metadata"]["name"] == GATE_POLICY
 
@@ -104,7 +104,7 @@ OLD = "v1.35.4"
 GATED = {"enableAdmission": True, "enableAdmissionGate": True}
 
 
-def test_before_kubernetes_1_36_the_chart_installs_what_the_overlay_with_the_webhook_does(render: Render) -> None:
+def test_before_kubernetes_1_36_the_chart_installs_the_overlay_with_the_webhook(render: Render) -> None:
     wanted = overlays.objects(overlays.MANAGER_WEBHOOK, IMAGE)
     assert _set(render(GATED, kubernetes=OLD)) == _set(wanted)
     assert not any(each["kind"].startswith("MutatingAdmissionPolicy") for each in wanted)
@@ -114,11 +114,17 @@ def test_before_kubernetes_1_36_the_chart_installs_what_the_overlay_with_the_web
     ("chosen", "said"),
     [
         pytest.param({}, "set enableAdmission and enableAdmissionGate", id="no gate"),
-        pytest.param({**GATED, "enableRayservice": True}, "enableRayservice needs Kubernetes 1.36", id="hands off RayServices"),
-        pytest.param({**GATED, "enableLocalRemote": True}, "enableLocalRemote needs Kubernetes 1.36", id="two flavors"),
+        pytest.param(
+            {**GATED, "enableRayservice": True}, "enableRayservice needs Kubernetes 1.36",
+            id="the policy for RayServices",
+        ),
+        pytest.param(
+            {**GATED, "enableLocalRemote": True}, "enableLocalRemote needs Kubernetes 1.36",
+            id="the layout with two flavors",
+        ),
     ],
 )  # fmt: skip
-def test_before_kubernetes_1_36_nothing_is_installed_that_needs_its_policies(
+def test_before_kubernetes_1_36_components_that_need_its_policies_are_rejected(
     render: Render, chosen: Raw, said: str
 ) -> None:
     with pytest.raises(templates.Refused, match=said):
@@ -130,11 +136,11 @@ OVER_TLS = {values.METRICS_TLS: True}
 MONITORED = {values.switch_of(overlays.MONITORING): True}
 
 
-def test_with_metrics_over_tls_the_chart_installs_what_the_overlay_does(render: Render) -> None:
+def test_with_metrics_over_tls_the_chart_installs_the_overlay(render: Render) -> None:
     assert _set(render({**OVER_TLS, **MONITORED})) == _set(overlays.objects(overlays.MANAGER_METRICS_TLS, IMAGE))
 
 
-def test_metrics_over_tls_change_the_controller_and_what_scrapes_it_and_nothing_else(render: Render) -> None:
+def test_metrics_over_tls_change_the_controller_and_its_scraping_alone(render: Render) -> None:
     every: Raw = {values.switch_of(part): True for part in overlays.COMPONENTS if part.name != "shared-flavor"}
     plain, secured = _set(render({**every, **SECRETS})), _set(render({**every, **SECRETS, **OVER_TLS}))
     assert plain.keys() == secured.keys()
@@ -145,7 +151,7 @@ def test_metrics_over_tls_change_the_controller_and_what_scrapes_it_and_nothing_
     }
 
 
-def test_metrics_over_tls_stand_beside_the_other_options(render: Render) -> None:
+def test_metrics_over_tls_combine_with_other_options(render: Render) -> None:
     objects = render({**OVER_TLS, **_nested(_OWN, {"logLevel": "debug", "logFormat": "json"})})
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -154,13 +160,13 @@ def test_metrics_over_tls_stand_beside_the_other_options(render: Render) -> None
 
 
 def test_each_component_of_the_checkout_has_its_switch() -> None:
-    """One changes objects of others, so that it is a part of an overlay alone."""
+    """One component changes objects of others, so it is part of an overlay alone."""
     folders = {f"components/{path.name}" for path in (REPO / "kustomize/components").iterdir()}
     assert {*(part.folder for part in overlays.COMPONENTS), "components/metrics-tls"} == folders
 
 
 def test_no_namespace_is_open_until_an_admin_opens_it() -> None:
-    """Neither with kubectl nor with Helm does the controller read users' Secrets and ConfigMaps unless somebody says where."""
+    """By default neither kubectl nor Helm gives the controller the right to read users' Secrets and ConfigMaps."""
     for part in manifests.PARTS:
         bound = [one for one in overlays.objects(part, IMAGE) if _role_of(one) == adapter_names.COPIED_OBJECTS_ROLE]
         assert bool(bound) == (part.name == "copies-everywhere"), part.name
@@ -210,28 +216,70 @@ def test_the_chart_of_the_checkout_is_what_the_program_writes(request: pytest.Fi
         assert (program.CHART / name).read_text() == content, "run `python -m hack.release`, and read the difference"
 
 
-# --- each value is heard ---------------------------------------------------------------------------------------------
+# --- each value has an effect------------------------------------------------------------------------------------------
 
 _POD = ("spec", "template", "spec")
 _CONTAINER = (*_POD, "containers", 0)
 _OWN = "controllerManager.manager"
 VALUES: list[tuple[str, object, str, tuple[str | int, ...], object]] = [
-    # value, what is chosen, kind, where it shows, and as what
+    # value, chosen setting, kind, path in the object, result
     ("controllerManager.replicas", 3, "Deployment", ("spec", "replicas"), 3),
-    (f"{_OWN}.image.repository", "registry.example/own", "Deployment", (*_CONTAINER, "image"), f"registry.example/own:{VERSION}"),
+    (
+        f"{_OWN}.image.repository", "registry.example/own", "Deployment", (*_CONTAINER, "image"),
+        f"registry.example/own:{VERSION}",
+    ),
     (f"{_OWN}.image.tag", "dev", "Deployment", (*_CONTAINER, "image"), f"{REPOSITORY}:dev"),
     (f"{_OWN}.image.pullPolicy", "Always", "Deployment", (*_CONTAINER, "imagePullPolicy"), "Always"),
     (f"{_OWN}.logLevel", "debug", "Deployment", (*_CONTAINER, "args"), ["controller", "--verbose"]),
     (f"{_OWN}.logFormat", "json", "Deployment", (*_CONTAINER, "args"), ["controller", "--log-format=json"]),
-    (f"{_OWN}.podAnnotations", {"a/b": "true"}, "Deployment", ("spec", "template", "metadata", "annotations"), {"a/b": "true"}),
-    (f"{_OWN}.priorityClassName", "system-cluster-critical", "Deployment", (*_POD, "priorityClassName"), "system-cluster-critical"),
-    (f"{_OWN}.resources", {"limits": {"memory": "2Gi"}}, "Deployment", (*_CONTAINER, "resources", "limits"), {"memory": "2Gi"}),
-    ("controllerManager.imagePullSecrets", [{"name": "own"}], "Deployment", (*_POD, "imagePullSecrets"), [{"name": "own"}]),
-    ("controllerManager.serviceAccount.annotations", {"a/b": "c"}, "ServiceAccount", ("metadata", "annotations"), {"a/b": "c"}),
+    (
+        f"{_OWN}.podAnnotations", {"a/b": "true"}, "Deployment", ("spec", "template", "metadata", "annotations"),
+        {"a/b": "true"},
+    ),
+    (
+        f"{_OWN}.priorityClassName", "system-cluster-critical", "Deployment", (*_POD, "priorityClassName"),
+        "system-cluster-critical",
+    ),
+    (
+        f"{_OWN}.resources", {"limits": {"memory": "2Gi"}}, "Deployment", (*_CONTAINER, "resources", "limits"),
+        {"memory": "2Gi"},
+    ),
+    (
+        "controllerManager.imagePullSecrets", [{"name": "own"}], "Deployment", (*_POD, "imagePullSecrets"),
+        [{"name": "own"}],
+    ),
+    (
+        "controllerManager.serviceAccount.annotations", {"a/b": "c"}, "ServiceAccount", ("metadata", "annotations"),
+        {"a/b": "c"},
+    ),
     ("controllerManager.nodeSelector", {"pool": "system"}, "Deployment", (*_POD, "nodeSelector"), {"pool": "system"}),
-    ("controllerManager.tolerations", [{"operator": "Exists"}], "Deployment", (*_POD, "tolerations"), [{"operator": "Exists"}]),
-    ("controllerManager.affinity", {"podAntiAffinity": None, "nodeAffinity": {"x": 1}}, "Deployment", (*_POD, "affinity", "nodeAffinity"), {"x": 1}),
+    (
+        "controllerManager.tolerations", [{"operator": "Exists"}], "Deployment", (*_POD, "tolerations"),
+        [{"operator": "Exists"}],
+    ),
+    (
+        "controllerManager.affinity", {"podAntiAffinity": None, "nodeAffinity": {"x": 1}}, "Deployment",
+        (*_POD, "affinity", "nodeAffinity"), {"x": 1},
+    ),
 ]  # fmt: skip
+
+
+def test_a_release_with_a_digest_names_exactly_that_image(tmp_path: Path) -> None:
+    digest = f"sha256:{'a' * 64}"
+    assert program.main([str(tmp_path), "--digest", digest]) == 0
+    (deployment,) = (
+        each for each in yaml.safe_load_all((tmp_path / "manager.yaml").read_text()) if each["kind"] == "Deployment"
+    )
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (installed,) = (each for each in templates.render(tmp_path / chart.NAME, {}) if each["kind"] == "Deployment")
+    assert container["image"] == f"{IMAGE}@{digest}"
+    assert installed["spec"]["template"]["spec"]["containers"][0]["image"] == f"{IMAGE}@{digest}"
+
+
+def test_a_malformed_digest_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.main(["dist", "--digest", "latest"])
+    assert "'latest' is no digest" in capsys.readouterr().err
 
 
 _OF_EVERY_POD = ("repository", "tag", "pullPolicy", "imagePullSecrets", "nodeSelector", "tolerations")
@@ -243,7 +291,7 @@ def _nested(name: str, value: object) -> Raw:
 
 
 @pytest.mark.parametrize(("name", "chosen", "kind", "path", "wanted"), VALUES, ids=[row[0] for row in VALUES])
-def test_a_value_is_heard(
+def test_a_value_has_an_effect(
     render: Render, name: str, chosen: object, kind: str, path: tuple[str | int, ...], wanted: object
 ) -> None:
     (found,) = (each for each in render(_nested(name, chosen)) if each["kind"] == kind)
@@ -256,7 +304,7 @@ def test_a_value_is_heard(
 @pytest.mark.parametrize(
     "row", [row for row in VALUES if row[0].rpartition(".")[2] in _OF_EVERY_POD], ids=lambda row: row[0]
 )
-def test_what_is_said_of_image_and_nodes_is_said_of_the_access_server_too(render: Render, row: Any) -> None:
+def test_image_and_node_values_apply_to_the_access_server_too(render: Render, row: Any) -> None:
     name, chosen, _, path, wanted = row
     objects = render({**_nested(name, chosen), "enableWorkerAccess": True})
     found: list[Any] = [each for each in objects if each["kind"] == "Deployment"]
@@ -265,7 +313,7 @@ def test_what_is_said_of_image_and_nodes_is_said_of_the_access_server_too(render
     assert found == [wanted, wanted]
 
 
-def test_every_value_is_tried_here() -> None:
+def test_every_value_is_tested() -> None:
     (deployment,) = (each for each in overlays.objects(overlays.MANAGER, IMAGE) if each["kind"] == "Deployment")
     names = {value.name for value in values.values(deployment, REPOSITORY)}
     switches = {values.switch_of(part) for part in overlays.COMPONENTS}
@@ -274,7 +322,7 @@ def test_every_value_is_tried_here() -> None:
 
 
 def test_the_policy_of_services_names_the_account_that_is_chosen(render: Render) -> None:
-    """By default that of the overlay (test_a_switch_adds_its_component_and_nothing_else)."""
+    """The default account is that of the overlay (test_a_switch_adds_its_component_and_nothing_else)."""
 
     def conditions(chosen: Raw) -> list[str]:
         (found,) = (each for each in render({"enableRayservice": True, **chosen}) if _is_hold(each))
@@ -292,12 +340,17 @@ def _is_hold(raw: Raw) -> bool:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        pytest.param({"enableMultiKueue": True}, "enableMultiKueue needs multiKueue.secretNames", id="all Secrets of Kueue"),
-        pytest.param({"enableSharedFlavor": True, "enableLocalRemote": True}, "choose one", id="two layouts of one queue"),
-        pytest.param({"enableAdmissionGate": True}, "needs enableAdmission", id="a gate with nobody behind it"),
+        pytest.param(
+            {"enableMultiKueue": True}, "enableMultiKueue needs multiKueue.secretNames",
+            id="access to all Secrets of Kueue",
+        ),
+        pytest.param(
+            {"enableSharedFlavor": True, "enableLocalRemote": True}, "choose one", id="two layouts of one queue",
+        ),
+        pytest.param({"enableAdmissionGate": True}, "needs enableAdmission", id="a gate without a webhook server"),
     ],
 )  # fmt: skip
-def test_what_must_not_be_installed_is_refused(render: Render, chosen: Raw, said: str) -> None:
+def test_invalid_installations_are_rejected(render: Render, chosen: Raw, said: str) -> None:
     with pytest.raises(templates.Refused, match=said):
         render(chosen)
 
@@ -309,19 +362,24 @@ def test_what_must_not_be_installed_is_refused(render: Render, chosen: Raw, said
 @pytest.mark.parametrize(
     ("chosen", "kubernetes", "said"),
     [
-        pytest.param({"replicas": 3}, KUBERNETES, "replicas", id="a value that is none"),
-        pytest.param({"controllerManager": {"manager": {"logLevel": 5}}}, KUBERNETES, "logLevel", id="Kueue's log levels"),
-        pytest.param({"kubeRay": {"serviceAccountName": "a.b"}}, KUBERNETES, "serviceAccountName", id="a name that is a pattern"),
-        pytest.param(GATED, "v1.33.9", "1.34.0-0", id="a cluster of a version that nobody tried"),
+        pytest.param({"replicas": 3}, KUBERNETES, "replicas", id="an unknown value"),
+        pytest.param(
+            {"controllerManager": {"manager": {"logLevel": 5}}}, KUBERNETES, "logLevel", id="Kueue's log levels",
+        ),
+        pytest.param(
+            {"kubeRay": {"serviceAccountName": "a.b"}}, KUBERNETES, "serviceAccountName",
+            id="an account name that is a pattern",
+        ),
+        pytest.param(GATED, "v1.33.9", "1.34.0-0", id="a cluster of an untested version"),
     ],
 )  # fmt: skip
-def test_helm_refuses(helm: Path, chosen: Raw, kubernetes: str, said: str) -> None:
+def test_helm_rejects(helm: Path, chosen: Raw, kubernetes: str, said: str) -> None:
     with pytest.raises(templates.Refused, match=said):
         _by_helm(helm, chosen, "default", kubernetes)
 
 
 @pytest.mark.long
-def test_helm_has_nothing_to_complain_of(helm: Path) -> None:
+def test_helm_lint_passes(helm: Path) -> None:
     said = subprocess.run(
         [helm, "lint", "--strict", "--kube-version", KUBERNETES, program.CHART],
         capture_output=True, text=True, timeout=60, check=False,

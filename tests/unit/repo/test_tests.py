@@ -1,4 +1,7 @@
-"""Do tests wait for what happens, and say why they are left out? A sleep is right on a fast machine only; a skip that gives no reason is forgotten."""
+"""Tests wait for events, not for time, and each skip has a reason.
+
+A sleep is right on a fast machine alone, and a skip without a reason is forgotten.
+"""
 
 import ast
 import functools
@@ -8,31 +11,34 @@ from pathlib import Path
 from hack.lab.base.paths import REPO
 
 _FILES = [REPO / "conftest.py", *(REPO / "tests").rglob("*.py"), *(REPO / "e2e").rglob("*.py")]
-# Which file may sleep, and why that waits for nothing. A sleep of 0 lets other tasks have their turn, and is no wait.
+# Files that may sleep, with the reason. A sleep of 0 only lets other tasks run.
 _SLEEPS = {
-    "tests/unit/hack/test_chaos_mistakes.py": "between two looks at what is written, or not while its writer stands still",
-    "tests/unit/hack/test_lab_interrupt.py": "between two looks at processes, until they have begun or gone",
-    "tests/unit/hack/test_watch.py": "what hangs, and what is slow, is what is tested",
-    "tests/unit/cli/test_plan.py": "between two looks at what was printed, until it is there",
+    "tests/unit/hack/test_chaos_mistakes.py": (
+        "between two reads of a file, to show that a frozen writer writes nothing"
+    ),
+    "tests/unit/hack/test_lab_interrupt.py": "between two polls of processes, until they start or end",
+    "tests/unit/hack/test_watch.py": "a hanging and a slow witness are tested",
+    "tests/unit/shell/access/test_access_server.py": "a manager that answers within 5 ms",
+    "tests/unit/cli/test_plan.py": "between two polls of the output, until a line appears",
 }
 _LEFT_OUT = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
-# Where tests may be left out while they run, and when: with clusters that are named, never on the lab.
+# Files whose tests may be skipped at run time, and when: on named clusters, never on the lab.
 _SKIPS = {"conftest.py": "--manager", "tests/integration/test_readme.py": "--manager"}
 
 
-def test_nobody_sleeps_until_something_has_happened() -> None:
+def test_no_test_sleeps_instead_of_waiting() -> None:
     found = {_name(path) for path, call in _calls() if _dotted(call.func).endswith("sleep") and not _is_zero(call)}
     assert found == {*_SLEEPS}
 
 
-def test_what_is_marked_to_be_left_out_has_a_reason() -> None:
+def test_each_skip_mark_has_a_reason() -> None:
     reasons = {id(call.func) for _, call in _calls() if any(word.arg == "reason" for word in call.keywords)}
     marks = [(path, node) for path, node in _nodes() if _dotted(node) in _LEFT_OUT]
     assert [_name(path) for path, node in marks if id(node) not in reasons] == []
 
 
-def test_nothing_is_left_out_on_the_lab() -> None:
-    """A check that cannot be made there is a fault of the lab, and red."""
+def test_nothing_is_skipped_on_the_lab() -> None:
+    """A check that the lab cannot make is a fault of the lab and must fail."""
     found = [(path, call) for path, call in _calls() if _dotted(call.func) in ("pytest.skip", "pytest.importorskip")]
     assert {_name(path) for path, _ in found} == {*_SKIPS}
     for path, call in found:
@@ -54,7 +60,7 @@ def _nodes() -> list[tuple[Path, ast.AST]]:
 
 
 def _dotted(node: ast.AST) -> str:
-    """`pytest.mark.skip`, empty for what is no name."""
+    """The dotted name, as `pytest.mark.skip`; empty if the node is no name."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

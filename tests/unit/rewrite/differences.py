@@ -1,7 +1,7 @@
-"""What differs between recorded pods and their copies, as few lines that a person reads?
+"""Differences between recorded pods and their remote pods, as few readable lines.
 
-A line is one place in the pod: `+` what the copy has more, with its value, `-` what it has no more, `~` what it has otherwise, with the
-words that changed. What each pod calls itself stands as {cluster}, {group} and {pod}, so that the same change is the same line.
+A line is one field of the pod: `+` is added, with its value, `-` is removed, `~` is changed, with the words that
+changed. Names of the pod's own are written {cluster}, {group} and {pod}, so that the same change gives the same line.
 """
 
 import difflib
@@ -15,12 +15,12 @@ from adapter import names, programs
 from adapter.objects.unstructured import Raw
 
 _ABSENT: Final = object()
-_SEPARATOR: Final = re.compile(r"([\s=,;]+)")  # between the words of a command
+_SEPARATOR: Final = re.compile(r"([\s=,;]+)")  # separates the words of a command
 
 
 @dataclass(frozen=True)
 class Case:
-    """A pod and its copy; `beside` names the case of which only what differs is told again, none for what is told in full."""
+    """A pod and its remote pod; with `beside` only the differences from that case's are listed, else all of them."""
 
     name: str
     pod: Raw
@@ -29,7 +29,7 @@ class Case:
 
 
 def page(cases: Iterable[Case]) -> str:
-    """Tell each case's differences: in full, or as what it has beside those of another case and what it has not of them."""
+    """List each case's differences: all, or those added to and missing from the differences of another case."""
     found = {case.name: (case.beside, lines(case.pod, case.copy)) for case in cases}
     return "\n".join(
         _paragraph(name, beside, found[beside][1] if beside else [], told) for name, (beside, told) in found.items()
@@ -37,7 +37,7 @@ def page(cases: Iterable[Case]) -> str:
 
 
 def lines(pod: Raw, copy: Raw) -> list[str]:
-    """List what differs in a pod's copy, in the order of the pod's fields, then of the copy's own ones."""
+    """List what differs in a remote pod, in the order of the pod's fields, then of its own new ones."""
     own = _Own.of(pod)
     return [own.line(*found) for found in _walk("", pod, copy)]
 
@@ -67,7 +67,7 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _parts(value: Any) -> dict[str, Any] | None:
-    """A value's parts by what their paths add to its own, None where it has none."""
+    """A value's parts, keyed by what each adds to the path; None if the value has no parts."""
     if isinstance(value, dict):
         return {f".{key}": item for key, item in value.items()}
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
@@ -81,13 +81,13 @@ def _by_name(value: Any) -> bool:
 
 
 def _title(item: Raw, at: int) -> str:
-    """An owner by its kind, as its name is random; a toleration by its key, as others go before it."""
+    """An owner by its kind, because its name is random; a toleration by its key, because others may precede it."""
     return str(item.get("kind") or item.get("name") or item.get("key") or at)
 
 
 @dataclass(frozen=True)
 class _Own:
-    """What a pod calls itself, by what stands for it."""
+    """A pod's own names and the placeholders that replace them."""
 
     words: dict[str, str]
     service: str

@@ -1,4 +1,5 @@
-"""Rules about nodes and about other pods mean there what they meant in the manager, or are gone where they meant the manager."""
+"""Rules about nodes and other pods keep their meaning in the worker cluster; rules about the manager's nodes and
+labels are removed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ REQUIRED, PREFERRED = (
     "preferredDuringSchedulingIgnoredDuringExecution",
 )
 TARGET = Target(
-    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1", round=1,
+    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1",
+    round=1,
     manager_flavor_keys=frozenset({"example.com/flavor"}),
 )  # fmt: skip
 
@@ -46,30 +48,38 @@ class Case:
 
 NODES = [
     Case("no affinity", None, None, "nothing to say"),
-    Case("the user's own", required([GPU]), required([GPU]), "nodes there may have that label, too"),
+    Case("the user's own term stays", required([GPU]), required([GPU]), "nodes there may have that label, too"),
     Case(
-        "a label of ours goes",
+        "a label of ours is removed",
         required([OURS, GPU]),
         required([GPU]),
         "there it would mean that cluster's remote nodes",
     ),
-    Case("a label of the manager's flavor goes", required([FLAVOR, GPU]), required([GPU]), "it is the manager's word"),
-    Case("nothing is left of a term", required([OURS], [GPU]), None, "terms are ORed, and this one is met"),
-    Case("a term that takes no node", required([]), required([]), "it was no node in the manager, either"),
     Case(
-        "no preference is left", preferred([OURS], [GPU, FLAVOR]), preferred([GPU]), "a preference for nothing is none"
+        "a label of the manager's flavor is removed",
+        required([FLAVOR, GPU]),
+        required([GPU]),
+        "it is the manager's word",
     ),
-    Case("only ours", preferred([OURS]), None, "an empty affinity is none"),
+    Case("a term of ours is removed", required([OURS], [GPU]), None, "terms are ORed, and this one is met"),
+    Case("a term that matches no node stays", required([]), required([]), "it was no node in the manager, either"),
+    Case(
+        "an empty preference is removed",
+        preferred([OURS], [GPU, FLAVOR]),
+        preferred([GPU]),
+        "a preference for nothing is none",
+    ),
+    Case("an affinity of ours only is removed", preferred([OURS]), None, "an empty affinity is none"),
 ]
 
 
 @pytest.mark.parametrize("case", NODES, ids=lambda case: case.id)
-def test_nodes(case: Case) -> None:
+def test_node_affinity(case: Case) -> None:
     spec: Raw = {"affinity": case.given} if case.given else {}
     assert stripping.portable_spec(spec, TARGET).get("affinity") == case.want, case.why
 
 
-def test_a_field_of_affinity_that_nobody_knows_travels() -> None:
+def test_an_unknown_field_of_affinity_stays() -> None:
     spec = {"affinity": {"planetAffinity": {"near": "mars"}}}
     assert stripping.portable_spec(spec, TARGET)["affinity"] == spec["affinity"]
 
@@ -83,37 +93,40 @@ RENAMED = {"matchLabels": {"rayspan.dev/ray-cluster": "c", "app": "x"}}
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_other_pods_are_selected_by_the_names_that_labels_have_there(kind: str) -> None:
+def test_selectors_of_other_pods_use_the_renamed_labels(kind: str) -> None:
     rules = {REQUIRED: [term(**LABELS)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**LABELS)}]}
     want = {REQUIRED: [term(**RENAMED)], PREFERRED: [{"weight": 9, "podAffinityTerm": term(**RENAMED)}]}
     assert stripping.portable_spec({"affinity": {kind: rules}}, TARGET)["affinity"] == {kind: want}
 
 
-def test_what_is_selected_by_a_renamed_label_is_on_the_copy() -> None:
-    """Else workers that shall run apart would not know of each other."""
+def test_a_renamed_label_in_a_selector_is_on_the_remote_pod() -> None:
+    """Otherwise workers that must run apart would not know of each other."""
     labels = {"ray.io/cluster": "c", "ray.io/group": "g", "ray.io/is-ray-node": "yes", "ray.io/node-type": "worker"}
     selector = {"matchLabels": labels}
     pod = {
         "metadata": {"name": "p", "labels": labels},
         "spec": {"topologySpreadConstraints": [{"labelSelector": selector}]},
     }
-    out = remote_pod(
-        pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="a"
-    )
+    out = remote_pod(pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", slot="s", anchor_uid="a")
     (spread,) = out["spec"]["topologySpreadConstraints"]
     assert spread["labelSelector"]["matchLabels"].items() <= out["metadata"]["labels"].items()
     assert not [key for key in out["metadata"]["labels"] if key.startswith("ray.io/")]
 
 
-def test_what_the_managers_api_server_merged_is_left_for_the_other_one_to_merge() -> None:
-    """It refuses a pod whose matchLabelKeys are in its selector already (kubernetes 1.36)."""
+def test_merged_match_label_keys_are_removed_from_the_selector() -> None:
+    """The other API server merges them again. It rejects a pod whose matchLabelKeys are in its selector (kubernetes
+    1.36)."""
     merged = [has("app", "x"), has("ray.io/group", "g")]
     spread = {"matchLabelKeys": ["ray.io/group"], "labelSelector": {"matchExpressions": merged}, "maxSkew": 1}
     (out,) = stripping.portable_spec({"topologySpreadConstraints": [spread]}, TARGET)["topologySpreadConstraints"]
-    assert out == {"matchLabelKeys": ["rayspan.dev/ray-group"], "labelSelector": {"matchExpressions": [has("app", "x")]}, "maxSkew": 1}  # fmt: skip
+    assert out == {
+        "matchLabelKeys": ["rayspan.dev/ray-group"],
+        "labelSelector": {"matchExpressions": [has("app", "x")]},
+        "maxSkew": 1,
+    }
 
 
-def test_keys_that_shall_differ_may_stand_in_the_selector_as_well() -> None:
+def test_mismatch_label_keys_may_be_in_the_selector() -> None:
     one = {**term(matchExpressions=[has("ray.io/group", "g")]), "mismatchLabelKeys": ["ray.io/group"]}
     out = stripping.portable_spec({"affinity": {"podAntiAffinity": {REQUIRED: [one]}}}, TARGET)["affinity"]
     key = "rayspan.dev/ray-group"
@@ -139,7 +152,7 @@ def test_a_constraint_without_a_selector_stays() -> None:
         (f"ray.io/{'a' * 60}", f"ray.io/{'a' * 60}"),
     ],
 )
-def test_a_name(key: str, want: str) -> None:
+def test_remote_label_key(key: str, want: str) -> None:
     assert affinity.remote_label_key(key) == want
 
 

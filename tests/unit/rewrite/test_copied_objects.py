@@ -1,4 +1,4 @@
-"""A copy has a name that nobody else's object has, the share's origin and owner, and of its source only what pods read."""
+"""A copied object has a unique name, the share's labels and owner, and only the data that pods read."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_the_copy_of_a_config_map_has_all_its_data() -> None:
     assert (made["data"], made["binaryData"], made["kind"]) == ({"a": "1"}, {"b": "AA=="}, "ConfigMap")
 
 
-def test_each_share_and_each_source_has_a_copy_of_its_own() -> None:
+def test_each_share_and_each_source_has_its_own_copy() -> None:
     every = [
         copied_objects.copy_name(one, uid)
         for one in (TOKEN, CODE, Reference("ConfigMap", "token"))
@@ -118,7 +118,8 @@ ACCOUNT = SourceObject("Found", "kubernetes.io/service-account-token")
         (
             NEEDED,
             ACCOUNT,
-            "spec.volumes[v].secret is Secret token of type kubernetes.io/service-account-token: the token's issuer is the "
+            "spec.volumes[v].secret is Secret token of type kubernetes.io/service-account-token: the token's "
+            "issuer is the "
             "manager, which the other cluster does not trust; use a credential of another kind",
         ),
         (
@@ -129,45 +130,54 @@ ACCOUNT = SourceObject("Found", "kubernetes.io/service-account-token")
         ),
     ],
 )
-def test_what_is_never_copied(wanted: dict[Reference, str], found: SourceObject | None, said: str) -> None:
+def test_types_of_secrets_that_are_never_copied(
+    wanted: dict[Reference, str], found: SourceObject | None, said: str
+) -> None:
     assert rejection_reason(wanted, {TOKEN: found} if found else {}) == said
 
 
 @pytest.mark.parametrize(
     ("wanted", "found", "said"),
     [
-        (NEEDED, MISSING, "spec.volumes[v].secret is Secret token, which does not exist in namespace demo; create it, and the job goes on"),
+        (NEEDED, MISSING,
+         ("spec.volumes[v].secret is Secret token, which does not exist in namespace demo; create it, and the job "
+          "continues")),
         (SPARED, MISSING, ""),
-        (NEEDED, FORBIDDEN, "spec.volumes[v].secret is Secret token, which the controller may not read in namespace demo; bind ClusterRole "
-         "rayspan-copies to ServiceAccount rayspan-controller of namespace rayspan-system there, and the job goes on"),
+        (NEEDED, FORBIDDEN,
+         "spec.volumes[v].secret is Secret token, which the controller may not read in namespace demo; bind "
+         "ClusterRole rayspan-copies to ServiceAccount rayspan-controller of namespace rayspan-system there, and the "
+         "job continues"),
         (SPARED, FORBIDDEN, ""),
         (NEEDED, SourceObject("Found"), ""),
         (NEEDED, None, ""),
     ],
 )  # fmt: skip
-def test_what_may_still_come(wanted: dict[Reference, str], found: SourceObject | None, said: str) -> None:
+def test_a_missing_or_forbidden_source_may_still_come(
+    wanted: dict[Reference, str], found: SourceObject | None, said: str
+) -> None:
     assert missing_reason("demo", wanted, {TOKEN: found} if found else {}) == said
 
 
 @pytest.mark.parametrize("field", ["", "spec.volumes[v].secret"])
-def test_what_can_be_no_name_is_refused_at_the_check(field: str) -> None:
+def test_an_invalid_name_is_rejected_by_the_check(field: str) -> None:
     said = rejection_reason({Reference("Secret", "../../other/secrets/x"): field}, {})
-    told = "Secret '../../other/secrets/x', which is no name that an object can have; put its name there"
+    told = "Secret '../../other/secrets/x', which is not a valid object name; use the name of an object"
     assert said == (f"{field} is {told}" if field else told)
     assert rejection_reason({Reference("ConfigMap", "kube-root-ca.crt"): field}, {}) == ""
     assert rejection_reason({Reference("ConfigMap", "a" * 254): field}, {})
 
 
-def test_a_job_may_refer_to_so_many_and_no_more() -> None:
+def test_the_number_of_copied_objects_of_a_job_is_bounded() -> None:
     many = {Reference("Secret", f"s{number}"): SourceObject("Found") for number in range(MAX_OBJECTS + 1)}
     assert over_limit_reason(list(many)[1:], many) == ""
     assert over_limit_reason(many, many) == (
-        "its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 are copied to worker clusters; put several "
+        "its worker groups refer to 33 Secrets and ConfigMaps, and at most 32 are copied to worker clusters; put "
+        "several "
         "values into one"
     )
 
 
-def test_a_job_may_have_so_much_copied_and_no_more() -> None:
+def test_the_size_of_copied_objects_of_a_job_is_bounded() -> None:
     assert (
         over_limit_reason(
             [TOKEN, CODE], {TOKEN: SourceObject("Found", size=1), CODE: SourceObject("Found", size=MAX_BYTES - 1)}
@@ -177,7 +187,8 @@ def test_a_job_may_have_so_much_copied_and_no_more() -> None:
     assert over_limit_reason(
         [TOKEN, CODE], {TOKEN: SourceObject("Found", size=1), CODE: SourceObject("Found", size=MAX_BYTES)}
     ) == (
-        "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker clusters; put "
+        "the Secrets and ConfigMaps of its worker groups hold 4.0 MiB, and at most 4.0 MiB are copied to worker "
+        "clusters; put "
         "large files, such as ConfigMap code with 4.0 MiB, into the image or object storage"
     )
 
@@ -197,16 +208,19 @@ def group(name: str, *references: Reference) -> PodSet:
     ("groups", "known", "refused", "missing"),
     [
         pytest.param([], {}, "", "", id="no worker group"),
-        pytest.param([group("a", CONFIG)], {CONFIG: SourceObject("Found")}, "", "", id="all is there"),
-        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: SourceObject("Found"), OTHER: MISSING}, "", "worker group b: ",
-                     id="one of another group is missing"),
-        pytest.param([group("a", CONFIG), group("b", TOKEN)], {CONFIG: SourceObject("Found"), TOKEN: SourceObject("Found", type=BAD_TYPE)}, "worker group b: ", "",
-                     id="one can never be copied"),
+        pytest.param([group("a", CONFIG)], {CONFIG: SourceObject("Found")}, "", "", id="all sources exist"),
+        pytest.param([group("a", CONFIG), group("b", OTHER)], {CONFIG: SourceObject("Found"), OTHER: MISSING}, "",
+            "worker group b: ",
+                     id="a source of another group is missing"),
+        pytest.param([group("a", CONFIG), group("b", TOKEN)],
+            {CONFIG: SourceObject("Found"), TOKEN: SourceObject("Found", type=BAD_TYPE)}, "worker group b: ", "",
+                     id="one source can never be copied"),
         pytest.param([group("a", CONFIG), group("b", OTHER)],
-                     {CONFIG: SourceObject("Found", size=MAX_BYTES), OTHER: SourceObject("Found", size=1)}, "the ", "", id="all together are too much"),
+                     {CONFIG: SourceObject("Found", size=MAX_BYTES), OTHER: SourceObject("Found", size=1)}, "the ", "",
+                     id="all sources together are too large"),
     ],
 )  # fmt: skip
-def test_what_keeps_worker_groups_from_their_copies(
+def test_copy_problems_of_several_worker_groups(
     groups: list[PodSet], known: dict[Reference, SourceObject], refused: str, missing: str
 ) -> None:
     told = rejection_of_podsets(groups, known)

@@ -1,4 +1,5 @@
-"""A dry run asks about a pod as a real copy is, without what is private; its answer becomes what the share holds, or why not."""
+"""A dry run creates the pod that a remote pod would be, without private data. Its answer becomes the reservation or
+a denial."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter import names
-from adapter.objects.pod_requests import pod_requests
+from adapter.objects.pod_requests import parse_quantity, pod_requests
 from adapter.objects.unstructured import Raw
 from adapter.rewrite import dry_run_pod, group_workload
 from adapter.rewrite.dry_run_pod import DryRunResult
@@ -36,8 +37,9 @@ def tried(found: Raw | None = None) -> Raw:
     return dry_run_pod.build_pod(found or template(), "workers", EAST, "demo")
 
 
-def test_it_is_marked_as_a_copy_is() -> None:
-    """Who selects copies by labels, annotations or owners selects it; Kueue's webhook gates it, and looks for no quota of its own."""
+def test_it_has_the_labels_of_a_remote_pod() -> None:
+    """So it is selected by the same labels, annotations or owners; Kueue's webhook gates it, and wants no quota for
+    it."""
     metadata = tried()["metadata"]
     assert metadata["labels"]["team"] == "a"
     assert {key: metadata["labels"][key] for key in (names.MANAGER_LABEL, names.CLUSTER_LABEL, names.QUEUE_LABEL)} == {
@@ -53,13 +55,13 @@ def test_it_is_marked_as_a_copy_is() -> None:
     assert (metadata["name"], metadata["namespace"]) == (f"rayspan-trial-{ROLE}", "demo")
 
 
-def test_what_is_private_in_it_stays_at_home() -> None:
+def test_private_data_is_left_out() -> None:
     assert "secret" not in str(tried())
     assert "secret" in str(template())
 
 
-def test_where_its_last_words_go_changes_nothing_that_is_asked_or_held() -> None:
-    """The copy has another termination message policy than its template; neither plan, share nor PodExceedsShare see it."""
+def test_the_termination_message_policy_changes_neither_digest_nor_reservation() -> None:
+    """A remote pod has another policy than its template. Plan, share and PodExceedsShare do not depend on it."""
     said = {**RAY, "terminationMessagePolicy": "File"}
     assert dry_run_pod.digest(template(said), "workers", EAST) == dry_run_pod.digest(template(), "workers", EAST)
     answer = tried(template(said))
@@ -71,8 +73,8 @@ def test_where_its_last_words_go_changes_nothing_that_is_asked_or_held() -> None
     assert group_workload.excess_requests(answer["spec"], found.reserved_template) == ""
 
 
-def test_kuberays_init_container_is_there_as_kuberay_makes_it() -> None:
-    """Pod Security and a LimitRange's bounds hold for that one, too."""
+def test_the_pod_has_the_init_container_of_kuberay() -> None:
+    """Pod Security and the bounds of a LimitRange apply to it, too."""
     (waiter,) = tried()["spec"]["initContainers"]
     amounts = {"cpu": "200m", "memory": "256Mi"}
     assert waiter == {
@@ -86,8 +88,8 @@ def test_kuberays_init_container_is_there_as_kuberay_makes_it() -> None:
     assert tried(template(initContainers=[own]))["spec"]["initContainers"] == [own], "not a second one of that name"
 
 
-def test_the_ray_container_has_probes_as_kuberay_gives_them() -> None:
-    """Its user's own stay."""
+def test_the_ray_container_has_the_probes_of_kuberay() -> None:
+    """The user's own probes stay."""
     mine = {"httpGet": {"port": 80}}
     (ray,) = tried(template({**RAY, "livenessProbe": mine}))["spec"]["containers"]
     assert ray["livenessProbe"] == mine and ray["readinessProbe"]
@@ -104,7 +106,7 @@ SHAPE = dry_run_pod.digest(template(), "workers", NOWHERE)
         pytest.param({**RAY, "args": ["--another"]}, id="other arguments"),
     ],
 )
-def test_jobs_of_one_shape_are_one_question(other: Raw) -> None:
+def test_jobs_of_the_same_shape_have_one_digest(other: Raw) -> None:
     assert dry_run_pod.digest(template(other), "workers", NOWHERE) == SHAPE
 
 
@@ -115,16 +117,16 @@ def test_jobs_of_one_shape_are_one_question(other: Raw) -> None:
         pytest.param(template({**RAY, "securityContext": {}}), "workers", NOWHERE, id="security context"),
         pytest.param(template(volumes=[{"name": "v", "emptyDir": {}}]), "workers", NOWHERE, id="volumes"),
         pytest.param({**template(), "metadata": {}}, "workers", NOWHERE, id="labels and annotations"),
-        pytest.param(template(), "gpu", NOWHERE, id="worker group, which is a label"),
+        pytest.param(template(), "gpu", NOWHERE, id="the worker group, which is a label"),
         pytest.param(template(), "workers", replace(NOWHERE, queue="other"), id="queue"),
     ],
 )
-def test_what_a_cluster_may_look_at_makes_it_another(found: Raw, group: str, target: Any) -> None:
+def test_what_admission_may_depend_on_changes_the_digest(found: Raw, group: str, target: Any) -> None:
     assert dry_run_pod.digest(found, group, target) != SHAPE
 
 
 def answer(**more: Any) -> Raw:
-    """The pod of the dry run with what an API server writes into each, and more."""
+    """The pod of the dry run with an API server's defaults, and further fields."""
     pod = tried()
     defaults = {"dnsPolicy": "ClusterFirst", "serviceAccountName": "default", "priority": 0}
     unready = [
@@ -149,37 +151,97 @@ PLAIN = group_workload.reserved_template(template(), EAST)
         pytest.param(
             {"containers": [container("ray-worker", cpu="1"), container("mesh", cpu="250m")]},
             {"cpu": 1250},
-            id="a sidecar",
+            id="a sidecar is added",
         ),
         pytest.param(
             {"initContainers": [{**container("mesh", cpu="250m"), "restartPolicy": "Always"}]},
             {"cpu": 1250},
-            id="one of the new kind",
+            id="a sidecar is added as an init container",
         ),
         pytest.param(
             {"containers": [container("ray-worker", cpu="1", memory="1Gi")]},
             {"cpu": 1000, "memory": 2**30},
-            id="a LimitRange's default",
+            id="a LimitRange adds a default",
         ),
         pytest.param(
-            {"overhead": {"cpu": "500m"}, "runtimeClassName": "kata"}, {"cpu": 1500}, id="a RuntimeClass's overhead"
+            {"overhead": {"cpu": "500m"}, "runtimeClassName": "kata"}, {"cpu": 1500}, id="a RuntimeClass adds overhead"
         ),
     ],
 )
-def test_the_share_holds_what_will_run(more: Raw, asks: dict[str, int]) -> None:
+def test_the_reservation_is_made_for_the_pod_of_the_dry_run(more: Raw, asks: dict[str, int]) -> None:
     found = dry_run_pod.parse_response(answer(**more), template(), EAST)
     assert not (found.denied_reason or found.unknown_reason)
     assert found.request == {**asks, "pods": 1} == pod_requests(found.reserved_template["spec"])
     assert "secret" not in str(found.reserved_template)
 
 
-def test_where_nothing_is_added_it_holds_what_it_always_did() -> None:
-    """Byte for byte: what an API server writes into every pod is no wish of it."""
+def _resources(requests: Raw, limits: Raw | None = None) -> Raw:
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+LARGE = {**RAY, "resources": _resources({"cpu": "4", "memory": "8Gi"}, {"cpu": "4", "memory": "8Gi"})}
+SMALL = {**RAY, "resources": _resources({"cpu": "10m"})}
+
+
+@pytest.mark.parametrize(
+    ("given", "admitted"),
+    [
+        pytest.param(
+            template(LARGE),
+            {"containers": [{**LARGE, "resources": _resources({"cpu": "1", "memory": "4Gi"}, {"cpu": "4"})}]},
+            id="requests are lowered to a part of the limits",
+        ),
+        pytest.param(
+            template(LARGE),
+            {"containers": [{**LARGE, "resources": _resources({"cpu": "1"}, {"cpu": "1", "memory": "1Gi"})}]},
+            id="requests and limits are lowered",
+        ),
+        pytest.param(template(LARGE), {"containers": [{**LARGE, "resources": {}}]}, id="resources are removed"),
+        pytest.param(
+            template(LARGE),
+            {"containers": [{**LARGE, "resources": _resources({"cpu": "1"})}, container("mesh", cpu="1")]},
+            id="requests are lowered and a sidecar is added",
+        ),
+        pytest.param(template(LARGE), {"resources": _resources({"cpu": "1"})}, id="a lower sum at pod level is added"),
+        pytest.param(
+            template(SMALL),
+            {"initContainers": [{"name": "wait-gcs-ready", "resources": _resources({"cpu": "1m", "memory": "1Mi"})}]},
+            id="KubeRay's init container is lowered",
+        ),
+    ],
+)
+def test_a_share_holds_what_the_template_requests_where_admission_lowers_requests(given: Raw, admitted: Raw) -> None:
+    """The remote pod, before admission, is compared with the share: it would never be created on a lower one."""
+    sent = tried(given)
+    result = dry_run_pod.parse_response({"spec": {**sent["spec"], **admitted}}, given, EAST)
+    assert not result.unknown_reason
+    assert group_workload.excess_requests(sent["spec"], result.reserved_template) == ""
+    for holder in (*result.reserved_template["spec"]["containers"], result.reserved_template["spec"]):
+        _assert_within_limits(holder.get("resources") or {})
+
+
+def _assert_within_limits(resources: Raw) -> None:
+    """Kueue admits no Workload with a request above its limit."""
+    limits = resources.get("limits") or {}
+    for name, amount in (resources.get("requests") or {}).items():
+        assert parse_quantity(amount, name) <= parse_quantity(limits.get(name, amount), name)
+
+
+def test_a_pod_that_requests_more_than_a_lowered_template_still_exceeds_its_share() -> None:
+    result = dry_run_pod.parse_response(
+        answer(containers=[{**RAY, "resources": _resources({"cpu": "250m"})}]), template(), EAST
+    )
+    larger = template({**RAY, "resources": _resources({"cpu": "2"})})
+    assert group_workload.excess_requests(larger["spec"], result.reserved_template) == "cpu: 2 instead of 1"
+
+
+def test_without_additions_the_reservation_is_that_of_the_template() -> None:
+    """Byte for byte: an API server's defaults are no requests."""
     assert dry_run_pod.parse_response(answer(), template(), EAST).reserved_template == PLAIN
 
 
-def test_what_the_cluster_lets_it_tolerate_counts_as_well() -> None:
-    """Nodes that only its own admission opens to pods are counted for them."""
+def test_added_tolerations_and_node_selectors_are_reserved() -> None:
+    """So nodes that only the cluster's own admission opens to the pods are counted."""
     mine = {"key": "team-a", "operator": "Exists"}
     held = dry_run_pod.parse_response(
         answer(tolerations=[mine], nodeSelector={"pool": "a"}), template(), EAST
@@ -187,9 +249,9 @@ def test_what_the_cluster_lets_it_tolerate_counts_as_well() -> None:
     assert (held["spec"]["tolerations"], held["spec"]["nodeSelector"]) == ([mine], {"pool": "a"})
 
 
-def test_an_answer_that_is_no_pod_says_nothing() -> None:
+def test_an_answer_that_is_no_pod_is_unknown() -> None:
     assert dry_run_pod.parse_response({"spec": {"containers": [7]}}, template(), EAST) == DryRunResult(
-        unknown_reason="its answer cannot be read: TypeError"
+        unknown_reason="its answer cannot be read: AttributeError"
     )
 
 
@@ -201,28 +263,36 @@ _RIGHT = 'pods is forbidden: User "x" cannot create resource "pods" in API group
 @pytest.mark.parametrize(
     ("status", "said", "refused"),
     [
-        pytest.param(403, _SECURITY, True, id="Pod Security"),
-        pytest.param(403, f'pods "{NAME}" is forbidden: exceeded quota: small', True, id="a ResourceQuota"),
-        pytest.param(403, 'admission webhook "no.example.com" denied the request: no', True, id="a webhook"),
-        pytest.param(422, f'Pod "{NAME}" is invalid: spec: no', True, id="an invalid pod, or a policy"),
+        pytest.param(403, _SECURITY, True, id="Pod Security denies"),
+        pytest.param(403, f'pods "{NAME}" is forbidden: exceeded quota: small', True, id="a ResourceQuota denies"),
+        pytest.param(403, 'admission webhook "no.example.com" denied the request: no', True, id="a webhook denies"),
+        pytest.param(422, f'Pod "{NAME}" is invalid: spec: no', True, id="the pod is invalid, or a policy denies"),
         pytest.param(
-            400, 'admission webhook "no.example.com" denied the request without explanation', True, id="a rude one"
+            400,
+            ('admission webhook "no.example.com" denied the request without explanation'),
+            True,
+            id="a webhook denies without an explanation",
         ),
-        pytest.param(400, 'admission webhook "old.example.com" does not support dry run', False, id="no dry runs"),
-        pytest.param(403, _RIGHT, False, id="no right, which is said where the share is made"),
-        pytest.param(409, "exists", False, id="a pod of that name"),
-        pytest.param(429, "", False, id="busy"),
-        pytest.param(500, 'failed calling webhook "x": timeout', False, id="a webhook that is down"),
+        pytest.param(
+            400,
+            'admission webhook "old.example.com" does not support dry run',
+            False,
+            id="a webhook does not support dry runs",
+        ),
+        pytest.param(403, _RIGHT, False, id="no right to create pods, which the creation of the share reports"),
+        pytest.param(409, "exists", False, id="a pod of that name exists"),
+        pytest.param(429, "", False, id="the API server is busy"),
+        pytest.param(500, 'failed calling webhook "x": timeout', False, id="a webhook is down"),
     ],
 )
-def test_who_refuses_and_who_only_does_not_know(status: int, said: str, refused: bool) -> None:
+def test_a_denial_is_distinguished_from_an_unknown_result(status: int, said: str, refused: bool) -> None:
     found = dry_run_pod.parse_error(NAME, status, said)
     assert bool(found.denied_reason) == refused and bool(found.unknown_reason) == (not refused)
     assert NAME not in found.denied_reason + found.unknown_reason and not (found.reserved_template or found.request)
 
 
-def test_a_refusal_is_in_the_clusters_words() -> None:
-    """Without the name, since no pod that anybody sees has it, and without the end of the sentence."""
+def test_a_denial_is_quoted() -> None:
+    """Without the pod's name, which no user's pod has, and without the full stop."""
     want = 'pods "*" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
     assert dry_run_pod.parse_error(NAME, 403, _SECURITY).denied_reason == want
 
@@ -248,8 +318,8 @@ def _required(*terms: Any) -> Raw:
         {"affinity": {"podAffinity": "x" * dry_run_pod.MAX_TEMPLATE_BYTES}},
     ],
 )
-def test_an_answer_that_no_plan_can_go_by_is_none(more: Raw) -> None:
-    """A plan of this gang would fail, and those of all behind it; and what is kept is bounded."""
+def test_a_malformed_answer_is_unknown(more: Raw) -> None:
+    """Otherwise the plan of this gang and of all behind it would fail. The size of an answer is bounded."""
     found = dry_run_pod.parse_response({"spec": {**tried()["spec"], **more}}, template(), EAST)
     assert (
         found.unknown_reason.startswith("its answer cannot be read")
@@ -258,7 +328,7 @@ def test_an_answer_that_no_plan_can_go_by_is_none(more: Raw) -> None:
     )
 
 
-def test_the_secrets_that_its_image_is_pulled_with_are_named_as_a_copy_names_its_own() -> None:
-    """A policy may want every pod to name one."""
+def test_image_pull_secrets_are_named_like_copied_objects() -> None:
+    """A policy may require one in every pod."""
     (named,) = tried(template(imagePullSecrets=[{"name": "registry"}]))["spec"]["imagePullSecrets"]
     assert named["name"] != "registry"

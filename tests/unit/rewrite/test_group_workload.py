@@ -1,4 +1,5 @@
-"""A share is one anchored group Workload that asks at least what its pods will ask, and it has the same bytes each time."""
+"""A share is one group Workload with an anchor. It requests at least what its pods will request, in the same bytes
+each time."""
 
 import copy
 import json
@@ -52,7 +53,7 @@ CPU_ONLY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cp
 
 
 def test_a_role_is_eight_hex_digits_that_never_change() -> None:
-    """It is in the name of every slot: another hash after an upgrade would strand running pods."""
+    """Every slot contains it: another hash after an upgrade would strand running pods."""
     assert group_workload.role_of_group("workers") == "ed574aa7"
 
 
@@ -75,31 +76,31 @@ class Case:
 
 CASES = [
     Case(
-        "what KubeRay will add is asked for",
+        "the init container that KubeRay will add is counted",
         {"containers": [RAY]},
         {"initContainers": [WAITER], "containers": [RAY]},
         "the pod that comes is the template and this container",
     ),
     Case(
-        "a resource that its user never asked for is not asked for on its behalf",
+        "a resource that its user did not request is not requested for the init container",
         {"containers": [CPU_ONLY]},
         {"initContainers": [WAITER_CPU], "containers": [CPU_ONLY]},
         "a ClusterQueue that does not cover memory takes no Workload that names it",
     ),
     Case(
-        "it comes last, as in the pod",
+        "the init container comes last, as in the pod",
         {"containers": [RAY], "initContainers": [{"name": "sidecar", "restartPolicy": "Always"}]},
         {"initContainers": [{"name": "sidecar", "restartPolicy": "Always"}, WAITER], "containers": [RAY]},
         "a sidecar before it adds to it",
     ),
     Case(
-        "a waiter that is there already is not doubled",
+        "an init container of that name is not added again",
         {"containers": [RAY], "initContainers": [{"name": "wait-gcs-ready", "image": "mine"}]},
         {"initContainers": [{"name": "wait-gcs-ready", "image": "mine"}], "containers": [RAY]},
         "names are unique in a pod",
     ),
     Case(
-        "what runs is not told, what is counted is",
+        "fields that are counted stay, fields of the process go",
         {
             "containers": [{**RAY, "env": [{"name": "TOKEN", "value": "x"}], "command": ["c"], "volumeMounts": [{}]}],
             "volumes": [{"name": "v"}],
@@ -115,7 +116,7 @@ CASES = [
         "a reservation runs nothing and should hold no secret",
     ),
     Case(
-        "the manager's own constraints stay at home",
+        "the manager's own constraints are removed",
         {
             "containers": [RAY],
             "nodeSelector": {"rayspan.dev/pool": "remote", names.LOCK_NODE_SELECTOR: "only", "gpu": "a100"},
@@ -136,7 +137,7 @@ def test_template(case: Case) -> None:
     assert case.given == before
 
 
-def test_an_anchor_says_what_it_is_and_what_deleting_it_does() -> None:
+def test_an_anchor_describes_itself() -> None:
     anchor = group_workload.build_anchor(TARGET, "demo")
     assert (anchor["apiVersion"], anchor["kind"]) == ("v1", "ConfigMap")
     assert anchor["metadata"] == {
@@ -154,7 +155,7 @@ def made_workload(**options: Any) -> Raw:
     return group_workload.build_workload(TARGET, "demo", groups, "anchor-uid", **options)
 
 
-def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None:
+def test_a_group_workload_is_a_prebuilt_pod_group_of_kueue() -> None:
     template = {
         "metadata": {"labels": {"team": "vision", "rayspan.dev/ray-group": "Workers"}},
         "spec": {"initContainers": [WAITER], "containers": [RAY]},
@@ -170,6 +171,7 @@ def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None
                 "rayspan.dev/workload": TARGET.workload,
                 "rayspan.dev/round": "2",
                 "kueue.x-k8s.io/is-group-workload": "true",
+                "rayspan.dev/priority": "0",
             },
             "ownerReferences": [
                 {"apiVersion": "v1", "kind": "ConfigMap", "name": TARGET.share, "uid": "anchor-uid"},
@@ -184,8 +186,8 @@ def test_a_group_workload_is_what_kueue_takes_for_a_prebuilt_pod_group() -> None
 
 
 def test_podsets_are_sorted_by_name() -> None:
-    """Kueue 0.19.2 walks the sorted roles of the pods along this list once; seen: out of order, it finishes the Workload
-    as OutOfSync when the first pod appears, and deletes that pod."""
+    """Kueue 0.19.2 walks the sorted roles of the pods along this list once. Observed: with podsets out of order it
+    finishes the Workload as OutOfSync when the first pod appears, and deletes that pod."""
     groups = [(name, 1, {"spec": {"containers": [RAY]}}) for name in ("a", "b", "c", "d")]
     podsets = group_workload.build_workload(TARGET, "demo", groups, "uid")["spec"]["podSets"]
     found = [podset["name"] for podset in podsets]
@@ -196,8 +198,8 @@ def test_podsets_are_sorted_by_name() -> None:
     )
 
 
-def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
-    """A class may be missing there, and with one Kueue would take its value instead of the job's."""
+def test_the_priority_is_copied_as_a_number_without_a_class() -> None:
+    """The class may be missing in the worker cluster. With a class, Kueue would take that class's value."""
     assert made_workload(priority=0)["spec"]["priority"] == 0
     assert made_workload(priority=7)["spec"].keys() == {"active", "queueName", "podSets", "priority"}
     assert "priority" not in made_workload()["spec"]
@@ -206,15 +208,15 @@ def test_priority_travels_as_a_number_and_no_class_with_it() -> None:
 @pytest.mark.parametrize(
     ("priority", "most", "want"),
     [
-        pytest.param(7, 10**9, 7, id="the job's own"),
-        pytest.param(2 * 10**9, 10**9, 10**9, id="the system's is capped"),
-        pytest.param(7, -1, -1, id="all are behind the cluster's own"),
-        pytest.param(None, -1, -1, id="also those that have none, which is 0"),
-        pytest.param(None, 10**9, None, id="none is left out"),
-        pytest.param(-5, -1, -5, id="one that is lower still"),
+        pytest.param(7, 10**9, 7, id="the job's own priority"),
+        pytest.param(2 * 10**9, 10**9, 10**9, id="a system priority is capped"),
+        pytest.param(7, -1, -1, id="all priorities are below the cluster's own"),
+        pytest.param(None, -1, -1, id="no priority counts as 0 and is capped"),
+        pytest.param(None, 10**9, None, id="no priority below the cap is left out"),
+        pytest.param(-5, -1, -5, id="a priority below the cap stays"),
     ],
 )
-def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most: int, want: int | None) -> None:
+def test_a_cluster_caps_the_priority(priority: int | None, most: int, want: int | None) -> None:
     spec = make_worker_cluster("east", maxPriority=most)
     target = Target.for_share(
         "east",
@@ -228,25 +230,28 @@ def test_a_cluster_caps_the_priority_that_comes_to_it(priority: int | None, most
     )
     made = group_workload.build_workload(target, "demo", [], "uid", priority=priority)
     assert made["spec"].get("priority") == want
+    assert made["metadata"]["annotations"][names.PRIORITY_ANNOTATION] == str(want or 0)
 
 
 @pytest.mark.parametrize("path", sorted(golden.FOLDER.glob("*.in.yaml")), ids=lambda path: path.name.partition(".")[0])
-def test_a_recorded_pod_asks_no_more_than_its_group_reserved(path: Path) -> None:
+def test_a_recorded_pod_requests_no_more_than_its_group_reserved(path: Path) -> None:
     """The reservation is made from the RayCluster's template, which is what Kueue sees in the manager."""
     pod = yaml.safe_load(path.read_text())
     sample = yaml.safe_load((REPO / samples.OURS / path.name.replace(".in.", ".")).read_text())
     groups = reduce.ray_cluster(sample, "corpus")["spec"]["workerGroupSpecs"]
-    template = next(one for one in groups if one["groupName"] == pod["metadata"]["labels"]["ray.io/group"])["template"]
+    template = next(group for group in groups if group["groupName"] == pod["metadata"]["labels"]["ray.io/group"])[
+        "template"
+    ]
     asked = pod_requests(
-        remote_pod(
-            pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", total=1, slot="s", anchor_uid="u"
-        )["spec"]
+        remote_pod(pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=TARGET, role="r", slot="s", anchor_uid="u")[
+            "spec"
+        ]
     )
     reserved = pod_requests(group_workload.reserved_template(template, TARGET)["spec"])
     assert {name: amount for name, amount in asked.items() if amount > reserved.get(name, 0)} == {}
 
 
-# --- properties ----------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 3).map(str), max_size=3)
 CONTAINERS = st.builds(
@@ -257,16 +262,14 @@ CONTAINERS = st.builds(
 
 
 def named(containers: list[Raw], prefix: str) -> Iterator[Raw]:
-    return ({"name": f"{prefix}{at}", "image": "i", **one} for at, one in enumerate(containers))
+    return ({"name": f"{prefix}{at}", "image": "i", **container} for at, container in enumerate(containers))
 
 
 @given(st.lists(CONTAINERS, min_size=1, max_size=3), st.lists(CONTAINERS, max_size=3))
-def test_a_pod_that_kuberay_makes_of_a_template_asks_exactly_what_was_reserved(
-    main: list[Raw], init: list[Raw]
-) -> None:
+def test_a_pod_of_kuberay_requests_exactly_what_was_reserved(main: list[Raw], init: list[Raw]) -> None:
     spec = {"containers": list(named(main, "c")), "initContainers": list(named(init, "i"))}
     made = {**spec, "initContainers": [*spec["initContainers"], WAITER]}
-    asked = {"pods"}.union(*(one["resources"]["requests"] for one in (*main, *init)))
+    asked = {"pods"}.union(*(container["resources"]["requests"] for container in (*main, *init)))
     counted = {name: amount for name, amount in pod_requests(made).items() if name in asked}
     assert pod_requests(group_workload.reserved_template({"spec": spec}, TARGET)["spec"]) == counted
 

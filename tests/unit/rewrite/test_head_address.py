@@ -1,4 +1,4 @@
-"""What is read once of a worker's head, how it is dialled by each way to find it, and which copies must go when it moves?"""
+"""The head address of a worker pod, its form in each mode, and which remote pods are replaced when the head moves."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def copy(address: str = "", service: str = "") -> Raw:
         pytest.param(GATEWAY, "train-abc.example.com", "16379", id="Static with a port"),
     ],
 )
-def test_it_is_dialled(how: HeadSpec, host: str, port: str) -> None:
+def test_the_address_for_a_cluster(how: HeadSpec, host: str, port: str) -> None:
     found = HeadAddress.from_pod(worker(), IP).for_cluster(how)
     assert (found.host, found.port, found.service_key) == (host, port, ("demo", NAME))
     assert found.relocate({"at": f"{FQDN}:6379"}) == {"at": f"{host or FQDN}:{port or 6379}"}
@@ -50,16 +50,18 @@ def test_it_is_dialled(how: HeadSpec, host: str, port: str) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param(f"{FQDN}.:6379", f"{IP}:6379", id="the whole name, with a port"),
-        pytest.param(f"http://{FQDN}./x", f"http://{IP}/x", id="in a URL"),
-        pytest.param(f"{FQDN}.", IP, id="alone"),
-        pytest.param(f"{FQDN}:6379 {NAME}:6379", f"{IP}:6379 {IP}:6379", id="users may leave it out, or write less"),
-        pytest.param(f"{FQDN}.example.com", f"{FQDN}.example.com", id="a longer name is another's"),
-        pytest.param(f"waits for {NAME}. then", f"waits for {IP}. then", id="the end of a sentence"),
+        pytest.param(f"{FQDN}.:6379", f"{IP}:6379", id="the whole name with a port"),
+        pytest.param(f"http://{FQDN}./x", f"http://{IP}/x", id="the whole name in a URL"),
+        pytest.param(f"{FQDN}.", IP, id="the whole name alone"),
+        pytest.param(
+            f"{FQDN}:6379 {NAME}:6379", f"{IP}:6379 {IP}:6379", id="users may leave the dot out, or shorten the name"
+        ),
+        pytest.param(f"{FQDN}.example.com", f"{FQDN}.example.com", id="a longer name is another host"),
+        pytest.param(f"waits for {NAME}. then", f"waits for {IP}. then", id="a full stop after the name"),
     ],
 )
-def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> None:
-    """An absolute name, as KubeRay writes it where the cluster's domain is given so."""
+def test_a_trailing_dot_is_replaced_with_the_name(text: str, want: str) -> None:
+    """An absolute name, as KubeRay writes it if the cluster domain is configured so."""
     found = HeadAddress.from_pod(worker(f"{FQDN}."), IP).for_cluster(POD_IP)
     assert found.service_key == ("demo", NAME)
     assert found.relocate({"at": text}) == {"at": want}
@@ -69,20 +71,21 @@ def test_a_name_that_ends_in_a_dot_is_replaced_with_it(text: str, want: str) -> 
 @pytest.mark.parametrize(
     ("pod", "service"),
     [
-        pytest.param({}, None, id="a pod that says nothing"),
+        pytest.param({}, None, id="an empty pod"),
         pytest.param({"metadata": None, "spec": {"containers": [{"env": None}]}}, None, id="nulls"),
         pytest.param(worker(""), None, id="no name"),
         pytest.param(worker(OLD), None, id="an address"),
         pytest.param(worker("fd00:11::c"), None, id="an IPv6 address"),
-        pytest.param(worker(f"{NAME}.kube-system.svc"), None, id="another namespace's"),
-        pytest.param(worker("a.demo.svc", {"name": "FQ_RAY_IP", "value": FQDN}), ("demo", NAME), id="the last one counts"),
+        pytest.param(worker(f"{NAME}.kube-system.svc"), None, id="a Service of another namespace"),
+        pytest.param(worker("a.demo.svc", {"name": "FQ_RAY_IP", "value": FQDN}), ("demo", NAME),
+            id="the last of two variables counts"),
     ],
 )  # fmt: skip
-def test_its_service_is_what_the_pod_says_of_its_own_namespace(pod: Raw, service: Any) -> None:
+def test_the_head_service_is_read_from_the_pods_own_namespace(pod: Raw, service: Any) -> None:
     assert HeadAddress.from_pod(pod, IP).service_key == service
 
 
-def test_a_pod_that_names_no_service_is_left_as_it_is() -> None:
+def test_a_pod_without_a_head_service_is_unchanged() -> None:
     found, body = HeadAddress.from_pod(worker(OLD), IP), {"args": [f"--address={NAME}:6379"]}
     assert found.relocate(body) is body
 
@@ -100,21 +103,23 @@ NOTED = {names.HEAD_IP_ANNOTATION: IP}
         pytest.param(STATIC, FQDN, {}, id="Static"),
     ],
 )
-def test_a_copy_bears_what_it_is_judged_by_when_the_head_moves(how: HeadSpec, fqdn: str, notes: Raw) -> None:
+def test_annotations_of_the_head_address(how: HeadSpec, fqdn: str, notes: Raw) -> None:
     assert HeadAddress.from_pod(worker(fqdn), IP).for_cluster(how).head_annotations() == notes
 
 
 @pytest.mark.parametrize(
     ("ip", "made", "mirrored", "moved_from"),
     [
-        pytest.param(IP, copy(IP), False, "", id="it dials this IP"),
-        pytest.param(IP, copy(OLD), False, OLD, id="it dials the old IP"),
-        pytest.param(IP, copy(OLD), True, OLD, id="it was made before heads were mirrored there"),
-        pytest.param(IP, copy(OLD, NAME), True, "", id="its name follows"),
-        pytest.param(IP, copy(OLD, NAME), False, OLD, id="nobody knows what its name leads to"),
-        pytest.param(IP, copy(), False, "", id="it dials a name that others keep true"),
+        pytest.param(IP, copy(IP), False, "", id="the remote pod uses this IP"),
+        pytest.param(IP, copy(OLD), False, OLD, id="the remote pod uses the old IP"),
+        pytest.param(IP, copy(OLD), True, OLD, id="the remote pod was created before heads were mirrored there"),
+        pytest.param(IP, copy(OLD, NAME), True, "", id="the mirrored name follows the head"),
+        pytest.param(IP, copy(OLD, NAME), False, OLD, id="the mirrored name is not mirrored any more"),
+        pytest.param(IP, copy(), False, "", id="the remote pod uses a name that others maintain"),
         pytest.param("", copy(OLD), False, "", id="the head has no address yet"),
     ],
 )
-def test_who_must_go_when_the_head_moves(ip: str, made: Raw, mirrored: bool, moved_from: str) -> None:
+def test_which_remote_pods_are_replaced_when_the_head_moves(
+    ip: str, made: Raw, mirrored: bool, moved_from: str
+) -> None:
     assert HeadAddress.from_pod(worker(), ip).stale_address(made, mirrored=mirrored) == moved_from

@@ -1,4 +1,5 @@
-"""What a WorkerCluster gives its pods is on the pod, in the reservation and in the plan, and never on what is ours."""
+"""The pod mapping of a WorkerCluster applies to pod, reservation and plan, and never to labels and annotations of
+ours."""
 
 import asyncio
 from dataclasses import replace
@@ -30,7 +31,8 @@ WRITTEN = {
     "annotations": {"karpenter.sh/do-not-disrupt": "4h"},
 }
 TARGET = Target(
-    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1", round=1
+    cluster="east", zone="east", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="p-1",
+    round=1
 )  # fmt: skip
 
 
@@ -45,14 +47,14 @@ ALL = mapped(**WRITTEN)
 def rewrite(spec: Raw, target: Target = ALL, **metadata: Any) -> Raw:
     pod = {"metadata": {"name": "p", "uid": "pod-uid", **metadata}, "spec": spec}
     return remote_pod(
-        pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=target, role="r", total=2, slot="s", anchor_uid="a"
+        pod, head=HeadAddress.from_pod(pod, "10.0.0.1"), target=target, role="r", slot="s", anchor_uid="a"
     )
 
 
 RAY = {"name": "ray", "image": "rayproject/ray:2.60.0"}
 
 
-def test_everything_that_is_written_is_on_the_pod() -> None:
+def test_the_whole_mapping_is_on_the_pod() -> None:
     out = rewrite({"containers": [RAY], "initContainers": [RAY]})
     spec = out["spec"]
     assert spec["nodeSelector"] == {"pool": "ray"}
@@ -68,7 +70,7 @@ def test_everything_that_is_written_is_on_the_pod() -> None:
     assert out["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "4h"
 
 
-def test_nothing_written_changes_nothing() -> None:
+def test_an_empty_mapping_changes_nothing() -> None:
     assert specs.parse_worker_cluster(builders.make_worker_cluster()).pods == NO_MAPPING
     spec = {"containers": [RAY], "nodeSelector": {"a": "b"}, "volumes": [{"name": "v", "image": {"reference": "x"}}]}
     assert pod_mapping.apply_to_spec(spec, NO_MAPPING) is spec
@@ -78,7 +80,7 @@ def test_nothing_written_changes_nothing() -> None:
     }
 
 
-def test_the_clusters_word_wins_over_the_pods_and_ours_over_both() -> None:
+def test_the_mapping_overrides_the_pod_and_our_labels_override_both() -> None:
     target = mapped(
         nodeSelector={"gpu": "l4"},
         labels={"team": "fleet", names.CLUSTER_LABEL: "forged", names.QUEUE_LABEL: "forged"},
@@ -95,13 +97,13 @@ def test_the_clusters_word_wins_over_the_pods_and_ours_over_both() -> None:
     assert (annotations["note"], annotations[names.SLOT_ANNOTATION]) == ("theirs", "s")
 
 
-def test_a_toleration_that_is_there_is_not_added_again() -> None:
+def test_an_existing_toleration_is_not_added_again() -> None:
     out = rewrite({"containers": [RAY], "tolerations": [{"key": "gpu"}, TOLERATION]})
     assert out["spec"]["tolerations"] == [{"key": "gpu"}, TOLERATION]
 
 
-def test_the_reservation_agrees_with_the_pod_in_all_that_kueue_and_the_scheduler_look_at() -> None:
-    """Kueue takes the flavor, and with it the nodes, by the reservation; the pod must be able to go there."""
+def test_the_reservation_agrees_with_the_pod_in_all_scheduling_fields() -> None:
+    """Kueue chooses the flavor, and so the nodes, by the reservation. The pod must be able to run there."""
     spec = {
         "containers": [{**RAY, "resources": {"requests": {"cpu": "1"}}}],
         "nodeSelector": {"gpu": "a100", "rayspan.dev/pool": "remote"},
@@ -118,17 +120,17 @@ def test_the_reservation_agrees_with_the_pod_in_all_that_kueue_and_the_scheduler
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param("default-scheduler", "default-scheduler", id="the default one is everywhere"),
-        pytest.param("volcano", None, id="another one may not run there"),
-        pytest.param(None, None, id="none named"),
+        pytest.param("default-scheduler", "default-scheduler", id="the default scheduler is everywhere"),
+        pytest.param("volcano", None, id="another scheduler may not run there"),
+        pytest.param(None, None, id="no scheduler is named"),
     ],
 )
-def test_a_scheduler_that_nobody_named_for_the_cluster_stays_at_home(found: str | None, want: str | None) -> None:
+def test_a_scheduler_that_the_mapping_does_not_name_is_removed(found: str | None, want: str | None) -> None:
     spec = {"containers": [RAY]} | ({"schedulerName": found} if found else {})
     assert rewrite(spec, TARGET)["spec"].get("schedulerName") == want
 
 
-def test_what_the_managers_scheduler_is_told_stays_at_home_and_what_that_of_the_cluster_is_told_goes() -> None:
+def test_annotations_for_the_managers_scheduler_are_removed() -> None:
     """KubeRay names its own PodGroup there; Volcano would wait for one of that name."""
     target = mapped(schedulerName="volcano", labels={"volcano.sh/queue-name": "east"})
     labels = {"volcano.sh/queue-name": "mgr", "kai.scheduler/queue": "k", "scheduling.x-k8s.io/pod-group": "g"}
@@ -141,7 +143,7 @@ def test_what_the_managers_scheduler_is_told_stays_at_home_and_what_that_of_the_
     assert out["metadata"]["labels"]["volcano.sh/queue-name"] == "east"
 
 
-# --- node autoscalers ----------------------------------------------------------------------------------------------------
+# --- node autoscalers -------------------------------------------------------------------------------------------------
 
 KARPENTER, AUTOSCALER = "karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -149,11 +151,15 @@ KARPENTER, AUTOSCALER = "karpenter.sh/do-not-disrupt", "cluster-autoscaler.kuber
 @pytest.mark.parametrize(
     ("template", "cluster", "want"),
     [
-        pytest.param({}, {}, ("true", "false"), id="nobody says anything: its node stays"),
-        pytest.param({KARPENTER: "false"}, {}, ("false", "false"), id="the template knows better of one"),
-        pytest.param({KARPENTER: "4h", AUTOSCALER: "true"}, {}, ("4h", "true"), id="and of both"),
-        pytest.param({}, {AUTOSCALER: "true"}, ("true", "true"), id="the cluster's administrator knows better"),
-        pytest.param({AUTOSCALER: "false"}, {AUTOSCALER: "true"}, ("true", "true"), id="also than the template"),
+        pytest.param({}, {}, ("true", "false"), id="by default the worker's node stays"),
+        pytest.param({KARPENTER: "false"}, {}, ("false", "false"), id="the template overrides one default"),
+        pytest.param(
+            {KARPENTER: "4h", AUTOSCALER: "true"}, {}, ("4h", "true"), id="the template overrides both defaults"
+        ),
+        pytest.param({}, {AUTOSCALER: "true"}, ("true", "true"), id="the mapping overrides a default"),
+        pytest.param(
+            {AUTOSCALER: "false"}, {AUTOSCALER: "true"}, ("true", "true"), id="the mapping overrides the template"
+        ),
     ],
 )
 def test_no_node_autoscaler_empties_a_workers_node(template: Raw, cluster: Raw, want: tuple[str, str]) -> None:
@@ -161,53 +167,59 @@ def test_no_node_autoscaler_empties_a_workers_node(template: Raw, cluster: Raw, 
     assert (found[KARPENTER], found[AUTOSCALER]) == want
 
 
-# --- images --------------------------------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------------------------------
 
 HUB, RAYS = {"docker.io": "hub.east"}, {"docker.io/rayproject": "mirror.east/rays"}
 PORT = {"reg.local:5000": "mirror.east"}
 IMAGES = [
-    ("rayproject/ray:2.60.0", RAYS, "mirror.east/rays/ray:2.60.0", "a bare name is Docker Hub's"),
-    ("docker.io/rayproject/ray:2.60.0", RAYS, "mirror.east/rays/ray:2.60.0", "so is the full one"),
-    ("index.docker.io/rayproject/ray", RAYS, "mirror.east/rays/ray", "and the old one"),
+    ("rayproject/ray:2.60.0", RAYS, "mirror.east/rays/ray:2.60.0", "a bare name is of Docker Hub"),
+    ("docker.io/rayproject/ray:2.60.0", RAYS, "mirror.east/rays/ray:2.60.0", "a name with docker.io is of Docker Hub"),
+    ("index.docker.io/rayproject/ray", RAYS, "mirror.east/rays/ray", "a name with index.docker.io is of Docker Hub"),
     ("rayproject/ray@sha256:ab", RAYS, "mirror.east/rays/ray@sha256:ab", "a digest stays"),
     ("busybox", HUB, "hub.east/library/busybox", "a name without a path is in the library"),
-    ("busybox:1.36", HUB, "hub.east/library/busybox:1.36", "its colon is a tag's"),
-    ("rayprojects/ray", RAYS, "rayprojects/ray", "a longer name is another one"),
-    ("ghcr.io/rayproject/ray", RAYS, "ghcr.io/rayproject/ray", "another registry is another one"),
+    ("busybox:1.36", HUB, "hub.east/library/busybox:1.36", "the tag of a name without a path stays"),
+    ("rayprojects/ray", RAYS, "rayprojects/ray", "a longer name is another repository"),
+    ("ghcr.io/rayproject/ray", RAYS, "ghcr.io/rayproject/ray", "another registry is not replaced"),
     ("docker.io/rayproject:v1", RAYS, "mirror.east/rays:v1", "a prefix may be a whole name"),
     ("rayproject/ray", {**HUB, **RAYS}, "mirror.east/rays/ray", "the longest prefix counts"),
-    ("other/ray", {**HUB, **RAYS}, "hub.east/other/ray", "a shorter one takes the rest"),
+    ("other/ray", {**HUB, **RAYS}, "hub.east/other/ray", "a shorter prefix takes the rest"),
     ("reg.local:5000/team/ray", PORT, "mirror.east/team/ray", "a registry has a port"),
-    ("reg.local/team/ray", PORT, "reg.local/team/ray", "another port is another one"),
+    ("reg.local/team/ray", PORT, "reg.local/team/ray", "another port is another registry"),
     ("localhost/ray", {"localhost": "mirror.east"}, "mirror.east/ray", "localhost is a registry"),
-    ("rayproject/ray", {}, "rayproject/ray", "nothing to replace"),
-    ("", HUB, "hub.east/library/", "nothing that a kubelet would pull"),
+    ("rayproject/ray", {}, "rayproject/ray", "an empty mapping"),
+    ("", HUB, "hub.east/library/", "no valid image name"),
 ]
 
 
 @pytest.mark.parametrize(("name", "registries", "want", "why"), IMAGES, ids=[row[3] for row in IMAGES])
-def test_an_image_comes_from_where_the_cluster_says(name: str, registries: dict[str, str], want: str, why: str) -> None:
+def test_image_registries_are_replaced(name: str, registries: dict[str, str], want: str, why: str) -> None:
     assert pod_mapping.replace_registry(name, registries) == want, why
 
 
-def test_a_volume_of_an_image_comes_from_there_too_and_a_container_without_one_stays() -> None:
-    spec = {"containers": [{"name": "c"}], "volumes": [{"name": "v", "image": {"reference": "rayproject/x"}}, {"name": "w", "emptyDir": {}}]}  # fmt: skip
+def test_the_image_of_a_volume_is_replaced_and_a_missing_image_stays_missing() -> None:
+    spec = {
+        "containers": [{"name": "c"}],
+        "volumes": [{"name": "v", "image": {"reference": "rayproject/x"}}, {"name": "w", "emptyDir": {}}],
+    }
     out = pod_mapping.apply_to_spec(spec, ALL.pods)
-    assert out["volumes"] == [{"name": "v", "image": {"reference": "mirror.east/rayproject/x"}}, {"name": "w", "emptyDir": {}}]  # fmt: skip
+    assert out["volumes"] == [
+        {"name": "v", "image": {"reference": "mirror.east/rayproject/x"}},
+        {"name": "w", "emptyDir": {}},
+    ]
     assert out["containers"] == [{"name": "c"}]
 
 
-def test_applied_again_it_changes_nothing_more() -> None:
+def test_applying_the_mapping_again_changes_nothing() -> None:
     spec = {"containers": [RAY], "tolerations": [{"key": "x"}], "nodeSelector": {"pool": "any"}}
     once = stripping.portable_spec(spec, ALL)
     assert pod_mapping.apply_to_spec(once, ALL.pods) == once
 
 
-# --- plans ---------------------------------------------------------------------------------------------------------------
+# --- plans ------------------------------------------------------------------------------------------------------------
 
 
 def planned(pods: Raw, *, labels: Raw | None = None, taints: Any = (), template: Raw | None = None) -> Raw:
-    """What is planned for two workers where east's only node looks so."""
+    """The plan for two workers where east has only this node."""
     sight = Sight({"east": 4})
     member = make_member("east", 4, pods=pods)
     sight.members["east"] = member
@@ -222,25 +234,25 @@ def planned(pods: Raw, *, labels: Raw | None = None, taints: Any = (), template:
     return dict(asyncio.run(sight.preview.preview_plan(make_ray_job(group), builders.NAMESPACE, builders.START)))
 
 
-def test_a_plan_looks_for_the_nodes_that_the_cluster_asks_for() -> None:
+def test_a_plan_looks_for_nodes_with_the_mappings_node_selector() -> None:
     assert planned({"nodeSelector": {"pool": "ray"}}, labels={"pool": "ray"})["fits"]
     short = planned({"nodeSelector": {"pool": "ray"}})
     assert not short["fits"]
     assert "none of its 1 ready nodes matches the worker's node selector" in short["clusters"][0]["reason"]
 
 
-def test_a_plan_counts_nodes_whose_taint_the_cluster_tolerates() -> None:
+def test_a_plan_counts_nodes_whose_taint_the_mapping_tolerates() -> None:
     assert planned({"tolerations": [TOLERATION]}, taints=[TAINT])["fits"]
     assert not planned({}, taints=[TAINT])["fits"]
 
 
-# --- a service account ---------------------------------------------------------------------------------------------------
+# --- a service account ------------------------------------------------------------------------------------------------
 
 
 def refused(pods: dict[str, Raw], template: Raw) -> str:
-    """The answer to a job of that template, with these WorkerClusters in the policy."""
+    """The problem of a job with that template, with these WorkerClusters in the policy."""
     sight = Sight({name: 4 for name in pods})
-    sight.manager.worker_clusters.replace([builders.make_worker_cluster(name, pods=one) for name, one in pods.items()])
+    sight.manager.worker_clusters.replace([builders.make_worker_cluster(name, pods=pod) for name, pod in pods.items()])
     group = make_group(2)
     group["template"]["spec"] |= template
     return str(
@@ -252,24 +264,24 @@ NAMED = {"serviceAccountName": "ray"}
 GIVEN = {"serviceAccountName": "there"}
 
 
-def test_a_template_may_name_an_account_where_every_cluster_gives_one() -> None:
+def test_a_template_may_name_an_account_where_every_cluster_sets_one() -> None:
     assert "serviceAccountName is ray" not in refused({"east": GIVEN, "west": GIVEN}, NAMED)
     assert "serviceAccountName is ray" in refused({"east": GIVEN, "west": {}}, NAMED)
     assert "serviceAccountName is ray" in refused({"east": {}}, NAMED)
 
 
-def test_a_cluster_that_gives_an_account_excuses_nothing_else() -> None:
+def test_an_account_of_the_mapping_excuses_nothing_else() -> None:
     assert "hostNetwork is true" in refused({"east": GIVEN}, {**NAMED, "hostNetwork": True})
 
 
-def test_the_pod_runs_as_the_clusters_account_and_never_as_its_own() -> None:
+def test_the_pod_runs_as_the_mappings_account_and_never_as_its_own() -> None:
     spec = {"containers": [RAY], "serviceAccountName": "ray", "serviceAccount": "ray"}
     there = rewrite(spec, mapped(**GIVEN))["spec"]
     assert (there["serviceAccountName"], there.get("serviceAccount")) == ("there", None)
     assert "serviceAccountName" not in rewrite(spec, TARGET)["spec"]
 
 
-def test_a_mapping_that_is_none_is_told() -> None:
+def test_an_invalid_mapping_is_reported() -> None:
     with pytest.raises(specs.InvalidSpec, match=r"WorkerCluster east: spec\.pods\.labels\.a: .* found 5"):
         specs.parse_worker_cluster(builders.make_worker_cluster(pods={"labels": {"a": 5}}))
     assert PodMapping() == NO_MAPPING

@@ -1,4 +1,4 @@
-"""A share in a cluster of Volcano's is one PodGroup of all its workers, and its copies name it; elsewhere there is none."""
+"""With Volcano in a worker cluster, a share has one PodGroup of all its workers, and its remote pods name it."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ def share(target: Target, *groups: tuple[str, int, Raw]) -> Raw:
     return group_workload.build_workload(target, "demo", groups or [group("workers", 2, cpu="1")], "anchor-uid")
 
 
-def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
+def test_a_share_in_a_volcano_cluster_has_one_pod_group() -> None:
     workload = share(VOLCANO, group("workers", 3, cpu="1500m", memory="1Gi"), group("gpu", 1, cpu="1"))
     assert group_workload.build_pod_group(workload, VOLCANO, starts=True) == {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -50,14 +50,16 @@ def test_a_share_in_a_cluster_of_volcanos_is_one_pod_group() -> None:
     }
 
 
-def test_workers_that_come_to_a_gang_that_runs_wait_for_nobody() -> None:
-    """A drain moves them one by one, and the next goes when the first is ready."""
+def test_workers_that_join_a_running_gang_wait_for_no_others() -> None:
+    """A drain moves them one by one, and the next one leaves when the first is ready."""
     body = group_workload.build_pod_group(share(VOLCANO, group("workers", 3, cpu="1")), VOLCANO, starts=False)
     assert body and body["spec"] == {"minMember": 1}
 
 
-@pytest.mark.parametrize("pods", [{}, {"schedulerName": "yunikorn"}, {"annotations": {names.VOLCANO_QUEUE_ANNOTATION: "q"}}])  # fmt: skip
-def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
+@pytest.mark.parametrize(
+    "pods", [{}, {"schedulerName": "yunikorn"}, {"annotations": {names.VOLCANO_QUEUE_ANNOTATION: "q"}}]
+)
+def test_a_share_without_volcano_has_no_pod_group(pods: Raw) -> None:
     target = mapped(**pods)
     workload = share(target)
     assert group_workload.build_pod_group(workload, target, starts=True) is None
@@ -65,7 +67,7 @@ def test_where_volcano_does_not_schedule_there_is_none(pods: Raw) -> None:
     assert read_reservation("east", workload).pod_group == ""
 
 
-def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
+def test_the_pod_group_is_in_the_queue_of_the_pod_mapping() -> None:
     target = mapped(schedulerName="volcano", annotations={names.VOLCANO_QUEUE_ANNOTATION: "research"})
     body = group_workload.build_pod_group(share(target), target, starts=True)
     assert body and body["spec"]["queue"] == "research"
@@ -75,17 +77,17 @@ def test_it_is_in_the_queue_that_the_clusters_pods_are_told_of() -> None:
     ("requests", "want"),
     [
         ({}, {}),
-        ({"cpu": "100m"}, {"cpu": "400m"}),  # KubeRay's init container asks for more, while no other container runs
+        ({"cpu": "100m"}, {"cpu": "400m"}),  # KubeRay's init container requests more, while no other container runs
         ({"cpu": "1", "nvidia.com/gpu": "2"}, {"cpu": "2", "nvidia.com/gpu": "4"}),
         ({"memory": "1.5Gi"}, {"memory": "3Gi"}),
     ],
 )
-def test_what_it_needs_is_what_its_pods_ask_for(requests: dict[str, str], want: dict[str, str]) -> None:
+def test_the_pod_groups_minimum_resources_are_its_pods_requests(requests: dict[str, str], want: dict[str, str]) -> None:
     body = group_workload.build_pod_group(share(VOLCANO, group("workers", 2, **requests)), VOLCANO, starts=True)
     assert body and body["spec"]["minResources"] == want
 
 
-# --- the copies ------------------------------------------------------------------------------------------------------------
+# --- the remote pods --------------------------------------------------------------------------------------------------
 
 
 def copy_of(pod: Raw, found: Reservation) -> Raw:
@@ -94,8 +96,8 @@ def copy_of(pod: Raw, found: Reservation) -> Raw:
     return dict(made.body["metadata"]["annotations"])
 
 
-def test_copies_name_the_pod_group_of_the_round_that_their_share_is_of() -> None:
-    """An extra round is another share, with a group of its own: the first one's stays as large as it was."""
+def test_remote_pods_name_the_pod_group_of_their_shares_round() -> None:
+    """A further round is another share with its own group. The first group keeps its size."""
     place = make_placement(make_workload())
     place["spec"]["shares"][0]["round"] = 1
     place["spec"]["round"] = 2
@@ -104,9 +106,9 @@ def test_copies_name_the_pod_group_of_the_round_that_their_share_is_of() -> None
     assert copy_of(SLOTTED, read_reservation("east", raw))[names.POD_GROUP_ANNOTATION] == f"{NAME}-1"
 
 
-def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> None:
-    """Volcano would wait for a group that nobody makes; so it makes one of one."""
-    now = {"east": VOLCANO}  # the WorkerCluster, when a copy is made
+def test_remote_pods_of_a_share_made_for_another_scheduler_name_no_pod_group() -> None:
+    """Volcano would wait for a group that does not exist. Without a name it makes a group of one pod."""
+    now = {"east": VOLCANO}  # the WorkerCluster when the remote pod is created
     (made,) = decide(worker(SLOTTED, targets=now), at(5))
     assert isinstance(made, CreatePod)
     assert made.body["spec"]["schedulerName"] == "volcano"
@@ -115,25 +117,26 @@ def test_copies_on_a_share_that_was_made_for_another_scheduler_name_none() -> No
 
 @pytest.mark.parametrize(
     ("group", "why"),
-    [("", "it speaks to the manager's scheduler"), ("p-1", "Volcano starts the share's workers together there")],
+    [("", "it is for the manager's scheduler"), ("p-1", "Volcano starts the share's workers together there")],
 )
-def test_what_becomes_of_the_managers_own_group_is_explained(group: str, why: str) -> None:
+def test_the_change_of_the_pod_group_annotation_has_a_reason(group: str, why: str) -> None:
     pod = {"metadata": {"name": "w", "annotations": {names.POD_GROUP_ANNOTATION: "ray-pi-pg"}}, "spec": {}}
     out = remote_pod(
         pod,
         head=HeadAddress.from_pod(pod, "10.0.0.1"),
         target=VOLCANO,
         role="r",
-        total=1,
         slot="s",
         anchor_uid="a",
         pod_group=group,
     )
-    (change,) = (one for one in diff_pods(pod, out) if one.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}")
+    (change,) = (
+        change for change in diff_pods(pod, out) if change.path == f"metadata.annotations.{names.POD_GROUP_ANNOTATION}"
+    )
     assert (change.after, change.reason) == (group, why)
 
 
-# --- the write ---------------------------------------------------------------------------------------------------------------
+# --- the write --------------------------------------------------------------------------------------------------------
 
 BODY = group_workload.build_pod_group(share(VOLCANO), VOLCANO, starts=True) or {}
 OTHERS = {**BODY, "metadata": {**BODY["metadata"], "ownerReferences": [{"kind": "ConfigMap", "uid": "earlier"}]}}
@@ -143,7 +146,7 @@ CLOSED = 'admission webhook "validatepodgroup.volcano.sh" denied the request: qu
 
 
 def ensure(*answers: apiserver.Answer) -> list[tuple[str, str]]:
-    """What is asked of a server that answers so."""
+    """The requests to a server with these answers."""
 
     async def run() -> list[tuple[str, str]]:
         async with apiserver.serving(Server(lists=list(answers))) as server, apiserver.connected(server.url) as client:
@@ -156,14 +159,14 @@ def ensure(*answers: apiserver.Answer) -> list[tuple[str, str]]:
 PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/demo/podgroups"
 
 
-def test_it_is_made_once_and_found_again_after_a_crash() -> None:
+def test_the_pod_group_is_created_once_and_found_after_a_crash() -> None:
     assert ensure(says(BODY)) == [("POST", PATH)]
     assert ensure(refuses(409, "AlreadyExists"), says(BODY)) == [("POST", PATH), ("GET", f"{PATH}/p-1")]
 
 
 @pytest.mark.parametrize("found", [OTHERS, GOING], ids=["of an earlier anchor", "being deleted"])
-def test_one_that_may_go_before_its_share_is_not_taken_for_it(found: Raw) -> None:
-    with pytest.raises(ApiError, match=r"PodGroup demo/p-1, .* cannot be made: there is another one of that name$"):
+def test_a_pod_group_that_may_be_deleted_before_its_share_is_rejected(found: Raw) -> None:
+    with pytest.raises(ApiError, match=r"PodGroup demo/p-1, .* cannot be created: there is another one of that name$"):
         ensure(refuses(409, "AlreadyExists"), says(found))
 
 
@@ -175,8 +178,8 @@ def test_one_that_may_go_before_its_share_is_not_taken_for_it(found: Raw) -> Non
         (403, CLOSED, ""),
     ],
 )
-def test_a_cluster_that_cannot_have_one_says_what_to_do(status: int, said: str, advice: str) -> None:
+def test_a_cluster_without_pod_groups_gets_advice(status: int, said: str, advice: str) -> None:
     with pytest.raises(ApiError) as refusal:
         ensure(refuses(status, "Refused", said))
-    text = "PodGroup demo/p-1, which spec.pods.schedulerName volcano asks for, cannot be made: "
+    text = "PodGroup demo/p-1, which spec.pods.schedulerName volcano requires, cannot be created: "
     assert (refusal.value.status, refusal.value.message) == (status, f"{text}{said}{advice}")

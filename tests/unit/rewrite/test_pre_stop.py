@@ -1,4 +1,5 @@
-"""The hook that drains a Ray node: who gets it, and what it does, run as kubelet runs it, with a play raylet and a play Ray."""
+"""The pre-stop hook that drains a Ray node: which containers get it, and what it does, run as kubelet runs it, with
+fakes of raylet and Ray."""
 
 import json
 import os
@@ -20,7 +21,7 @@ from adapter.rewrite import pre_stop
 
 TOLD = re.compile(r"^rayspan: ", re.MULTILINE)
 PROCESSES, LOG = "/proc/[0-9]*", "/proc/1/fd/1"
-# What Ray's client does, by the play's name. Each notes first what it was told.
+# Fakes of Ray's client, by name. Each notes its arguments first.
 PLAYS = {
     "drained": "os.kill(raylet, signal.SIGTERM); return True, ''",
     "busy": "return True, ''",
@@ -44,7 +45,7 @@ class GcsClient:
 """
 
 
-# --- who gets it -------------------------------------------------------------------------------------------------------
+# --- which containers get the hook ------------------------------------------------------------------------------------
 
 
 def hooked(container: Raw, **pod_spec: Any) -> Raw:
@@ -52,26 +53,28 @@ def hooked(container: Raw, **pod_spec: Any) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("grace", "seconds"), [(None, "25"), (30, "25"), (600, "595"), (6, "1")], ids=["Kubernetes' own", "30", "600", "6"]
+    ("grace", "seconds"),
+    [(None, "25"), (30, "25"), (600, "595"), (6, "1")],
+    ids=["Kubernetes' default", "30", "600", "6"],
 )
-def test_it_has_what_the_grace_period_leaves(grace: int | None, seconds: str) -> None:
+def test_the_hook_has_the_time_of_the_grace_period(grace: int | None, seconds: str) -> None:
     out = hooked({"name": "ray"}, **({} if grace is None else {"terminationGracePeriodSeconds": grace}))
     words = out["lifecycle"]["preStop"]["exec"]["command"]
     assert words == ["python3", "-c", programs.DRAIN_HOOK, seconds, "3", names.DRAIN_MESSAGE]
 
 
 @pytest.mark.parametrize("grace", [0, 1, 5])
-def test_a_pod_that_must_go_at_once_is_not_held_up(grace: int) -> None:
+def test_a_pod_with_a_short_grace_period_has_no_hook(grace: int) -> None:
     container = {"name": "ray"}
     assert hooked(container, terminationGracePeriodSeconds=grace) is container
 
 
-def test_a_hook_of_the_users_stays_alone() -> None:
+def test_a_users_own_hook_is_kept() -> None:
     container = {"name": "ray", "lifecycle": {"preStop": {"exec": {"command": ["ray", "stop"]}}}}
     assert hooked(container) is container
 
 
-def test_other_hooks_stay_beside_it() -> None:
+def test_other_lifecycle_hooks_are_kept() -> None:
     start = {"exec": {"command": ["true"]}}
     out = hooked({"name": "ray", "lifecycle": {"postStart": start, "preStop": None, "stopSignal": "SIGINT"}})
     assert out["lifecycle"].keys() == {"postStart", "preStop", "stopSignal"}
@@ -79,12 +82,13 @@ def test_other_hooks_stay_beside_it() -> None:
     assert hooked(out) is out, "twice is once"
 
 
-# --- what it does --------------------------------------------------------------------------------------------------------
+# --- what the hook does -----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Pod:
-    """A container with a raylet, which waits for its standard input to end or for a signal, and a head that is only a port."""
+    """A container with a fake raylet, which waits for its standard input to end or for a signal, and a head that is
+    only a port."""
 
     folder: Path
     raylet: subprocess.Popen[str]
@@ -92,9 +96,9 @@ class Pod:
     address: str
 
     def stop(self, play: str = "", *, seconds: float = 20, silence: float = 20) -> list[str]:
-        """Run the hook; `play` says what Ray does, and nothing means that there is no Ray. Returns what was logged."""
+        """Run the hook; `play` names the fake of Ray, or is empty for none. Returns the log lines."""
         script, log = programs.DRAIN_HOOK, self.folder / "log"
-        # The guard is for what hangs with all of its threads, and not for a machine on which a second passes before it goes on.
+        # The guard is for a process that hangs with all its threads, not for a machine that is slow by a second.
         for here, there in (
             (PROCESSES, f"/proc/{self.raylet.pid}"),
             (LOG, str(log)),
@@ -125,7 +129,7 @@ class Pod:
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
-        # The head holds the port, and nobody else once it is dead.
+        # Only the head holds the port, so it closes with the head.
         head = subprocess.Popen(
             ["/bin/sh", "-c", "read rest"], stdin=subprocess.PIPE, text=True, pass_fds=[server.fileno()]
         )
@@ -141,8 +145,9 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 STARTED = "this pod is being stopped; its Ray node takes no more work, and has 20 s to finish what it has"
 
 
-def test_it_waits_until_the_node_is_drained(pod: Pod) -> None:
-    """Nobody reaps the raylet meanwhile, as `ray start` may not for a second: a process that ended is not waited for."""
+def test_the_hook_waits_until_the_node_is_drained(pod: Pod) -> None:
+    """The raylet is not reaped meanwhile, as `ray start` may not reap it for a second: an ended process is not
+    waited for."""
     assert pod.stop("drained") == [STARTED, "the Ray node is drained"]
     address, node, reason, why, deadline = json.loads(pod.notes.read_text())
     assert (address, node, reason, why) == (pod.address, "0a1b", 2, "why")
@@ -150,25 +155,25 @@ def test_it_waits_until_the_node_is_drained(pod: Pod) -> None:
     assert pod.raylet.wait(10) == -signal.SIGTERM
 
 
-def test_what_never_ends_is_stopped_when_the_time_is_up(pod: Pod) -> None:
-    """The raylet itself is told, so that the head learns of it, and not before the deadline that Ray was given."""
+def test_a_busy_node_is_stopped_at_the_deadline(pod: Pod) -> None:
+    """The raylet gets the signal, so that the head is notified, and not before the deadline that Ray was given."""
     said = pod.stop("busy", seconds=1)
     assert said[1:] == ["work is left on the Ray node, which is stopped now"]
     assert pod.raylet.wait(10) == -signal.SIGTERM
 
 
-def test_a_drain_that_ray_refuses_is_not_waited_for(pod: Pod) -> None:
+def test_a_drain_that_ray_rejects_is_not_waited_for(pod: Pod) -> None:
     assert pod.stop("refused") == [STARTED, "the Ray node cannot be drained: it is not idle"]
     assert pod.running
 
 
-HEADLESS = "the head does not answer, so nobody can take what is left on the Ray node, which is killed now"
+HEADLESS = "the head does not answer and cannot fetch what is left on the Ray node, which is killed now"
 
 
 @pytest.mark.parametrize("play", ["drained", "hangs"])
-def test_without_a_head_nobody_is_waited_for(pod: Pod, play: str) -> None:
-    """The time that it has is far longer than this test would wait."""
-    pod.raylet.send_signal(signal.SIGSTOP)  # whatever the play tells it, it is busy
+def test_without_a_head_the_node_is_killed_at_once(pod: Pod, play: str) -> None:
+    """Its time is far longer than this test would wait."""
+    pod.raylet.send_signal(signal.SIGSTOP)  # so it is busy, whatever the fake client does
     pod.head.kill()
     pod.head.wait()
     said = pod.stop(play, seconds=600, silence=0.1)
@@ -176,20 +181,20 @@ def test_without_a_head_nobody_is_waited_for(pod: Pod, play: str) -> None:
     assert pod.raylet.wait(10) == -signal.SIGKILL, "of anything less, `ray start` takes no notice"
 
 
-def test_a_head_that_goes_away_ends_the_wait(pod: Pod) -> None:
+def test_a_head_that_ends_meanwhile_ends_the_wait(pod: Pod) -> None:
     said = pod.stop("headless", seconds=600, silence=0.1)
     assert said[1:] == [HEADLESS]
     assert pod.raylet.wait(10) == -signal.SIGKILL
 
 
-def test_a_client_that_hangs_does_not_hold_up_the_shutdown(pod: Pod) -> None:
+def test_a_client_that_hangs_does_not_delay_the_shutdown(pod: Pod) -> None:
     said = pod.stop("hangs", seconds=0.1)
     assert said[1:] == ["work is left on the Ray node, which is stopped now"]
     assert pod.raylet.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(("play", "problem"), [("", "ModuleNotFoundError"), ("old", "AttributeError")])
-def test_a_ray_that_cannot_drain_is_left_alone(pod: Pod, play: str, problem: str) -> None:
+def test_a_ray_that_cannot_drain_keeps_running(pod: Pod, play: str, problem: str) -> None:
     said = pod.stop(play)
     assert said[0] == STARTED and said[1].startswith(f"the Ray node cannot be drained: {problem}(")
     assert pod.running

@@ -1,4 +1,4 @@
-"""A manager's worker pod becomes a pod that joins the same RayCluster from another cluster, and nothing else."""
+"""A manager pod becomes a remote pod that joins the same RayCluster from another cluster, and nothing else changes."""
 
 import copy
 import json
@@ -28,7 +28,7 @@ from tests.unit.rewrite.differences import Case
 Pod = dict[str, Any]
 GOLDEN = golden.FOLDER
 RECORDED = sorted(path.name.removesuffix(".in.yaml") for path in GOLDEN.glob("*.in.yaml"))
-# Of these the whole copy is kept: the usual one, and those in which most kinds of fields meet.
+# The whole remote pod is recorded for these: the usual one, and those with most kinds of fields.
 WHOLE = ("affinity", "gpu", "plain", "sidecar")
 HEAD = "10.11.0.12"
 HEAD6 = "fd00:11::c"
@@ -58,7 +58,6 @@ def rewrite(pod: Pod, *, head: str = HEAD, target: Target = TARGET, pull_secrets
         head=HeadAddress.from_pod(pod, head),
         target=target,
         role="1f2e3d4c",
-        total=3,
         slot="east/1f2e3d4c/0",
         anchor_uid="a-uid",
         pull_secrets=pull_secrets,
@@ -106,13 +105,13 @@ def recorded(name: str) -> Pod:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_pod_is_rewritten_as_reviewed(name: str, same_as_golden: Callable[[str, Path], None]) -> None:
+def test_whole_pods_are_rewritten_as_reviewed(name: str, same_as_golden: Callable[[str, Path], None]) -> None:
     text = json.dumps(rewrite(recorded(name))).replace(json.dumps(programs.DRAIN_HOOK), '"the program drain.py"')
     same_as_golden(yaml.safe_dump(json.loads(text), sort_keys=True, width=160), GOLDEN / f"{name}.out.yaml")
 
 
-def test_what_differs_in_each_recorded_pod_is_as_reviewed(same_as_golden: Callable[[str, Path], None]) -> None:
-    """All of them, and one of them with the head found in each other way: a line for each place, in one file."""
+def test_the_differences_of_each_recorded_pod_are_as_reviewed(same_as_golden: Callable[[str, Path], None]) -> None:
+    """All recorded pods, and one with each other head address mode: one line per changed field, in one file."""
     pods = {name: recorded(name) for name in ("plain", *(name for name in RECORDED if name != "plain"))}
     cases = [Case(name, pod, rewrite(pod), "" if name == "plain" else "plain") for name, pod in pods.items()]
     heads = {"mirrored": MIRRORED, "in a cluster set": CLUSTER_SET, "at the admin's name and port": STATIC_PORT}
@@ -131,8 +130,9 @@ def named(value: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_what_stays_in_a_recorded_pod_keeps_its_order_and_what_is_new_comes_last(name: str) -> None:
-    """The kubelet resolves a variable by those before it; the differences are by name, and do not show an order."""
+def test_entries_of_a_recorded_pod_keep_their_order_and_new_ones_come_last(name: str) -> None:
+    """The kubelet resolves a variable by those before it. The differences are by name, so they do not show the
+    order."""
     pod = recorded(name)
     after = dict(named(rewrite(pod)["spec"]))
     for path, before in named(pod["spec"]):
@@ -144,12 +144,12 @@ def test_what_stays_in_a_recorded_pod_keeps_its_order_and_what_is_new_comes_last
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_pod_keeps_nothing_of_the_head_service(name: str) -> None:
     pod = recorded(name)
-    # As a whole word: `other-sidecar-head-svc` is somebody else's.
+    # As a whole word: `other-sidecar-head-svc` is another Service.
     assert not re.search(rf"(?<![\w-]){env_of(pod)['RAY_IP']}", yaml.safe_dump(rewrite(pod), width=10_000))
 
 
 @pytest.mark.parametrize("name", ["autoscaled", "gpu", "plain", "sidecar"])
-def test_a_recorded_pod_finds_the_head_by_address_in_all_six_places(name: str) -> None:
+def test_a_recorded_pod_has_the_head_address_in_all_six_places(name: str) -> None:
     out = rewrite(recorded(name))
     env = env_of(out)
     assert env["FQ_RAY_IP"] == env["RAY_IP"] == HEAD
@@ -159,7 +159,7 @@ def test_a_recorded_pod_finds_the_head_by_address_in_all_six_places(name: str) -
     assert f"--address {HEAD}:6379" in out["spec"]["initContainers"][-1]["args"][0]
 
 
-def test_the_recorded_cases_are_there() -> None:
+def test_the_recorded_cases_exist() -> None:
     assert tuple(RECORDED) == golden.CHOSEN
 
 
@@ -179,24 +179,41 @@ NAME = "raycluster-head-svc"
 TEXTS = [
     Text("the full name becomes the address", f"{NAME}.demo.svc.cluster.local:6379", f"{HEAD}:6379", "the usual place"),
     Text(
-        "a name without the cluster domain, too", f"http://{NAME}.demo.svc/x", f"http://{HEAD}/x", "it resolves there"
+        "a name without the cluster domain becomes the address",
+        f"http://{NAME}.demo.svc/x",
+        f"http://{HEAD}/x",
+        "it resolves there",
     ),
-    Text("a name with the namespace alone, too", f"ping {NAME}.demo", f"ping {HEAD}", "it resolves there"),
-    Text("the short name, too", f"curl {NAME}:8265", f"curl {HEAD}:8265", "it resolves in the manager's namespace"),
+    Text(
+        "a name with the namespace alone becomes the address", f"ping {NAME}.demo", f"ping {HEAD}", "it resolves there"
+    ),
+    Text(
+        "the short name becomes the address",
+        f"curl {NAME}:8265",
+        f"curl {HEAD}:8265",
+        "it resolves in the manager's namespace",
+    ),
     Text("a sentence's full stop stays", f"Ask {NAME}.", f"Ask {HEAD}.", "it is not part of the name"),
     Text("another cluster's head stays", f"my-{NAME}:1", f"my-{NAME}:1", "its name only ends like ours"),
-    Text("a name that goes on stays", f"{NAME}-2:1", f"{NAME}-2:1", "its name only begins like ours"),
-    Text("a namesake elsewhere stays", f"{NAME}.prod:1", f"{NAME}.prod:1", "another namespace's head is another head"),
+    Text("a longer name stays", f"{NAME}-2:1", f"{NAME}-2:1", "its name only begins like ours"),
+    Text(
+        "a Service of that name in another namespace stays",
+        f"{NAME}.prod:1",
+        f"{NAME}.prod:1",
+        "another namespace's head is another head",
+    ),
     Text("every mention is replaced", f"{NAME} {NAME}", f"{HEAD} {HEAD}", "one is enough to fail"),
     Text("IPv6 gets brackets before a port", f"a={NAME}:6379", f"a=[{HEAD6}]:6379", "else the port is eaten", HEAD6),
-    Text("IPv6 gets them before a port to expand", f"{NAME}:$P", f"[{HEAD6}]:$P", "else the port is eaten", HEAD6),
+    Text("IPv6 gets brackets before a port variable", f"{NAME}:$P", f"[{HEAD6}]:$P", "else the port is eaten", HEAD6),
     Text("IPv6 gets brackets in a URL", f"http://{NAME}/x", f"http://[{HEAD6}]/x", "RFC 3986 wants them", HEAD6),
-    Text("IPv6 stands bare where no port follows", f"ip {NAME}: up", f"ip {HEAD6}: up", "a colon is no port", HEAD6),
+    Text(
+        "IPv6 has no brackets where no port follows", f"ip {NAME}: up", f"ip {HEAD6}: up", "a colon is no port", HEAD6
+    ),
 ]
 
 
 @pytest.mark.parametrize("case", TEXTS, ids=lambda case: case.id)
-def test_in_users_text(case: Text) -> None:
+def test_head_names_in_users_text(case: Text) -> None:
     pod = kuberay_pod(
         args=[case.text],
         env=[{"name": "MINE", "value": case.text}],
@@ -212,8 +229,8 @@ def test_in_users_text(case: Text) -> None:
     assert ray["lifecycle"]["preStop"]["exec"]["command"] == [case.want], case.why
 
 
-def test_a_head_service_with_the_name_of_a_command_leaves_the_command_alone() -> None:
-    # headService.metadata.name may be anything, `ray` too.
+def test_a_head_service_named_like_a_command_leaves_the_command_alone() -> None:
+    # headService.metadata.name may be anything, also `ray`.
     pod = json.loads(json.dumps(kuberay_pod(args=["ray start --address=ray:6379; curl http://ray/x"])))
     pod = json.loads(json.dumps(pod).replace("raycluster-head-svc", "ray"))
     out = rewrite(pod)
@@ -222,13 +239,13 @@ def test_a_head_service_with_the_name_of_a_command_leaves_the_command_alone() ->
     assert env_of(out)["KUBERAY_GEN_RAY_START_CMD"].startswith(f"ray start  --address={HEAD}:6379 ")
 
 
-def test_an_ipv6_head_is_bare_in_the_address_variables_and_bracketed_in_the_start_command() -> None:
+def test_an_ipv6_head_has_brackets_in_the_start_command_only() -> None:
     env = env_of(rewrite(kuberay_pod(), head=HEAD6))
     assert (env["FQ_RAY_IP"], env["RAY_IP"], env["RAY_ADDRESS"]) == (HEAD6, HEAD6, f"[{HEAD6}]:6379")
     assert f"--address=[{HEAD6}]:6379 " in env["KUBERAY_GEN_RAY_START_CMD"]
 
 
-# --- how a cluster's workers find the head --------------------------------------------------------------------------------
+# --- head address modes -----------------------------------------------------------------------------------------------
 
 FQDN = f"{NAME}.demo.svc.cluster.local"
 MIRRORED = replace(TARGET, head=HeadSpec(address="ServiceMirror"))
@@ -254,15 +271,15 @@ class How:
 
 
 HOWS = [
-    How("by the name that it has in the manager", MIRRORED, FQDN, NAME),
-    How("by its name in the cluster set", CLUSTER_SET, *[f"{NAME}.demo.svc.clusterset.local"] * 2),
-    How("by a name of the admin's", STATIC, *[f"{NAME}.demo.raycluster.ray.example.com"] * 2),
-    How("with a port of the admin's", STATIC_PORT, GATEWAY, GATEWAY, "16379"),
+    How("ServiceMirror: the name in the manager", MIRRORED, FQDN, NAME),
+    How("ClusterSet: the name in the cluster set", CLUSTER_SET, *[f"{NAME}.demo.svc.clusterset.local"] * 2),
+    How("Static: a name of the admin's", STATIC, *[f"{NAME}.demo.raycluster.ray.example.com"] * 2),
+    How("Static: a name and a port of the admin's", STATIC_PORT, GATEWAY, GATEWAY, "16379"),
 ]
 
 
 @pytest.mark.parametrize("how", HOWS, ids=lambda how: how.id)
-def test_the_head_is_dialled(how: How) -> None:
+def test_the_head_address_of_each_mode(how: How) -> None:
     pod = kuberay_pod(env=[{"name": "RAY_PORT", "value": "6379"}, {"name": "MINE", "value": f"http://{NAME}:8265"}])
     out = rewrite(pod, target=how.target)
     env, dialled = env_of(out), f"{how.host}:{how.port}"
@@ -277,17 +294,19 @@ def test_the_head_is_dialled(how: How) -> None:
 @pytest.mark.parametrize(
     ("target", "want"),
     [
-        pytest.param(TARGET, {names.HEAD_IP_ANNOTATION: HEAD}, id="by its IP: replaced when that is another"),
+        pytest.param(
+            TARGET, {names.HEAD_IP_ANNOTATION: HEAD}, id="PodIP: the IP, so that the pod is replaced when it changes"
+        ),
         pytest.param(
             MIRRORED,
             {names.HEAD_IP_ANNOTATION: HEAD, names.HEAD_SERVICE_ANNOTATION: NAME},
-            id="by a name that we keep true",
+            id="ServiceMirror: the IP and the mirrored name",
         ),
-        pytest.param(CLUSTER_SET, {}, id="by a name that others keep true"),
-        pytest.param(STATIC, {}, id="by the admin's name"),
+        pytest.param(CLUSTER_SET, {}, id="ClusterSet: no annotation"),
+        pytest.param(STATIC, {}, id="Static: no annotation"),
     ],
 )
-def test_a_copy_tells_what_it_was_made_with(target: Target, want: dict[str, str]) -> None:
+def test_a_remote_pod_notes_its_head_address(target: Target, want: dict[str, str]) -> None:
     forged = kuberay_pod()
     forged["metadata"]["annotations"] = {names.HEAD_IP_ANNOTATION: "6.6.6.6", names.HEAD_SERVICE_ANNOTATION: "x"}
     said = rewrite(forged, target=target)["metadata"]["annotations"]
@@ -295,19 +314,19 @@ def test_a_copy_tells_what_it_was_made_with(target: Target, want: dict[str, str]
 
 
 @pytest.mark.parametrize("text", [f"{NAME}:63790", f"{NAME}:8265", f"{NAME}", f"{NAME}:$RAY_PORT"])
-def test_a_port_that_is_not_the_gcs_stays(text: str) -> None:
+def test_a_port_other_than_the_gcs_port_stays(text: str) -> None:
     pod = kuberay_pod(args=[text], env=[{"name": "RAY_PORT", "value": "6379"}])
     assert rewrite(pod, target=STATIC_PORT)["spec"]["containers"][0]["args"] == [text.replace(NAME, GATEWAY)]
 
 
 def test_a_name_of_another_namespace_is_not_mirrored() -> None:
-    """A Service is made from it, and nobody writes into a namespace that is not the worker's own."""
+    """Otherwise a Service would be written into a namespace that is not the worker's own."""
     pod = json.loads(json.dumps(kuberay_pod()).replace(f"{NAME}.demo.svc", f"{NAME}.kube-system.svc"))
     assert HeadAddress.from_pod(pod, HEAD).service_key is None
     assert HeadAddress.from_pod(kuberay_pod(), HEAD).service_key == ("demo", NAME)
 
 
-# --- what a pod says of itself -----------------------------------------------------------------------------------------
+# --- downward API -----------------------------------------------------------------------------------------------------
 
 
 def reference(path: str) -> Pod:
@@ -328,8 +347,8 @@ def reference(path: str) -> Pod:
         ("spec.nodeName", reference("spec.nodeName")),
     ],
 )
-def test_what_is_said_of_the_manager_pod_becomes_a_literal(path: str, want: Pod) -> None:
-    """Names and labels differ in the copy or are gone; where the pod really runs is known only there."""
+def test_a_field_of_the_manager_pod_becomes_a_literal(path: str, want: Pod) -> None:
+    """Names and labels of the remote pod differ or are missing. Its node and IPs are known in its cluster only."""
     pod = kuberay_pod(env=[{"name": "MINE", **reference(path)}])
     pod["metadata"]["annotations"] = {"price": "$(HOME) 5$"}  # a literal would be expanded, so its dollars are doubled
     pod["spec"]["initContainers"][0]["env"] = [{"name": "MINE", **reference(path)}]
@@ -349,8 +368,8 @@ def test_what_is_said_of_the_manager_pod_becomes_a_literal(path: str, want: Pod)
         ("metadata.labels", "metadata.labels"),
     ],
 )
-def test_files_say_of_the_pod_what_they_say_in_the_manager(path: str, want: str) -> None:
-    """A kubelet writes an empty file for a label that is not there."""
+def test_downward_api_files_keep_their_content(path: str, want: str) -> None:
+    """A kubelet writes an empty file for a label that does not exist."""
 
     def files(path: str) -> list[Pod]:
         source = {"items": [{"path": "f", "fieldRef": {"fieldPath": path}}]}
@@ -367,7 +386,7 @@ def test_files_say_of_the_pod_what_they_say_in_the_manager(path: str, want: str)
     assert "rayspan.dev" not in want or want.split("'")[1] in out["metadata"]["labels"], "and that label is there"
 
 
-# --- zone --------------------------------------------------------------------------------------------------------------
+# --- zone -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -385,7 +404,7 @@ OUR_LABELS = (
 OUR_RESOURCES = '{"fast-disk": 2, "zone:us-east-1a": 1000000}'
 ZONES = [
     Zone(
-        "a worker learns its place",
+        "a worker gets its zone, region, labels and resources",
         [],
         {
             "RAY_NODE_ZONE": "us-east-1a",
@@ -408,13 +427,13 @@ ZONES = [
         "whoever sets an override means it",
     ),
     Zone(
-        "a user's own values that cannot be read are the user's alone",
+        "a user's own values that cannot be parsed stay",
         [{"name": "RAY_OVERRIDE_LABELS", "value": "[" * 9999}],
         {"RAY_OVERRIDE_LABELS": "[" * 9999},
         "Ray says what is wrong with them",
     ),
     Zone(
-        "a user's zone is the zone everywhere",
+        "a user's zone replaces ours everywhere",
         [{"name": "RAY_NODE_ZONE", "value": "mine"}],
         {
             "RAY_NODE_ZONE": "mine",
@@ -423,25 +442,25 @@ ZONES = [
         "Ray prefers the override label to the variable, so ours would win",
     ),
     Zone(
-        "what is no JSON object stays the user's",
+        "a user's value that is no JSON object stays",
         [{"name": "RAY_OVERRIDE_LABELS", "value": "[1"}, {"name": "RAY_OVERRIDE_RESOURCES", "value": "3"}],
         {"RAY_OVERRIDE_LABELS": "[1", "RAY_OVERRIDE_RESOURCES": "3"},
         "Ray says what is wrong with it better than we could",
     ),
     Zone(
-        "a value from elsewhere stays the user's",
+        "a user's value from a field reference stays",
         [{"name": "RAY_OVERRIDE_LABELS", **reference("status.podIP")}],
         {"RAY_OVERRIDE_LABELS": reference("status.podIP")["valueFrom"]},
         "it cannot be merged with",
     ),
     Zone(
-        "of two entries the last is the one that counts",
+        "the last of two entries counts",
         [{"name": "RAY_OVERRIDE_RESOURCES", "value": "{}"}, {"name": "RAY_OVERRIDE_RESOURCES", "value": '{"a": 1}'}],
         {"RAY_OVERRIDE_RESOURCES": '{"a": 1, ' + OUR_RESOURCES.removeprefix("{")},
         "the container sees the last",
     ),
     Zone(
-        "an empty value counts as nothing",
+        "an empty value counts as missing",
         [{"name": "RAY_OVERRIDE_RESOURCES", "value": ""}],
         {"RAY_OVERRIDE_RESOURCES": OUR_RESOURCES},
         "Ray, too, reads it as none",
@@ -458,13 +477,13 @@ def test_zone(case: Zone) -> None:
 @pytest.mark.parametrize(
     ("env", "told"), [([], "spot"), ([{"name": "RAY_NODE_MARKET_TYPE", "value": "on-demand"}], None)]
 )
-def test_a_user_knows_better_what_is_spot(env: list[Pod], told: str | None) -> None:
+def test_a_users_market_type_overrides_ours(env: list[Pod], told: str | None) -> None:
     target = replace(TARGET, labels={"ray.io/market-type": "spot"})
     found = env_of(rewrite(kuberay_pod(env=env), target=target))
     assert json.loads(found["RAY_OVERRIDE_LABELS"]).get("ray.io/market-type") == told
 
 
-def test_only_the_ray_container_learns_its_place() -> None:
+def test_only_the_ray_container_gets_the_zone() -> None:
     pod = kuberay_pod()
     sidecar = {"name": "sidecar", "image": "s"}
     pod["spec"]["containers"].append(sidecar)
@@ -472,7 +491,7 @@ def test_only_the_ray_container_learns_its_place() -> None:
     assert copied == {**sidecar, "terminationMessagePolicy": "FallbackToLogsOnError"}
 
 
-def test_without_a_region_none_is_claimed() -> None:
+def test_without_a_region_there_is_no_region_variable() -> None:
     bare = Target(
         cluster="c", zone="z", queue="q", manager="m", workload="w", workload_uid="u", placement="p", share="s", round=0
     )
@@ -481,7 +500,7 @@ def test_without_a_region_none_is_claimed() -> None:
     assert json.loads(env["RAY_OVERRIDE_LABELS"]) == {"ray.io/availability-zone": "z", "rayspan.dev/cluster": "c"}
 
 
-# --- what stays at home and what is added ------------------------------------------------------------------------------
+# --- removed and added fields -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -499,23 +518,35 @@ NOT_READY = {
     "tolerationSeconds": 300,
 }
 STRIPS = [
-    Strip("the gate stays at home", {"schedulingGates": [{"name": names.GATE}]}, {}, "nobody would lift it there"),
-    Strip("the node stays at home", {"nodeName": "n"}, {}, "it is the scheduler's choice there"),
     Strip(
-        "the account stays at home", {"serviceAccountName": "default", "serviceAccount": "default"}, {}, "own default"
+        "the scheduling gate is removed", {"schedulingGates": [{"name": names.GATE}]}, {}, "nobody would lift it there"
     ),
-    Strip("pull secrets of that account, too", {"imagePullSecrets": [{"name": "p"}]}, {}, "admission added them here"),
-    Strip("priority is Kueue's there", {"priority": 5, "priorityClassName": "p", "preemptionPolicy": "Never"}, {}, ""),
-    Strip("a DNS identity is a cluster's own", {"hostname": "h", "subdomain": "s"}, {}, "its Service is not there"),
-    Strip("debug containers stay", {"ephemeralContainers": [{"name": "d"}]}, {}, "refused at creation"),
+    Strip("the node name is removed", {"nodeName": "n"}, {}, "it is the scheduler's choice there"),
     Strip(
-        "overhead is the RuntimeClass's",
+        "the service account is removed",
+        {"serviceAccountName": "default", "serviceAccount": "default"},
+        {},
+        "own default",
+    ),
+    Strip(
+        "pull secrets of that account are removed",
+        {"imagePullSecrets": [{"name": "p"}]},
+        {},
+        "admission added them here",
+    ),
+    Strip(
+        "the priority is left to Kueue", {"priority": 5, "priorityClassName": "p", "preemptionPolicy": "Never"}, {}, ""
+    ),
+    Strip("hostname and subdomain are removed", {"hostname": "h", "subdomain": "s"}, {}, "its Service is not there"),
+    Strip("debug containers are removed", {"ephemeralContainers": [{"name": "d"}]}, {}, "refused at creation"),
+    Strip(
+        "overhead is left to the RuntimeClass",
         {"overhead": {"cpu": "1"}, "runtimeClassName": "k"},
         {"runtimeClassName": "k"},
         "",
     ),
     Strip(
-        "the manager's own selectors stay, the user's goes",
+        "the manager's own node selectors are removed, the user's stays",
         {
             "nodeSelector": {
                 names.LOCK_NODE_SELECTOR: "only",
@@ -528,23 +559,24 @@ STRIPS = [
         "a flavor's labels are on no node there, the user's may be",
     ),
     Strip(
-        "a selector with nothing left goes", {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only"}}, {}, "no empty shell"
+        "a node selector that becomes empty is removed",
+        {"nodeSelector": {names.LOCK_NODE_SELECTOR: "only"}},
+        {},
+        "no empty shell",
     ),
     Strip(
-        "only equal tolerations stay",
+        "only equal tolerations are removed",
         {"tolerations": [NOT_READY, REMOTE_TOLERATION, {**NOT_READY, "tolerationSeconds": 5}]},
         {"tolerations": [{**NOT_READY, "tolerationSeconds": 5}]},
         "a user's own tolerance is a user's own",
     ),
     Strip(
-        "whoever tolerates our taint does so in the manager only",
+        "a toleration of our taint is removed",
         {"tolerations": [POOL_TOLERATION, {"key": "rayspan.dev/pool", "operator": "Exists"}, {"operator": "Exists"}]},
         {"tolerations": [{"operator": "Exists"}]},
         "in a manager that is a worker cluster, too, it would open the flavor for its own remote workers",
     ),
-    Strip(
-        "what nobody here knows travels", {"brandNew": {"x": 1}}, {"brandNew": {"x": 1}}, "remove only what is known"
-    ),
+    Strip("an unknown field stays", {"brandNew": {"x": 1}}, {"brandNew": {"x": 1}}, "remove only what is known"),
 ]
 
 
@@ -556,10 +588,11 @@ def test_strip(case: Strip) -> None:
     assert rest == case.want, case.why
 
 
-def test_metadata_of_the_copy_is_its_own() -> None:
+def test_the_remote_pod_has_its_own_metadata() -> None:
     pod = kuberay_pod()
     pod["metadata"] |= {
-        "resourceVersion": "7", "generation": 1, "creationTimestamp": "t", "deletionTimestamp": "t", "managedFields": [],
+        "resourceVersion": "7", "generation": 1, "creationTimestamp": "t", "deletionTimestamp": "t",
+        "managedFields": [],
         "ownerReferences": [{"kind": "RayCluster", "controller": True}], "generateName": "g", "finalizers": ["f"],
         "deletionGracePeriodSeconds": 0, "selfLink": "s", "brandNew": 1,
         "labels": {
@@ -602,7 +635,7 @@ def test_metadata_of_the_copy_is_its_own() -> None:
             "kueue.x-k8s.io/pod-suspending-parent": "rayspan.dev",
             "kueue.x-k8s.io/pod-group-name": TARGET.share,
             "kueue.x-k8s.io/prebuilt-workload-name": TARGET.share,
-            "kueue.x-k8s.io/pod-group-total-count": "3",
+            "kueue.x-k8s.io/pod-group-total-count": "1",
             "kueue.x-k8s.io/role-hash": "1f2e3d4c",
             "kueue.x-k8s.io/pod-group-serving": "true",
         },
@@ -610,7 +643,7 @@ def test_metadata_of_the_copy_is_its_own() -> None:
     }
 
 
-def test_the_managers_api_token_stays_at_home_with_its_mounts_and_nothing_else() -> None:
+def test_the_managers_api_token_and_its_mounts_are_removed() -> None:
     mine = {"name": "kube-api-access-mine", "emptyDir": {}}
     pod = kuberay_pod(volumeMounts=[{"name": "kube-api-access-x1"}, {"name": "kube-api-access-mine"}])
     pod["spec"]["volumes"] = [{"name": "kube-api-access-x1", "projected": {"sources": []}}, mine]
@@ -621,10 +654,10 @@ def test_the_managers_api_token_stays_at_home_with_its_mounts_and_nothing_else()
     assert "volumeMounts" not in spec["initContainers"][0]
 
 
-# --- what it refers to -----------------------------------------------------------------------------------------------
+# --- references to Secrets and ConfigMaps -----------------------------------------------------------------------------
 
 
-def test_a_pod_refers_to_its_shares_copies_and_to_those_only() -> None:
+def test_a_remote_pod_refers_to_its_shares_copied_objects_only() -> None:
     token = {"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": {"name": "raycluster", "key": "auth_token"}}}
     pod = kuberay_pod(env=[token])
     out = rewrite(pod)
@@ -635,8 +668,37 @@ def test_a_pod_refers_to_its_shares_copies_and_to_those_only() -> None:
     }
 
 
-def test_pull_secrets_travel_if_the_template_names_them() -> None:
-    """What admission added to a pod without any belongs to the manager's account; the worker cluster's gives its own."""
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"containers": [{"env": [{"name": "A", "valueFrom": {"KEYREF": {"name": "NAME"}}}]}]}, id="env"),
+        pytest.param({"containers": [{"envFrom": [{"REF": {"name": "NAME"}}]}]}, id="envFrom"),
+        pytest.param({"initContainers": [{"env": [{"name": "A", "valueFrom": {"KEYREF": {"name": "NAME"}}}]}]},
+                     id="env of an init container"),
+        pytest.param({"initContainers": [{"envFrom": [{"REF": {"name": "NAME"}}]}]}, id="envFrom of an init container"),
+        pytest.param({"volumes": [{"name": "v", "VOLUME": {"FIELD": "NAME"}}]}, id="a volume"),
+        pytest.param({"volumes": [{"name": "v", "projected": {"sources": [{"VOLUME": {"name": "NAME"}}]}}]},
+                     id="a projected volume"),
+    ],
+)  # fmt: skip
+def test_no_field_of_a_remote_pod_refers_to_an_object_of_the_worker_cluster(spec: dict[str, Any], kind: str) -> None:
+    """The text NAME stands for the reference: it must be gone from the whole pod, and the copy's name stand there."""
+    key = {"Secret": "secret", "ConfigMap": "configMap"}[kind]
+    words = {"KEYREF": f"{key}KeyRef", "REF": f"{key}Ref", "VOLUME": key,
+             "FIELD": "secretName" if kind == "Secret" else "name", "NAME": "of-the-tenant"}  # fmt: skip
+    text = json.dumps(spec)
+    for word, value in words.items():
+        text = text.replace(f'"{word}"', f'"{value}"')
+    pod = kuberay_pod()
+    pod["spec"] |= {"containers": [{"name": "ray-worker", "image": "ray"}], **json.loads(text)}
+    remote = json.dumps(rewrite(pod)["spec"])
+    assert '"of-the-tenant"' not in remote
+    assert copied_objects.copy_name(Reference(kind, "of-the-tenant"), "a-uid") in remote
+
+
+def test_pull_secrets_are_kept_if_the_template_names_them() -> None:
+    """Pull secrets that admission added belong to the manager's account. The worker cluster's account has its own."""
     pod = kuberay_pod()
     pod["spec"]["imagePullSecrets"] = [{"name": "of-the-account"}]
     assert "imagePullSecrets" not in rewrite(pod)["spec"] and not referenced_objects(pod)
@@ -647,14 +709,14 @@ def test_pull_secrets_travel_if_the_template_names_them() -> None:
     ]
 
 
-def test_the_managers_api_token_refers_to_nothing() -> None:
+def test_the_managers_api_token_is_no_reference() -> None:
     pod = kuberay_pod(volumeMounts=[{"name": "kube-api-access-x1"}])
     sources = [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "kube-root-ca.crt"}}]
     pod["spec"]["volumes"] = [{"name": "kube-api-access-x1", "projected": {"sources": sources}}]
     assert not referenced_objects(pod)
 
 
-# --- refusal -------------------------------------------------------------------------------------------------------------
+# --- rejection --------------------------------------------------------------------------------------------------------
 
 
 def volume(**source: Any) -> Pod:
@@ -736,7 +798,7 @@ ALLOWED: list[Pod] = [
 
 
 @pytest.mark.parametrize(("spec", "want"), REFUSED, ids=[want for _, want in REFUSED])
-def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_remedy(spec: Pod, want: str) -> None:
+def test_a_template_that_cannot_run_elsewhere_is_rejected_with_field_value_and_remedy(spec: Pod, want: str) -> None:
     said = pod_validation.template_problem({"spec": spec})
     assert said is not None
     assert said.startswith(want)
@@ -745,34 +807,36 @@ def test_a_template_that_cannot_run_elsewhere_is_refused_with_field_finding_and_
 
 
 @pytest.mark.parametrize("spec", ALLOWED, ids=str)
-def test_a_template_that_can_run_elsewhere_is_not_refused(spec: Pod) -> None:
+def test_a_template_that_can_run_elsewhere_is_not_rejected(spec: Pod) -> None:
     assert pod_validation.template_problem({"spec": {"resources": {"requests": {"cpu": "1"}}, **spec}}) is None
 
 
 @pytest.mark.parametrize(
     ("containers", "refused"),
     [
-        pytest.param([{"name": "ray"}, {"name": "sidecar"}], True, id="nothing at all"),
-        pytest.param([{"name": "ray", "resources": {"requests": {"cpu": "0"}}}], True, id="a request of nothing"),
+        pytest.param([{"name": "ray"}, {"name": "sidecar"}], True, id="no resources"),
+        pytest.param([{"name": "ray", "resources": {"requests": {"cpu": "0"}}}], True, id="a request of zero"),
         pytest.param([{"name": "ray", "resources": {"limits": {"cpu": "1"}}}], False, id="a limit counts as a request"),
         pytest.param(
-            [{"name": "ray"}, {"name": "sidecar", "resources": {"requests": {"cpu": "1m"}}}], False, id="some"
+            [{"name": "ray"}, {"name": "sidecar", "resources": {"requests": {"cpu": "1m"}}}],
+            False,
+            id="one of two containers",
         ),
     ],
 )
-def test_a_worker_that_asks_for_nothing_is_refused(containers: list[Pod], refused: bool) -> None:
-    """KubeRay's init container asks for something in any case, so its pods would run on quota that nobody gave."""
-    want = "spec.containers have no resources.requests: nothing could be reserved for a worker; say what it needs"
+def test_a_worker_without_requests_is_rejected(containers: list[Pod], refused: bool) -> None:
+    """KubeRay's init container has requests in any case, so the pods would run on quota that was not reserved."""
+    want = "spec.containers have no resources.requests: no quota could be reserved for a worker; set them"
     assert pod_validation.template_problem({"spec": {"containers": containers}}) == (want if refused else None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_rewritten_pod_would_not_be_refused(name: str) -> None:
+def test_a_rewritten_pod_would_not_be_rejected(name: str) -> None:
     pod = recorded(name)
     assert pod_validation.template_problem(rewrite(pod)) is None
 
 
-# --- properties ------------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 WORD = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 PIECE = st.sampled_from(
@@ -820,7 +884,7 @@ def test_no_trace_of_the_head_service_is_left(pod: Pod, head: str) -> None:
 
 
 @given(pods(), st.sampled_from([CLUSTER_SET, STATIC, STATIC_PORT]))
-def test_no_trace_of_the_managers_name_is_left_where_it_has_another(pod: Pod, target: Target) -> None:
+def test_no_trace_of_the_managers_name_is_left_where_the_head_has_another_name(pod: Pod, target: Target) -> None:
     short, namespace = env_of(pod)["RAY_IP"], pod["metadata"]["namespace"]
     text = json.dumps(rewrite(pod, target=target))
     assert f"{short}.{namespace}.svc.cluster.local" not in text
@@ -830,7 +894,7 @@ def test_no_trace_of_the_managers_name_is_left_where_it_has_another(pod: Pod, ta
 
 
 @given(pods(), HEADS)
-def test_where_it_is_mirrored_every_word_about_the_head_stays(pod: Pod, head: str) -> None:
+def test_with_a_mirrored_head_every_mention_of_it_stays(pod: Pod, head: str) -> None:
     out = rewrite(pod, head=head, target=MIRRORED)
     for before, after in zip(containers(pod), containers(out), strict=True):
         assert [after.get(field) for field in ("command", "args")] == [
@@ -843,20 +907,20 @@ def test_where_it_is_mirrored_every_word_about_the_head_stays(pod: Pod, head: st
 
 
 @given(pods())
-def test_rewriting_again_for_a_cluster_set_changes_nothing_more(pod: Pod) -> None:
+def test_rewriting_again_for_a_cluster_set_changes_nothing(pod: Pod) -> None:
     once = rewrite(pod, target=CLUSTER_SET)
     assert rewrite({**pod, "spec": once["spec"]}, target=CLUSTER_SET)["spec"] == once["spec"]
 
 
 @given(pods(), HEADS)
-def test_rewriting_again_changes_nothing_more_in_the_containers(pod: Pod, head: str) -> None:
+def test_rewriting_again_changes_nothing_in_the_containers(pod: Pod, head: str) -> None:
     once = rewrite(pod, head=head)
     again = rewrite({**pod, "spec": once["spec"]}, head=head)
     assert again["spec"] == once["spec"]
 
 
 @given(pods(), HEADS)
-def test_the_same_pod_gives_the_same_bytes_and_is_not_touched(pod: Pod, head: str) -> None:
+def test_the_same_pod_gives_the_same_bytes_and_is_not_changed(pod: Pod, head: str) -> None:
     before = copy.deepcopy(pod)
     first = json.dumps(rewrite(pod, head=head))
     assert json.dumps(rewrite(copy.deepcopy(pod), head=head)) == first

@@ -1,4 +1,5 @@
-"""What users put into a worker: sidecars, commands of their own, other ports, RayService; each joins from elsewhere or stays whole.
+"""Workers as users configure them: sidecars, own commands, other ports, RayService. Each joins from elsewhere and stays
+whole.
 
 Pods are as KubeRay 1.6.2 makes them of such templates (docs/upstream.md, "The worker pod that KubeRay makes").
 """
@@ -10,7 +11,7 @@ import pytest
 from adapter import names
 from adapter.objects.pod_requests import pod_requests
 from adapter.objects.unstructured import Raw
-from adapter.rewrite import zone
+from adapter.rewrite import ray_node_env
 from tests.unit.rewrite.test_rewriter import HEAD, HEAD6, TARGET, env_of, kuberay_pod, rewrite
 
 FQDN = "raycluster-head-svc.demo.svc.cluster.local"
@@ -20,11 +21,11 @@ def command_of(pod: Raw, at: int = 0) -> str:
     return " ".join(pod["spec"]["containers"][at]["args"])
 
 
-# --- the start command -----------------------------------------------------------------------------------------------------
+# --- the start command ------------------------------------------------------------------------------------------------
 
 COMMANDS = [
-    ("ulimit -n 65536; ray start --address={}:6379 --block", "KubeRay's own"),
-    ("pip install x && ray start --address={}:6379 --block", "the user's before KubeRay's"),
+    ("ulimit -n 65536; ray start --address={}:6379 --block", "KubeRay's own command"),
+    ("pip install x && ray start --address={}:6379 --block", "the user's command before KubeRay's"),
     ("ray start --address {}:6379 --num-cpus=2 & wait", "the user's own `ray start`"),
     ("ray start --address='{}:6380'", "another GCS port"),
     ("RAY_ADDRESS={}:6379 python train.py --head={}", "two mentions"),
@@ -37,7 +38,7 @@ COMMANDS = [
     "shell", [["/bin/bash", "-c", "--"], ["/bin/bash", "-lc", "--"], []], ids=["bash", "login", "none"]
 )
 def test_a_command_that_names_the_head_reaches_it(text: str, why: str, shell: list[str]) -> None:
-    """A login shell reads profiles first; the words that it is given are the same."""
+    """A login shell reads profiles first; its words are the same."""
     out = rewrite(kuberay_pod(command=shell, args=[text.replace("{}", FQDN)]))
     assert out["spec"]["containers"][0]["command"] == shell
     assert command_of(out) == text.replace("{}", HEAD), why
@@ -54,7 +55,7 @@ VARIABLES = [
 
 @pytest.mark.parametrize("text", VARIABLES)
 def test_a_command_that_reads_a_variable_finds_the_head_in_it(text: str) -> None:
-    """`ray.io/overwrite-container-cmd`: KubeRay leaves the command alone, and gives the variables all the same."""
+    """`ray.io/overwrite-container-cmd`: KubeRay leaves the command alone, and still sets the variables."""
     pod = kuberay_pod(command=["/bin/bash", "-c"], args=[text])
     pod["metadata"]["annotations"] = {"ray.io/overwrite-container-cmd": "true"}
     out = rewrite(pod)
@@ -77,8 +78,9 @@ def test_another_cluster_domain() -> None:
     assert "corp.example" not in str(out)
 
 
-def test_an_address_that_the_user_chose_is_theirs() -> None:
-    """rayStartParams.address, or RAY_ADDRESS: KubeRay leaves both, and so do we where they name no Service of this head."""
+def test_an_address_set_by_the_user_stays() -> None:
+    """rayStartParams.address or RAY_ADDRESS: KubeRay leaves both, and so does the rewriter unless they name a
+    Service of this head."""
     pod = kuberay_pod(args=["ray start --address=gateway.example:6379"])
     pod["spec"]["containers"][0]["env"][-1]["value"] = "gateway.example:6379"
     out = rewrite(pod)
@@ -86,19 +88,22 @@ def test_an_address_that_the_user_chose_is_theirs() -> None:
     assert env_of(out)["RAY_ADDRESS"] == "gateway.example:6379"
 
 
-# --- other containers ------------------------------------------------------------------------------------------------------
+# --- other containers -------------------------------------------------------------------------------------------------
 
 SIDECARS: list[tuple[str, Raw]] = [
     ("initContainers", {"name": "fluent", "image": "f", "restartPolicy": "Always", "args": ["--to", f"{FQDN}:24224"]}),
-    ("initContainers", {"name": "fetch", "image": "f", "args": [f"http://{FQDN}:8265"], "env": [{"name": "FQ_RAY_IP", "value": FQDN}]}),
-    ("containers", {"name": "collector", "image": "c", "args": ["--role=Worker"], "env": [{"name": "FQ_RAY_IP", "value": FQDN}]}),
+    ("initContainers", {"name": "fetch", "image": "f", "args": [f"http://{FQDN}:8265"],
+                        "env": [{"name": "FQ_RAY_IP", "value": FQDN}]}),
+    ("containers", {"name": "collector", "image": "c", "args": ["--role=Worker"],
+                    "env": [{"name": "FQ_RAY_IP", "value": FQDN}]}),
     ("containers", {"name": "proxy", "image": "p", "args": ["--upstream", "raycluster-head-svc:8000"]}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "sidecar"), SIDECARS, ids=[one["name"] for _, one in SIDECARS])
-def test_a_container_beside_ray_finds_the_head_and_is_otherwise_as_it_was(kind: str, sidecar: Raw) -> None:
-    """A sidecar with restartPolicy Always, a user's init container, the history server's collector, a plain container."""
+def test_a_container_beside_ray_finds_the_head_and_is_otherwise_unchanged(kind: str, sidecar: Raw) -> None:
+    """A sidecar with restartPolicy Always, a user's init container, the history server's collector, a plain
+    container."""
     pod = kuberay_pod()
     pod["spec"][kind].append(sidecar)
     out = rewrite(pod)["spec"][kind][-1]
@@ -117,14 +122,14 @@ def test_only_the_first_container_is_a_ray_node() -> None:
     assert "RAY_NODE_ZONE" in env_of(out)
 
 
-def test_a_pod_without_kuberays_init_container() -> None:
+def test_a_pod_without_the_init_container_of_kuberay() -> None:
     """ENABLE_INIT_CONTAINER_INJECTION=false."""
     pod = kuberay_pod()
     del pod["spec"]["initContainers"]
     assert "initContainers" not in rewrite(pod)["spec"]
 
 
-def test_a_worker_of_a_ray_service_keeps_its_timeouts_and_its_probe() -> None:
+def test_a_serve_worker_keeps_its_timeouts_and_its_probe() -> None:
     extra = [
         {"name": "RAY_timeout_ms_task_wait_for_death_info", "value": "0"},
         {"name": "RAY_gcs_server_request_timeout_seconds", "value": "5"},
@@ -136,10 +141,10 @@ def test_a_worker_of_a_ray_service_keeps_its_timeouts_and_its_probe() -> None:
     assert out["spec"]["containers"][0]["readinessProbe"] == probe
 
 
-# --- what the pod asks for -------------------------------------------------------------------------------------------------
+# --- resources and other fields ---------------------------------------------------------------------------------------
 
 
-def test_devices_and_other_resources_are_asked_for_as_they_were() -> None:
+def test_requests_for_devices_and_other_resources_stay() -> None:
     amounts = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "example.com/link": "1", "ephemeral-storage": "1Gi"}
     pod = kuberay_pod(resources={"limits": amounts, "requests": amounts})
     pod["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -176,8 +181,10 @@ KEPT: Raw = {
 STRIPPED: Raw = {
     "nodeName": "n", "schedulingGates": [{"name": "g"}], "ephemeralContainers": [], "overhead": {"cpu": "1"},
     "serviceAccountName": "ray", "serviceAccount": "ray", "priority": 2000001000,
-    "priorityClassName": "system-node-critical", "preemptionPolicy": "PreemptLowerPriority", "hostname": "h", "subdomain": "s",
-    "hostnameOverride": "h", "schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"}, "schedulerName": "volcano",
+    "priorityClassName": "system-node-critical", "preemptionPolicy": "PreemptLowerPriority", "hostname": "h",
+    "subdomain": "s",
+    "hostnameOverride": "h", "schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"},
+    "schedulerName": "volcano",
 }  # fmt: skip
 
 
@@ -195,11 +202,11 @@ def test_stripped(field: str) -> None:
     assert field not in rewrite(pod)["spec"]
 
 
-# --- what the user said of the place ---------------------------------------------------------------------------------------
+# --- zone and labels set by the user ----------------------------------------------------------------------------------
 
 
 def told(*env: tuple[str, str]) -> str:
-    return zone.user_override_message([{"name": name, "value": value} for name, value in env], TARGET)
+    return ray_node_env.user_override_message([{"name": name, "value": value} for name, value in env], TARGET)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +216,7 @@ def told(*env: tuple[str, str]) -> str:
         pytest.param([("RAY_NODE_ZONE", "us-east-1a")], "", id="the same zone"),
         pytest.param([("RAY_NODE_ZONE", "mars")], "RAY_NODE_ZONE", id="another zone"),
         pytest.param([("RAY_NODE_REGION", "eu")], "RAY_NODE_REGION", id="another region"),
-        pytest.param([("RAY_OVERRIDE_LABELS", '{"a": "b"}')], "", id="labels of their own"),
+        pytest.param([("RAY_OVERRIDE_LABELS", '{"a": "b"}')], "", id="a label of the user's own"),
         pytest.param(
             [("RAY_OVERRIDE_LABELS", '{"a": "b", "rayspan.dev/cluster": "mine"}')],
             "rayspan.dev/cluster in RAY_OVERRIDE_LABELS",
@@ -224,15 +231,15 @@ def told(*env: tuple[str, str]) -> str:
         ),
     ],
 )
-def test_what_the_user_set_of_the_place_is_said(env: list[tuple[str, str]], listed: str) -> None:
-    want = f"The worker template sets {listed}, so its Ray nodes have that in place of what their WorkerCluster says; "
+def test_a_users_own_zone_or_label_is_reported(env: list[tuple[str, str]], listed: str) -> None:
+    want = f"The worker template sets {listed}, which overrides the values of their WorkerCluster on its Ray nodes; "
     assert told(*env).startswith(want) if listed else told(*env) == ""
 
 
-def test_what_is_said_and_what_is_done_agree() -> None:
-    """A sentence for each key that is not ours, and only then."""
+def test_a_reported_override_is_kept_in_the_pod() -> None:
+    """One message for each overridden key, and none otherwise."""
     pod = kuberay_pod(env=[{"name": "RAY_NODE_ZONE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}])
-    assert "RAY_NODE_ZONE" in zone.user_override_message(pod["spec"]["containers"][0]["env"], TARGET)
+    assert "RAY_NODE_ZONE" in ray_node_env.user_override_message(pod["spec"]["containers"][0]["env"], TARGET)
     assert env_of(rewrite(pod))["RAY_NODE_ZONE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 

@@ -1,6 +1,7 @@
-"""What holds for every pod, however it looks: no exception, the same bytes, nothing lost unsaid, nothing gained.
+"""Properties of every rewritten pod: no exception, the same bytes, nothing lost without a listed change, nothing
+gained.
 
-RAYSPAN_EXAMPLES=100000 asks for so many pods of each property, and leaves out the search for the smallest one that fails.
+RAYSPAN_EXAMPLES=100000 runs that many examples of each property, and does not search for the smallest failing one.
 """
 
 import copy
@@ -61,13 +62,12 @@ def rewrite(pod: Raw, target: Target = TARGET, head: str = HEAD) -> Raw:
         head=HeadAddress.from_pod(pod, head),
         target=target,
         role="r",
-        total=3,
         slot="east/2/r/0",
         anchor_uid="a-uid",
     )
 
 
-# --- pods ----------------------------------------------------------------------------------------------------------------
+# --- pods -------------------------------------------------------------------------------------------------------------
 
 KEY = st.sampled_from(
     ["ray.io/group", "ray.io/x", "rayspan.dev/pool", "kueue.x-k8s.io/y", "volcano.sh/q", "app", "gpu"]
@@ -118,7 +118,8 @@ MOUNT = st.sampled_from(["kube-api-access-1", "data"]).map(lambda name: {"name":
 CONTAINER = st.fixed_dictionaries(
     {"image": st.sampled_from(["ray", "rayproject/ray:2.60.0", "ghcr.io/x/y@sha256:a"])},
     optional={
-        "args": st.lists(TEXT, max_size=2), "env": st.lists(ENV, max_size=3), "volumeMounts": st.lists(MOUNT, max_size=2),
+        "args": st.lists(TEXT, max_size=2), "env": st.lists(ENV, max_size=3),
+        "volumeMounts": st.lists(MOUNT, max_size=2),
         "resources": st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS}),
         "restartPolicy": st.just("Always"), "livenessProbe": TEXT.map(lambda text: {"exec": {"command": [text]}}),
     },
@@ -137,7 +138,7 @@ SPEC = st.fixed_dictionaries(
 
 @st.composite
 def pods(draw: st.DrawFn) -> Raw:
-    """A worker as KubeRay makes it, with what users write in it."""
+    """A worker as KubeRay makes it, with fields that users write."""
     pod = kuberay_pod(env=draw(st.lists(ENV, max_size=2)), args=[draw(TEXT)])
     for kind in ("initContainers", "containers"):
         more = draw(st.lists(CONTAINER, max_size=2))
@@ -148,13 +149,13 @@ def pods(draw: st.DrawFn) -> Raw:
     return pod
 
 
-# --- mutations: what no schema of ours has foreseen ------------------------------------------------------------------------
+# --- mutations: shapes that no schema of ours describes ---------------------------------------------------------------
 
 NEW = {"brandNew": {"deep": ["x", {"name": "raycluster-head-svc"}]}}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a pod below metadata's and spec's own fields."""
+    """All parents below the fields of metadata and spec."""
     if len(path) > 1:
         yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -164,9 +165,9 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> Raw:
-    """A recorded or a drawn pod, of which some parts are gone, empty, twice there, of other words, or new.
+    """A recorded or a generated pod with some parts removed, emptied, doubled, reworded, or new.
 
-    A part keeps its type, as the API server sees to.
+    A part keeps its type, which the API server validates.
     """
     pod = copy.deepcopy(draw(st.sampled_from(PODS) | pods()))
     for _ in range(draw(st.integers(1, 4))):
@@ -196,14 +197,12 @@ def _mutate(draw: st.DrawFn, holder: Any, last: Any) -> None:
             value |= copy.deepcopy(NEW)
 
 
-# --- properties ------------------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 
 @many
 @given(mutated(), TARGETS, HEADS)
-def test_a_pod_of_whatever_look_is_rewritten_to_the_same_bytes_and_not_touched(
-    pod: Raw, target: Target, head: str
-) -> None:
+def test_any_pod_is_rewritten_to_the_same_bytes_and_not_changed(pod: Raw, target: Target, head: str) -> None:
     before = json.dumps(pod)
     first = json.dumps(rewrite(pod, target, head))
     assert json.dumps(rewrite(json.loads(before), target, head)) == first
@@ -214,11 +213,11 @@ def test_a_pod_of_whatever_look_is_rewritten_to_the_same_bytes_and_not_touched(
 
 @many
 @given(pods(), TARGETS, HEADS)
-def test_rewriting_again_changes_nothing_more(pod: Raw, target: Target, head: str) -> None:
-    """But for keys that the API server merges once more each time: those are left out here."""
+def test_rewriting_again_changes_nothing(pod: Raw, target: Target, head: str) -> None:
+    """matchLabelKeys are left out: the API server merges them again each time."""
     for term in [t for t in _dicts(pod["spec"]) if "matchLabelKeys" in t]:
         term["matchLabelKeys"] = []
-    pod["spec"].pop("schedulerName", None)  # the cluster's own is foreign to the next one
+    pod["spec"].pop("schedulerName", None)  # the cluster's own scheduler is foreign to the next cluster
     target = replace(target, pods=replace(target.pods, scheduler=""))
     once = rewrite(pod, target, head)
     again = rewrite({**pod, "spec": once["spec"]}, target, head)
@@ -226,13 +225,13 @@ def test_rewriting_again_changes_nothing_more(pod: Raw, target: Target, head: st
 
 
 def _without_ours(spec: Raw) -> Raw:
-    """Labels of our domain mean the manager's nodes in the pod that comes, and other pods in the one that goes."""
+    """Labels of our domain mean the manager's nodes before the rewrite, and other pods after it."""
     return {key: value for key, value in spec.items() if key != "affinity"}
 
 
 @many
 @given(pods(), TARGETS)
-def test_no_word_of_the_managers_service_is_left(pod: Raw, target: Target) -> None:
+def test_no_trace_of_the_managers_head_service_is_left(pod: Raw, target: Target) -> None:
     assert "raycluster-head-svc" not in json.dumps(rewrite(pod, target))
 
 
@@ -245,9 +244,9 @@ def _dicts(value: Any) -> Iterator[Raw]:
 
 @many
 @given(mutated(), TARGETS)
-def test_a_container_variable_or_mount_that_is_gone_is_listed(pod: Raw, target: Target) -> None:
+def test_a_lost_container_variable_or_mount_is_listed(pod: Raw, target: Target) -> None:
     out = rewrite(pod, target)
-    listed = [one.path for one in diff_pods(pod, out)]
+    listed = [change.path for change in diff_pods(pod, out)]
     for kind in ("initContainers", "containers"):
         after = {one.get("name"): one for one in out["spec"].get(kind) or ()}
         for container in pod["spec"].get(kind) or ():
@@ -268,8 +267,8 @@ def test_a_container_variable_or_mount_that_is_gone_is_listed(pod: Raw, target: 
 
 @many
 @given(pods(), TARGETS, st.data())
-def test_a_field_that_nobody_knows_travels(pod: Raw, target: Target, data: st.DataObject) -> None:
-    """A new field of Kubernetes works without a new Rayspan, or is refused there by its name."""
+def test_an_unknown_field_stays(pod: Raw, target: Target, data: st.DataObject) -> None:
+    """A new field of Kubernetes works without a new Rayspan, or is rejected in the worker cluster by its name."""
     at = data.draw(st.sampled_from(["metadata", "spec", "container", "init", "probe", "volume", "context"]))
     spec = pod["spec"]
     spec["volumes"] = [{"name": "data", "emptyDir": {}}]
@@ -289,16 +288,16 @@ def test_a_field_that_nobody_knows_travels(pod: Raw, target: Target, data: st.Da
 
 @many
 @given(pods(), TARGETS)
-def test_a_pod_never_asks_for_more_than_was_reserved(pod: Raw, target: Target) -> None:
-    """The pod is what KubeRay makes of the template, its init container included, and what its group reserves is made of
-    the template alone; what the template asks nothing of, that container asks for on its own (`reservation`)."""
-    inits = [one for one in pod["spec"]["initContainers"] if one["name"] != "wait-gcs-ready"]
+def test_a_pod_never_requests_more_than_was_reserved(pod: Raw, target: Target) -> None:
+    """The pod is KubeRay's, with its init container; the reservation is made of the template alone. Resources that
+    the template does not request at all are requested by that container only (`reservation`)."""
+    inits = [container for container in pod["spec"]["initContainers"] if container["name"] != "wait-gcs-ready"]
     template = {"metadata": pod["metadata"], "spec": {**pod["spec"], "initContainers": inits}}
     waiter = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
     made = {**pod, "spec": {**pod["spec"], "initContainers": [*inits, waiter]}}
     asked = pod_requests.pod_requests(rewrite(made, target)["spec"])
     reserved = pod_requests.pod_requests(group_workload.reserved_template(template, target)["spec"])
-    named = {name for one in (*inits, *pod["spec"]["containers"]) for name in _asked(one)}
+    named = {name for container in (*inits, *pod["spec"]["containers"]) for name in _asked(container)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
 
 
@@ -307,7 +306,7 @@ def _asked(container: Raw) -> set[str]:
     return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
 
 
-# --- a hostile pod -----------------------------------------------------------------------------------------------------------
+# --- a hostile pod ----------------------------------------------------------------------------------------------------
 
 ANCHOR = [{"apiVersion": "v1", "kind": "ConfigMap", "name": TARGET.share, "uid": "a-uid"}]
 DOMAINS = (names.DOMAIN, names.KUEUE_DOMAIN, names.RAY_DOMAIN)
@@ -315,13 +314,13 @@ DOMAINS = (names.DOMAIN, names.KUEUE_DOMAIN, names.RAY_DOMAIN)
 
 @many
 @given(mutated())
-def test_no_pod_can_claim_to_be_what_we_kueue_or_kuberay_make(pod: Raw) -> None:
-    """Labels by which others find, count, own and delete pods are ours alone, whatever the pod says. (KubeRay reads no
-    annotation of a worker pod, so those of `ray.io` are left.)"""
+def test_no_pod_can_forge_labels_of_ours_kueue_or_kuberay(pod: Raw) -> None:
+    """Labels by which others find, count, own and delete pods are set by us alone. KubeRay reads no annotation of a
+    worker pod, so annotations of `ray.io` stay."""
     meta, plain = rewrite(pod)["metadata"], rewrite(kuberay_pod())["metadata"]
 
     def theirs(found: Raw) -> set[str]:
-        prefix = f"{names.DOMAIN}/ray-"  # the pod's own labels, by another name
+        prefix = f"{names.DOMAIN}/ray-"  # the pod's own labels, renamed
         return {key for key in found if key.partition("/")[0].endswith(DOMAINS) and not key.startswith(prefix)}
 
     assert theirs(meta["labels"]) == theirs(plain["labels"])
@@ -336,44 +335,54 @@ def test_no_pod_can_claim_to_be_what_we_kueue_or_kuberay_make(pod: Raw) -> None:
 
 @many
 @given(mutated())
-def test_no_pod_runs_as_whom_or_where_it_likes(pod: Raw) -> None:
-    spec = rewrite(pod)["spec"]
-    gone = (
-        "nodeName",
-        "serviceAccountName",
-        "serviceAccount",
-        "priority",
-        "priorityClassName",
-        "preemptionPolicy",
-        "schedulingGates",
-    )
-    assert not [field for field in gone if field in spec]
+def test_no_pod_chooses_its_account_node_or_priority(pod: Raw) -> None:
+    chosen: Raw = {
+        "nodeName": "control-plane",
+        "serviceAccountName": "admin",
+        "serviceAccount": "admin",
+        "priority": 2_000_001_000,
+        "priorityClassName": "system-node-critical",
+        "preemptionPolicy": "Never",
+        "schedulingGates": [{"name": "mine"}],
+    }
+    spec = rewrite({**pod, "spec": {**pod["spec"], **chosen}})["spec"]
+    assert not chosen.keys() & spec.keys()
     assert spec.get("schedulerName") in (None, "default-scheduler")
 
 
 STRIPPED, REFUSED, KEPT = "stripped", "refused", "kept"  # kept: the worker cluster's own Pod Security admission decides
 WISHES: list[tuple[str, Raw, str]] = [
     ("another account", {"serviceAccountName": "admin"}, REFUSED),
-    ("a token for another audience", {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault", "path": "t"}}]}}]}, REFUSED),
-    ("a certificate of its account", {"volumes": [{"name": "v", "projected": {"sources": [{"podCertificate": {"signerName": "x/y"}}]}}]}, REFUSED),
+    ("a token for another audience", {"volumes": [{"name": "v",
+        "projected": {"sources": [{"serviceAccountToken": {"audience": "vault", "path": "t"}}]}}]}, REFUSED),
+    ("a certificate of the pod's account", {"volumes": [{"name": "v",
+        "projected": {"sources": [{"podCertificate": {"signerName": "x/y"}}]}}]}, REFUSED),
     ("the host's files", {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, REFUSED),
-    ("a claim of that namespace", {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "theirs"}}]}, REFUSED),
-    ("a copy of a claim of that namespace", {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "theirs"}}}}}]}, REFUSED),
-    ("a volume that is there already", {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "pv"}}}}]}, REFUSED),
-    ("a device that is claimed", {"resourceClaims": [{"name": "gpu", "resourceClaimName": "theirs"}]}, REFUSED),
+    ("a claim of the worker cluster's namespace",
+     {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "theirs"}}]},
+     REFUSED),
+    ("a copy of a claim of the worker cluster's namespace", {"volumes": [{"name": "v",
+        "ephemeral": {"volumeClaimTemplate": {"spec": {"dataSource": {"kind": "PersistentVolumeClaim",
+            "name": "theirs"}}}}}]}, REFUSED),
+    ("a volume that exists already", {"volumes": [{"name": "v",
+        "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeName": "pv"}}}}]}, REFUSED),
+    ("a claimed device", {"resourceClaims": [{"name": "gpu", "resourceClaimName": "theirs"}]}, REFUSED),
     ("the host's network", {"hostNetwork": True}, REFUSED),
     ("a node by its name", {"nodeName": "control-plane"}, REFUSED),
-    ("a node by its name, in an affinity", {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}}}}, REFUSED),
+    ("a node by its name, in an affinity",
+     {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name",
+         "operator": "In", "values": ["n"]}]}]}}}}, REFUSED),
     ("the highest priority", {"priorityClassName": "system-node-critical", "priority": 2000001000}, STRIPPED),
-    ("nobody preempted in its place", {"preemptionPolicy": "Never"}, STRIPPED),
-    ("a scheduler that asks nobody", {"schedulerName": "mine"}, STRIPPED),
-    ("a gang of somebody else", {"schedulingGroup": {"podGroupName": "theirs"}}, STRIPPED),
-    ("a DNS name of somebody else", {"hostname": "db", "subdomain": "prod"}, STRIPPED),
-    ("a gate that nobody opens", {"schedulingGates": [{"name": "x"}]}, STRIPPED),
+    ("no preemption for others", {"preemptionPolicy": "Never"}, STRIPPED),
+    ("a scheduler without quota", {"schedulerName": "mine"}, STRIPPED),
+    ("the gang of another user", {"schedulingGroup": {"podGroupName": "theirs"}}, STRIPPED),
+    ("the DNS name of another user", {"hostname": "db", "subdomain": "prod"}, STRIPPED),
+    ("a gate that is never removed", {"schedulingGates": [{"name": "x"}]}, STRIPPED),
     ("a debugger", {"ephemeralContainers": [{"name": "d"}]}, STRIPPED),
     ("the host's processes", {"hostPID": True}, KEPT),
     ("the host's memory", {"hostIPC": True}, KEPT),
-    ("to be root on the node", {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}, "securityContext": {"privileged": True}}]}, KEPT),
+    ("root on the node", {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}},
+        "securityContext": {"privileged": True}}]}, KEPT),
     ("the host's files by a driver", {"volumes": [{"name": "v", "csi": {"driver": "hostpath.csi.k8s.io"}}]}, KEPT),
     ("another runtime", {"runtimeClassName": "runc"}, KEPT),
     ("a tainted node", {"tolerations": [{"operator": "Exists"}]}, KEPT),
@@ -381,9 +390,7 @@ WISHES: list[tuple[str, Raw, str]] = [
 
 
 @pytest.mark.parametrize(("wish", "fate"), [row[1:] for row in WISHES], ids=[row[0] for row in WISHES])
-def test_what_a_pod_could_ask_for_is_refused_stripped_or_left_to_the_clusters_own_admission(
-    wish: Raw, fate: str
-) -> None:
+def test_a_dangerous_field_is_rejected_stripped_or_left_to_the_clusters_own_admission(wish: Raw, fate: str) -> None:
     template = {"spec": {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}], **wish}}
     assert bool(pod_validation.template_problem(template)) == (fate == REFUSED)
     pod = kuberay_pod()
@@ -413,15 +420,16 @@ FORGED = [
 
 
 @pytest.mark.parametrize(("kind", "key", "value"), FORGED, ids=[row[1] for row in FORGED])
-def test_a_forged_mark_does_not_travel(kind: str, key: str, value: str) -> None:
+def test_a_forged_label_or_annotation_is_removed(kind: str, key: str, value: str) -> None:
     pod = kuberay_pod()
     pod["metadata"].setdefault(kind, {})[key] = value
     assert rewrite(pod)["metadata"][kind].get(key) != value
 
 
 @pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "k8s.v1.cni.cncf.io/networks", "prometheus.io/scrape"])
-def test_an_annotation_that_others_read_travels_as_it_is(key: str) -> None:
-    """Its owner may set it in the manager, in the namespace of the same name; what it means there is that cluster's business."""
+def test_an_annotation_for_other_software_stays(key: str) -> None:
+    """The user may set it in the manager in the namespace of that name. Its meaning is the worker cluster's
+    business."""
     pod = kuberay_pod()
     pod["metadata"]["annotations"] = {key: "x"}
     assert rewrite(pod)["metadata"]["annotations"][key] == "x"

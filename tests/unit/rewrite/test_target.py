@@ -1,4 +1,4 @@
-"""What is known of a share from the WorkerCluster that it is in, and from the flavors of the manager?"""
+"""The target of a share, from its WorkerCluster and from the manager's flavors."""
 
 from typing import Any
 
@@ -27,13 +27,13 @@ def of(*flavors: Raw, **spec: Any) -> Target:
     )
 
 
-def test_it_is_the_share_of_that_round() -> None:
+def test_the_target_names_the_share_of_that_round() -> None:
     found = of()
     assert (found.cluster, found.placement, found.round, found.share) == ("east", "train-1", 2, "train-1-2")
     assert (found.queue, found.manager, found.workload, found.workload_uid) == ("team-a", "mgr", "rayjob-train", "u")
 
 
-def test_the_worker_cluster_says_where_that_is_and_how_the_head_is_found() -> None:
+def test_the_target_has_the_zone_and_head_address_of_the_worker_cluster() -> None:
     said: Raw = {
         "zone": "a", "region": "b", "labels": {"tier": "spot"}, "resources": {"disk": 2},
         "head": {"address": "ServiceMirror"}, "pods": {"schedulerName": "volcano"},
@@ -43,20 +43,23 @@ def test_the_worker_cluster_says_where_that_is_and_how_the_head_is_found() -> No
     assert (found.head.address, found.pods.scheduler) == ("ServiceMirror", "volcano")
 
 
-def test_one_that_names_no_zone_is_a_zone() -> None:
+def test_a_worker_cluster_without_a_zone_is_its_own_zone() -> None:
     assert of(zone="").zone == "east"
 
 
 @pytest.mark.parametrize(
     ("flavors", "keys", "tolerations"),
     [
-        pytest.param([], set(), (), id="none"),
-        pytest.param([{}], set(), (), id="one that says nothing, or is not there any more"),
+        pytest.param([], set(), (), id="no flavor"),
+        pytest.param([{}], set(), (), id="an empty or deleted flavor"),
         pytest.param([{"nodeLabels": KEY, "tolerations": [TAINT]}], {"pool"}, (TAINT,), id="one"),
-        pytest.param([{"nodeLabels": KEY}, {"nodeLabels": OTHER, "tolerations": [TAINT]}], {"pool", "zone"}, (TAINT,), id="two"),
+        pytest.param([{"nodeLabels": KEY}, {"nodeLabels": OTHER, "tolerations": [TAINT]}], {"pool", "zone"}, (TAINT,),
+            id="two"),
     ],
 )  # fmt: skip
-def test_what_the_managers_flavors_put_on_pods_is_known(flavors: list[Raw], keys: set[str], tolerations: Any) -> None:
+def test_the_target_has_the_labels_and_taints_of_the_managers_flavors(
+    flavors: list[Raw], keys: set[str], tolerations: Any
+) -> None:
     for found in (of(*flavors), Target.without_cluster(flavors)):
         assert {*found.manager_flavor_keys} == keys
         assert found.manager_flavor_tolerations == tolerations

@@ -1,4 +1,4 @@
-"""A container that fails shows the end of its log in its status, unless its user has said something else."""
+"""A failed container shows the end of its log in its status, unless its user configured something else."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ DEFAULT = {"terminationMessagePath": "/dev/termination-log", "terminationMessage
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param({}, id="nothing, as in a template"),
-        pytest.param(DEFAULT, id="what the API server writes"),
-        pytest.param({"terminationMessagePolicy": "File"}, id="the policy alone"),
-        pytest.param({"terminationMessagePath": "", "terminationMessagePolicy": ""}, id="empty"),
+        pytest.param({}, id="nothing set, as in a template"),
+        pytest.param(DEFAULT, id="the API server's defaults"),
+        pytest.param({"terminationMessagePolicy": "File"}, id="only the policy"),
+        pytest.param({"terminationMessagePath": "", "terminationMessagePolicy": ""}, id="empty values"),
     ],
 )
-def test_it_falls_back_to_its_log(said: dict[str, Any]) -> None:
+def test_the_policy_becomes_fallback_to_logs(said: dict[str, Any]) -> None:
     want = {"name": "ray", **said, "terminationMessagePolicy": "FallbackToLogsOnError"}
     assert termination_message.with_log({"name": "ray", **said}) == want
 
@@ -27,20 +27,20 @@ def test_it_falls_back_to_its_log(said: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param({**DEFAULT, "terminationMessagePath": "/tmp/why"}, id="a file of its own, which somebody reads"),
-        pytest.param({"terminationMessagePath": "/tmp/why"}, id="the same, in a template"),
-        pytest.param({**DEFAULT, "terminationMessagePolicy": "FallbackToLogsOnError"}, id="that already"),
-        pytest.param({**DEFAULT, "terminationMessagePolicy": "Newer"}, id="a policy that nobody knows yet"),
+        pytest.param({**DEFAULT, "terminationMessagePath": "/tmp/why"}, id="a user's own file"),
+        pytest.param({"terminationMessagePath": "/tmp/why"}, id="a user's own file in a template"),
+        pytest.param({**DEFAULT, "terminationMessagePolicy": "FallbackToLogsOnError"}, id="the policy is set already"),
+        pytest.param({**DEFAULT, "terminationMessagePolicy": "Newer"}, id="an unknown policy"),
     ],
 )
-def test_it_stays_as_its_user_wrote_it(said: dict[str, Any]) -> None:
+def test_a_users_own_configuration_stays(said: dict[str, Any]) -> None:
     container = {"name": "ray", **said}
     assert termination_message.with_log(container) is container
 
 
-def test_each_container_of_a_copy_has_it() -> None:
+def test_each_container_of_a_remote_pod_has_the_policy() -> None:
     pod = kuberay_pod(**DEFAULT)
     pod["spec"]["containers"].append({"name": "sidecar", "image": "x"})
     spec = rewrite(pod)["spec"]
-    policies = [one["terminationMessagePolicy"] for one in (*spec["initContainers"], *spec["containers"])]
+    policies = [container["terminationMessagePolicy"] for container in (*spec["initContainers"], *spec["containers"])]
     assert policies == ["FallbackToLogsOnError"] * 3

@@ -1,4 +1,4 @@
-"""Who connects is shown the certificate that can be read, whatever stands in the folder meanwhile. Handshakes are real, in memory."""
+"""New connections get the newest readable certificate of the folder. Handshakes are real, in memory."""
 
 import contextlib
 import logging
@@ -59,7 +59,7 @@ async def looks(certificate: Certificate, times: int = 3) -> None:
         await certificate.reload_periodically()
 
 
-def test_it_is_shown_to_who_connects_by_tls_that_is_not_outdated(folder: Path) -> None:
+def test_the_certificate_is_served_over_current_tls(folder: Path) -> None:
     certificate = Certificate(folder)
     assert shakes(certificate, MADE) == "TLSv1.3"
     assert certificate.tls.minimum_version == ssl.TLSVersion.TLSv1_2
@@ -67,23 +67,23 @@ def test_it_is_shown_to_who_connects_by_tls_that_is_not_outdated(folder: Path) -
         shakes(certificate, OTHER)
 
 
-async def test_one_that_was_renewed_is_shown_from_then_on(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_renewed_certificate_is_served(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     certificate = Certificate(folder)
     put(folder, OTHER)
     await looks(certificate)
     assert shakes(certificate, OTHER) == "TLSv1.3"
-    assert caplog.messages == [f"the certificate in {folder} was read anew"], "and not again and again"
+    assert caplog.messages == [f"the certificate in {folder} was read again"], "exactly once"
 
 
-async def test_one_with_a_key_of_another_type_is_shown_from_then_on(folder: Path) -> None:
+async def test_a_certificate_with_another_key_type_is_served(folder: Path) -> None:
     certificate = Certificate(folder)
     _of_rsa(folder)
     await looks(certificate)
     assert shakes(certificate, {"ca.crt": (folder / "tls.crt").read_bytes()}) == "TLSv1.3"
 
 
-async def test_of_one_that_is_half_renewed_the_one_before_stays_until_the_other_half_is_there(
+async def test_a_half_renewed_certificate_keeps_the_previous_one(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = Certificate(folder)
@@ -111,7 +111,7 @@ def _a_folder(file: Path) -> None:
 
 
 def _locked(folder: Path) -> None:
-    """A key with a password, for which nobody can be asked."""
+    """A key with a password, which cannot be requested."""
     words = ["openssl", "ec", "-aes256", "-passout", "pass:swordfish", "-in", "tls.key", "-out", "tls.key"]
     subprocess.run(words, cwd=folder, capture_output=True, check=True, timeout=30)
 
@@ -129,7 +129,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_one_that_cannot_be_read_is_told_and_the_one_before_stays(
+async def test_an_unreadable_certificate_is_reported_and_the_previous_one_stays(
     how: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = Certificate(folder)
@@ -140,8 +140,8 @@ async def test_one_that_cannot_be_read_is_told_and_the_one_before_stays(
     assert shakes(certificate, MADE) == "TLSv1.3"
 
 
-def test_nobody_is_asked_for_a_password(folder: Path) -> None:
-    """OpenSSL would read it from a terminal or, as here, from whatever the process reads; and all else would wait for that."""
+def test_no_password_is_requested(folder: Path) -> None:
+    """OpenSSL would read the password from a terminal or standard input, and block the process."""
     _locked(folder)
     tries = (
         "import sys, pathlib; from adapter.shell import certificate; certificate.Certificate(pathlib.Path(sys.argv[1]))"
@@ -157,7 +157,7 @@ def test_nobody_is_asked_for_a_password(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_without_one_nothing_begins_and_a_sentence_says_why(how: str, folder: Path) -> None:
+def test_a_start_without_a_certificate_fails_with_a_message(how: str, folder: Path) -> None:
     BROKEN[how](folder)
     with pytest.raises(
         UnreadableCertificate, match=rf"^{folder} has no tls\.crt and tls\.key that can be read: \w[\w ]+$"

@@ -1,4 +1,4 @@
-"""Garbage is looked for seldom, and never among what stood when all was read: that goes by itself, or not at all."""
+"""The cyclic garbage collector runs seldom, and never over objects that were frozen after the first lists."""
 
 import gc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def _pod(name: str, version: int) -> dict[str, object]:
     return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}, "spec": {"env": env}}
 
 
-def test_a_thousand_pods_are_read_without_a_look() -> None:
+def test_a_thousand_pods_are_parsed_without_a_collection() -> None:
     gc_tuning.collect_rarely()
     gc.collect()
     before = gc.get_stats()[0]["collections"]
@@ -31,7 +31,7 @@ def test_a_thousand_pods_are_read_without_a_look() -> None:
     assert all(threshold > 0 for threshold in gc.get_threshold()), "it is looked for, for cycles there are"
 
 
-def test_what_was_settled_is_looked_through_no_more_and_goes_with_its_last_holder() -> None:
+def test_frozen_objects_are_not_scanned_and_are_freed_by_reference_count() -> None:
     store = Store()
     for number in range(100):
         store.put(_pod(str(number), 1))

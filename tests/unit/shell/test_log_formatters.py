@@ -1,4 +1,4 @@
-"""A line of the log as one JSON object says what the line of text says, whatever stands in it."""
+"""A JSON log line has the content of the text line, for any content."""
 
 import json
 import logging

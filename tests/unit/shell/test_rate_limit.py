@@ -1,4 +1,4 @@
-"""So many at once, and then one in so many seconds."""
+"""The token bucket: a burst, then one token at each interval."""
 
 import pytest
 

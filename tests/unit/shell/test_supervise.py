@@ -1,4 +1,4 @@
-"""A task that meets what nobody expected begins anew, later and later; what must end the process does, and no Secret is told."""
+"""A failed task restarts with backoff; fatal errors end the process, and no log line contains a Secret."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ def fault() -> None:
     raise ValueError(SECRET)
 
 
-def test_a_task_that_breaks_begins_anew_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_task_restarts_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
     began, broke, before = list[float](), list[Exception](), counted("t")
 
     async def body() -> None:
@@ -61,7 +61,7 @@ def test_a_task_that_breaks_begins_anew_later_and_later(caplog: pytest.LogCaptur
     assert SECRET not in caplog.text
 
 
-def test_a_task_that_ran_for_long_begins_anew_soon() -> None:
+def test_a_task_that_ran_for_long_restarts_soon() -> None:
     began = list[float]()
 
     async def body() -> None:
@@ -78,7 +78,7 @@ def test_a_task_that_ran_for_long_begins_anew_soon() -> None:
     assert all(later - earlier < LAST_PAUSE + 2 for earlier, later in pairwise(began)) and len(began) > 10
 
 
-def test_what_must_end_the_process_does() -> None:
+def test_a_fatal_error_ends_the_process() -> None:
     async def lost() -> None:
         raise Fatal
 
@@ -104,7 +104,7 @@ def test_a_task_that_returns_is_over() -> None:
     play(test)
 
 
-def test_a_fault_is_told_once_with_its_trace_and_without_what_it_says(
+def test_an_error_is_logged_once_with_its_traceback_and_without_its_text(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
@@ -118,10 +118,10 @@ def test_a_fault_is_told_once_with_its_trace_and_without_what_it_says(
     now += supervise.RELOG_SECONDS
     with contain_errors("t"):
         fault()
-    assert "t failed by ValueError (49 more like it since it was told last):" in caplog.text
+    assert "t failed by ValueError (49 more like it since the last report):" in caplog.text
 
 
-def test_another_fault_of_the_same_task_is_told_as_well(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_error_of_the_same_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with contain_errors("t"):
         fault()
     with contain_errors("t"):
@@ -129,7 +129,7 @@ def test_another_fault_of_the_same_task_is_told_as_well(caplog: pytest.LogCaptur
     assert len(caplog.records) == 2
 
 
-def test_of_a_group_the_first_fault_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_error_of_an_exception_group_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -141,13 +141,13 @@ def test_of_a_group_the_first_fault_is_told(caplog: pytest.LogCaptureFixture) ->
     assert "in fault" in caplog.text and "ValueError" in caplog.text and SECRET not in caplog.text
 
 
-def test_one_that_cannot_be_read_hides_no_other() -> None:
+def test_an_unreadable_error_hides_no_other() -> None:
     objects: list[Raw] = [{"metadata": {"name": "a"}, "n": 1}, {"metadata": 7}, {"n": "x"}, {"n": 4}]
     assert [found for _, found in read_each("t", objects, lambda raw: 1 + raw["n"])] == [2, 5]
     assert [found for _, found in read_each("t", [cast(Raw, 7), *objects], lambda raw: 1 + raw["n"])] == [2, 5]
 
 
-async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unawaited_error_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """A connection that a server breaks, again and again: the loop itself would tell each with its trace."""
     loop, before = asyncio.get_running_loop(), counted("event loop")
     loop.set_exception_handler(supervise.handle_loop_exception)
@@ -170,11 +170,11 @@ async def test_what_nobody_waits_for_is_told_once_and_counted(caplog: pytest.Log
             RuntimeError("unable to perform operation on <TCPTransport>; the handler is closed"), False, id="closed"
         ),
         pytest.param(ConnectionResetError(), False, id="reset"),
-        pytest.param(TypeError(), True, id="a fault of whoever reads"),
-        pytest.param(RuntimeError("dictionary changed size during iteration"), True, id="another fault"),
+        pytest.param(TypeError(), True, id="an error of the reader"),
+        pytest.param(RuntimeError("dictionary changed size during iteration"), True, id="another error"),
     ],
 )
-async def test_a_connection_that_ends_while_it_sends_is_no_fault(
+async def test_a_connection_that_ends_while_sending_is_no_error(
     error: Exception, is_fault: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As uvloop tells it."""
@@ -184,6 +184,6 @@ async def test_a_connection_that_ends_while_it_sends_is_no_fault(
     assert (counted("event loop") - before, bool(caplog.messages)) == (int(is_fault), is_fault)
 
 
-async def test_what_is_told_without_an_exception_is_told_as_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_without_an_exception_is_logged_as_usual(caplog: pytest.LogCaptureFixture) -> None:
     supervise.handle_loop_exception(asyncio.get_running_loop(), {"message": "a session is not closed"})
     assert caplog.messages == ["a session is not closed"]

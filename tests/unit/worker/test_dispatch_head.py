@@ -1,4 +1,4 @@
-"""When is a head's mirror written, and which workers stay when the head moves: by the way in which each of them finds it."""
+"""When a head's mirror is written, and which workers stay when the head gets another address."""
 
 from typing import Any
 
@@ -66,63 +66,64 @@ def worker(how: HeadSpec, address: str = "10.0.0.1", *, standing: MirrorState = 
 
 
 def copy(**annotations: str) -> Raw:
-    made = make_copy(named(make_pod(placement=NAME, slot=SLOT, dispatched=True)))
-    said = {key.replace("_", "-"): value for key, value in annotations.items()}
-    made["metadata"]["annotations"] |= {f"{names.DOMAIN}/{key}": value for key, value in said.items()}
-    return made
+    pod = make_copy(named(make_pod(placement=NAME, slot=SLOT, dispatched=True)))
+    dashed = {key.replace("_", "-"): value for key, value in annotations.items()}
+    pod["metadata"]["annotations"] |= {f"{names.DOMAIN}/{key}": value for key, value in dashed.items()}
+    return pod
 
 
 def kinds(facts: Worker) -> list[str]:
     return [type(action).__name__ for action in decide(facts, at(5))]
 
 
-def test_the_name_resolves_before_the_first_worker_is_made() -> None:
-    service, each, pod = decide(worker(MIRRORS), at(5))
+def test_the_mirror_is_written_before_the_first_worker_is_created() -> None:
+    service, endpoint_slice, pod = decide(worker(MIRRORS), at(5))
     assert isinstance(service, MirrorHead) and service.body["kind"] == "Service"
-    assert isinstance(each, MirrorHead) and each.body["kind"] == "EndpointSlice"
+    assert isinstance(endpoint_slice, MirrorHead) and endpoint_slice.body["kind"] == "EndpointSlice"
     assert isinstance(pod, CreatePod)
     owner = pod.body["metadata"]["ownerReferences"]
-    assert service.body["metadata"]["ownerReferences"] == each.body["metadata"]["ownerReferences"] == owner
+    for mirror in (service, endpoint_slice):
+        assert mirror.body["metadata"]["ownerReferences"] == owner
 
 
-def test_where_heads_are_not_mirrored_nothing_is_written() -> None:
+def test_no_mirror_is_written_where_heads_are_not_mirrored() -> None:
     assert kinds(worker(IP)) == ["CreatePod"]
 
 
 @pytest.mark.parametrize(
     "held_up",
     [
-        pytest.param({"reservations": {}}, id="no share stands"),
+        pytest.param({"reservations": {}}, id="no share"),
         pytest.param(
             {"reservations": {("east", 1): parse_reservation("east", make_reservation(PLACE_RAW, deleting=True))}},
-            id="its share goes, and what its anchor owns with it",
+            id="the share is being deleted, with all that its anchor owns",
         ),
     ],
 )
-def test_without_a_share_there_is_no_owner_for_it(held_up: Raw) -> None:
+def test_no_mirror_is_written_without_a_share_that_owns_it(held_up: Raw) -> None:
     assert "MirrorHead" not in kinds(worker(MIRRORS, remote_pods={"east": copy()}, **held_up))
 
 
-def test_it_is_kept_true_while_a_worker_is_there() -> None:
+def test_the_mirror_is_updated_while_a_worker_exists() -> None:
     assert kinds(worker(MIRRORS, remote_pods={"east": copy()})) == ["MirrorHead", "MirrorHead", "PatchPodStatus"]
 
 
-def test_where_mirrors_may_not_be_read_what_runs_is_left_alone_and_who_comes_new_is_told() -> None:
-    """He is told by the try, which is refused; the copy is made after it, and so it is not."""
+def test_unreadable_mirrors_keep_running_workers_and_fail_new_ones() -> None:
+    """The forbidden write of the mirror fails the reconcile before the remote pod is created."""
     unread = MirrorState(None, (), readable=False)
     followed = copy(head="10.0.0.1", head_service=KEY[1])
     assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": followed})) == ["PatchPodStatus"]
     assert kinds(worker(MIRRORS, standing=unread)) == ["MirrorHead", "MirrorHead", "CreatePod"]
 
 
-def test_where_mirrors_may_not_be_read_nobody_dials_the_address_of_a_head_that_moved() -> None:
-    """The mirror says the old one for ever, which may be somebody else's head by now."""
+def test_unreadable_mirrors_delete_workers_with_an_earlier_head_address() -> None:
+    """The mirror keeps the old address, which another head may have by now."""
     stale = copy(head="10.0.0.9", head_service=KEY[1])
     unread = MirrorState(None, (), readable=False)
     assert kinds(worker(MIRRORS, standing=unread, remote_pods={"east": stale})) == ["PatchPodStatus", "DeletePod"]
 
 
-def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> None:
+def test_a_missing_head_is_removed_from_the_mirror() -> None:
     standing = MirrorState(
         *_stored(service_mirror.mirror_writes(KEY, head("10.0.0.1"), NOTHING, target(MIRRORS), _anchor()))
     )
@@ -131,19 +132,24 @@ def test_a_head_that_is_gone_is_taken_out_though_no_worker_could_be_made() -> No
 
 
 @pytest.mark.parametrize(
-    ("how", "made_with", "goes"),
+    ("how", "annotations", "deleted"),
     [
-        pytest.param(IP, {"head": "10.0.0.9"}, True, id="it dials the old IP"),
-        pytest.param(IP, {"head": "10.0.0.1"}, False, id="it dials this IP"),
-        pytest.param(IP, {}, False, id="it dials a name that others keep true"),
-        pytest.param(MIRRORS, {"head": "10.0.0.9", "head_service": KEY[1]}, False, id="its name follows"),
-        pytest.param(MIRRORS, {"head": "10.0.0.9"}, True, id="it was made before the cluster mirrored heads"),
-        pytest.param(IP, {"head": "10.0.0.9", "head_service": KEY[1]}, True, id="nobody keeps its name true any more"),
+        pytest.param(IP, {"head": "10.0.0.9"}, True, id="a worker with the old IP"),
+        pytest.param(IP, {"head": "10.0.0.1"}, False, id="a worker with the current IP"),
+        pytest.param(IP, {}, False, id="a worker with a name that other software maintains"),
+        pytest.param(MIRRORS, {"head": "10.0.0.9", "head_service": KEY[1]}, False, id="a worker with a mirrored name"),
+        pytest.param(MIRRORS, {"head": "10.0.0.9"}, True, id="a worker from before the cluster mirrored heads"),
+        pytest.param(
+            IP,
+            {"head": "10.0.0.9", "head_service": KEY[1]},
+            True,
+            id="a worker with a name that is not mirrored any more",
+        ),
     ],
 )
-def test_who_stays_when_the_head_moves(how: HeadSpec, made_with: dict[str, str], goes: bool) -> None:
-    decided = decide(worker(how, remote_pods={"east": copy(**made_with)}), at(5))
-    assert any(isinstance(action, DeletePod) for action in decided) is goes
+def test_workers_deleted_when_the_head_moves(how: HeadSpec, annotations: dict[str, str], deleted: bool) -> None:
+    actions = decide(worker(how, remote_pods={"east": copy(**annotations)}), at(5))
+    assert any(isinstance(action, DeletePod) for action in actions) is deleted
 
 
 def test_a_head_without_a_service_of_its_namespace_is_not_mirrored() -> None:

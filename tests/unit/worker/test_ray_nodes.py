@@ -1,4 +1,4 @@
-"""What Ray's own state API says of nodes: read tolerantly, since whoever answers on that port may be anything."""
+"""Parsing of Ray's state API. The server on that port is not trusted, so any answer is accepted."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from adapter.worker import ray_nodes
 
 
 def answer(*nodes: object) -> dict[str, Any]:
-    """As Ray 2.60 gives it."""
+    """An answer of Ray 2.60."""
     return {"result": True, "msg": "", "data": {"result": {"total": len(nodes), "result": list(nodes)}}}
 
 
@@ -17,20 +17,26 @@ def node(address: str, state: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "want"),
+    ("raw", "want"),
     [
-        pytest.param(answer(node("a", "ALIVE"), node("b", "DEAD")), {"a": True, "b": False}, id="each node"),
-        pytest.param(answer(node("a", "DEAD"), node("a", "ALIVE")), {"a": True}, id="a worker that came back"),
-        pytest.param(answer(node("a", "ALIVE"), node("a", "DEAD")), {"a": True}, id="in whichever order"),
-        pytest.param(answer(node("a", "DRAINING")), {}, id="a state that we do not know"),
-        pytest.param(answer("a", None, {"state": "ALIVE"}), {}, id="no nodes at all"),
-        pytest.param({"data": {"result": None}}, {}, id="a failure"),
-        pytest.param([1, 2], {}, id="somebody else"),
-        pytest.param(None, {}, id="nothing"),
+        pytest.param(
+            answer(node("a", "ALIVE"), node("b", "DEAD")), {"a": True, "b": False}, id="an alive and a dead node"
+        ),
+        pytest.param(
+            answer(node("a", "DEAD"), node("a", "ALIVE")), {"a": True}, id="a node that is dead and then alive"
+        ),
+        pytest.param(
+            answer(node("a", "ALIVE"), node("a", "DEAD")), {"a": True}, id="a node that is alive and then dead"
+        ),
+        pytest.param(answer(node("a", "DRAINING")), {}, id="an unknown state"),
+        pytest.param(answer("a", None, {"state": "ALIVE"}), {}, id="items that are no nodes"),
+        pytest.param({"data": {"result": None}}, {}, id="an answer without a list"),
+        pytest.param([1, 2], {}, id="an answer of another server"),
+        pytest.param(None, {}, id="no answer"),
     ],
 )
-def test_alive(given: object, want: dict[str, bool]) -> None:
-    assert ray_nodes.parse_node_states(given) == want
+def test_parse_node_states(raw: object, want: dict[str, bool]) -> None:
+    assert ray_nodes.parse_node_states(raw) == want
 
 
 def test_the_dashboards_port_is_the_one_of_that_name() -> None:
@@ -39,7 +45,7 @@ def test_the_dashboards_port_is_the_one_of_that_name() -> None:
     assert ray_nodes.dashboard_port({"spec": {"containers": [{}]}}) == ray_nodes.DASHBOARD_PORT
 
 
-def test_an_answer_outlives_a_question_that_fails() -> None:
+def test_an_answer_stays_valid_for_a_time_after_a_failed_poll() -> None:
     known = {"10.0.0.1": True}
     assert ray_nodes.newest_answer(None, (known, 5.0), 60.0) == (known, 5.0)
     assert ray_nodes.newest_answer(None, (known, 5.0), 66.0) == ({}, 0.0)

@@ -1,4 +1,4 @@
-"""A copy that asks for more than its share holds runs, and is told of: on the job, and on the manager's pod."""
+"""A remote pod that requests more than its share reserves runs, and is reported on the job and the manager pod."""
 
 import pytest
 
@@ -23,10 +23,10 @@ ONE = {"containers": [{"name": "ray", "resources": {"requests": {"cpu": "1"}}}]}
 MORE = {"containers": [*ONE["containers"], {"name": "mesh", "resources": {"requests": {"cpu": "500m"}}}]}
 
 
-def share(held: Raw = ONE, usage: Raw | None = None) -> Reservation:
+def share(reserved: Raw = ONE, usage: Raw | None = None) -> Reservation:
     """A share of two workers; `usage` is what Kueue counts for both."""
     raw = make_reservation(PLACE, counts={"role-workers": 2})
-    raw["spec"]["podSets"][0]["template"] = {"spec": held}
+    raw["spec"]["podSets"][0]["template"] = {"spec": reserved}
     assigned = {"name": "role-workers", "count": 2, "resourceUsage": usage or {}}
     raw["status"]["admission"] = {"podSetAssignments": [assigned]}
     return parse_reservation("east", raw)
@@ -37,36 +37,36 @@ def copy(spec: Raw) -> Raw:
 
 
 @pytest.mark.parametrize(
-    ("spec", "found", "want"),
+    ("spec", "reservation", "want"),
     [
-        pytest.param(ONE, share(), "", id="as it is held"),
-        pytest.param(MORE, share(MORE), "", id="the sidecar is held"),
-        pytest.param(MORE, share(usage={"cpu": "3"}), "", id="Kueue counts what the template does not say"),
-        pytest.param(MORE, share(), "cpu: 1500m instead of 1", id="more"),
+        pytest.param(ONE, share(), "", id="the reserved requests"),
+        pytest.param(MORE, share(MORE), "", id="a reserved sidecar"),
+        pytest.param(MORE, share(usage={"cpu": "3"}), "", id="more than the template, counted by Kueue"),
+        pytest.param(MORE, share(), "cpu: 1500m instead of 1", id="more than the template"),
         pytest.param(MORE, share(usage={"cpu": "2400m"}), "cpu: 1500m instead of 1200m", id="more than Kueue counts"),
-        pytest.param(MORE, None, "", id="nothing is known of its share"),
+        pytest.param(MORE, None, "", id="an unknown share"),
     ],
 )
-def test_what_a_copy_asks_for_beyond_its_share(spec: Raw, found: Reservation | None, want: str) -> None:
-    told = report.excess_message(copy(spec), found, SLOT, "east")
-    assert (want in told and told.startswith("A worker in east runs with more")) if want else not told
+def test_excess_message(spec: Raw, reservation: Reservation | None, want: str) -> None:
+    message = report.excess_message(copy(spec), reservation, SLOT, "east")
+    assert (want in message and message.startswith("A worker in east requests more")) if want else not message
 
 
-def test_a_slot_that_somebody_wrote_is_no_share() -> None:
+def test_an_invalid_slot_has_no_excess() -> None:
     assert report.excess_message(copy(MORE), share(), Slot.parse("east/1"), "east") == ""
 
 
-def test_it_is_said_on_the_job_and_on_the_pod() -> None:
+def test_an_excess_is_reported_on_the_job_and_on_the_pod() -> None:
     text, job = report.excess_message(copy(MORE), share(), SLOT, "east"), parse_workload(WORK).job
     assert job
-    patch, said = report.mirror_status(job, POD, copy(MORE), "east", at(60), text)
-    assert said == EmitEvent(job, names.EventReason.POD_EXCEEDS_SHARE, text, warning=True)
+    patch, event = report.mirror_status(job, POD, copy(MORE), "east", at(60), text)
+    assert event == EmitEvent(job, names.EventReason.POD_EXCEEDS_SHARE, text, warning=True)
     assert isinstance(patch, PatchPodStatus)
     assert condition({"status": patch.body["status"]}, names.DISPATCHED_CONDITION)["message"] == text
     settled = {**POD, "status": {**POD["status"], **patch.body["status"]}}
-    assert report.mirror_status(job, settled, copy(MORE), "east", at(61), text) == [], "and once"
+    assert report.mirror_status(job, settled, copy(MORE), "east", at(61), text) == [], "it is reported once"
 
 
-def test_a_look_at_the_worker_tells_it() -> None:
-    seen = worker(POD, {"east": copy(MORE)}, reservations={("east", 1): share()})
-    assert [one.reason for one in decide(seen, at(60)) if isinstance(one, EmitEvent)] == ["PodExceedsShare"]
+def test_reconciling_a_worker_reports_its_excess() -> None:
+    facts = worker(POD, {"east": copy(MORE)}, reservations={("east", 1): share()})
+    assert [action.reason for action in decide(facts, at(60)) if isinstance(action, EmitEvent)] == ["PodExceedsShare"]

@@ -1,19 +1,21 @@
-"""How many streams may be open, in all and of one namespace, and how many may ask for one at once?"""
+"""The limits of open streams, in total and for each namespace, and of concurrent requests."""
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
 
 from adapter.shell.access.concurrency import (
-    MOST_PENDING_REQUESTS,
     MOST_STREAMS,
     MOST_STREAMS_OF_NAMESPACE,
+    MOST_VERIFIED_OF_NAMESPACE,
+    PARALLEL_LOOKUPS,
     ConcurrencyLimits,
     TooManyStreams,
 )
 
 
-def test_one_namespace_takes_a_part_and_leaves_the_rest_to_others() -> None:
+def test_one_namespace_gets_a_part_of_the_streams() -> None:
     places = ConcurrencyLimits()
     with ExitStack() as taken:
         for _ in range(MOST_STREAMS_OF_NAMESPACE):
@@ -26,7 +28,7 @@ def test_one_namespace_takes_a_part_and_leaves_the_rest_to_others() -> None:
         pass
 
 
-def test_all_together_take_no_more_than_there_is_memory_for() -> None:
+def test_all_streams_together_are_bounded() -> None:
     places = ConcurrencyLimits()
     with ExitStack() as taken:
         for number in range(MOST_STREAMS):
@@ -36,18 +38,34 @@ def test_all_together_take_no_more_than_there_is_memory_for() -> None:
     assert not places._open_streams
 
 
-def test_who_asks_while_many_do_is_told_to_ask_again() -> None:
-    """Nothing is proved of them yet: each costs the manager's API server a question."""
-    places = ConcurrencyLimits()
-    with ExitStack() as asking:
-        for _ in range(MOST_PENDING_REQUESTS):
-            asking.enter_context(places.pending_request())
-        with pytest.raises(TooManyStreams) as told, places.pending_request():
+def test_verified_requests_are_bounded_by_namespace() -> None:
+    limits = ConcurrencyLimits()
+    with ExitStack() as reading:
+        for _ in range(MOST_VERIFIED_OF_NAMESPACE):
+            reading.enter_context(limits.verified_request("greedy"))
+        with pytest.raises(TooManyStreams) as refused, limits.verified_request("greedy"):
             pass
-        assert told.value.refusal.status == 429
-        assert (
-            told.value.refusal.message
-            == "Too many ask for logs, commands and ports of workers at this moment; try again in a few seconds."
-        )
-    with places.pending_request():
-        pass
+        assert refused.value.refusal.status == 429
+        with limits.verified_request("other"):
+            pass
+
+
+async def test_a_lookup_waits_for_no_other_namespaces_queue() -> None:
+    """Lookups without a key take all turns and wait for more; a lookup for another namespace has the next one."""
+    limits, ended = ConcurrencyLimits(), list[str]()
+    first = asyncio.Event()
+
+    async def look_up(namespace: str) -> None:
+        async with limits.lookup("10.0.0.1", namespace):
+            await first.wait()
+            await asyncio.sleep(0)
+            ended.append(namespace)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(10 * PARALLEL_LOOKUPS):
+            tasks.create_task(look_up("flooded"))
+        await asyncio.sleep(0)
+        tasks.create_task(look_up("other"))
+        await asyncio.sleep(0)
+        first.set()
+    assert ended.index("other") <= 2 * PARALLEL_LOOKUPS

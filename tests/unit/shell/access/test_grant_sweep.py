@@ -1,16 +1,19 @@
-"""Which WorkerAccesses are deleted, whatever stands among them, and in how much memory? By a small API server over real sockets."""
+"""Which WorkerAccesses are deleted, beside any other objects, in bounded memory, over real sockets."""
 
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
 
-from adapter.access import grant
+from adapter.access import expired_grants, grant
 from adapter.access.grant import LOG
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.access import grant_sweep
 from adapter.shell.kube.client import Unreachable
 from tests.unit.apiserver import Server, connected, lists, refuses, says, serving
+from tests.unit.stores import put_ahead
 
 KEY = "k" * 43
 POD = {"metadata": {"namespace": "default", "name": "worker-a", "uid": "u-1"}}
@@ -28,7 +31,7 @@ def deleted(server: Server) -> list[str]:
     return [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
 
 
-async def test_those_that_are_over_are_deleted_by_their_uid_and_good_ones_stay() -> None:
+async def test_expired_grants_are_deleted_by_uid_and_valid_ones_stay() -> None:
     found = lists(1, [raw("old"), raw("good", timedelta()), {"metadata": {"name": 5}}])
     async with serving(Server(lists=[found, DONE])) as server, connected(server.url) as client:
         await grant_sweep.sweep_once(client)
@@ -36,7 +39,29 @@ async def test_those_that_are_over_are_deleted_by_their_uid_and_good_ones_stay()
     assert server.asked[1].body["preconditions"] == {"uid": "uid-of-old"}
 
 
-async def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
+@pytest.mark.parametrize("slow", ["API server", "node"])
+async def test_a_grant_is_deleted_by_the_slower_of_two_clocks(slow: str) -> None:
+    found = lists(1, [raw("young", timedelta(minutes=6 if slow == "API server" else 0))])
+    async with serving(Server(lists=[found, DONE])) as server, connected(server.url) as client:
+        put_ahead(client.clock, -300 if slow == "API server" else 360)
+        await grant_sweep.sweep_once(client)
+    assert deleted(server) == []
+
+
+async def test_the_answer_of_the_first_sweep_sets_the_clock_by_which_grants_are_over() -> None:
+    """The node's clock is ahead of the API server's, so a new grant looks old."""
+
+    async def dated(request: web.Request) -> web.StreamResponse:
+        response = await lists(1, [raw("young", timedelta(hours=1))])(request)
+        response.headers["Date"] = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+        return response
+
+    async with serving(Server(lists=[dated, DONE])) as server, connected(server.url) as client:
+        await grant_sweep.sweep_once(client)
+    assert deleted(server) == []
+
+
+async def test_a_failed_deletion_stops_no_other() -> None:
     """As one whose webhook is away, or that a policy holds."""
     found = lists(1, [raw("a"), raw("held"), raw("z")])
     answers = [found, DONE, refuses(500, "InternalError"), DONE]
@@ -45,29 +70,22 @@ async def test_one_that_cannot_be_deleted_keeps_no_other() -> None:
     assert deleted(server) == ["a", "held", "z"]
 
 
-async def test_who_does_not_answer_is_asked_for_the_rest_another_time() -> None:
+async def test_an_unreachable_api_server_ends_the_sweep_until_the_next() -> None:
     async with serving(Server(lists=[refuses(403)])) as server, connected(server.url) as client:
         await client.close()
         with pytest.raises(Unreachable):
             await grant_sweep.sweep_once(client)
 
 
-def test_of_each_as_much_is_kept_as_tells_whether_it_is_over() -> None:
-    """Whoever views a namespace may create them; those from before the policy forbade it have notes of 250 KB."""
-    kept = grant_sweep._SweptGrants()
-    large = raw("large", annotations={"a": "x" * 250_000}, managedFields=[{"manager": "kubectl"}])
-    kept.take_page([{**large, "spec": {**large["spec"], "subresource": "exec", "command": ["x" * 8192]}}], "1")
-    assert kept.memory_quota.used_bytes < grant_sweep.MOST_BYTES / 10_000
-    assert grant.grants_to_delete(kept.objects, datetime.now(UTC)) == kept.objects
-
-
-async def test_of_more_than_there_is_room_for_the_first_are_swept(
+async def test_a_sweep_that_is_full_stops_reading_and_the_next_one_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So room comes for the others, and whoever administers the manager reads what bounds them."""
-    monkeypatch.setattr(grant_sweep, "MOST_BYTES", 1)
-    found = lists(1, [raw("old"), raw("good", timedelta())], "next")
-    async with serving(Server(lists=[found, DONE])) as server, connected(server.url) as client:
-        await grant_sweep.sweep_once(client)
-    assert deleted(server) == ["old"]
+    """A sweep reads on over any number of valid grants; only its deletions are bounded."""
+    monkeypatch.setattr(expired_grants, "MAX_DELETIONS", 1)
+    answers = [lists(1, [raw("fresh", timedelta())], "next"), lists(1, [raw("old"), raw("older")], "more"), DONE]
+    async with serving(Server(lists=answers)) as server, connected(server.url) as client:
+        assert await grant_sweep.sweep_once(client) == "default"
+        server.lists += [lists(1, [raw("of-another", namespace="before"), raw("older")]), DONE]
+        assert await grant_sweep.sweep_once(client, "default") == ""
+    assert deleted(server) == ["old", "older"]
     assert "bound them in each namespace by a ResourceQuota for count/workeraccesses.rayspan.dev" in caplog.text

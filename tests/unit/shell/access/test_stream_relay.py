@@ -1,4 +1,4 @@
-"""Does what comes from a worker come whole, both ways, and end when one side ends? Over real sockets, with TLS of the server's own."""
+"""Streams from and to a worker are relayed completely and end with either side, over real sockets and TLS."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ LEFT = web.AppKey("left", asyncio.Event)  # set when a command has nobody any mo
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """A container: it says again what it hears, and at `end` says a last word and ends, as an API server does: it waits for no answer."""
+    """A container that echoes its input, and at `end` writes a last line and ends without waiting for an answer."""
     socket = web.WebSocketResponse(protocols=[PROTOCOL], max_msg_size=streams.MOST_MESSAGE_BYTES, timeout=0.0)
     await socket.prepare(request)
     await socket.send_bytes(b"&".join(word.encode() for word in request.query.getall("command")))
@@ -113,7 +113,7 @@ async def worker(left: asyncio.Event) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def front(worker: Client) -> AsyncIterator[aiohttp.ClientSession]:
-    """What passes everything on that is asked of it, as somebody asks it who looks at no certificate, as the API server's proxy."""
+    """A relay like the API server's proxy: it passes everything on and checks no certificate."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path == "/exec":
@@ -135,20 +135,20 @@ async def front(worker: Client) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_a_log_comes_whole_with_its_query(front: aiohttp.ClientSession) -> None:
+async def test_a_log_is_relayed_completely_with_its_query(front: aiohttp.ClientSession) -> None:
     async with front.get("/log", params={"tailLines": "3"}) as answer:
         assert (answer.status, answer.content_type) == (200, "text/plain")
         assert await answer.text() == "tailLines=3\n" * 3
 
 
-async def test_a_log_that_breaks_off_is_not_taken_for_a_whole_one(front: aiohttp.ClientSession) -> None:
+async def test_an_interrupted_log_is_not_relayed_as_complete(front: aiohttp.ClientSession) -> None:
     async with front.get("/endless") as answer:
         with pytest.raises(aiohttp.ClientError):
             await answer.text()
 
 
-async def test_a_command_hears_and_is_heard_until_it_ends(front: aiohttp.ClientSession) -> None:
-    """With the command of the grant, whatever was asked; a large message goes through whole, and so does the last one."""
+async def test_a_command_is_relayed_in_both_directions(front: aiohttp.ClientSession) -> None:
+    """The grant's command runs, whatever the request says; a large message and the last one arrive completely."""
     async with asyncio.timeout(PATIENCE), front.ws_connect("/exec?command=rm", protocols=[PROTOCOL]) as socket:
         assert socket.protocol == PROTOCOL
         assert await socket.receive_bytes() == b"a b&c"
@@ -161,7 +161,7 @@ async def test_a_command_hears_and_is_heard_until_it_ends(front: aiohttp.ClientS
         assert socket.close_code == 1000
 
 
-async def test_much_that_is_said_at_the_end_comes_whole_to_who_is_slow(front: aiohttp.ClientSession) -> None:
+async def test_much_output_at_the_end_reaches_a_slow_client(front: aiohttp.ClientSession) -> None:
     async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
         await socket.receive_bytes()
         await socket.send_bytes(b"much")
@@ -172,8 +172,25 @@ async def test_much_that_is_said_at_the_end_comes_whole_to_who_is_slow(front: ai
         assert socket.close_code == aiohttp.WSCloseCode.OK
 
 
+async def test_a_stream_ends_after_the_longest_time(
+    front: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, left: asyncio.Event
+) -> None:
+    """Its user's rights may have been revoked. docs/logs.md says four hours."""
+    assert stream_relay.LONGEST_SECONDS == 4 * 3600
+    monkeypatch.setattr(stream_relay, "LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr(stream_relay, "CLOSING_SECONDS", 0.2)
+    async with asyncio.timeout(PATIENCE), front.get("/held") as answer:
+        with pytest.raises(aiohttp.ClientError):
+            await answer.text()
+    async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
+        await socket.receive_bytes()
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert socket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
+        await left.wait()
+
+
 @pytest.mark.parametrize("word", [b"die", b"leave"])
-async def test_a_command_that_is_cut_off_did_not_succeed(front: aiohttp.ClientSession, word: bytes) -> None:
+async def test_an_interrupted_command_is_no_success(front: aiohttp.ClientSession, word: bytes) -> None:
     async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
         await socket.receive_bytes()
         await socket.send_bytes(word)
@@ -181,7 +198,7 @@ async def test_a_command_that_is_cut_off_did_not_succeed(front: aiohttp.ClientSe
         assert socket.close_code == aiohttp.WSCloseCode.INTERNAL_ERROR
 
 
-async def test_who_goes_away_ends_the_command(front: aiohttp.ClientSession, left: asyncio.Event) -> None:
+async def test_a_client_that_disconnects_ends_the_command(front: aiohttp.ClientSession, left: asyncio.Event) -> None:
     async with asyncio.timeout(PATIENCE), front.ws_connect("/exec", protocols=[PROTOCOL]) as socket:
         await socket.receive_bytes()
         assert not left.is_set()
@@ -190,7 +207,7 @@ async def test_who_goes_away_ends_the_command(front: aiohttp.ClientSession, left
 
 
 async def test_a_log_over_a_dead_link_ends_within_a_minute(worker: Client) -> None:
-    """A worker that prints nothing for hours is not to be told from it but by the kernel, which asks the other side."""
+    """Only the kernel's keepalive distinguishes a dead link from a worker that prints nothing for hours."""
     async with streams.open_log(worker, "/held", []):
         assert isinstance(worker._session.connector, aiohttp.TCPConnector)
         (used,) = worker._session.connector._acquired
@@ -205,7 +222,7 @@ async def test_a_log_over_a_dead_link_ends_within_a_minute(worker: Client) -> No
         assert max(kept.values()) <= 30
 
 
-async def test_a_refusal_that_does_not_end_is_no_answer(worker: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_error_is_no_answer(worker: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "TIMEOUT_SECONDS", 0.3)
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(Unreachable, match="no answer in time"):
@@ -214,7 +231,7 @@ async def test_a_refusal_that_does_not_end_is_no_answer(worker: Client, monkeypa
 
 
 @pytest.mark.parametrize("path", ["/moved", "/no"])
-async def test_a_refusal_is_told_and_a_redirect_leads_nowhere(worker: Client, path: str) -> None:
+async def test_an_error_is_relayed_and_a_redirect_is_not_followed(worker: Client, path: str) -> None:
     wanted = {"/moved": Unreachable, "/no": ApiError}[path]
     with pytest.raises(wanted) as told:
         async with streams.open_websocket(worker, path, [], [PROTOCOL]):

@@ -1,6 +1,6 @@
-"""Over real sockets and TLS: what is asked is answered, and nothing that is sent holds up the next question or denies an object.
+"""Webhook requests over real sockets and TLS: no request delays the next one or denies an object by accident.
 
-Who answers here is a function of the test's; kopf with its handlers answers the API server in tests/integration/test_admission.py.
+Test functions answer here; tests/integration/test_admission.py covers kopf with its handlers.
 """
 
 import asyncio
@@ -9,8 +9,10 @@ import io
 import json
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ def review(raw: Raw, **more: Any) -> Raw:
 
 
 class Answers:
-    """Who is asked: notes what, and says what the test wants."""
+    """A handler that records its requests and answers as the test sets it."""
 
     def __init__(self, say: Callable[[], Awaitable[bool]] | None = None, *, keeps: bool = True) -> None:
         """`keeps`: the objects, too."""
@@ -90,7 +92,7 @@ async def served(folder: Path, answer: Any, *, reread: float = 60.0) -> AsyncIte
         await asyncio.gather(goes_on, return_exceptions=True)
 
 
-async def test_a_question_is_answered_over_tls(tmp_path: Path) -> None:
+async def test_a_request_is_answered_over_tls(tmp_path: Path) -> None:
     answers = Answers()
     async with served(tmp_path, answers) as api:
         assert await api.ask("/warnings", {"kind": "RayJob", "spec": {"a": 1}, "status": {"b": 2}}) == (
@@ -104,7 +106,7 @@ async def test_a_question_is_answered_over_tls(tmp_path: Path) -> None:
     )
 
 
-async def test_kopf_is_told_of_a_create_without_the_old_object(tmp_path: Path) -> None:
+async def test_kopf_gets_a_create_without_the_old_object(tmp_path: Path) -> None:
     """Of an update it would keep something for each object for good, and compare both in full."""
     answers = Answers()
     async with served(tmp_path, answers) as api:
@@ -112,7 +114,7 @@ async def test_kopf_is_told_of_a_create_without_the_old_object(tmp_path: Path) -
     assert answers.asked[0]["operation"] == "CREATE" and "oldObject" not in answers.asked[0]
 
 
-async def test_of_a_pod_only_what_changes_is_handed_on(tmp_path: Path) -> None:
+async def test_only_the_changed_parts_of_a_pod_are_passed_on(tmp_path: Path) -> None:
     answers = Answers()
     pod = {
         "metadata": {"labels": {"a": "b"}, "name": "p"},
@@ -129,9 +131,9 @@ async def test_of_a_pod_only_what_changes_is_handed_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [b"{", b"[]", b"null", b'{"request": 3}', b'{"request": {}}', b"[" * 100_000, json.dumps(review(None)).encode()],  # type: ignore[arg-type]
-    ids=["no JSON", "a list", "null", "an odd request", "an empty one", "deep", "no object"],
+    ids=["no JSON", "a list", "null", "an invalid request", "an empty object", "deeply nested", "no object"],
 )
-async def test_what_is_no_question_is_an_error(tmp_path: Path, path: str, body: bytes) -> None:
+async def test_an_invalid_request_is_an_error(tmp_path: Path, path: str, body: bytes) -> None:
     async with served(tmp_path, Answers()) as api:
         status, _ = await api.post(path, body)
         assert status == 400 if path == "/gate" or b"object" not in body else status in (200, 400)
@@ -139,8 +141,8 @@ async def test_what_is_no_question_is_an_error(tmp_path: Path, path: str, body: 
 
 
 @pytest.mark.parametrize("path", ["/gate", "/warnings"])
-async def test_a_handler_that_breaks_denies_nothing(tmp_path: Path, path: str) -> None:
-    """An error is not an answer: the API server goes on without warnings, and refuses a worker that nobody gated."""
+async def test_an_exception_of_a_handler_denies_nothing(tmp_path: Path, path: str) -> None:
+    """On an error the API server continues without warnings, and denies an ungated worker."""
 
     async def denied() -> bool:
         return False
@@ -153,7 +155,7 @@ async def test_a_handler_that_breaks_denies_nothing(tmp_path: Path, path: str) -
             assert await api.ask(path, {"kind": "Pod", "metadata": {}, "spec": {}}) == (500, None)
 
 
-async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
+async def test_late_warnings_are_left_out(tmp_path: Path) -> None:
     async def never() -> bool:
         await asyncio.Event().wait()
         return True
@@ -163,7 +165,7 @@ async def test_who_is_too_late_with_warnings_gets_none(tmp_path: Path) -> None:
             assert await api.ask("/warnings", {"kind": "RayJob"}) == (503, None)
 
 
-async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path) -> None:
+async def test_requests_beyond_the_limit_get_an_error_and_the_gate_stays_open(tmp_path: Path) -> None:
     held = asyncio.Event()
     answers = Answers()
 
@@ -197,7 +199,7 @@ async def test_many_at_once_are_turned_away_and_the_gate_is_open(tmp_path: Path)
     ],
 )
 @pytest.mark.usefixtures("patient")
-async def test_what_is_too_large_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
+async def test_a_too_large_request_is_not_read(tmp_path: Path, path: str, size: int, status: int) -> None:
     async with served(tmp_path, Answers()) as api:
         assert (await api.post(path, _of_size(size)))[0] == status
 
@@ -208,8 +210,8 @@ def _of_size(size: int) -> bytes:
     return json.dumps(review(raw)).encode()
 
 
-async def test_a_pod_that_is_too_large_for_the_gate_is_denied_with_a_sentence(tmp_path: Path) -> None:
-    """An error would say a number to whoever looks at KubeRay's events; and the next pod of the same API server is answered."""
+async def test_a_pod_too_large_for_the_gate_is_denied_with_a_message(tmp_path: Path) -> None:
+    """An HTTP error would show only a number in KubeRay's events. The next pod of the same API server is answered."""
     async with served(tmp_path, answers := Answers()) as api:
         status, said = await api.post("/gate", _of_size(1_500_000))
         assert status == 200 and said["kind"] == "AdmissionReview" and said["apiVersion"] == "admission.k8s.io/v1"
@@ -218,21 +220,21 @@ async def test_a_pod_that_is_too_large_for_the_gate_is_denied_with_a_sentence(tm
             "allowed": False,
             "status": {
                 "code": 413,
-                "message": "This pod and what is asked about it are 1464 KiB of JSON, and the gate of worker pods takes 512 KiB at most: move what is "
-                "long in its env, args or annotations into a ConfigMap.",
+                "message": "The admission review of this pod has 1464 KiB of JSON, and the gate of worker pods "
+                "takes 512 KiB at most: move what is long in its env, args or annotations into a ConfigMap.",
             },
         }
         assert answers.asked == []
         assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
 
 
-async def test_what_is_too_large_and_no_question_is_an_error(tmp_path: Path) -> None:
+async def test_a_too_large_invalid_request_is_an_error(tmp_path: Path) -> None:
     async with served(tmp_path, Answers()) as api:
         assert await api.post("/gate", b" " * 1_500_000) == (413, None)
 
 
 async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) -> None:
-    """Ten of the most entries that fit, by connections that stay open: whoever may create pods may send them, and both replicas have 512 MiB."""
+    """Ten pods with as many entries as fit, on open connections. Any pod creator may do so; a replica has 512 MiB."""
     body = json.dumps(review({"kind": "Pod", "metadata": {}, "spec": {"tolerations": [{}] * MANY}})).encode()
     assert 490_000 < len(body) < 512 * 1024
     most = 0
@@ -251,8 +253,40 @@ async def test_many_large_pods_at_once_take_the_memory_of_one(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
+async def test_pods_that_wait_for_the_gate_have_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pod is being answered, and a second one waits; a third exceeds the bytes of all that wait."""
+    body = _of_size(100_000)
+    monkeypatch.setattr(admission_server, "GATE_WAITING_BYTES", 2 * len(body))
+    held, answers = asyncio.Event(), Answers()
+
+    async def waits() -> bool:
+        await held.wait()
+        return True
+
+    answers._say = waits
+    async with asyncio.timeout(20), served(tmp_path, answers) as api:
+        sent = [asyncio.create_task(api.post("/gate", body)) for _ in range(3)]
+        done, waiting = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result()[0] for task in done] == [429]
+        held.set()
+        assert [(await task)[0] for task in waiting] == [200, 200]
+        assert (await api.post("/gate", body))[0] == 200
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_large_object_delays_no_other_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three million bytes of the most entries, four times: between one and the next a pod gets its gate."""
+    parsed: list[tuple[float, float]] = []
+
+    def timed(text: bytes) -> Any:
+        started = time.monotonic()
+        parsed_review = parse(text)
+        if len(text) > 2_900_000:
+            parsed.append((started, time.monotonic()))
+        return parsed_review
+
+    parse = admission_server._parse_review
+    monkeypatch.setattr(admission_server, "_parse_review", timed)
     body = json.dumps(review({"kind": "RayJob", "spec": {"a": [{} for _ in range(740_000)]}})).encode()
     assert 2_900_000 < len(body) < admission_server.WARNING_BYTES
     answers, gates = Answers(), 0
@@ -262,12 +296,14 @@ async def test_a_large_object_holds_nobody_up(tmp_path: Path) -> None:
             assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
             gates += 1
     assert [one.result()[0] for one in large] == [200] * 4
-    assert gates > len(large), "without a rest between two there is one for each"
+    assert gates > len(large) == len(parsed)
+    for (started, ended), (next_started, _) in pairwise(parsed):
+        assert next_started - ended >= (ended - started) * 0.9, "the loop is free for as long as it was taken"
     assert max(len(json.dumps(asked["object"])) for asked in answers.asked) < 100, "kopf copies what it gets"
 
 
-async def test_a_certificate_that_was_renewed_is_read_anew(tmp_path: Path) -> None:
-    """By whoever connects from then on."""
+async def test_a_renewed_certificate_is_reloaded(tmp_path: Path) -> None:
+    """New connections get it."""
     async with served(tmp_path, Answers(), reread=0.01) as api:
         assert (await api.ask("/gate", {"kind": "Pod", "metadata": {}, "spec": {}}))[0] == 200
         for name, content in OTHER.items():

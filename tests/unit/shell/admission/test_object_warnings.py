@@ -1,4 +1,4 @@
-"""Warnings from stores that are filled by hand, and the controller's plan over a real socket: asked once, for a second, and missed by nobody."""
+"""Admission warnings from filled stores, and the controller's plan over a socket: one request of at most a second."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ async def advising(*answers: Answer) -> AsyncIterator[tuple[ObjectWarnings, Serv
         yield ObjectWarnings(found, client), server, found
 
 
-async def test_a_job_that_may_go_is_told_its_plan() -> None:
+async def test_a_valid_job_gets_its_plan_as_a_warning() -> None:
     async with advising(FITS) as (some, server, _):
         assert await some.warnings_for(make_ray_job()) == SAID
     (asked,) = server.asked
@@ -59,13 +59,13 @@ async def test_a_job_that_may_go_is_told_its_plan() -> None:
     assert asked.body == {"namespace": NAMESPACE, "object": make_ray_job()}
 
 
-async def test_one_that_is_refused_needs_no_plan() -> None:
+async def test_a_rejected_job_gets_no_plan() -> None:
     async with advising() as (some, server, _):
         (said,) = await some.warnings_for(make_ray_job(make_group(1, template=make_template("1", hostNetwork=True))))
     assert "spec.hostNetwork is true" in said and server.asked == []
 
 
-async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_is_asked_for() -> None:
+async def test_without_an_answer_no_plan_is_shown_or_requested_for_a_while() -> None:
     async with advising() as (some, server, _):  # it never answers
         began = time.monotonic()
         assert await some.warnings_for(make_ray_job()) == []
@@ -82,15 +82,15 @@ async def test_without_an_answer_nothing_is_said_of_a_plan_and_for_a_while_none_
         (refuses(422, "InvalidJob"), True),
         (says({"fits": "?"}), True),
     ],
-    ids=["it may not ask", "the controller is not ready", "no plan for this job", "an answer of another version's"],
+    ids=["forbidden", "the controller is not ready", "no plan for this job", "an answer of another version"],
 )
-async def test_what_is_no_plan_is_not_told(answer: Answer, again: bool) -> None:
+async def test_an_error_is_not_shown_as_a_plan(answer: Answer, again: bool) -> None:
     async with advising(answer, FITS) as (some, _, __):
         assert await some.warnings_for(make_ray_job()) == []
         assert await some.warnings_for(make_ray_job()) == (SAID if again else [])
 
 
-async def test_one_question_is_under_way_at_a_time() -> None:
+async def test_one_plan_is_requested_at_a_time() -> None:
     async with advising() as (some, server, _):
         first = asyncio.create_task(some.warnings_for(make_ray_job()))
         await server.until(lambda: len(server.asked) == 1)
@@ -100,7 +100,7 @@ async def test_one_question_is_under_way_at_a_time() -> None:
     assert len(server.asked) == 1
 
 
-async def test_what_is_not_seen_is_missed_by_nobody() -> None:
+async def test_unreadable_stores_lead_to_no_warnings() -> None:
     """Nothing is said while a list was not read yet, or is old: an empty cache means that nothing is known."""
     astray = make_ray_job(queue="gold")
     async with advising() as (some, _, found):
@@ -110,7 +110,7 @@ async def test_what_is_not_seen_is_missed_by_nobody() -> None:
         assert await ObjectWarnings(WarningCache(found.client), found.client).warnings_for(astray) == []
 
 
-async def test_a_cluster_without_multikueue_is_seen_as_well() -> None:
+async def test_a_cluster_without_multikueue_is_cached() -> None:
     async with advising(FITS) as (some, _, found):
         found.multikueue_configs.synced = False
         (row,) = (row for row in found._watched_kinds if row.resource == resources.MULTIKUEUE_CONFIGS)
@@ -122,13 +122,13 @@ async def test_a_cluster_without_multikueue_is_seen_as_well() -> None:
 @pytest.mark.parametrize(
     "odd", [{}, {"spec": []}, {"metadata": 3}, {"spec": {"rayClusterSpec": {"workerGroupSpecs": [[]]}}}]
 )
-async def test_an_odd_object_ends_no_answer(odd: Raw) -> None:
+async def test_an_invalid_object_fails_no_answer(odd: Raw) -> None:
     async with advising() as (some, _, __):
         assert isinstance(await some.warnings_for({"kind": "RayJob", **odd}), list)
         assert isinstance(await some.warnings_for({**make_ray_job(), **odd}), list)
 
 
-async def test_what_admins_write_is_warned_of() -> None:
+async def test_objects_of_admins_get_warnings() -> None:
     async with advising() as (some, _, __):
         assert await some.warnings_for({**make_policy(clusters=["east"]), "kind": "DispatchPolicy"}) == []
         (said,) = await some.warnings_for({**make_policy(clusters=["west"]), "kind": "DispatchPolicy"})

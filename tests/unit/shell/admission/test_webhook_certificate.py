@@ -1,4 +1,4 @@
-"""A certificate that the API server's client takes, made by the real openssl, and left alone while it is good."""
+"""A webhook certificate that the API server's client accepts, made by openssl and kept while it is valid."""
 
 import base64
 
@@ -13,7 +13,7 @@ from tests.unit.apiserver import Server, connected, refuses, says, serving
 MADE = webhook_certificate.new_certificate()
 
 
-def test_what_is_made_lasts() -> None:
+def test_a_new_certificate_is_valid_for_long() -> None:
     assert {*MADE} == {"ca.crt", "tls.crt", "tls.key"}
     assert webhook_certificate.is_still_valid(MADE)
 
@@ -24,16 +24,16 @@ OTHER = webhook_certificate.new_certificate()
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param({}, id="nothing is there"),
+        pytest.param({}, id="no Secret data"),
         pytest.param({name: MADE[name] for name in ("tls.crt", "tls.key")}, id="no authority"),
         pytest.param({**MADE, "ca.crt": OTHER["ca.crt"]}, id="another authority"),
         pytest.param({**MADE, "tls.key": OTHER["tls.key"]}, id="another key"),
         pytest.param({**MADE, "tls.crt": b"odd"}, id="no certificate"),
         pytest.param(dict.fromkeys(MADE, b""), id="empty files"),
-        pytest.param({**MADE, "tls.crt": MADE["ca.crt"]}, id="not for our host"),
+        pytest.param({**MADE, "tls.crt": MADE["ca.crt"]}, id="another host name"),
     ],
 )
-def test_what_is_not_good_is_made_anew(files: dict[str, bytes]) -> None:
+def test_an_invalid_certificate_is_replaced(files: dict[str, bytes]) -> None:
     assert not webhook_certificate.is_still_valid(files)
 
 
@@ -52,17 +52,17 @@ def trusting(*authorities: bytes) -> Raw:
 @pytest.mark.parametrize(
     ("found", "want", "bundle"),
     [
-        pytest.param({}, None, b"", id="there is no configuration"),
-        pytest.param(configuration({"name": "other"}), None, b"", id="nor a webhook of ours"),
-        pytest.param(configuration(MINE), 0, NEW_ONE, id="without an authority"),
-        pytest.param(configuration({"name": "other"}, MINE), 1, NEW_ONE, id="behind another one"),
-        pytest.param(configuration(trusting(OLDER)), 0, NEW_ONE + OLDER, id="with an older one"),
-        pytest.param(configuration(trusting(OLDER, OLDEST)), 0, NEW_ONE + OLDER, id="with two older ones"),
-        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "?"}}), 0, NEW_ONE, id="with what is none"),
+        pytest.param({}, None, b"", id="no configuration"),
+        pytest.param(configuration({"name": "other"}), None, b"", id="no webhook of ours"),
+        pytest.param(configuration(MINE), 0, NEW_ONE, id="no authority"),
+        pytest.param(configuration({"name": "other"}, MINE), 1, NEW_ONE, id="our webhook after another one"),
+        pytest.param(configuration(trusting(OLDER)), 0, NEW_ONE + OLDER, id="an older authority"),
+        pytest.param(configuration(trusting(OLDER, OLDEST)), 0, NEW_ONE + OLDER, id="two older authorities"),
+        pytest.param(configuration({**MINE, "clientConfig": {"caBundle": "?"}}), 0, NEW_ONE, id="an invalid authority"),
     ],
 )
-def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bundle: bytes) -> None:
-    """The older one stays: the webhooks show it until their kubelets have brought the new one, and workers are not refused meanwhile."""
+def test_the_authority_is_added_to_a_webhook_configuration(found: Raw, want: int | None, bundle: bytes) -> None:
+    """The older one stays trusted: the webhooks present it until their kubelets mount the new one."""
     patch = webhook_certificate.trust_patch(found, names.GATE_WEBHOOK, NEW_ONE, anew=True)
     if want is None:
         assert patch == []
@@ -74,7 +74,7 @@ def test_what_a_configuration_lacks_is_put_in(found: Raw, want: int | None, bund
     ]
 
 
-def test_the_next_time_the_older_one_is_trusted_no_more() -> None:
+def test_an_older_authority_is_removed_at_the_next_start() -> None:
     """Its key may be why a new one was asked for."""
     both, one = configuration(trusting(NEW_ONE, OLDER)), configuration(trusting(NEW_ONE))
     (_, put) = webhook_certificate.trust_patch(both, names.GATE_WEBHOOK, NEW_ONE, anew=False)
@@ -82,7 +82,7 @@ def test_the_next_time_the_older_one_is_trusted_no_more() -> None:
     assert webhook_certificate.trust_patch(one, names.GATE_WEBHOOK, NEW_ONE, anew=False) == []
 
 
-async def test_one_that_is_made_anew_is_trusted_beside_the_one_before() -> None:
+async def test_a_new_authority_is_trusted_beside_the_previous_one() -> None:
     done = says({"kind": "Secret"})
     broken = {**MADE, "tls.crt": b"odd"}
     answers = [says(secret(broken)), done, says(configuration(trusting(MADE["ca.crt"]))), done, says(NEW), done]
@@ -101,8 +101,8 @@ def secret(files: dict[str, bytes]) -> Raw:
 NEW = configuration({"name": names.WARNINGS_WEBHOOK, "clientConfig": {"service": {}}})
 
 
-async def test_an_empty_secret_is_filled_and_both_trust_it() -> None:
-    """The write is refused if somebody else filled it meanwhile."""
+async def test_an_empty_secret_is_filled_and_both_configurations_trust_it() -> None:
+    """The write fails with a conflict if another replica filled it meanwhile."""
     gate = configuration(MINE)
     done = says({"kind": "Secret"})
     answers = [says(secret({})), done, says(gate), done, says(NEW), done]
@@ -120,7 +120,7 @@ async def test_an_empty_secret_is_filled_and_both_trust_it() -> None:
     assert {asked.body[1]["value"] for asked in written[1:]} == {written[0].body["data"]["ca.crt"]}
 
 
-async def test_what_is_in_order_is_left_alone() -> None:
+async def test_a_valid_certificate_is_kept() -> None:
     trusting = {"caBundle": base64.b64encode(MADE["ca.crt"]).decode()}
     answers = [
         says(secret(MADE)),
@@ -132,7 +132,7 @@ async def test_what_is_in_order_is_left_alone() -> None:
     assert [asked.method for asked in server.asked] == ["GET", "GET", "GET"]
 
 
-async def test_a_configuration_that_comes_a_moment_later_is_waited_for() -> None:
+async def test_a_missing_webhook_configuration_is_waited_for() -> None:
     """By failing: the Job is tried again."""
     answers = [says(secret(MADE)), refuses(404, "NotFound"), refuses(404, "NotFound")]
     async with serving(Server(lists=answers)) as server, connected(server.url) as client:

@@ -1,11 +1,11 @@
-"""What is news for whom: a change of one tree for those who read it, one of the rules for all."""
+"""Which gangs a change concerns: one of a cohort tree those that use the tree, one of the policy all."""
 
 from adapter.shell.clusters.capacity_versions import CapacityVersions
 
 EAST, WEST = ("east", ("Cohort", "all")), ("west", ("Cohort", "all"))
 
 
-def test_what_is_in_use_is_news_for_those_who_read_that_tree() -> None:
+def test_usage_changes_the_version_of_its_cohort_tree() -> None:
     room = CapacityVersions()
     room.mark_tree_changed(EAST)
     assert (room.latest_change([EAST, WEST]), room.latest_change([WEST]), room.latest_change([])) == (1, 0, 0)
@@ -13,7 +13,7 @@ def test_what_is_in_use_is_news_for_those_who_read_that_tree() -> None:
     assert (room.latest_change([EAST, WEST]), room.latest_change([EAST])) == (2, 1)
 
 
-def test_the_rules_are_news_for_all() -> None:
+def test_other_changes_change_the_version_for_all() -> None:
     room = CapacityVersions()
     room.mark_tree_changed(EAST)
     room.mark_all_changed()
@@ -22,7 +22,7 @@ def test_the_rules_are_news_for_all() -> None:
     assert (room.latest_change([EAST]), room.latest_change([WEST])) == (3, 2)
 
 
-def test_what_is_promised_is_no_figure_of_a_cluster() -> None:
+def test_pending_shares_do_not_change_a_clusters_capacity() -> None:
     room = CapacityVersions()
     room.mark_tree_changed(EAST)
     room.mark_promises_changed()

@@ -1,4 +1,4 @@
-"""Of two managers with one identity one writes to a worker cluster; of two leaders of one manager the next one goes on at once."""
+"""Of two managers with one identity only one writes to a worker cluster; a manager's next leader continues at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,6 +31,7 @@ from tests.unit import apiserver, builders
 from tests.unit.apiserver import Server, kubeconfig, refuses, says, silence
 
 HERE = "uid-of-kube-system"
+SILENT = 0  # instead of a status
 
 
 @dataclass
@@ -109,7 +110,7 @@ NEXT = Leadership("b_2", "a_1", 120, 130)  # of the same manager
 CLONE = Leadership("c_3", "a_1", 90, 95)  # of its backup, in which a_1 leads and the Lease has come to version 90
 
 
-async def test_the_first_one_holds_it_and_a_clone_does_not() -> None:
+async def test_the_first_manager_holds_the_claim_and_a_clone_does_not() -> None:
     first, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
         assert "does not hold the claim to worker cluster east" in mine.fence_reason()
@@ -128,8 +129,8 @@ async def test_the_first_one_holds_it_and_a_clone_does_not() -> None:
         assert shelf.kept and shelf.kept["metadata"]["annotations"] == {names.LEASE_VERSION_ANNOTATION: "100"}
 
 
-async def test_who_leads_next_goes_on_at_once() -> None:
-    """Whether the one before died or gave the Lease back: its claim is no younger than what the manager's Lease tells of it."""
+async def test_the_next_leader_continues_at_once() -> None:
+    """After a crash or a released Lease: its claim is no younger than the manager's Lease records."""
     async with (
         shelved() as (server, shelf),
         claiming(server, Leader(FIRST)) as mine,
@@ -140,7 +141,7 @@ async def test_who_leads_next_goes_on_at_once() -> None:
         assert shelf.holder == "b_2" and after.fence_reason() == ""
 
 
-async def test_a_clone_is_not_taken_for_who_leads_next_when_the_first_one_dies() -> None:
+async def test_a_clone_is_not_taken_for_the_next_leader() -> None:
     clone, successor = Leader(CLONE), Leader(NEXT)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine:
         async with claiming(server, clone) as theirs, claiming(server, successor) as after:
@@ -158,7 +159,7 @@ async def test_a_clone_is_not_taken_for_who_leads_next_when_the_first_one_dies()
             assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
-async def test_who_loses_it_stops_and_says_so() -> None:
+async def test_a_manager_that_loses_the_claim_stops_and_reports_it() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         await mine.acquire_or_renew()
@@ -175,7 +176,7 @@ async def test_who_loses_it_stops_and_says_so() -> None:
         assert mine.fence_reason() == ""
 
 
-async def test_a_claim_that_cannot_be_renewed_runs_out() -> None:
+async def test_a_claim_that_cannot_be_renewed_expires() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         await mine.acquire_or_renew()
@@ -189,14 +190,21 @@ async def test_a_claim_that_cannot_be_renewed_runs_out() -> None:
         assert mine.fence_reason() == "", "nobody took it meanwhile"
 
 
+async def deny_for_good(one: Leader, mine: ClaimHolder) -> None:
+    """Ask for the claim until the denials have lasted for long enough."""
+    for _ in range(ABANDONED_SECONDS // 10 + 1):
+        await mine.acquire_or_renew()
+        one.time += 10
+
+
 @pytest.mark.parametrize("status", [403, 404])
-async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: int) -> None:
+async def test_without_a_right_to_the_claim_writes_continue_with_a_report(status: int) -> None:
     """As with an account that was made before there were claims, or in a cluster without our namespace."""
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.refused = status
-        await mine.acquire_or_renew()
-        assert mine.fence_reason() == "" and one.told == [""]
+        await deny_for_good(one, mine)
+        assert mine.fence_reason() == "" and one.told[-1] == ""
         assert (
             "leases is forbidden" in mine.unclaimable_reason
             and "apply kustomize/overlays/worker there" in mine.unclaimable_reason
@@ -207,9 +215,7 @@ async def test_where_there_is_no_right_to_it_work_goes_on_and_says_so(status: in
 
 
 @pytest.mark.parametrize(("status", "said"), [(429, "answers 429, too many requests, when"), (503, "answers 503 when")])
-async def test_an_api_server_that_is_too_busy_for_it_is_told_once_nothing_is_written_for_it(
-    status: int, said: str
-) -> None:
+async def test_a_busy_api_server_is_reported_once_writes_fail(status: int, said: str) -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.refused = status
@@ -227,11 +233,11 @@ async def test_an_api_server_that_is_too_busy_for_it_is_told_once_nothing_is_wri
         await mine.acquire_or_renew()
         assert said in mine.blocked_reason
         shelf.refused = 403
-        await mine.acquire_or_renew()
+        await deny_for_good(one, mine)
         assert (bool(mine.unclaimable_reason), mine.blocked_reason) == (True, ""), "work goes on without"
 
 
-async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
+async def test_a_busy_api_server_does_not_hide_the_holder() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -241,7 +247,7 @@ async def test_a_busy_api_server_does_not_hide_who_holds_it() -> None:
         assert theirs.blocked_reason == "" and clone.told == [names.ConditionReason.CLAIM_CONFLICT]
 
 
-async def test_a_claim_that_is_deleted_is_made_anew() -> None:
+async def test_a_deleted_claim_is_recreated() -> None:
     """Also between a look and a renewal: that is no cluster in which there can be none."""
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
@@ -254,26 +260,26 @@ async def test_a_claim_that_is_deleted_is_made_anew() -> None:
         assert shelf.holder == "a_1" and mine.fence_reason() == ""
 
 
-@pytest.mark.parametrize("lost_by", ["time", "a thief", "nobody"])
-async def test_who_may_write_there_again_says_so_and_no_renewal_does(lost_by: str) -> None:
+@pytest.mark.parametrize("lost_by", ["expired claim", "another holder", "no loss"])
+async def test_the_claim_is_reported_open_when_it_is_regained_and_not_when_renewed(lost_by: str) -> None:
     """Whatever was to be done there meanwhile failed, and waits."""
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         await mine.acquire_or_renew()
         await mine.acquire_or_renew()
         assert one.opened == 1
-        if lost_by == "time":
+        if lost_by == "expired claim":
             one.time += DEADLINE_SECONDS
-        if lost_by == "a thief":
+        if lost_by == "another holder":
             shelf.keep({}, {"holderIdentity": "thief"})
             await mine.acquire_or_renew()
             assert one.opened == 1
             shelf.keep({}, {"holderIdentity": "a_1"})
         await mine.acquire_or_renew()
-        assert mine.fence_reason() == "" and one.opened == (1 if lost_by == "nobody" else 2)
+        assert mine.fence_reason() == "" and one.opened == (1 if lost_by == "no loss" else 2)
 
 
-async def test_what_is_taken_over_is_said_to_be_open_when_it_is() -> None:
+async def test_a_taken_over_claim_is_reported_open() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.keep({}, {"holderIdentity": "thief"})
@@ -289,23 +295,23 @@ async def test_what_is_taken_over_is_said_to_be_open_when_it_is() -> None:
         assert (one.opened, waited) == (1, HANDED_OVER_SECONDS)
 
 
-async def test_where_work_goes_on_without_a_claim_it_is_open() -> None:
+async def test_a_cluster_without_a_right_to_the_claim_is_reported_open() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
-        for status, opened in ((500, 0), (403, 1), (403, 1), (0, 1)):
-            shelf.refused = status
+        for status, seconds, opened in ((500, 0, 0), *[(403, 10, 0)] * 6, (403, 10, 1), (403, 1, 1), (0, 1, 1)):
+            shelf.refused, one.time = status, one.time + seconds
             await mine.acquire_or_renew()
             assert one.opened == opened
 
 
-async def test_nothing_is_claimed_in_a_cluster_that_has_not_shown_who_it_is() -> None:
+async def test_no_claim_is_made_in_a_cluster_of_unknown_identity() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         one.identity.mark_unverified()
         assert await mine.acquire_or_renew() < 1 and shelf.kept is None and server.asked == []
 
 
-async def test_who_leads_not_claims_nothing() -> None:
+async def test_a_standby_replica_makes_no_claim() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         task = asyncio.create_task(mine.run())
@@ -326,7 +332,7 @@ async def test_a_write_waits_for_the_claim() -> None:
         assert await client.create(PODS.path("demo"), {}) and shelf.pods == 1
 
 
-async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost() -> None:
+async def test_the_previous_holder_has_its_duration_even_if_an_answer_is_lost() -> None:
     one = Leader(FIRST)
     async with shelved() as (server, shelf), claiming(server, one) as mine:
         shelf.keep({}, {"holderIdentity": "thief"})
@@ -348,8 +354,54 @@ async def test_whom_it_is_taken_from_has_its_time_also_when_the_answer_is_lost()
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(status: int) -> None:
-    """An API server that has just started refuses for a moment what it allows."""
+async def test_a_clone_that_is_denied_the_claim_for_a_moment_writes_nothing(status: int) -> None:
+    """It has seen no holder yet. An API server that has just started denies permitted requests for a moment."""
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
+        await mine.acquire_or_renew()
+        shelf.refused = status
+        for _ in range(3):
+            pause = await theirs.acquire_or_renew()
+            clone.time += ABANDONED_SECONDS / 3 - 1
+            assert theirs.fence_reason() and not theirs.unclaimable_reason and pause < RENEW_SECONDS
+        assert f"answers {status}" in theirs.blocked_reason and "kustomize/overlays/worker" in theirs.blocked_reason
+        shelf.refused = 0
+        await theirs.acquire_or_renew()
+        assert theirs.blocked_reason == "" and clone.told[-1] == names.ConditionReason.CLAIM_CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("statuses", "pause", "writes"),
+    [
+        pytest.param([403] * 30, 2, False, id="denials for less than a minute"),
+        pytest.param([403] * 31, 2, True, id="denials for a minute"),
+        pytest.param([403, *[503] * 20, 403], 3, False, id="other answers between two denials"),
+        pytest.param([*[403] * 20, 503, *[403] * 20], 2, False, id="another answer ends the denials"),
+        pytest.param([*[403] * 20, 429, *[403] * 20], 2, False, id="too many requests end the denials"),
+        pytest.param([403, *[SILENT] * 20, *[403] * 3], 3, False, id="an outage between denials does not count"),
+        pytest.param([403, 403, SILENT] * 29, 2, False, id="a connection that comes and goes, with too few denials"),
+        pytest.param([403, 403, SILENT] * 30, 2, True, id="a connection that comes and goes, with enough denials"),
+        pytest.param([403, 403], 60, False, id="two denials after the process was stopped for a minute"),
+    ],
+)
+async def test_how_long_a_clone_is_denied_the_claim_until_it_writes(
+    statuses: list[int], pause: float, writes: bool
+) -> None:
+    """Another manager may hold the claim; and an account from before there were claims must work in the end."""
+    clone = Leader(CLONE)
+    async with shelved() as (server, shelf), claiming(server, clone) as theirs:
+        for status in statuses:
+            clone.time += pause
+            shelf.refused = status
+            if status == SILENT:
+                server.lists[:1] = [says("no API server")]
+            await theirs.acquire_or_renew()
+        assert (theirs.fence_reason() == "") is writes
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_clone_that_saw_another_holder_does_not_write_without_the_claim(status: int) -> None:
+    """An API server that has just started denies permitted requests for a moment."""
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -369,7 +421,7 @@ async def test_a_clone_that_saw_another_one_does_not_go_on_without_a_claim(statu
         assert theirs.fence_reason() == "" and clone.told[-1] == ""
 
 
-async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
+async def test_a_deleted_claim_is_recreated_by_its_holder() -> None:
     first, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, first) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -381,7 +433,7 @@ async def test_a_claim_that_is_deleted_is_made_anew_by_who_held_it() -> None:
         assert shelf.holder == "a_1" and mine.fence_reason() == ""
 
 
-async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> None:
+async def test_a_deleted_claim_that_is_not_recreated_is_taken() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -393,10 +445,10 @@ async def test_a_claim_that_is_deleted_and_that_nobody_makes_anew_is_taken() -> 
         assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
-# --- given back --------------------------------------------------------------------------------------------------------
+# --- given back ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_given_back_is_anybodys_at_once() -> None:
+async def test_a_released_claim_is_free_at_once() -> None:
     clone = Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, Leader(FIRST)) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -407,8 +459,8 @@ async def test_what_is_given_back_is_anybodys_at_once() -> None:
         assert shelf.holder == "c_3" and theirs.fence_reason() == ""
 
 
-async def test_nobody_gives_back_what_another_one_put() -> None:
-    """Who saw somebody else, who lost it, and who made a second connection that has renewed it since."""
+async def test_a_manager_does_not_release_another_holders_claim() -> None:
+    """A manager that saw another holder, one that lost the claim, and one whose second connection has renewed it."""
     one, clone = Leader(FIRST), Leader(CLONE)
     async with shelved() as (server, shelf), claiming(server, one) as mine, claiming(server, clone) as theirs:
         await mine.acquire_or_renew()
@@ -437,11 +489,11 @@ class OneLogin:
         return Login("Secret east", self.text)
 
     def forget_cluster(self, _: str) -> None:
-        """Nobody follows it."""
+        """No watch reads it."""
 
 
 @pytest.mark.parametrize("answers", [True, False])
-async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_for_it(answers: bool) -> None:
+async def test_the_claim_of_a_deleted_worker_cluster_is_released_in_the_background(answers: bool) -> None:
     one, cluster = Leader(FIRST), builders.make_worker_cluster("east")
     cluster["status"]["clusterUID"] = HERE
     one.leading.set()
@@ -466,7 +518,7 @@ async def test_a_worker_cluster_that_is_deleted_is_given_back_and_nobody_waits_f
     assert claim.fence_reason() and claim.client._session.closed
 
 
-async def test_what_breaks_while_it_is_given_back_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_release_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(_: ClaimHolder) -> None:
         raise RuntimeError
 

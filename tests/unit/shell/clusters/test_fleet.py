@@ -1,4 +1,4 @@
-"""A kubeconfig that cannot be used, at the start or after an edit, is a cluster that cannot be seen: never one that is connected."""
+"""A cluster with an invalid kubeconfig, at the start or after an edit, is unreachable."""
 
 import asyncio
 import base64
@@ -102,14 +102,14 @@ async def benched() -> AsyncIterator[Bench]:
         pytest.param("", "has no key kubeconfig", id="nothing"),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_used_is_told(content: object, sentence: str) -> None:
+async def test_an_invalid_kubeconfig_is_reported(content: object, sentence: str) -> None:
     async with benched() as bench:
         told = await bench.look(content)
         assert (told["status"], told["reason"]) == ("False", "BadConfiguration") and sentence in told["message"]
         assert set(bench.fleet.unreachable()) == {"east"} and bench.fleet.caches() == {}
 
 
-async def test_a_typo_at_run_time_is_a_loss_that_counts_from_then_on() -> None:
+async def test_a_typo_at_run_time_is_a_loss_from_then_on() -> None:
     async with benched() as bench:
         good = encoded(yaml.safe_dump(kubeconfig(bench.server.url)))
         stores.fill(bench.manager.secrets, secret(good))
@@ -127,10 +127,10 @@ async def test_a_typo_at_run_time_is_a_loss_that_counts_from_then_on() -> None:
         assert (await bench.look(good))["status"] == "True"
 
 
-async def test_a_fault_of_ours_is_a_cluster_that_cannot_be_seen(
+async def test_an_internal_error_makes_a_cluster_unreachable(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever the official client, or we, make of a kubeconfig that nobody foresaw."""
+    """Any unexpected exception for a kubeconfig, of the official client or of ours."""
 
     async def breaks(*_: object) -> Client:
         raise ValueError(TYPO)
@@ -147,7 +147,7 @@ async def test_a_fault_of_ours_is_a_cluster_that_cannot_be_seen(
         assert "fleet failed at east by ValueError" in caplog.text and "fd00" not in caplog.text
 
 
-async def test_a_member_that_breaks_is_out_of_sight_until_all_of_it_is_read_anew() -> None:
+async def test_a_failed_member_is_unreachable_until_it_is_listed_again() -> None:
     member = stores.make_member("east", 1)
     member.on_run_failed(ValueError("x"))
     assert member.unreachable_reason.endswith("reading it ended by ValueError; see the controller's log")
@@ -158,8 +158,8 @@ async def test_a_member_that_breaks_is_out_of_sight_until_all_of_it_is_read_anew
     assert not member.unreachable_reason
 
 
-async def test_a_cluster_that_is_let_go_takes_along_what_was_read_of_it() -> None:
-    """Whoever still holds it concludes nothing."""
+async def test_a_removed_cluster_leaves_no_cached_objects() -> None:
+    """A task that still holds the cluster draws no conclusion from it."""
     async with benched() as bench:
         await bench.look(encoded(yaml.safe_dump(kubeconfig(bench.server.url))))
         member = bench.fleet.caches()["east"]
@@ -168,10 +168,10 @@ async def test_a_cluster_that_is_let_go_takes_along_what_was_read_of_it() -> Non
         assert len(member.pods) == 0 and member.unreachable_reason
 
 
-async def test_one_that_is_connected_just_when_its_copies_are_to_be_known_is_read_with_them(
+async def test_a_cluster_connected_at_takeover_is_cached_with_its_pods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else whoever leads from then on would take it for one in which nothing stands."""
+    """Otherwise the new leader would take it for a cluster without pods."""
     made, logins = Client.from_kubeconfig, list[Client]()
 
     async with benched() as bench:

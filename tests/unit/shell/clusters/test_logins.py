@@ -1,4 +1,4 @@
-"""Which Secret logs in to a worker cluster: ours, or one of Kueue's, followed by its name and only while it is needed."""
+"""The Secret that logs in to a worker cluster: ours or Kueue's, watched by its name and only while needed."""
 
 import asyncio
 import base64
@@ -15,8 +15,8 @@ from prometheus_client import REGISTRY
 from adapter import names
 from adapter.objects import specs
 from adapter.objects.unstructured import RawDict as Raw
+from adapter.shell.clusters import login_objects
 from adapter.shell.clusters import logins as logins_of
-from adapter.shell.clusters import single_objects
 from adapter.shell.clusters.logins import LoginReader, read_login_once
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.kube import kubeconfig, resources
@@ -112,7 +112,7 @@ async def test_a_secret_of_ours_is_read_from_its_store() -> None:
 
 
 @hurried
-async def test_a_borrowed_secret_is_asked_for_by_its_name() -> None:
+async def test_a_secret_of_kueue_is_read_by_its_name() -> None:
     async with benched(lists(5, [secret("theirs")])) as bench:
         assert await bench.text() == "theirs"
         (asked,) = bench.server.of(watch=False)
@@ -132,7 +132,7 @@ async def test_two_worker_clusters_share_one_watch_until_neither_needs_it() -> N
 
 
 def fed(server: Server, changes: asyncio.Queue[str]) -> Answer:
-    """A watch that tells what is put into the queue."""
+    """A watch whose events come from the queue."""
 
     async def then(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -152,7 +152,7 @@ def fed(server: Server, changes: asyncio.Queue[str]) -> Answer:
 
 
 @hurried
-async def test_a_new_kubeconfig_is_told_and_read() -> None:
+async def test_a_new_kubeconfig_is_notified_and_read() -> None:
     changes: asyncio.Queue[str] = asyncio.Queue()
     async with benched() as bench:
         bench.server.lists, bench.server.watches = [lists(5, [secret("old")])], [fed(bench.server, changes)]
@@ -176,7 +176,7 @@ async def test_another_secret_is_followed_when_the_multikueuecluster_names_anoth
 
 
 @hurried
-async def test_a_missing_right_is_told_and_works_once_it_is_given() -> None:
+async def test_a_missing_right_is_reported_until_it_is_granted() -> None:
     async with benched(refuses(403), lists(5, [secret("theirs")])) as bench:
         assert await bench.refusal() == (
             "Secret east in kueue-system cannot be read: the controller has no right to it; "
@@ -188,7 +188,7 @@ async def test_a_missing_right_is_told_and_works_once_it_is_given() -> None:
 
 
 @hurried
-async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_watch_is_reported_and_the_secret_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither does it end the process, nor does a WorkerCluster wait for an answer that never comes."""
     before, broken = _met(), list[object]()
 
@@ -198,7 +198,7 @@ async def test_what_breaks_the_reading_is_told_and_the_secret_read_anew(monkeypa
         broken.append(what)
         raise RuntimeError
 
-    monkeypatch.setattr(single_objects, "follow", breaks_once)
+    monkeypatch.setattr(login_objects, "follow", breaks_once)
     async with benched(lists(5, [secret("theirs")])) as bench, asyncio.timeout(apiserver.PATIENCE):
         assert "Secret east in kueue-system cannot be read: reading it broke; see the controller's log" in (
             await bench.refusal()
@@ -213,7 +213,7 @@ def _met() -> float:
 
 
 @hurried
-async def test_a_right_that_is_taken_back_leaves_what_was_read() -> None:
+async def test_a_revoked_right_keeps_the_cached_secret() -> None:
     """Kueue's admin may close its namespace for a while; running jobs shall not lose their cluster for it."""
     async with benched(lists(5, [secret("theirs")]), refuses(403), watched=refuses(403)) as bench:
         assert await bench.text() == "theirs"
@@ -228,12 +228,12 @@ async def test_a_right_that_is_taken_back_leaves_what_was_read() -> None:
         pytest.param([secret(None)], "Secret east in kueue-system has no key kubeconfig; add it.", id="another key"),
         pytest.param(
             [secret("x") | {"data": {names.KUBECONFIG_KEY: "no base64"}}],
-            "Secret east in kueue-system: kubeconfig is not text; make it anew.",
+            "Secret east in kueue-system: kubeconfig is not text; create it again.",
             id="no text",
         ),
     ],
 )
-def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> None:
+def test_an_unusable_secret_is_reported(found: list[Raw], sentence: str) -> None:
     @hurried
     async def test() -> None:
         async with benched(lists(5, found)) as bench:
@@ -243,15 +243,15 @@ def test_a_secret_that_is_of_no_use_is_told(found: list[Raw], sentence: str) -> 
 
 
 @hurried
-async def test_a_manager_without_multikueue_says_so_and_asks_for_no_secret() -> None:
+async def test_a_manager_without_multikueue_is_reported_and_reads_no_secret() -> None:
     async with benched(known=False) as bench:
         bench.manager.unreadable_kinds[resources.MULTIKUEUE_CLUSTERS] = ApiError(404, "NotFound", "no such resource")
-        assert "does not show its MultiKueueClusters (404 NotFound: no such resource)" in await bench.refusal()
+        assert "cannot read the MultiKueueClusters of the manager" in await bench.refusal()
         assert bench.server.asked == []
 
 
 @hurried
-async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> None:
+async def test_a_deleted_multikueuecluster_is_reported_and_its_secret_dropped() -> None:
     async with benched(lists(5, [secret("theirs")])) as bench:
         assert await bench.text() == "theirs"
         bench.manager.multikueue_clusters.remove(multikueue_cluster(version=2))
@@ -261,7 +261,7 @@ async def test_a_multikueuecluster_that_went_is_told_and_its_secret_let_go() -> 
         assert await bench.text() == "again", "read anew, not remembered"
 
 
-# --- by a ClusterProfile -----------------------------------------------------------------------------------------------
+# --- by a ClusterProfile ---------------------------------------------------------------------------------------------
 
 
 def read(text: str) -> tuple[str, str]:
@@ -282,14 +282,12 @@ async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None
             await bench.server.until(lambda: "secrets" in bench.heard)
 
         bench.server.watches = [fed(bench.server, changes)]
-        assert "does not show ClusterProfile fleet/east (404 NotFound: no such resource)" in await bench.refusal(
-            PROFILED
-        )
+        assert "cannot read ClusterProfile fleet/east (404 NotFound" in await bench.refusal(PROFILED)
         bench.heard.clear()
         await bench.server.until(lambda: "secrets" in bench.heard)
         assert "names ClusterProfile fleet/east, which does not exist" in await bench.refusal(PROFILED)
         await told(profile(version=6), "ADDED")
-        assert "Secret east in rayspan-system, which is to hold the token" in await bench.refusal(PROFILED)
+        assert "Secret east in rayspan-system, which must hold the token" in await bench.refusal(PROFILED)
         bench.manager.secrets.put(token("first"))
         assert read(await bench.text(PROFILED)) == ("https://east", "first")
         bench.manager.secrets.put(token("second", 2))
@@ -307,9 +305,9 @@ async def test_a_profiles_address_and_the_token_beside_it_make_a_login() -> None
 
 
 @hurried
-async def test_a_profile_that_nobody_names_any_more_is_read_no_more() -> None:
+async def test_an_unused_profile_is_not_watched_any_more() -> None:
     async with benched(lists(5, [profile()])) as bench:
-        assert "which is to hold the token" in await bench.refusal(PROFILED)
+        assert "which must hold the token" in await bench.refusal(PROFILED)
         bench.manager.secrets.put(secret("ours", namespace=names.SYSTEM_NAMESPACE))
         assert await bench.text(OURS) == "ours"
         bench.server.lists = [lists(9, [])]
@@ -329,26 +327,27 @@ async def test_a_multikueueclusters_profile_is_in_kueues_namespace_and_so_is_its
 
 
 @hurried
-async def test_no_secret_of_kueues_is_asked_for_by_a_profile_that_leads_nowhere() -> None:
+async def test_a_missing_profile_leads_to_no_read_of_a_kueue_secret() -> None:
     async with benched(lists(5, [])) as bench:
         bench.manager.multikueue_clusters.put(by_profile())
         assert await bench.refusal() == (
-            "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster mk-east names ClusterProfile kueue-system/east, which does "
-            "not exist; create it, or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
+            "spec.source.multiKueueClusterRef: clusterProfileRef of MultiKueueCluster mk-east names "
+            "ClusterProfile kueue-system/east, which does not exist; "
+            "create it, or put a kubeconfig into a Secret, and name that in spec.source.kubeConfig."
         )
         assert len(bench.server.of(watch=False)) == 1
 
 
 @hurried
-async def test_a_profile_by_which_no_connection_can_be_made_is_told_and_not_its_secret() -> None:
+async def test_an_invalid_profile_is_reported_without_its_secret() -> None:
     async with benched(lists(5, [profile("https://[")])) as bench:
         bench.manager.secrets.put(token("a-token"))
         login = await bench.logins.read_login("east", PROFILED)
         with pytest.raises(BadLogin) as error:
             await kubeconfig.login_of_text(login.kubeconfig)
         assert logins_of.unusable_message("east", login, error.value) == (
-            "ClusterProfile fleet/east leads to no cluster: clusters[].cluster.server is no URL of an API server; write https://HOST:PORT; "
-            "whoever writes its status.accessProviders is to mend that."
+            "ClusterProfile fleet/east gives no usable cluster address: clusters[].cluster.server is no URL of an API "
+            "server; write https://HOST:PORT; correct it in the cluster manager that writes status.accessProviders."
         )
 
 
@@ -363,7 +362,7 @@ def test_a_login_shows_no_kubeconfig() -> None:
 
 @pytest.mark.parametrize("status", [403, 404], ids=["no right", "no such kind"])
 def test_the_controller_starts_without_these_kinds_and_takes_them_when_they_come(status: int) -> None:
-    """Half a picture is no ground for a decision, but what nobody uses is no part of it."""
+    """An incomplete cache allows no decision, but unused kinds are no part of it."""
 
     @hurried
     async def test() -> None:
@@ -418,7 +417,8 @@ async def test_a_user_reads_what_it_needs_and_no_more(spec: specs.WorkerCluster,
 
 
 @pytest.mark.parametrize(
-    ("spec", "lent", "place"), [(PROFILED, False, ("fleet", "rayspan-system")), (THEIRS, True, ("kueue-system", "kueue-system"))]
+    ("spec", "lent", "place"),
+    [(PROFILED, False, ("fleet", "rayspan-system")), (THEIRS, True, ("kueue-system", "kueue-system"))],
 )  # fmt: skip
 async def test_a_user_reads_a_profile_and_its_token(
     spec: specs.WorkerCluster, lent: bool, place: tuple[str, str]
@@ -435,11 +435,13 @@ async def test_a_user_reads_a_profile_and_its_token(
     [
         (OURS, [refuses(404)], "Secret east does not exist in rayspan-system; create it with a kubeconfig."),
         (OURS, [says(secret(None))], "Secret east in rayspan-system has no key kubeconfig; add it."),
-        (THEIRS, [says(multikueue_cluster()), refuses(404)], "Secret east does not exist in kueue-system; create it with a kubeconfig."),
-        (THEIRS, [refuses(404)], "spec.source.multiKueueClusterRef names MultiKueueCluster mk-east, which does not exist; create it, "),
+        (THEIRS, [says(multikueue_cluster()), refuses(404)],
+         "Secret east does not exist in kueue-system; create it with a kubeconfig."),
+        (THEIRS, [refuses(404)],
+         "spec.source.multiKueueClusterRef names MultiKueueCluster mk-east, which does not exist; create it, "),
     ],
 )  # fmt: skip
-async def test_what_a_user_does_not_find_is_told(
+async def test_a_missing_object_is_reported_to_a_user(
     spec: specs.WorkerCluster, answers: list[Answer], sentence: str
 ) -> None:
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:

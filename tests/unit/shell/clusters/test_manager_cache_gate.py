@@ -1,4 +1,4 @@
-"""A manager whose API server serves no MutatingAdmissionPolicy is read all the same, and what it showed once does not count on."""
+"""A manager that serves no MutatingAdmissionPolicy is cached all the same, and an earlier answer is forgotten."""
 
 from typing import cast
 
@@ -24,7 +24,7 @@ def followed(manager: ManagerCache, resource: Resource, error: Exception | None 
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, ApiError(403, "Forbidden", "no")], ids=["not served", "no right"])
-def test_it_is_read_without_them(error: ApiError) -> None:
+def test_a_manager_without_the_policies_is_cached(error: ApiError) -> None:
     manager = ManagerCache(cast(Client, None))
     for row in manager._watched_kinds:
         if row.resource not in KINDS:
@@ -37,7 +37,7 @@ def test_it_is_read_without_them(error: ApiError) -> None:
     assert not manager.synced, "it may be read now, and nothing of it was"
 
 
-def test_a_gate_that_cannot_be_read_any_more_is_none() -> None:
+def test_a_gate_that_cannot_be_read_any_more_counts_as_missing() -> None:
     manager = Sight({"east": 1}).manager
     policies = PolicyObserver(manager)
     assert policies.gate_problem(START) == ""

@@ -1,4 +1,4 @@
-"""A cluster that is read without its pods can be planned by; once they are to be known, nothing is concluded before they are."""
+"""A cluster cached without its pods can be planned on; no decision about pods precedes their list."""
 
 import gc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def _late(cluster: ClusterCache) -> WatchedKind:
 
 
 def _spared() -> tuple[WorkerClusterCache, list[str]]:
-    """A worker cluster that is seen, without its pods, and who heard of it."""
+    """A reachable worker cluster cached without its pods, and its notifications."""
     member, told = stores.make_member("east", 8), list[str]()
     member.pods.clear()
     member.skip_deferred()
@@ -31,16 +31,16 @@ def _spared() -> tuple[WorkerClusterCache, list[str]]:
     return member, told
 
 
-def test_pods_are_what_is_left_out() -> None:
+def test_a_standby_cache_leaves_out_pods() -> None:
     manager, (member, _) = ManagerCache(cast(Client, None)), _spared()
     assert (_late(manager).store, _late(member).store) == (manager.pods, member.pods)
 
 
-def test_a_worker_cluster_whose_pods_are_left_out_is_seen_and_then_out_of_sight_until_they_are_read() -> None:
+def test_a_cluster_cached_without_pods_is_unreachable_from_takeover_until_they_are_listed() -> None:
     member, told = _spared()
     assert member.synced and not member.unreachable_reason
     member.follow_deferred()
-    assert member.unreachable_reason == f"cannot be seen: {FIRST_LISTS}" and not member.first_reached.is_set()
+    assert member.unreachable_reason == f"is unreachable: {FIRST_LISTS}" and not member.first_reached.is_set()
     other = next(row for row in member._watched_kinds if not row.deferred)
     member._on_follow_result(other, None)
     assert (told, member.first_reached.is_set()) == ([], False), "of another kind that is read nothing comes"
@@ -49,7 +49,7 @@ def test_a_worker_cluster_whose_pods_are_left_out_is_seen_and_then_out_of_sight_
     assert (told, member.first_reached.is_set(), member.unreachable_reason) == (["east"], True, "")
 
 
-def test_one_that_stands_by_again_lacks_no_pods() -> None:
+def test_a_replica_that_stands_by_again_keeps_pods() -> None:
     member, _ = _spared()
     member.follow_deferred()
     assert not member.synced
@@ -57,7 +57,7 @@ def test_one_that_stands_by_again_lacks_no_pods() -> None:
     assert member.synced
 
 
-def test_what_is_in_the_way_of_pods_that_are_left_out_is_in_nobodys_way() -> None:
+def test_trouble_with_left_out_pods_does_not_matter_before_takeover() -> None:
     member, _ = _spared()
     member._on_follow_result(_late(member), REFUSED)
     assert not member.unreachable_reason
@@ -66,15 +66,15 @@ def test_what_is_in_the_way_of_pods_that_are_left_out_is_in_nobodys_way() -> Non
     assert "lacks a right" in member.unreachable_reason
 
 
-def test_one_whose_pods_are_read_already_is_seen_all_along() -> None:
-    """A process that lost no Lease, and is told once more."""
+def test_a_cluster_whose_pods_are_cached_stays_reachable() -> None:
+    """A process that did not lose the Lease, and is notified again."""
     member, told = _spared()
     member.pods.replace([])
     member.follow_deferred()
     assert (member.unreachable_reason, member.first_reached.is_set(), told) == ("", True, [])
 
 
-def test_a_manager_is_filled_once_more_when_its_pods_are_read() -> None:
+def test_the_manager_cache_is_filled_again_with_its_pods() -> None:
     manager = ManagerCache(cast(Client, None))
     manager.skip_deferred()
     for row in manager._watched_kinds:
@@ -118,19 +118,19 @@ class Mark:
 
 
 @pytest.mark.usefixtures("settled")
-def test_one_that_is_let_go_leaves_nothing_behind_though_all_was_settled() -> None:
-    """It and its stores hold each other, and nobody looks for that any more."""
+def test_a_removed_cluster_leaves_nothing_after_a_garbage_freeze() -> None:
+    """The cluster and its stores refer to each other, and frozen cycles are not collected."""
     gone = list[str]()
     member = stores.make_member("east", 8)
     member.pods._objects["demo", "a"] = {"metadata": {"name": "a"}, "mark": Mark(gone)}
     gc_tuning.freeze_objects()
     member.drop_objects()
-    assert gone == ["gone"] and "cannot be seen" in member.unreachable_reason, (
+    assert gone == ["gone"] and "is unreachable" in member.unreachable_reason, (
         "and whoever still has it concludes nothing"
     )
 
 
-def test_of_copies_nothing_is_kept_that_nobody_reads() -> None:
+def test_unused_fields_of_remote_pods_are_not_kept() -> None:
     """A worker cluster, and its users, say how large they are."""
     member, _ = _spared()
     copy = builders.make_copy(builders.make_pod())

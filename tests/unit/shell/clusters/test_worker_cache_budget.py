@@ -1,4 +1,4 @@
-"""A worker cluster that shows more than fits into memory is one that cannot be seen, and costs no other cluster anything."""
+"""A worker cluster whose objects exceed the memory budget is unreachable and affects no other cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ async def followed(name: str, *nodes: Raw) -> AsyncIterator[Forgetful]:
 
 
 @hurried
-async def test_who_shows_too_much_is_not_seen_and_the_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cluster_beyond_its_budget_is_unreachable_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members, "WORKER_CLUSTER_BYTES", 2 * 2**20)
     many = [node(f"n{number}", long="x" * 60_000) for number in range(40)]
     async with (
@@ -65,12 +65,12 @@ async def test_who_shows_too_much_is_not_seen_and_the_other_is(monkeypatch: pyte
         await west.first_reached.wait()
         await east.forgotten.wait()
         assert "it shows more objects than the 2 MiB" in east.unreachable_reason
-        assert "(nodes 2 MiB" in east.unreachable_reason and east.unreachable_reason.startswith("cannot be seen since")
+        assert "(nodes 2 MiB" in east.unreachable_reason and east.unreachable_reason.startswith("is unreachable since")
         assert not any(len(row.store) or row.store.synced for row in east._watched_kinds), "what it showed is not kept"
         assert not west.unreachable_reason and len(west._node_objects) == 1
 
 
-def test_nothing_that_was_read_of_a_forgotten_cluster_is_kept() -> None:
+def test_nothing_of_a_forgotten_cluster_is_kept() -> None:
     east = stores.make_member("east", 4)
     assert east.tree and east.nodes.count and east.queues and east.namespace_labels
     for row in east._watched_kinds:

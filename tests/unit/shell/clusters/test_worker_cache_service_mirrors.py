@@ -1,4 +1,4 @@
-"""Who follows and who writes heads' mirrors: only clusters that have them, and one write for all workers of a head."""
+"""Watching and writing heads' mirrors: only in clusters that have them, with one write for all workers of a head."""
 
 import asyncio
 from typing import Any, cast
@@ -41,8 +41,8 @@ def _kinds(member: WorkerClusterCache) -> set[str]:
     return {row.resource.plural for row in member._watched_kinds}
 
 
-async def test_a_cluster_that_begins_to_mirror_is_read_anew() -> None:
-    """What is followed is settled when it is engaged; the rights to follow mirrors are asked of nobody else."""
+async def test_a_cluster_that_starts_mirroring_is_reconnected() -> None:
+    """The watched kinds are fixed when the cluster is connected; other clusters need no rights to mirrors."""
     logins = cast(LoginReader, _OneLogin())
     async with asyncio.TaskGroup() as tasks:
         fleet = Fleet(tasks, "mgr", lambda: True)
@@ -76,14 +76,14 @@ async def _write(server: Server, body: Raw, *, seen: Raw | None = None) -> Worke
     return member
 
 
-async def test_what_is_not_there_is_made(server: Server) -> None:
+async def test_a_missing_mirror_is_created(server: Server) -> None:
     server.lists = [says(service("5"))]
     member = await _write(server, service())
     assert [(asked.method, asked.path) for asked in server.asked] == [("POST", resources.SERVICES.path("demo"))]
     assert member.services.get(("demo", "a-head-svc")) == service("5")
 
 
-async def test_what_is_there_is_changed_if_it_is_still_as_it_was_seen(server: Server) -> None:
+async def test_an_existing_mirror_is_changed_by_its_observed_version(server: Server) -> None:
     server.lists = [says(service("6"))]
     await _write(server, service("5"), seen=service("5"))
     (asked,) = server.asked
@@ -91,12 +91,12 @@ async def test_what_is_there_is_changed_if_it_is_still_as_it_was_seen(server: Se
 
 
 @pytest.mark.parametrize("body", [service(), service("5")], ids=["made", "changed"])
-async def test_what_another_worker_has_written_meanwhile_is_not_written_again(server: Server, body: Raw) -> None:
+async def test_a_mirror_written_for_another_worker_is_not_written_again(server: Server, body: Raw) -> None:
     await _write(server, body, seen=service("6"))
     assert server.asked == []
 
 
-async def test_an_owner_is_added_to_those_who_came_meanwhile(server: Server) -> None:
+async def test_an_owner_is_added_to_concurrent_ones(server: Server) -> None:
     server.lists = [says(service("7"))]
     one, other = ({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": name} for name in ("a1", "a2"))
     await _write(server, service("5", ownerReferences=[other]), seen=service("6", ownerReferences=[one]))
@@ -104,7 +104,7 @@ async def test_an_owner_is_added_to_those_who_came_meanwhile(server: Server) -> 
     assert (asked.method, asked.path) == ("PATCH", resources.SERVICES.path("demo", "a-head-svc"))
 
 
-async def test_what_is_deleted_meanwhile_is_no_refusal(server: Server) -> None:
+async def test_a_concurrent_deletion_is_no_denial(server: Server) -> None:
     server.lists = [refuses(404, "NotFound")]
     await _write(server, service("5"), seen=service("5"))
 
@@ -112,13 +112,13 @@ async def test_what_is_deleted_meanwhile_is_no_refusal(server: Server) -> None:
 @pytest.mark.parametrize(
     "labels",
     [
-        pytest.param({}, id="somebody's"),
+        pytest.param({}, id="an object of another owner"),
         pytest.param(
-            {**LABELS, names.CLUSTER_LABEL: "west"}, id="made by the same manager, which knows the cluster by two names"
+            {**LABELS, names.CLUSTER_LABEL: "west"}, id="an object of this manager for another name of the cluster"
         ),
     ],
 )
-async def test_what_is_of_somebody_else_is_not_touched(server: Server, labels: Raw) -> None:
+async def test_an_object_of_another_owner_is_not_changed(server: Server, labels: Raw) -> None:
     server.lists = [refuses(409, "AlreadyExists"), says(service("3", labels=labels))]
     with pytest.raises(ApiError, match=r"services demo/a-head-svc exists there and is not ours") as refusal:
         await _write(server, service())
@@ -142,8 +142,8 @@ class _OldAccount(Server):
 
 
 @apiserver.hurried
-async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_workers() -> None:
-    """What runs there from before shall not be given up, nor what is to be removed there be left."""
+async def test_a_cluster_with_unreadable_mirrors_is_reachable_and_gets_no_new_workers() -> None:
+    """Workers that run there must not be given up, and orphans there must be deleted."""
     sight, spec = Sight({"east": 4}), builders.make_worker_cluster("east", head={"address": "ServiceMirror"})
     account = _OldAccount()
     async with apiserver.serving(account) as server, apiserver.connected(server.url) as client:
@@ -156,8 +156,8 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
         async with asyncio.timeout(apiserver.PATIENCE):
             await member.first_reached.wait()
         why = (
-            "heads cannot be mirrored there: the kubeconfig's account lacks a right (/apis/discovery.k8s.io/v1/endpointslices is "
-            "forbidden); apply kustomize/overlays/worker there"
+            "heads cannot be mirrored there: the kubeconfig's account lacks a right "
+            "(/apis/discovery.k8s.io/v1/endpointslices is forbidden); apply kustomize/overlays/worker there"
         )
         assert (member.unreachable_reason, member.unmirrored_reason) == ("", why)
         (candidate,) = Snapshot(
@@ -180,7 +180,7 @@ async def test_a_cluster_where_mirrors_may_not_be_read_is_seen_and_gets_no_new_w
         following.cancel()
 
 
-def test_the_worker_cluster_says_so() -> None:
+def test_unreadable_mirrors_are_reported_on_the_worker_cluster() -> None:
     patch = condition_patches.cluster_condition(
         builders.make_worker_cluster(), "", "", True, at(5), lack="No new workers go there."
     )

@@ -1,4 +1,4 @@
-"""Whatever is followed in a worker cluster is told to somebody: a store that nobody hears of is found by a resync alone."""
+"""Every store of a worker cluster has a listener; without one, only a resync would notice its changes."""
 
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ WHO = {
 }
 
 
-def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
+def test_each_store_notifies_of_its_changes() -> None:
     told: list[object] = []
 
     def listener(who: str) -> Any:
@@ -45,7 +45,7 @@ def test_each_store_tells_of_what_comes_changes_and_goes() -> None:
         assert told == [(who, *where, *pair) for pair in ((None, first), (first, second), (second, None))], row.resource
 
 
-def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
+def test_the_reason_without_a_claim_is_reported_while_it_lasts() -> None:
     told: list[str] = []
     found = stores.make_member("east", 1)
     found._listeners = WorkerClusterListeners(on_contact=told.append)
@@ -66,7 +66,7 @@ def test_why_no_claim_is_held_is_told_as_long_as_it_is_so() -> None:
         ({"clusterProfileRef": {"name": "east"}}, "renew the Secret"),
     ],
 )
-def test_a_login_that_has_ended_is_told_with_what_renews_it(source: dict[str, Any], said: str) -> None:
+def test_an_expired_login_is_reported_with_its_remedy(source: dict[str, Any], said: str) -> None:
     spec = specs.parse_worker_cluster({"metadata": {"name": "east"}, "spec": {"source": source}})
     sentence = worker_cache._error_message(ApiError(401, "Unauthorized", ""), "east", spec)
     assert sentence == f"it does not accept the kubeconfig's token or certificate, which may have ended; {said}"

@@ -1,4 +1,4 @@
-"""From which moment on a process leads, and of which worker pods somebody who led before it may have sent a copy."""
+"""When a process leads, and which worker pods an earlier leader may have created remote pods for."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -25,13 +25,13 @@ def leads_no_more() -> Any:
 
 @dataclass
 class Held:
-    """Stands in for the Lease: somebody else has it until `leading` is set, and is late with it from `may_lead_soon` on."""
+    """A fake Lease: another replica holds it until `leading` is set, and is overdue from `may_lead_soon` on."""
 
     may_lead_soon: asyncio.Event = field(default_factory=asyncio.Event)
     leading: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Nobody takes it away."""
+        """The Lease is not lost."""
 
 
 @dataclass
@@ -58,8 +58,8 @@ def came(name: str, **more: Any) -> Raw:
     return pod
 
 
-async def test_whoever_begins_to_lead_notes_the_pods_whose_copies_may_be_sent() -> None:
-    """Were none noted, or not those that came while it stood by, they would be sent to a second cluster while the first one is silent."""
+async def test_a_new_leader_notes_the_pods_that_may_have_remote_pods() -> None:
+    """Pods that are not noted, also those created during standby, could get a second remote pod in another cluster."""
     lease, parts, engine = Held(), ControllerParts(), Engine(cast(Client, None), None)
     engine._elector, engine._parts = cast(LeaderElector, lease), cast(Any, parts)
     engine.manager.pods.put(came("at-the-start"))

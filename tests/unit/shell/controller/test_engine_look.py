@@ -1,4 +1,4 @@
-"""A gang is looked at with what no store holds, which takes a moment in which much may happen."""
+"""Reconciling a gang collects facts that no store holds, and other changes may happen meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tests.unit.shell.controller.test_workqueue import play
 
 @dataclass
 class ControllerParts:
-    """Stands in for all that an engine has, as far as a look goes; it notes what is looked at, and when."""
+    """A fake of the engine's parts for a reconcile; it records what is reconciled, and when."""
 
     looked: list[tuple[str, float]] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class ControllerParts:
 
 @dataclass
 class Looked:
-    """Stands in for whoever observes, and for whoever is told: it notes what it is asked."""
+    """A fake of the observers and the writers that records the calls."""
 
     manager: ManagerCache
     news: bool = False
@@ -61,14 +61,14 @@ class Looked:
         self.told.append("turns")
 
     def after_actions(self, _: object) -> None:
-        """What was done is told as well; nothing was."""
+        """The actions done are notified too; there were none."""
 
 
 @pytest.mark.parametrize(
     ("news", "loses", "told"),
     [(False, False, ["decided"]), (True, False, ["turns", "decided"]), (False, True, [])],
 )
-async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) -> None:
+async def test_the_result_of_a_reconcile(news: bool, loses: bool, told: list[str]) -> None:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         looked = Looked(ManagerCache(nobody), news, loses)
         unasked: Any = None
@@ -87,11 +87,11 @@ async def test_what_a_look_leads_to(news: bool, loses: bool, told: list[str]) ->
         try:
             await looks.reconcile((GANG, "demo", "train"))
         except Postpone as lost:
-            assert loses and "the manager cluster cannot be seen" in str(lost)
+            assert loses and "the manager cluster is unreachable" in str(lost)
         assert looked.told == told
 
 
-def test_single_workers_are_asked_for_side_by_side_in_each_cluster_and_all_else_in_its_order() -> None:
+def test_single_worker_shares_are_created_concurrently_in_each_cluster_and_the_rest_in_order() -> None:
     """However they alternate in the plan: a lane is one request after the other."""
     work = builders.make_workload()
     place, group = parse_placement(builders.make_placement(work)), GroupShare("workers", "role-workers", 1)
@@ -106,7 +106,7 @@ def test_single_workers_are_asked_for_side_by_side_in_each_cluster_and_all_else_
 
 
 @pytest.mark.parametrize("what", [GANG, POD, SERVICE, CLUSTER, POLICY, CHECK, QUEUE, ANCHOR])
-async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) -> None:
+async def test_nothing_is_reconciled_while_the_manager_is_unreachable(what: str) -> None:
     """What a cut link hides must not be taken for gone: the key comes back when it can be."""
     parts = ControllerParts()
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
@@ -116,12 +116,12 @@ async def test_nothing_is_looked_at_while_the_manager_cannot_be_seen(what: str) 
         await engine._handle_key((what, "demo", "train"))
         assert [key for key, _ in parts.looked] == [what]
         engine.manager._note_error(PROBE, Unreachable("no answer in time"))
-        with pytest.raises(Postpone, match="the manager cluster cannot be seen: no answer in time"):
+        with pytest.raises(Postpone, match="the manager cluster is unreachable: no answer in time"):
             await engine._handle_key((what, "demo", "train"))
         assert len(parts.looked) == 1
 
 
-def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> None:
+def test_postponed_keys_are_reconciled_when_the_manager_is_reachable() -> None:
     """It has waited for longer and longer meanwhile."""
     parts = ControllerParts()
 
@@ -141,7 +141,7 @@ def test_what_was_put_off_is_looked_at_as_soon_as_the_manager_can_be_seen() -> N
 
 
 class Queued:
-    """Two gangs whose plans are done one at a time, with what is seen of each, and what was done."""
+    """Two gangs that are planned one at a time, with their facts and the actions done."""
 
     def __init__(self, manager: ManagerCache) -> None:
         self.seen: dict[str, Gang] = {name: gang(builders.make_workload(name=name)) for name in ("first", "second")}
@@ -171,7 +171,7 @@ class Queued:
         return False
 
     def after_actions(self, _: object) -> None:
-        """Nobody waits for it."""
+        """Nothing waits for it."""
 
     async def execute(self, action: object) -> None:
         assert isinstance(action, Plan)
@@ -190,8 +190,8 @@ class Queued:
         return await asyncio.gather(*looks)
 
 
-async def test_a_plan_is_made_of_what_is_seen_when_its_turn_comes() -> None:
-    """Its Workload was evicted and reserved again: a Placement for the first attempt would hold quota for nobody."""
+async def test_a_plan_uses_the_facts_at_its_time_in_the_plan_queue() -> None:
+    """Its Workload was evicted and got quota again: a Placement for the first attempt would hold unused quota."""
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         queued = Queued(_seen(nobody))
         before = queued.seen["second"].workload
@@ -202,26 +202,26 @@ async def test_a_plan_is_made_of_what_is_seen_when_its_turn_comes() -> None:
         assert second.workload.resource_version == "9" and second.workload.attempt != before.attempt
 
 
-async def test_a_plan_that_is_not_wanted_any_more_is_not_made() -> None:
-    """What is wanted instead is decided at once, by another look."""
+async def test_an_unneeded_plan_is_not_made() -> None:
+    """Another reconcile follows at once and decides."""
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         queued = Queued(_seen(nobody))
         assert await queued.both(lambda: queued.seen.update(second=gang(None))) == [None, SHORTEST_REQUEUE_SECONDS]
         assert [plan.workload.name for plan in queued.done] == ["first"]
 
 
-async def test_nothing_is_planned_once_the_manager_is_out_of_sight() -> None:
+async def test_nothing_is_planned_once_the_manager_is_unreachable() -> None:
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         manager = _seen(nobody)
         queued = Queued(manager)
-        with pytest.raises(Postpone, match="the manager cluster cannot be seen"):
+        with pytest.raises(Postpone, match="the manager cluster is unreachable"):
             await queued.both(lambda: manager._note_error(PROBE, Unreachable("no answer in time")))
         assert [plan.workload.name for plan in queued.done] == ["first"]
 
 
 @dataclass
 class Hangs:
-    """Stands in for the executor: what is done in east and west comes to no end by itself."""
+    """A fake executor whose actions in east and west do not end by themselves."""
 
     parts: dict[str, asyncio.Task[Any] | None] = field(default_factory=dict)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -238,16 +238,16 @@ class Hangs:
             self.ended.append(action.cluster)
 
 
-@pytest.mark.parametrize("of", ["the look", "a part"])
-async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_alone(of: str) -> None:
-    """What becomes of its key then says the queue, which knows who ended it."""
+@pytest.mark.parametrize("cancelled", ["the reconcile", "one part"])
+async def test_a_cancelled_reconcile_cancels_its_parts_but_not_the_reverse(cancelled: str) -> None:
+    """The work queue decides about the key, as it knows what was cancelled."""
     async with apiserver.connected("http://127.0.0.1:1") as nobody:
         hangs = Hangs()
         looks = replace(Queued(_seen(nobody)).looks, executor=cast(Executor, hangs))
         actions = [DeletePod(cluster, builders.make_pod(), "why") for cluster in ("east", "west")]
         look = asyncio.create_task(looks._execute_actions(("demo", "train"), actions))
         await asyncio.wait_for(hangs.begun.wait(), apiserver.PATIENCE)
-        if of == "the look":
+        if cancelled == "the reconcile":
             look.cancel()
         elif east := hangs.parts["east"]:
             east.cancel()
@@ -256,7 +256,7 @@ async def test_a_look_that_is_cancelled_ends_with_all_of_its_parts_and_a_part_al
             hangs.goes_on.set()
         with pytest.raises(asyncio.CancelledError):
             await look
-        assert hangs.ended == ["east", "west"] and look.cancelling() == (of == "the look")
+        assert hangs.ended == ["east", "west"] and look.cancelling() == (cancelled == "the reconcile")
 
 
 def _seen(client: Client) -> ManagerCache:
@@ -289,7 +289,7 @@ class Breaks:
         raise RuntimeError
 
 
-async def test_of_a_resync_and_a_first_contact_no_part_holds_up_another() -> None:
+async def test_no_part_of_a_resync_delays_another() -> None:
     breaks, engine = Breaks(), Engine(cast(Client, None), None)
     parts = cast(Any, breaks)
     await engine._engage_cluster(parts, "east", asyncio.Semaphore())

@@ -1,4 +1,4 @@
-"""A replica that stands by reads everything and can plan, writes nothing, and does all that is to be done once it leads."""
+"""A standby replica caches everything and can plan, writes nothing, and does the pending work once it leads."""
 
 import asyncio
 import base64
@@ -90,7 +90,7 @@ class Manager:
         return {asked.path for asked in self.server.asked if asked.method != "GET" and "/leases" not in asked.path}
 
     def read(self, cluster: str) -> bool:
-        """Whether the worker cluster's stores are filled: what is ours there is asked for by the cluster's name."""
+        """Whether the worker cluster's stores are filled; our objects there are listed by the cluster's name."""
         ours = f"{names.CLUSTER_LABEL}={cluster}"
         return any(ours in asked.query.get("labelSelector", "") for asked in self.server.asked)
 
@@ -105,7 +105,7 @@ async def ended(task: asyncio.Task[None], client: Client) -> None:
 
 
 @stoppable
-async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_replica_caches_and_plans_and_writes_only_as_leader(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with apiserver.serving() as server, apiserver.connected(server.url) as own:
         manager = Manager(server)
@@ -140,7 +140,7 @@ async def test_it_follows_and_plans_and_writes_only_when_it_leads(caplog: pytest
 
 
 @stoppable
-async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_waits_for_an_unreachable_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ready as long as the manager can be seen, and no longer."""
     monkeypatch.setattr(manager_cluster, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(reflector, "PROBE_SECONDS", 0.1)
@@ -156,7 +156,7 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch
             await server.until(lambda: not engine.manager.not_ready_reason)
             manager.away = True
             await server.until(
-                lambda: engine.manager.not_ready_reason.startswith("the manager cluster cannot be seen: 503")
+                lambda: engine.manager.not_ready_reason.startswith("the manager cluster is unreachable: 503")
             )
             assert engine.manager.synced and not task.done()
         finally:
@@ -167,8 +167,8 @@ async def test_whoever_starts_while_the_manager_is_away_waits_for_it(monkeypatch
 
 
 @stoppable
-async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """A typo in one kubeconfig, and objects with wrong types in every kind: east is read, and its WorkerCluster is told of."""
+async def test_unreadable_objects_stop_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """A typo in one kubeconfig and wrong types in every kind: east is cached, and its WorkerCluster is reported."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         manager = Manager(server)
         manager.objects["workerclusters"].append(builders.make_worker_cluster("west"))
@@ -193,7 +193,7 @@ async def test_what_nobody_can_read_stops_nobody(caplog: pytest.LogCaptureFixtur
 
 
 def _met(task: str) -> float:
-    """How often a task has met what nobody expected."""
+    """The number of unexpected errors of a task."""
     return REGISTRY.get_sample_value("rayspan_task_failures_total", {"task": task}) or 0.0
 
 
@@ -202,7 +202,7 @@ async def _breaks(*_: object) -> None:
 
 
 @stoppable
-async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_task_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them once, whatever it met; a lost Lease is another matter, see below."""
 
     broken = {"queue", "losses", "proxies", "anchors", "copies", "resync", "cluster"}
@@ -233,10 +233,10 @@ async def test_no_task_that_breaks_ends_the_others(monkeypatch: pytest.MonkeyPat
 
 
 @stoppable
-async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_read_anew(
+async def test_a_failed_manager_cache_is_unreachable_until_it_is_listed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it showed before is no ground for anything meanwhile."""
+    """Its earlier state allows no decision meanwhile."""
     reads, told, breaks, again = list[object](), list[str](), asyncio.Event(), asyncio.Event()
     read, before = manager_cluster.ManagerCache.run, _met("manager")
 
@@ -265,7 +265,7 @@ async def test_a_manager_of_which_the_reading_breaks_cannot_be_seen_until_it_is_
             breaks.set()
             await _until(task, lambda: len(reads) > 1)
             assert told == [
-                "the manager cluster cannot be seen: reading it ended by RuntimeError; see the controller's log"
+                "the manager cluster is unreachable: reading it ended by RuntimeError; see the controller's log"
             ]
             assert _met("manager") == before + 1
             again.set()
@@ -300,7 +300,7 @@ async def _broken() -> float:
 
 
 @stoppable
-async def test_what_breaks_a_renewal_holds_up_the_next_one_no_longer_than_any(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_renewal_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the Lease, and of the claim to a worker cluster: each runs out where it is not renewed in time."""
     before = {task: _met(task) for task in ("lease", "claim")}
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 600.0)
@@ -349,7 +349,7 @@ async def _end(process: Process) -> tuple[int | None, str]:
 
 
 @stoppable
-async def test_a_process_that_is_asked_to_stop_gives_the_lease_back(tmp_path: Path) -> None:
+async def test_a_terminated_process_releases_the_lease(tmp_path: Path) -> None:
     async with leading(tmp_path) as (process, shelf):
         assert shelf.holder not in ("", "?")
         process.terminate()
@@ -358,11 +358,12 @@ async def test_a_process_that_is_asked_to_stop_gives_the_lease_back(tmp_path: Pa
 
 
 @stoppable
-async def test_a_process_that_may_lead_no_more_ends_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_process_that_loses_the_lease_ends_with_a_message(tmp_path: Path) -> None:
     async with leading(tmp_path) as (process, shelf):
         shelf.put("usurper")
         code, said = await _end(process)
     assert (code, shelf.holder) == (1, "usurper") and "Traceback" not in said
     assert said.splitlines()[-1].endswith(
-        "stopped writing, and ending for a fresh start: Lease rayspan-controller in rayspan-system: it is held by usurper"
+        "stopped writing, and exiting to be restarted: Lease rayspan-controller in "
+        "rayspan-system: it is held by usurper"
     )

@@ -1,4 +1,7 @@
-"""Which pods are known to a replica that stands by, and to one that begins to decide? None, and all: half of them would be taken for the rest gone."""
+"""A standby replica watches no pods, and one that starts to decide knows all of them.
+
+With some of them, the others would count as deleted.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,7 +31,7 @@ OTHER = builders.make_pod("train-1", placement="train", slot="east/1/role-worker
 
 
 def _whose(path: str, query: Mapping[str, str]) -> str:
-    """Of whom the pods are that are asked for; empty for heads, and for what is no pod."""
+    """The owner label of the requested pods; empty for heads and for other kinds."""
     selector = query.get("labelSelector", "")
     if not path.endswith("/pods"):
         return ""
@@ -82,12 +85,12 @@ class Stand:
         self.manager.shelf.put("another")
 
     async def passes(self, seconds: float) -> None:
-        """Nobody renews it for so long."""
+        """The Lease is not renewed for that time."""
         for _ in range(round(seconds / RETRY_PERIOD_SECONDS)):
             await self.lease.looked(after=RETRY_PERIOD_SECONDS)
 
     async def settles(self) -> None:
-        """Let happen what is about to, if anything: the same server answers as often, one after the other, as it would be asked for it."""
+        """Wait for pending requests: the server answers several sequential requests meanwhile."""
         for _ in range(20):
             await self.own.cluster_uid()
 
@@ -129,7 +132,7 @@ async def standing_by(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stand]:
 
 
 @stoppable
-async def test_who_stands_by_follows_no_pods_until_the_leader_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_standby_replica_watches_no_pods_until_the_leader_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
     """And then all, also in a cluster that came meanwhile; it decides nothing for that."""
     async with standing_by(monkeypatch) as stand:
         assert stand.engine.manager.synced, "it is ready"
@@ -150,7 +153,7 @@ async def test_who_stands_by_follows_no_pods_until_the_leader_is_late(monkeypatc
 
 
 @stoppable
-async def test_a_cluster_that_comes_after_that_is_followed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cluster_registered_after_that_is_watched_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     async with standing_by(monkeypatch) as stand:
         await stand.passes(6.0)
         await stand.server.until(lambda: stand.manager.asked() == {HERE, "east"})
@@ -159,7 +162,7 @@ async def test_a_cluster_that_comes_after_that_is_followed_as_a_whole(monkeypatc
 
 
 @stoppable
-async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_released_lease_the_remote_pods_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """There was no time before, and each cluster would be said to be out of sight for a moment."""
     async with standing_by(monkeypatch) as stand:
         stand.manager.hold("east")
@@ -175,7 +178,7 @@ async def test_when_the_lease_is_given_back_the_copies_are_waited_for(monkeypatc
 
 
 @stoppable
-async def test_it_takes_over_with_all_pods_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_takeover_starts_with_all_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     async with standing_by(monkeypatch) as stand:
         await stand.passes(LEASE_DURATION_SECONDS + RETRY_PERIOD_SECONDS)
         await stand.until(lambda: bool(stand.looks))
@@ -184,7 +187,7 @@ async def test_it_takes_over_with_all_pods_known(monkeypatch: pytest.MonkeyPatch
 
 
 @stoppable
-async def test_while_the_managers_pods_are_not_read_it_holds_the_lease_and_decides_nothing(
+async def test_a_leader_without_the_managers_pods_decides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each copy would be one whose pod is gone."""
@@ -203,7 +206,7 @@ async def test_while_the_managers_pods_are_not_read_it_holds_the_lease_and_decid
 
 
 @stoppable
-async def test_a_worker_cluster_that_does_not_answer_holds_up_nobody_and_is_not_seen(
+async def test_an_unresponsive_worker_cluster_is_unreachable_and_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the time that the Lease is free it was waited for: the time without a leader is the Lease's, and one look."""

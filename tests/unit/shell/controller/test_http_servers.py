@@ -1,4 +1,4 @@
-"""Over real sockets: a plan or a sentence comes back, and nothing that is sent stops the next question; numbers come in the clear or over TLS."""
+"""The plan server answers with a plan or a message and survives any request; metrics are served with or without TLS."""
 
 import asyncio
 import gzip
@@ -49,14 +49,14 @@ def question(**job: Any) -> bytes:
     return json.dumps({"namespace": NAMESPACE, "object": make_ray_job(**job)}).encode()
 
 
-async def test_a_question_is_answered() -> None:
+async def test_a_plan_request_is_answered() -> None:
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
         status, answer = await post(url, question())
     assert (status, answer["fits"], answer["sentence"]) == (200, True, "4 of 4 workers to east.")
 
 
-async def test_it_tells_its_version_before_it_can_plan() -> None:
+async def test_the_version_is_served_before_plans() -> None:
     async with served(lambda: "It has just started.") as url:
         told = await post(url.replace("/plan", "/version"), b"{}")
     assert told == (200, {"version": __version__})
@@ -68,9 +68,11 @@ async def test_it_tells_its_version_before_it_can_plan() -> None:
         pytest.param(b"{", 400, "What was sent is not JSON.", id="half an object"),
         pytest.param(b"\xff\xfe", 400, "What was sent is not JSON.", id="no text"),
         pytest.param(b"[" * 100_000, 400, "What was sent is not JSON.", id="deeper than a parser goes"),
-        pytest.param(b"9" * 5000, 400, "What was sent is not JSON.", id="a number beyond Python's patience"),
+        pytest.param(b"9" * 5000, 400, "What was sent is not JSON.", id="a number with too many digits"),
         pytest.param(b"[]", 400, "What was sent has no namespace and no object.", id="no object"),
-        pytest.param(b'{"namespace": 3}', 400, "What was sent has no namespace and no object.", id="an odd namespace"),
+        pytest.param(
+            b'{"namespace": 3}', 400, "What was sent has no namespace and no object.", id="an invalid namespace"
+        ),
         pytest.param(
             b'{"namespace": "demo"}',
             422,
@@ -78,7 +80,7 @@ async def test_it_tells_its_version_before_it_can_plan() -> None:
             id="nothing to plan",
         ),
         pytest.param(
-            b" " * (2**20 + 1), 413, "The job is larger than 1 MiB; leave out what is not the job.", id="large"
+            b" " * (2**20 + 1), 413, "The job is larger than 1 MiB; remove everything that is not the job.", id="large"
         ),
         pytest.param(
             question(queue=None),
@@ -89,13 +91,13 @@ async def test_it_tells_its_version_before_it_can_plan() -> None:
         pytest.param(
             question(clusterSelector={"a": "b"}, rayClusterSpec={"headGroupSpec": {"rayStartParams": {}}}),
             422,
-            "RayJob train: spec.clusterSelector names a RayCluster that runs already: Kueue does not queue such a job. "
-            "RayJob train: spec.rayClusterSpec.headGroupSpec.template.spec.containers is empty; name Ray's container.",
-            id="two faults",
+            "RayJob train: spec.clusterSelector names an existing RayCluster: Kueue does not queue such a job. RayJob "
+            "train: spec.rayClusterSpec.headGroupSpec.template.spec.containers is empty; add the Ray container.",
+            id="two problems",
         ),
     ],
 )
-async def test_what_is_no_question_gets_a_sentence(body: bytes, status: int, message: str) -> None:
+async def test_an_invalid_request_gets_a_message(body: bytes, status: int, message: str) -> None:
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
         found, answer = await post(url, body)
@@ -103,13 +105,13 @@ async def test_what_is_no_question_gets_a_sentence(body: bytes, status: int, mes
         assert (await post(url, question()))[0] == 200
 
 
-async def test_a_controller_that_sees_nothing_says_so() -> None:
-    async with served(lambda: "The manager cluster cannot be seen.") as url:
+async def test_a_controller_with_unsynced_caches_says_so() -> None:
+    async with served(lambda: "The manager cluster is unreachable.") as url:
         status, answer = await post(url, question())
-    assert (status, answer["reason"], answer["message"]) == (503, "NotReady", "The manager cluster cannot be seen.")
+    assert (status, answer["reason"], answer["message"]) == (503, "NotReady", "The manager cluster is unreachable.")
 
 
-async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
+async def test_an_internal_error_is_reported_and_affects_no_other_request() -> None:
     class Broken:
         async def preview_plan(self, *_: object) -> Raw:
             raise ZeroDivisionError("token abc")
@@ -121,8 +123,8 @@ async def test_a_fault_of_ours_is_told_and_costs_nobody_else() -> None:
             assert "abc" not in answer["message"]
 
 
-async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes while enough others wait is told so; those who wait are answered."""
+async def test_requests_beyond_the_limit_get_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request beyond the limit gets an error; the waiting ones are answered."""
     monkeypatch.setattr(http_servers, "MOST_WAITING", 2)
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url:
@@ -133,7 +135,7 @@ async def test_too_many_questions_are_turned_away(monkeypatch: pytest.MonkeyPatc
 
 @asynccontextmanager
 async def slow(url: str) -> AsyncIterator[asyncio.StreamReader]:
-    """Somebody who has sent the beginning of a question, and sends no more; the answer can be read."""
+    """A client that has sent the beginning of a request and stops; it can read the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", URL(url).port)
     writer.write(b"POST /plan HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
     await writer.drain()
@@ -143,7 +145,7 @@ async def slow(url: str) -> AsyncIterator[asyncio.StreamReader]:
         writer.close()
 
 
-async def test_who_sends_half_a_question_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_incomplete_request_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_servers, "UPLOAD_SECONDS", 0.2)
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url, slow(url) as reader:
@@ -151,14 +153,14 @@ async def test_who_sends_half_a_question_is_told_so(monkeypatch: pytest.MonkeyPa
         assert (await post(url, question()))[0] == 200
 
 
-async def test_who_sends_slowly_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_request_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_servers, "MOST_WAITING", 1)
     preview = Sight({"east": 9}).preview
     async with served(lambda: preview) as url, slow(url), slow(url):
         assert (await post(url, question()))[0] == 200
 
 
-async def test_of_too_many_who_send_the_oldest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_of_too_many_open_requests_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_servers, "MOST_UPLOADS", 1)
     preview = Sight({"east": 9}).preview
     async with asyncio.timeout(http_servers.UPLOAD_SECONDS / 2), served(lambda: preview) as url, slow(url) as first:
@@ -168,7 +170,7 @@ async def test_of_too_many_who_send_the_oldest_is_given_up(monkeypatch: pytest.M
             assert b" 408 " in await second.readline()
 
 
-async def test_what_is_packed_is_not_unpacked() -> None:
+async def test_a_compressed_request_is_not_decompressed() -> None:
     preview = Sight({"east": 9}).preview
     headers = {"Content-Encoding": "gzip"}
     async with served(lambda: preview) as url, aiohttp.ClientSession() as session:
@@ -177,7 +179,7 @@ async def test_what_is_packed_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("deadline", ["PLAN_SECONDS", "QUESTION_SECONDS"])
-async def test_a_plan_that_takes_too_long_is_given_up(deadline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_that_takes_too_long_is_cancelled(deadline: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PLAN_SECONDS": 60, "QUESTION_SECONDS": 60, "REST_FACTOR": 0, deadline: 0.01}.items():
         monkeypatch.setattr(http_servers, name, value)
     preview = Sight({"east": 9}).preview
@@ -197,7 +199,7 @@ async def test_a_plan_that_takes_too_long_is_given_up(deadline: str, monkeypatch
         assert (await post(url, question()))[0] == 200
 
 
-async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plan_requests_use_a_part_of_the_loops_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight questions that take 5 ms each last at least as long as they and their pauses."""
     preview = Sight({"east": 9}).preview
     loop = asyncio.get_running_loop()
@@ -215,10 +217,10 @@ async def test_questions_leave_most_of_the_time_to_others(monkeypatch: pytest.Mo
         assert loop.time() - started > 8 * 0.005 + 7 * http_servers.REST_FACTOR * 0.005
 
 
-async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_are_asked_for(
+async def test_metrics_use_at_most_a_fifth_of_the_loops_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Anybody who reaches the port may ask, and what else runs has the same loop."""
+    """Every client that reaches the port may send requests, and all other tasks share the loop."""
     now, made = [100.0], list[float]()
 
     def counted() -> bytes:
@@ -247,7 +249,7 @@ async def test_numbers_are_counted_for_a_fifth_of_the_time_however_often_they_ar
     assert first == ["rayspan_made 1\n"] * 6 and later == "rayspan_made 2\n"
 
 
-# --- numbers over TLS --------------------------------------------------------------------------------------------------
+# --- numbers over TLS ------------------------------------------------------------------------------------------------
 
 HOST = "rayspan-admission.rayspan-system.svc"  # what the certificates here are made for
 MADE, OTHER = maker.new_certificate(), maker.new_certificate()
@@ -274,14 +276,14 @@ async def secured(folder: Path) -> AsyncIterator[int]:
 
 
 async def numbers(port: int, trusted: dict[str, bytes]) -> tuple[int, str]:
-    """What somebody gets who trusts one authority, by a connection of his own."""
+    """The answer on a new connection that trusts one authority."""
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=trusted["ca.crt"].decode()))
     async with aiohttp.ClientSession(connector=connector) as session:
         async with session.get(f"https://127.0.0.1:{port}/metrics", server_hostname=HOST) as answer:
             return answer.status, await answer.text()
 
 
-async def test_numbers_are_told_over_tls_and_nothing_else_is(folder: Path) -> None:
+async def test_only_metrics_are_served_over_tls(folder: Path) -> None:
     async with secured(folder) as port:
         status, text = await numbers(port, MADE)
         assert status == 200 and "\nrayspan_build_info{" in text
@@ -293,7 +295,7 @@ async def test_numbers_are_told_over_tls_and_nothing_else_is(folder: Path) -> No
         assert (await numbers(port, MADE))[0] == 200
 
 
-async def test_who_is_asked_over_tls_for_numbers_tells_none_in_the_clear() -> None:
+async def test_metrics_over_tls_are_not_served_without_it() -> None:
     runner = await http_servers.serve_health(lambda: "not yet", 0, metrics=False)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port_of(runner)}") as session:
@@ -303,7 +305,7 @@ async def test_who_is_asked_over_tls_for_numbers_tells_none_in_the_clear() -> No
     assert said == {"/healthz": 200, "/readyz": 503, "/metrics": 404}
 
 
-async def test_a_certificate_that_was_renewed_is_shown_without_a_restart(folder: Path) -> None:
+async def test_a_renewed_certificate_is_used_without_a_restart(folder: Path) -> None:
     async with secured(folder) as port:
         assert (await numbers(port, MADE))[0] == 200
         put(folder, OTHER)
@@ -313,7 +315,7 @@ async def test_a_certificate_that_was_renewed_is_shown_without_a_restart(folder:
         assert await _refused(port, MADE)
 
 
-async def test_one_that_cannot_be_read_leaves_the_one_before(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_certificate_keeps_the_previous_one(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with secured(folder) as port:
         (folder / "tls.crt").write_bytes(OTHER["tls.crt"])
         async with asyncio.timeout(10):
@@ -323,13 +325,13 @@ async def test_one_that_cannot_be_read_leaves_the_one_before(folder: Path, caplo
     assert "the certificate that was read before stays" in caplog.text
 
 
-async def test_who_stops_serving_looks_at_no_certificate_any_more(folder: Path) -> None:
+async def test_a_stopped_server_reads_no_certificate_any_more(folder: Path) -> None:
     before = asyncio.all_tasks()
     async with secured(folder):
-        (looks,) = asyncio.all_tasks() - before
+        tasks = asyncio.all_tasks() - before
     async with asyncio.timeout(10):
-        await asyncio.gather(looks, return_exceptions=True)
-    assert looks.cancelled()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert tasks and all(task.cancelled() for task in tasks)
 
 
 async def _refused(port: int, trusted: dict[str, bytes]) -> bool:

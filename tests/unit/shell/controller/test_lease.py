@@ -1,4 +1,4 @@
-"""A process writes only while it holds the Lease, however long it was stopped: over real sockets, by a clock that can jump."""
+"""A process writes only while it holds the Lease, even after a pause: over real sockets, by a clock that can jump."""
 
 import asyncio
 import socket
@@ -77,7 +77,7 @@ class Shelf:
 
 
 class Counted(LeaderElector):
-    """A Lease that counts its looks, and says so to whoever waits for them."""
+    """A Lease that counts its checks, for tests that wait for them."""
 
     def __init__(self, client: Client, name: str, server: Server) -> None:
         super().__init__(client, name, asyncio.get_running_loop().time)
@@ -143,7 +143,7 @@ async def running(shelf: Shelf, name: str) -> AsyncIterator[Process]:
 
 
 @stoppable
-async def test_the_first_one_leads_and_the_second_stands_by() -> None:
+async def test_the_first_replica_leads_and_the_second_stands_by() -> None:
     async with shelved() as shelf, running(shelf, "a") as first:
         assert not first.lease.may_write()
         await first.leads()
@@ -158,7 +158,7 @@ async def test_the_first_one_leads_and_the_second_stands_by() -> None:
 
 
 @stoppable
-async def test_a_dead_ones_lease_is_taken_once_it_did_not_change_for_its_duration() -> None:
+async def test_an_expired_lease_is_taken_after_its_duration_without_a_change() -> None:
     async with shelved() as shelf:
         shelf.put("dead")
         async with running(shelf, "b") as process:
@@ -172,7 +172,7 @@ async def test_a_dead_ones_lease_is_taken_once_it_did_not_change_for_its_duratio
 
 
 @stoppable
-async def test_one_that_is_renewed_is_never_taken() -> None:
+async def test_a_renewed_lease_is_never_taken() -> None:
     async with shelved() as shelf:
         shelf.put("alive")
         async with running(shelf, "b") as process:
@@ -184,7 +184,7 @@ async def test_one_that_is_renewed_is_never_taken() -> None:
 
 
 @stoppable
-async def test_an_answer_that_is_lost_costs_nothing() -> None:
+async def test_a_lost_answer_costs_nothing() -> None:
     """It was granted, and the process does not know: it learns so at its next look, and leads from then on."""
     async with shelved() as shelf:
         shelf.deaf = True
@@ -198,7 +198,7 @@ async def test_an_answer_that_is_lost_costs_nothing() -> None:
 
 
 @stoppable
-async def test_of_two_that_want_it_at_once_one_gets_it() -> None:
+async def test_one_of_two_concurrent_candidates_gets_the_lease() -> None:
     async with shelved() as shelf, running(shelf, "a") as first, running(shelf, "b") as second:
         await asyncio.gather(first.lease.looked(), second.lease.looked())
         await asyncio.gather(first.lease.looked(after=2), second.lease.looked())
@@ -207,7 +207,7 @@ async def test_of_two_that_want_it_at_once_one_gets_it() -> None:
 
 
 @stoppable
-async def test_who_comes_too_late_does_not_lead() -> None:
+async def test_a_late_answer_does_not_make_a_leader() -> None:
     async with shelved() as shelf:
         shelf.put("")
         shelf.raced = True
@@ -220,7 +220,7 @@ async def test_who_comes_too_late_does_not_lead() -> None:
 
 
 @stoppable
-async def test_a_leader_goes_on_through_a_short_trouble_and_ends_after_a_long_one() -> None:
+async def test_a_leader_survives_a_short_outage_and_ends_after_a_long_one() -> None:
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
         shelf.broken = True
@@ -250,7 +250,7 @@ async def test_the_deadline_counts_from_when_the_renewal_was_sent() -> None:
 
 
 @stoppable
-async def test_a_leader_whose_lease_is_anothers_ends() -> None:
+async def test_a_leader_whose_lease_has_another_holder_ends() -> None:
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
         shelf.put("usurper")
@@ -259,7 +259,7 @@ async def test_a_leader_whose_lease_is_anothers_ends() -> None:
 
 
 @stoppable
-async def test_the_lease_is_given_back_by_its_holder_and_by_nobody_else() -> None:
+async def test_only_the_holder_releases_the_lease() -> None:
     async with shelved() as shelf, running(shelf, "a") as first:
         await first.leads()
         first.task.cancel()
@@ -273,7 +273,7 @@ async def test_the_lease_is_given_back_by_its_holder_and_by_nobody_else() -> Non
 
 
 @stoppable
-async def test_giving_it_back_may_fail() -> None:
+async def test_releasing_the_lease_may_fail() -> None:
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
         shelf.broken = True
@@ -285,7 +285,7 @@ async def test_giving_it_back_may_fail() -> None:
 
 
 @stoppable
-async def test_what_a_process_does_first_after_a_long_stop_is_no_write() -> None:
+async def test_a_process_does_not_write_first_after_a_long_pause() -> None:
     """Every verb that writes is refused from the first moment on, and the process ends."""
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
@@ -308,7 +308,7 @@ async def test_what_a_process_does_first_after_a_long_stop_is_no_write() -> None
 
 
 @stoppable
-async def test_a_write_that_waited_for_its_turn_is_asked_about_when_it_has_it() -> None:
+async def test_a_queued_write_is_checked_when_it_starts() -> None:
     """It was allowed when it came; by the time that those before it have given up, it is not."""
     async with shelved() as shelf, running(shelf, "a") as process:
         await process.leads()
@@ -326,7 +326,7 @@ async def test_a_write_that_waited_for_its_turn_is_asked_about_when_it_has_it() 
     assert "POST" not in [asked.method for asked in shelf.server.asked if asked.path.startswith(PODS)]
 
 
-async def test_a_write_is_asked_about_when_its_connection_stands() -> None:
+async def test_a_write_is_checked_when_its_connection_is_open() -> None:
     """Connecting takes as long as the other side likes; a process that was stopped meanwhile must not send on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(5)
@@ -349,11 +349,11 @@ async def test_a_write_is_asked_about_when_its_connection_stands() -> None:
             assert connection.recv(1) == b"", "it was hung up without a word"
 
 
-# --- who led before ----------------------------------------------------------------------------------------------------
+# --- who led before --------------------------------------------------------------------------------------------------
 
 
 @stoppable
-async def test_who_led_before_is_known_as_far_as_the_lease_tells_of_it() -> None:
+async def test_the_previous_leader_is_known_from_the_lease() -> None:
     async with shelved() as shelf, running(shelf, "b") as second:
         shelf.put("a")
         await second.lease.looked(after=2)
@@ -376,7 +376,7 @@ async def test_who_led_before_is_known_as_far_as_the_lease_tells_of_it() -> None
 
 
 @stoppable
-async def test_who_gave_it_back_is_known_to_have_led_before() -> None:
+async def test_a_leader_that_released_the_lease_is_known() -> None:
     async with shelved() as shelf:
         async with running(shelf, "a") as first:
             await first.leads()
@@ -391,7 +391,7 @@ async def test_who_gave_it_back_is_known_to_have_led_before() -> None:
 
 
 @stoppable
-async def test_a_lease_from_a_backup_makes_nobody_forget_what_it_saw() -> None:
+async def test_a_lease_from_a_backup_does_not_change_the_observed_leader() -> None:
     async with shelved() as shelf, running(shelf, "b") as second:
         shelf.version = 100
         shelf.put("a")
@@ -402,7 +402,7 @@ async def test_a_lease_from_a_backup_makes_nobody_forget_what_it_saw() -> None:
         assert second.lease.leadership().predecessor_version == 101
 
 
-async def test_worker_clusters_are_fenced_by_the_same() -> None:
+async def test_worker_clusters_are_fenced_by_the_lease() -> None:
     """A leader's writes go to all clusters."""
     allowed = True
     text = yaml.safe_dump(kubeconfig("http://127.0.0.1:1"))
@@ -441,7 +441,7 @@ class _Elected:
         self.leading = asyncio.Event()
 
 
-async def test_a_client_that_nobody_fences_writes() -> None:
+async def test_a_client_without_a_fence_writes() -> None:
     """Such as that of `rayspan plan`, which asks by POST."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         server.lists = [says({"kind": "Pod"}), refuses(403)]

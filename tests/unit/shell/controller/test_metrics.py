@@ -1,4 +1,4 @@
-"""What the metrics learn from actions, requests and stores, and that docs/metrics.md lists exactly what there is."""
+"""The metrics of actions, requests and stores; docs/metrics.md lists exactly these."""
 
 import asyncio
 import re
@@ -60,17 +60,17 @@ def metric_types() -> dict[str, set[str]]:
 # --- the doc ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_doc_lists_what_there_is_with_its_labels() -> None:
+def test_the_doc_lists_all_metrics_with_their_labels() -> None:
     listed = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in _ROW.findall(DOC.read_text())}
     assert listed == metric_types()
 
 
-def test_the_alerts_ask_for_what_there_is() -> None:
+def test_the_alerts_use_existing_metrics() -> None:
     asked = {name.removesuffix("_bucket") for name in _NAME.findall(DOC.read_text())}
     assert asked == set(metric_types())
 
 
-def test_the_words_in_the_doc_are_those_of_the_code() -> None:
+def test_the_label_values_in_the_doc_are_those_of_the_code() -> None:
     words = (
         metrics.CREATED,
         metrics.RUNNING,
@@ -114,15 +114,15 @@ def test_a_clock_that_is_behind_gives_no_negative_time() -> None:
         pytest.param({"lost": make_copy(make_pod())}, None, {"pod-gone": 1}, id="the pod is gone"),
         pytest.param(
             {"lost": make_copy(make_pod(slot="east/1/role/0"))}, make_pod(slot="east/1/role/0"), {"slot-elsewhere": 1},
-            id="its slot is elsewhere",
+            id="the slot is in another cluster",
         ),
-        pytest.param({"lost": make_copy(make_pod())}, make_pod(phase="Failed"), {}, id="it ended"),
+        pytest.param({"lost": make_copy(make_pod())}, make_pod(phase="Failed"), {}, id="the pod ended"),
     ],
 )  # fmt: skip
 def test_an_orphan_is_counted_by_its_reason(
     remotes: Mapping[str, Raw], pod: Raw | None, want: Mapping[str, int]
 ) -> None:
-    """The decision's own words are told apart here: one that is changed there counts nothing."""
+    """The metrics match the texts of the decision; a changed text would not be counted."""
     reasons = ("pod-gone", "slot-elsewhere", "no-share")
     before = {
         reason: value("rayspan_orphans_deleted_total", {"cluster": "lost", "reason": reason}) for reason in reasons
@@ -138,7 +138,7 @@ def test_an_orphan_is_counted_by_its_reason(
     assert {reason: after[reason] - before[reason] for reason in reasons if after[reason] > before[reason]} == want
 
 
-def test_a_round_that_is_given_up_is_one_rollback_and_a_spill_of_each_blocker() -> None:
+def test_a_withdrawn_round_is_one_rollback_and_a_spill_for_each_blocker() -> None:
     blocked = {"full": "insufficient quota", "slow": ""}
     late = Reason(names.ReasonCode.RESERVATION_TIMEOUT, "Not admitted within 4s")
     status = explain.withdrawing_status(PLACE, blocked, late, at(60), at(0))
@@ -183,7 +183,7 @@ def test_a_gang_is_timed_from_its_quota_in_the_manager_until_it_is_ready() -> No
         ({"reason": "WorkerLost"}, ""),
     ],
 )
-def test_a_worker_that_fails_is_lost_for_a_reason_of_few(status: Raw, want: str) -> None:
+def test_a_failed_worker_is_counted_by_one_of_few_reasons(status: Raw, want: str) -> None:
     def told() -> dict[str, float]:
         return {
             one: value("rayspan_workers_lost_total", {"cluster": "lossy", "reason": one})
@@ -230,7 +230,7 @@ def test_the_first_loss_in_a_cluster_is_an_increase() -> None:
         ("/api", ("api", False)),
     ],
 )
-def test_a_path_is_about_a_kind(path: str, want: tuple[str, bool]) -> None:
+def test_the_kind_of_a_request_path(path: str, want: tuple[str, bool]) -> None:
     assert kind_of(path) == want
 
 
@@ -309,7 +309,7 @@ async def test_pods_are_counted_by_registered_cluster_and_phase() -> None:
     assert found == {("east", "Running"): 2, ("", "Pending"): 2, ("east", "other"): 1}
 
 
-async def test_a_pod_is_counted_where_its_plan_has_the_slot_that_it_came_with() -> None:
+async def test_a_pod_is_counted_by_its_planned_template_slot() -> None:
     home, place = stores.Sight({}).manager, make_placement(make_workload(), shares={"west": {"workers": 2}})
     stores.fill(home.worker_clusters, *(_named(make_worker_cluster(name), name) for name in ("east", "west")))
     stores.fill(home.placements, place)
@@ -374,29 +374,32 @@ async def ends_now(home: Any) -> dict[tuple[str, ...], float]:
 @pytest.mark.parametrize(
     ("source", "secret", "told"),
     [
-        pytest.param(_JOINED, _secret("east", "2027-02-25T00:00:00Z"), {("east",): 1803513600}, id="joined"),
+        pytest.param(_JOINED, _secret("east", "2027-02-25T00:00:00Z"), {("east",): 1803513600}, id="a joined cluster"),
         pytest.param(_JOINED, None, {}, id="no Secret"),
-        pytest.param(_JOINED, {"metadata": {"name": "east", "namespace": names.SYSTEM_NAMESPACE}}, {}, id="by hand"),
+        pytest.param(_JOINED, {"metadata": {"name": "east", "namespace": names.SYSTEM_NAMESPACE}}, {},
+                     id="a Secret without an expiry"),
         pytest.param(_JOINED, _secret("east", "in spring"), {}, id="no time"),
         pytest.param(_JOINED, _secret("east", "0001-01-01T00:00:00+14:00"), {}, id="before all time"),
         pytest.param(_JOINED, _secret("east", ["2027-02-25T00:00:00Z"]), {}, id="no text"),
         pytest.param(_JOINED, _secret("west", "2027-02-25T00:00:00Z"), {}, id="another Secret"),
         pytest.param({"kubeConfig": ["x"]}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="an odd spec"),
-        pytest.param({"multiKueueClusterRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="MultiKueue's"),
-        pytest.param({"clusterProfileRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {}, id="a profile's"),
+        pytest.param({"multiKueueClusterRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {},
+                     id="a MultiKueueCluster"),
+        pytest.param({"clusterProfileRef": {"name": "east"}}, _secret("east", "2027-02-25T00:00:00Z"), {},
+                     id="a ClusterProfile"),
     ],
 )  # fmt: skip
-async def test_it_is_told_when_the_token_of_a_cluster_ends_where_that_is_known(
+async def test_the_expiry_of_a_clusters_token_is_exported_if_known(
     source: Raw, secret: Raw | None, told: dict[tuple[str], float]
 ) -> None:
-    home, faults = stores.Sight({}).manager, value("rayspan_task_failures_total", {"task": "census"})
+    home, faults = stores.Sight({}).manager, value("rayspan_task_failures_total", {"task": "measurements"})
     stores.fill(home.worker_clusters, make_worker_cluster("east", source=source))
     stores.fill(home.secrets, *([secret] if secret else []))
     assert await ends_now(home) == told
-    assert value("rayspan_task_failures_total", {"task": "census"}) == faults
+    assert value("rayspan_task_failures_total", {"task": "measurements"}) == faults
 
 
-async def test_a_renewed_token_ends_later_and_a_cluster_that_goes_takes_its_time_with_it() -> None:
+async def test_a_renewed_token_expires_later_and_a_removed_cluster_has_no_expiry() -> None:
     home, found = stores.Sight({}).manager, list[dict[tuple[str, ...], float]]()
     stores.fill(home.worker_clusters, make_worker_cluster("east"))
     for ends in ("2027-02-25T00:00:00Z", "2027-02-26T00:00:00Z"):
@@ -410,7 +413,7 @@ def _named(raw: Raw, name: str) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "name": name, "uid": name}}
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_exported() -> None:
     assert value("rayspan_build_info", {"version": __version__}) == 1
 
 
@@ -426,7 +429,7 @@ async def test_tasks_are_counted_by_what_they_run() -> None:
     assert [s.value for s in family.samples if s.labels["coroutine"].endswith("idle")] == [3]
 
 
-def test_a_cluster_that_is_not_registered_any_more_is_not_told_of() -> None:
+def test_a_removed_cluster_has_no_metrics() -> None:
     metrics.CONNECTED.labels("gone").set(1)
     metrics.unregister_cluster("gone")
     assert REGISTRY.get_sample_value("rayspan_cluster_connected", {"cluster": "gone"}) is None

@@ -1,4 +1,4 @@
-"""Is one planned at a time, the first in turn soon, and the last one at all, whoever is cancelled meanwhile?"""
+"""One gang is planned at a time: the first in order soon, the last one eventually, despite cancellations."""
 
 import asyncio
 from contextlib import suppress
@@ -49,7 +49,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_first_in_turn_and_who_came_first_alternate() -> None:
+async def test_the_first_in_order_and_the_longest_waiting_alternate() -> None:
     played = Played()
     for number in (9, 5, 7, 8, 6):
         await played.comes(number)
@@ -62,7 +62,7 @@ async def test_the_first_in_turn_and_who_came_first_alternate() -> None:
     assert played.planned == [9, 5, 7, 1, 8, 6]
 
 
-async def test_the_last_one_is_planned_where_the_first_comes_back_all_the_time() -> None:
+async def test_the_last_gang_is_planned_although_the_first_returns_all_the_time() -> None:
     played = Played()
     for number in (1, 9, 8):
         await played.comes(number)
@@ -73,7 +73,7 @@ async def test_the_last_one_is_planned_where_the_first_comes_back_all_the_time()
 
 
 @given(st.lists(st.one_of(st.integers(1, 5), st.just("plan"), st.tuples(st.integers(0, 20))), max_size=40))
-def test_whoever_is_cancelled_holds_up_nobody(steps: list[int | str | tuple[int]]) -> None:
+def test_a_cancelled_plan_delays_no_other(steps: list[int | str | tuple[int]]) -> None:
     """At any time: while it waits, has been called and has not come yet, or is planned."""
 
     async def play() -> None:

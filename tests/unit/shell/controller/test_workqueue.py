@@ -1,4 +1,4 @@
-"""Each key is handled by one task at a time and as often as it must; time here is a loop's own and passes at once."""
+"""Each key is handled by one task at a time, once for all its changes; the clock belongs to the loop."""
 
 import asyncio
 import logging
@@ -107,7 +107,7 @@ def test_a_key_added_while_the_queue_sleeps_wakes_it() -> None:
     play(test)
 
 
-def test_a_key_comes_after_its_time() -> None:
+def test_a_key_runs_after_its_delay() -> None:
     async def test() -> None:
         bench = Bench(nothing)
         bench.queue.add("late", 50)
@@ -120,7 +120,7 @@ def test_a_key_comes_after_its_time() -> None:
     play(test)
 
 
-def test_the_earlier_of_two_times_counts_and_only_once() -> None:
+def test_the_earlier_of_two_delays_counts_once() -> None:
     async def test() -> None:
         bench = Bench(nothing)
         for after in (30, 10, 20):
@@ -131,7 +131,7 @@ def test_the_earlier_of_two_times_counts_and_only_once() -> None:
     play(test)
 
 
-def test_a_handler_says_when_to_look_again() -> None:
+def test_a_handler_returns_its_requeue_delay() -> None:
     async def test() -> None:
         answers = iter([3.0, 4.0, None])
 
@@ -146,7 +146,7 @@ def test_a_handler_says_when_to_look_again() -> None:
     play(test)
 
 
-def test_news_come_before_the_time_that_a_handler_said() -> None:
+def test_a_new_event_precedes_a_requeue_delay() -> None:
     async def test() -> None:
         answers = iter([30.0, None])
 
@@ -204,8 +204,8 @@ def test_a_time_that_comes_while_the_key_runs_is_not_lost() -> None:
     play(test)
 
 
-def test_others_run_between_slices_of_what_is_due_at_once() -> None:
-    """Each handler here runs without a pause: what is started at once is run in one piece."""
+def test_other_tasks_run_between_batches_of_due_keys() -> None:
+    """Each handler here runs without a pause, so a batch runs without interruption."""
     handled = 0
 
     async def busy(_: str) -> float | None:
@@ -247,7 +247,7 @@ def test_a_key_that_hangs_delays_no_other() -> None:
 
 
 @pytest.mark.parametrize("error", [Postpone("silent"), ValueError("a fault of ours")], ids=["postponed", "failed"])
-def test_a_key_that_fails_comes_back_later_and_later(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_key_returns_with_backoff(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async def body(_: str) -> float | None:
             raise error
@@ -266,7 +266,7 @@ def test_a_key_that_fails_comes_back_later_and_later(error: Exception, caplog: p
         play(test)
 
 
-def test_a_key_that_waits_for_what_somebody_cancels_comes_back_like_one_that_fails() -> None:
+def test_a_key_whose_awaited_task_is_cancelled_returns_with_backoff() -> None:
     async def test() -> None:
         async def body(_: str) -> float | None:
             if len(bench.began) == 1:
@@ -304,7 +304,7 @@ def test_a_success_ends_the_back_off() -> None:
     play(test)
 
 
-def test_what_failed_is_looked_at_when_what_was_in_the_way_may_be_over() -> None:
+def test_failed_keys_are_retried_when_their_obstacle_may_be_gone() -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
             if key == "bad":
@@ -342,7 +342,7 @@ def test_each_key_has_its_own_back_off() -> None:
     play(test)
 
 
-def test_news_of_a_key_that_failed_are_looked_at_at_once() -> None:
+def test_a_new_event_of_a_failed_key_is_handled_at_once() -> None:
     async def test() -> None:
         async def body(_: str) -> float | None:
             if asyncio.get_running_loop().time() < 19:
@@ -358,7 +358,7 @@ def test_news_of_a_key_that_failed_are_looked_at_at_once() -> None:
     play(test)
 
 
-def test_news_that_came_while_a_key_failed_wait_with_it() -> None:
+def test_an_event_during_a_failure_waits_for_the_backoff() -> None:
     async def test() -> None:
         async def body(_: str) -> float | None:
             if len(bench.began) > 1:
@@ -377,8 +377,8 @@ def test_news_that_came_while_a_key_failed_wait_with_it() -> None:
     play(test)
 
 
-def test_news_that_came_while_a_key_failed_once_more_do_not_wait_as_long_as_it_would() -> None:
-    """Nobody tells of them again: they may be that the last worker of a share has ended, which is all that it was waited for."""
+def test_an_event_during_a_repeated_failure_waits_less_than_the_backoff() -> None:
+    """Such an event is not repeated: it may be the end of the last worker of a share."""
 
     async def test() -> None:
         async def body(_: str) -> float | None:
@@ -398,7 +398,7 @@ def test_news_that_came_while_a_key_failed_once_more_do_not_wait_as_long_as_it_w
     play(test)
 
 
-def test_news_that_came_while_a_key_succeeded_wait_for_nothing() -> None:
+def test_an_event_during_a_success_is_handled_at_once() -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
             if len(bench.began) == 1:
@@ -413,7 +413,7 @@ def test_news_that_came_while_a_key_succeeded_wait_for_nothing() -> None:
     play(test)
 
 
-def test_a_key_that_wakes_itself_and_fails_does_not_spin() -> None:
+def test_a_failed_key_that_enqueues_itself_does_not_spin() -> None:
     """An action before the one that fails may change an object whose change wakes the key."""
 
     async def test() -> None:
@@ -430,7 +430,7 @@ def test_a_key_that_wakes_itself_and_fails_does_not_spin() -> None:
     play(test)
 
 
-def test_a_fault_is_logged_with_its_trace_and_a_postponement_without(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_is_logged_with_its_traceback_and_a_postponement_without(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
             raise Postpone("silent") if key == "expected" else ValueError("a fault of ours")
@@ -444,10 +444,10 @@ def test_a_fault_is_logged_with_its_trace_and_a_postponement_without(caplog: pyt
         play(test)
     expected, fault = sorted((record.getMessage() for record in caplog.records), key=len)
     assert expected == "expected: silent"
-    assert fault.startswith("look failed at fault by ValueError:\n") and "in body" in fault
+    assert fault.startswith("reconcile failed at fault by ValueError:\n") and "in body" in fault
 
 
-def test_a_queue_that_begins_anew_looks_again_at_what_it_had_begun_with() -> None:
+def test_a_restarted_queue_repeats_the_keys_in_progress() -> None:
     """Its fault cancels the looks that are under way: none of their keys may count as looked at for ever."""
 
     async def test() -> None:
@@ -462,7 +462,7 @@ def test_a_queue_that_begins_anew_looks_again_at_what_it_had_begun_with() -> Non
     play(test)
 
 
-def test_news_that_were_to_wait_a_little_wait_with_a_key_that_failed() -> None:
+def test_a_delayed_event_waits_for_the_backoff_of_a_failed_key() -> None:
     async def test() -> None:
         async def body(key: str) -> float | None:
             bench.queue.add(key, 0.3)  # keys.BURST_SECONDS: the copy that it made itself

@@ -1,4 +1,4 @@
-"""An answer is an object, an ApiError or Unreachable, and a probe waits behind nobody: over real sockets."""
+"""An answer is an object, an ApiError or Unreachable, and a probe waits for no other request; over real sockets."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ EDIT = [{"op": "test", "path": "/metadata/uid", "value": "u1"}]
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_object_is_answered_to_whoever_logs_in(server: Server, client: Client) -> None:
+async def test_an_object_is_read_with_the_login(server: Server, client: Client) -> None:
     server.lists = [says(THING)]
     assert await client.get(PATH, limit="5") == THING
     (asked,) = server.asked
@@ -56,7 +56,7 @@ async def test_an_object_is_answered_to_whoever_logs_in(server: Server, client: 
         pytest.param('{"kind": "Pod"', id="half an object"),
     ],
 )
-async def test_a_success_that_is_no_object_is_from_no_api_server(server: Server, client: Client, body: str) -> None:
+async def test_a_success_without_an_object_is_from_no_api_server(server: Server, client: Client, body: str) -> None:
     """A proxy's login page says 200 as well; to read it as an empty list would delete everything."""
     server.lists = [text(body), text(body)]
     with pytest.raises(Unreachable, match="no Kubernetes API server"):
@@ -76,7 +76,7 @@ async def test_a_success_that_is_no_object_is_from_no_api_server(server: Server,
         (503, "Unavailable", False, False),
     ],
 )
-async def test_a_refusal_is_told_in_the_servers_words(
+async def test_an_error_has_the_servers_message(
     server: Server, client: Client, status: int, reason: str, missing: bool, conflict: bool
 ) -> None:
     server.lists = [refuses(status, reason, "because")]
@@ -95,7 +95,7 @@ async def test_another_uid_is_a_conflict(server: Server, client: Client, message
     assert found.value.is_conflict is conflict
 
 
-async def test_a_refusal_that_is_a_page_is_told_without_it(server: Server, client: Client) -> None:
+async def test_an_error_page_is_reported_without_its_text(server: Server, client: Client) -> None:
     server.lists = [text(PAGE, 502)]
     with pytest.raises(ApiError) as found:
         await client.get(PATH)
@@ -113,7 +113,7 @@ async def test_a_redirect_is_not_followed(server: Server, client: Client) -> Non
     assert "/login" not in [asked.path for asked in server.asked]
 
 
-async def test_a_server_that_is_not_there_is_unreachable() -> None:
+async def test_a_missing_server_is_unreachable() -> None:
     async with apiserver.serving() as server:
         url = server.url
     async with apiserver.connected(url) as client:
@@ -126,14 +126,14 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
                 pass
 
 
-async def test_a_connection_that_is_cut_is_unreachable(server: Server, client: Client) -> None:
+async def test_a_cut_connection_is_unreachable(server: Server, client: Client) -> None:
     server.lists = [streams('{"items": [', then=apiserver.cut)]
     with pytest.raises(Unreachable):
         await client.get(PATH)
 
 
 @pytest.mark.parametrize("asked", [0, 1], ids=["before it has a connection", "before its body is written"])
-async def test_a_write_stays_here_when_its_fence_closes(server: Server, client: Client, asked: int) -> None:
+async def test_a_write_is_not_sent_once_its_fence_closes(server: Server, client: Client, asked: int) -> None:
     """At any time until it is written; what comes after it has a connection of its own."""
     open_for = iter([True] * asked)
     client.may_write = lambda: next(open_for, False)
@@ -146,8 +146,8 @@ async def test_a_write_stays_here_when_its_fence_closes(server: Server, client: 
 
 
 @stoppable
-async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -> None:
-    """A thousand writes are on their way; the probe waits behind none, and after it nobody waits for an answer in vain."""
+async def test_the_probe_fails_requests_to_a_hanging_server() -> None:
+    """The probe waits behind none of a thousand writes, and its failure ends them all."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         writes = [asyncio.create_task(client.create(PATH, {})) for _ in range(1000)]
         await server.until(lambda: len(server.asked) == PARALLEL_REQUESTS)
@@ -168,8 +168,8 @@ async def test_who_waits_for_a_server_that_hangs_learns_of_it_from_the_probe() -
 
 @pytest.mark.parametrize("after", [0.0, TIMEOUT_SECONDS])
 @stoppable
-async def test_who_is_cancelled_while_the_patience_ends_is_cancelled(after: float) -> None:
-    """Both are due when a busy loop gets to them: who follows a cluster would else go on for ever after it was told to end."""
+async def test_a_cancellation_at_the_timeout_is_a_cancellation(after: float) -> None:
+    """A busy loop may find both due. Without this, a cancelled reflector would run for ever."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
 
         async def mute(_: web.Request) -> web.Response:
@@ -185,7 +185,7 @@ async def test_who_is_cancelled_while_the_patience_ends_is_cancelled(after: floa
         assert asking.cancelled()
 
 
-async def test_a_proxys_password_is_not_told(server: Server) -> None:
+async def test_a_proxys_password_is_not_logged(server: Server) -> None:
     url = f"http://us:swordfish@127.0.0.1:{URL(server.url).port}"
     content = yaml.safe_dump(kubeconfig("https://10.0.0.1:6443", cluster={"proxy-url": url}))
     client = await Client.from_kubeconfig(content)
@@ -198,8 +198,8 @@ async def test_a_proxys_password_is_not_told(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("status", "alive"), [(200, True), (403, True), (401, False), (302, False), (500, False)])
-async def test_a_sign_of_life(server: Server, client: Client, status: int, alive: bool) -> None:
-    """Who may not ask for readiness is known there, and that is sign enough."""
+async def test_a_probe_accepts_a_sign_of_life(server: Server, client: Client, status: int, alive: bool) -> None:
+    """A 403 shows that the server knows the account, which proves that it is alive."""
     server.lists = [text("ok", status, kind="text/plain")]
     if alive:
         await client.probe()
@@ -210,8 +210,8 @@ async def test_a_sign_of_life(server: Server, client: Client, status: int, alive
 
 
 @pytest.mark.parametrize("closed", [True, False])
-async def test_who_looks_up_a_name_while_the_client_is_closed_has_no_answer(closed: bool) -> None:
-    """A kubeconfig is replaced because its name cannot be looked up, say: whoever waits for that must go on, unless it is told to end."""
+async def test_a_name_lookup_on_a_closed_client_is_unreachable(closed: bool) -> None:
+    """A kubeconfig may be replaced because its name cannot be resolved: a waiting task must go on, unless cancelled."""
     asked = asyncio.Event()
 
     class Hangs(AbstractResolver):
@@ -230,7 +230,7 @@ async def test_who_looks_up_a_name_while_the_client_is_closed_has_no_answer(clos
         await asyncio.wait_for(asked.wait(), apiserver.PATIENCE)
         if closed:
             await client.close()
-            with pytest.raises(Unreachable, match="it is connected anew"):
+            with pytest.raises(Unreachable, match="connecting again"):
                 await waiting
         else:
             waiting.cancel()
@@ -241,7 +241,7 @@ async def test_who_looks_up_a_name_while_the_client_is_closed_has_no_answer(clos
 # --- writes ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_write_says_what_kind_it_is(server: Server, client: Client) -> None:
+async def test_a_write_sends_its_content_type(server: Server, client: Client) -> None:
     server.lists = [says(THING)] * 4
     await client.create(PATH, THING)
     await client.merge_patch(f"{PATH}/a", THING)
@@ -258,8 +258,10 @@ async def test_a_write_says_what_kind_it_is(server: Server, client: Client) -> N
 @pytest.mark.parametrize(
     ("odd", "sent"), [(2**70, 2**70), ("\ud800", "\ufffd")], ids=["a number beyond 64 bits", "half a character"]
 )
-async def test_what_a_users_file_may_hold_is_sent(server: Server, client: Client, odd: object, sent: object) -> None:
-    """Whoever is asked says what is wrong with it; here it would end in a traceback."""
+async def test_unusual_values_of_a_users_file_are_sent(
+    server: Server, client: Client, odd: object, sent: object
+) -> None:
+    """The API server reports the problem; an error here would end in a traceback."""
     server.lists = [says(THING)]
     await client.create(PATH, {"replicas": odd})
     (asked,) = server.asked
@@ -267,7 +269,9 @@ async def test_what_a_users_file_may_hold_is_sent(server: Server, client: Client
 
 
 @pytest.mark.parametrize(("status", "done"), [(200, True), (404, True), (409, True), (403, False), (500, False)])
-async def test_a_deletion_of_what_is_gone_is_done(server: Server, client: Client, status: int, done: bool) -> None:
+async def test_the_deletion_of_a_missing_object_is_done(
+    server: Server, client: Client, status: int, done: bool
+) -> None:
     server.lists = [refuses(status)]
     if done:
         await client.delete(f"{PATH}/a", "u1")
@@ -287,15 +291,15 @@ async def test_a_stream_is_read_by_lines_wherever_it_is_split(server: Server, cl
     assert found == [b"one", b"two", b"", b"three"], "what was cut in the middle is nothing"
 
 
-async def test_a_stream_that_falls_silent_ends(server: Server, client: Client) -> None:
-    """Quiet is no proof of a loss: whoever asks again finds out."""
+async def test_a_silent_stream_ends(server: Server, client: Client) -> None:
+    """Silence does not prove a loss; the next request shows it."""
     server.watches = [apiserver.holds(server, "one\n")]
     async with asyncio.timeout(apiserver.PATIENCE):
         async with client.stream(PATH, {"watch": "true"}, 0.1) as lines:
             assert [line async for line in lines] == [b"one"]
 
 
-async def test_a_stream_that_is_cut_is_unreachable(server: Server, client: Client) -> None:
+async def test_a_cut_stream_is_unreachable(server: Server, client: Client) -> None:
     heard = asyncio.Event()
 
     async def then(request: web.Request) -> None:
@@ -313,7 +317,7 @@ async def test_a_stream_that_is_cut_is_unreachable(server: Server, client: Clien
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 410, 503])
-async def test_a_stream_that_is_refused_is_never_open(server: Server, client: Client, status: int) -> None:
+async def test_a_rejected_stream_is_never_open(server: Server, client: Client, status: int) -> None:
     server.watches = [text(PAGE, status, Location=f"{server.url}/login")]
     with pytest.raises(ApiError) as found:
         async with client.stream(PATH, {"watch": "true"}, 1.0):
@@ -337,7 +341,7 @@ async def test_a_page_in_another_encoding_is_from_no_api_server(server: Server, 
         await client.probe()
 
 
-async def test_a_token_with_a_line_end_is_no_fault_of_ours(server: Server) -> None:
+async def test_a_token_with_a_line_end_is_no_internal_error(server: Server) -> None:
     with pytest.raises((BadLogin, Unreachable)):
         client = await Client.from_kubeconfig(yaml.safe_dump(kubeconfig(server.url, user={"token": "abc\n"})))
         try:
@@ -353,7 +357,7 @@ async def test_a_login_page_is_no_sign_of_life(server: Server, client: Client) -
 
 
 @pytest.mark.parametrize("name", ["../../other/secrets/x", "x?watch=1", "x#y", "%2e%2e/x", "a b", "svc:port"])
-async def test_no_name_leads_elsewhere(name: str) -> None:
+async def test_no_name_changes_the_path(name: str) -> None:
     server = Server(lists=[says({"kind": "Pod"})] * 2)
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         await client.get(PODS.path("demo", name))
@@ -363,6 +367,6 @@ async def test_no_name_leads_elsewhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("place", [("demo", ".."), ("..", "p"), ("demo", ".")])
-def test_names_that_cannot_be_held_in_a_path_are_refused(place: tuple[str, str]) -> None:
+def test_names_that_no_path_can_contain_are_rejected(place: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="no object can have such a name"):
         PODS.path(*place)

@@ -1,4 +1,4 @@
-"""Whatever somebody wrote is told to an API server as it is, which reads some bodies as JSON and others as YAML."""
+"""Request bodies keep any text, and an API server may read them as JSON or as YAML."""
 
 import json
 
@@ -13,7 +13,7 @@ LONE = st.characters(categories=["Cs"])
 
 
 @given(st.dictionaries(st.text(max_size=64), st.text() | st.integers() | st.lists(st.text())))
-def test_it_is_json_and_yaml_of_the_same(body: dict[str, object]) -> None:
+def test_a_body_is_equal_as_json_and_as_yaml(body: dict[str, object]) -> None:
     text = encoding.to_json(body)
     assert json.loads(text) == body == yaml.safe_load(text)
 
@@ -21,14 +21,14 @@ def test_it_is_json_and_yaml_of_the_same(body: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "said", ["ß…é\u200d\u202e\u0301\U0001f996", "\x85\u2028\u2029\x7f\ufeff\uffff", '\\ud83e "\\U0001f996']
 )
-def test_no_escape_of_it_is_one_that_yaml_does_not_know(said: str) -> None:
+def test_a_body_has_no_escape_unknown_to_yaml(said: str) -> None:
     text = encoding.to_json({"message": said})
     assert yaml.safe_load(text) == {"message": said}
     assert "\\ud" not in text.replace("\\\\", "")
 
 
 @given(st.text(LONE, min_size=1))
-def test_what_is_no_character_is_replaced(said: str) -> None:
+def test_a_lone_surrogate_is_replaced(said: str) -> None:
     text = encoding.to_json([{"message": said}])
     text.encode()
     assert json.loads(text) == [{"message": "\ufffd" * len(said)}]

@@ -1,4 +1,4 @@
-"""What objects have in common is kept once and reckoned once; each of them is as it was, and nothing is left when they are gone."""
+"""Common parts of objects are kept and weighed once; objects are unchanged, and nothing stays after them."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ from adapter.rewrite.head_address import HeadAddress
 from adapter.shell.kube import interning, object_size
 from adapter.shell.kube.interning import PartTable
 from adapter.shell.kube.store import Store
-from adapter.worker import status_mirror
+from adapter.worker import manager_pod_status
 from hack.lab.base.paths import REPO
 from tests.unit import builders
 
@@ -39,7 +39,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 @given(_OBJECTS)
-def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[str, Any]]) -> None:
+def test_interned_objects_are_unchanged_and_leave_nothing_behind(objects: list[dict[str, Any]]) -> None:
     parts, before = PartTable(), copy.deepcopy(objects)
     taken = [parts.intern_object(one) for one in objects]
     assert json.dumps([made for made, _ in taken]) == json.dumps(before), "letter by letter: 1 is not true"
@@ -50,7 +50,7 @@ def test_objects_are_as_they_were_and_leave_nothing_behind(objects: list[dict[st
 
 
 @given(_OBJECTS)
-def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_has_it(
+def test_shared_parts_weigh_once_until_their_last_holder_is_gone(
     objects: list[dict[str, Any]],
 ) -> None:
     parts = PartTable()
@@ -64,8 +64,8 @@ def test_what_is_shared_weighs_no_more_for_a_twin_and_as_much_for_the_last_who_h
     assert [one.weight for one in twins] == [one.weight for one in first]
 
 
-def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
-    """Nobody gets more into a store by parts that nobody else has."""
+def test_unshared_parts_weigh_their_size() -> None:
+    """Unshared parts allow no more objects in a store."""
     store = Store()
     odd = {
         "metadata": {"name": "a", "resourceVersion": "1"},
@@ -75,7 +75,7 @@ def test_what_is_made_up_weighs_as_much_as_it_takes() -> None:
     assert store.weight >= object_size.weigh_object(odd)
 
 
-def test_pods_of_one_template_are_kept_for_a_part_of_what_they_are() -> None:
+def test_pods_of_one_template_take_a_part_of_their_size() -> None:
     store, plain = Store(), object_size.weigh_object(pod("p-0", hostname="p-0"))
     for number in range(100):
         store.put(pod(f"p-{number}", hostname=f"p-{number}"))
@@ -86,7 +86,7 @@ def test_pods_of_one_template_are_kept_for_a_part_of_what_they_are() -> None:
     assert store.weight == 0
 
 
-def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
+def test_too_deeply_nested_objects_are_not_interned() -> None:
     deep: Any = {}
     for _ in range(600):
         deep = {"a": deep}
@@ -98,8 +98,8 @@ def test_what_is_nested_too_deep_is_kept_as_it_is() -> None:
     assert parts.weight == 0
 
 
-def test_what_is_nested_without_end_beside_what_is_shared_leaves_no_part_behind() -> None:
-    """An API server says what it likes in any field; the store takes it as it takes others, or not at all."""
+def test_endless_nesting_beside_shared_parts_leaves_no_part_behind() -> None:
+    """An API server may send anything in any field; the store accepts the object as usual, or not at all."""
     deep: Any = {}
     for _ in range(600):
         deep = {"a": deep}
@@ -112,7 +112,7 @@ def test_what_is_nested_without_end_beside_what_is_shared_leaves_no_part_behind(
     assert (store.weight, store.value_counts("one group")) == (0, {})
 
 
-def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> None:
+def test_a_part_is_interned_again_after_all_its_holders_are_gone() -> None:
     store = Store()
     for version in ("1", "2", "3"):
         one = pod("p-0")
@@ -124,8 +124,8 @@ def test_a_part_that_is_met_again_after_all_who_had_it_went_is_known_anew() -> N
     assert weighed > 0
 
 
-def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
-    """They hold the same parts: who changed one of them in place would change all pods of a gang."""
+def test_a_changed_copy_of_an_object_changes_no_other() -> None:
+    """Pods share parts: a change in place would change all pods of a gang."""
     store = Store()
     for path in PODS:
         for name in ("one", "other"):
@@ -134,11 +134,11 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
             store.put(raw)
     before = {key_of(raw): json.dumps(raw) for raw in store}
     assert len(before) == 2 * len(PODS) > 20
-    how: dict[str, Any] = {"role": "workers", "total": 1, "slot": "east/1/workers/0", "anchor_uid": "uid"}
+    how: dict[str, Any] = {"role": "workers", "slot": "east/1/workers/0", "anchor_uid": "uid"}
     for raw in store:
         rewriter.remote_pod(raw, head=HeadAddress.from_pod(raw, "10.9.9.9"), target=builders.make_target("east"), **how)
-        status_mirror.status_patch(raw, raw, "east")
-        status_mirror.failed_patch(raw, reason="a", message="b", now=builders.stamp())
+        manager_pod_status.status_patch(raw, raw, "east")
+        manager_pod_status.failed_patch(raw, reason="a", message="b", now=builders.stamp())
         without_template_slots(raw)
         trim.manager_pod(raw)
     assert {key_of(raw): json.dumps(raw) for raw in store} == before
@@ -147,19 +147,21 @@ def test_whoever_makes_a_copy_of_one_changes_no_other() -> None:
 @pytest.mark.parametrize(
     ("made_up", "kept"),
     [
-        pytest.param({"x": [{"n": number} for number in range(40_000)]}, True, id="a hundred times more than a pod"),
-        pytest.param({"x": [{"n": number} for number in range(400)]}, False, id="what pods are like"),
+        pytest.param(
+            {"x": [{"n": number} for number in range(40_000)]}, True, id="an object with a hundred times a pod's values"
+        ),
+        pytest.param({"x": [{"n": number} for number in range(400)]}, False, id="an object like a pod"),
     ],
 )
-def test_what_is_far_larger_than_a_pod_is_kept_as_it_is(made_up: Any, kept: bool) -> None:
-    """To look for its parts would hold up the loop for as long as whoever made it up likes."""
+def test_objects_far_larger_than_a_pod_are_not_interned(made_up: Any, kept: bool) -> None:
+    """Interning it would block the loop for as long as its author likes."""
     parts, raw = PartTable(), {"metadata": {"name": "a"}, "spec": made_up}
     made, holder = parts.intern_object(raw)
     assert (made is raw, bool(parts._parts_by_json)) == (kept, not kept)
     assert kept == (holder.weight == object_size.weigh_object(raw)) and made == raw
 
 
-def test_what_stands_deeper_than_any_field_of_a_pod_is_its_own_and_not_written_out_for_each_level() -> None:
+def test_parts_deeper_than_any_field_of_a_pod_are_not_interned() -> None:
     deep: Any = {"text": "x" * 5000}
     for _ in range(200):
         deep = {"a": deep}

@@ -1,4 +1,4 @@
-"""A kubeconfig from elsewhere may not act here, one that cannot be used is a sentence, and nothing of it stays behind."""
+"""A worker cluster's kubeconfig may not run anything here; an invalid one is a message, and no file stays."""
 
 import asyncio
 import base64
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.credentials import BadLogin
-from adapter.shell.kube.kubeconfig import FORBIDDEN_CLUSTER, FORBIDDEN_USER
 from tests.unit.apiserver import TOKEN, kubeconfig
 
 AUTHORITY = Path(certifi.where()).read_bytes()
@@ -25,13 +24,14 @@ PROGRAM = {"command": "/bin/sh", "args": ["-c", SECRET], "apiVersion": "client.a
 ACTING = {"exec": PROGRAM, "auth-provider": {"name": "oidc", "config": {"client-secret": SECRET}}}
 
 
-def test_each_forbidden_field_has_its_case() -> None:
-    assert set(FORBIDDEN_USER) == {"exec", "auth-provider", "tokenFile", "client-certificate", "client-key"}
-    assert set(FORBIDDEN_CLUSTER) == {"certificate-authority"}
-
-
-@pytest.mark.parametrize(("part", "field"), [*(("user", f) for f in FORBIDDEN_USER), ("cluster", FORBIDDEN_CLUSTER[0])])
-async def test_a_kubeconfig_that_would_act_here_is_refused(part: str, field: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        *(("user", field) for field in ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")),
+        ("cluster", "certificate-authority"),
+    ],
+)
+async def test_a_kubeconfig_that_would_use_this_process_is_rejected(part: str, field: str) -> None:
     """Another cluster's admin writes it; our process has files and a token that he has not."""
     odd: Raw = {field: ACTING.get(field, f"/etc/{SECRET}")}
     user, cluster = ({"token": SECRET, **odd}, {}) if part == "user" else ({"token": SECRET}, odd)
@@ -40,7 +40,7 @@ async def test_a_kubeconfig_that_would_act_here_is_refused(part: str, field: str
     assert str(found.value) == f"{part}s[].{part}.{field} is not allowed; put the data itself into the kubeconfig"
 
 
-async def test_also_where_no_context_uses_it() -> None:
+async def test_an_unused_forbidden_field_is_rejected() -> None:
     """A loader may read more than the current context."""
     content = kubeconfig("http://127.0.0.1:1")
     content["users"].append({"name": "other", "user": {"exec": PROGRAM}})
@@ -71,7 +71,7 @@ async def test_also_where_no_context_uses_it() -> None:
         ),
     ],
 )
-async def test_a_kubeconfig_that_cannot_be_used_is_a_sentence(content: str) -> None:
+async def test_an_unusable_kubeconfig_is_a_message(content: str) -> None:
     with pytest.raises(BadLogin) as found:
         await Client.from_kubeconfig(content)
     assert str(found.value)
@@ -92,7 +92,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("content", ODD, ids=lambda content: content[:30])
-async def test_an_odd_kubeconfig_is_a_bad_login_and_nothing_else(content: str) -> None:
+async def test_an_invalid_kubeconfig_raises_only_bad_login(content: str) -> None:
     with pytest.raises(BadLogin):
         await Client.from_kubeconfig(content)
 
@@ -130,7 +130,7 @@ async def test_no_certificate_stays_behind(tmp_path: Path, monkeypatch: pytest.M
         pytest.param({"certificate-authority-data": ""}, "certificate-authority-data is empty", id="no authority"),
     ],
 )
-async def test_what_no_connection_can_be_made_by_is_said_before_one_is_tried(cluster: Raw, sentence: str) -> None:
+async def test_invalid_connection_data_is_reported_before_a_connection(cluster: Raw, sentence: str) -> None:
     with pytest.raises(BadLogin, match=sentence) as found:
         await Client.from_kubeconfig(yaml.safe_dump(kubeconfig("https://east:6443", cluster=cluster)))
     assert SECRET not in str(found.value)
@@ -152,7 +152,7 @@ async def test_what_no_connection_can_be_made_by_is_said_before_one_is_tried(clu
     ],
     ids=str,
 )
-async def test_what_a_connection_can_be_made_by_is_taken(cluster: Raw) -> None:
+async def test_valid_connection_data_is_accepted(cluster: Raw) -> None:
     await (await Client.from_kubeconfig(yaml.safe_dump(kubeconfig("https://east:6443", cluster=cluster)))).close()
 
 
@@ -160,11 +160,11 @@ async def test_what_a_connection_can_be_made_by_is_taken(cluster: Raw) -> None:
     ("content", "sentence"),
     [
         pytest.param("- a\n" * 100_000, "more than 2000 entries", id="huge"),
-        pytest.param("a: &a [x]\nb: [*a, *a]", "uses YAML aliases", id="what unfolds to any length"),
+        pytest.param("a: &a [x]\nb: [*a, *a]", "uses YAML aliases", id="YAML aliases that expand without bound"),
         pytest.param("a: &a {x: 1}\nb: {<<: *a}", "uses YAML aliases", id="a merge"),
     ],
 )
-async def test_what_would_hold_up_the_loop_is_not_read(content: str, sentence: str) -> None:
+async def test_yaml_that_would_block_the_loop_is_not_parsed(content: str, sentence: str) -> None:
     with pytest.raises(BadLogin, match=sentence):
         await Client.from_kubeconfig(content)
 
@@ -197,7 +197,7 @@ _KUBECONFIGS = st.builds(
 @given(
     st.one_of(_KUBECONFIGS, _VALUES.map(yaml.dump), st.text(), st.text("abc:{}[]&*!-<|>'\"#%@ \n\t\\,0", max_size=60))
 )
-def test_whatever_is_in_a_secret_is_a_login_or_a_sentence(content: str) -> None:
+def test_any_secret_is_a_login_or_a_message(content: str) -> None:
     asyncio.run(_tried(content))
 
 

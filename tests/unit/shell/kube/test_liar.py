@@ -1,6 +1,6 @@
-"""Whatever a worker cluster says, and however: what comes out is a documented error or a JSON object, and who follows it goes on.
+"""Whatever a worker cluster answers, the result is a documented error or a JSON object, and reflectors go on.
 
-The attacker is that of the integration tests, in this process, and each client waits for a fraction of the usual time.
+The attacker of the integration tests runs in this process, and clients use short timeouts.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ async def _ask(client: Client) -> None:
 
 
 @pytest.mark.parametrize("sort", SORTS)
-async def test_a_lie_of_each_sort_is_a_documented_error_or_an_object(sort: str) -> None:
+async def test_each_kind_of_lie_is_a_documented_error_or_an_object(sort: str) -> None:
     async with lied_to([Lie(sort, number) for number in range(40)]) as liar:
         for _ in range(2):
             await ask(liar)
@@ -104,7 +104,7 @@ async def test_a_lie_of_each_sort_is_a_documented_error_or_an_object(sort: str) 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(some=DEALT, share=SHARES)
-def test_lies_that_are_drawn_are_documented_errors_or_objects(some: list[Lie], share: float) -> None:
+def test_random_lies_are_documented_errors_or_objects(some: list[Lie], share: float) -> None:
     async def told() -> None:
         async with lied_to(some, share) as liar:
             await ask(liar)
@@ -116,8 +116,8 @@ def test_lies_that_are_drawn_are_documented_errors_or_objects(some: list[Lie], s
     max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )
 @given(some=DEALT, share=SHARES)
-def test_who_follows_a_liar_goes_on_and_believes_no_odd_object(some: list[Lie], share: float) -> None:
-    """A whole worker cluster, as the engine follows it: it ends by itself never, and what is read of its stores can be read."""
+def test_a_reflector_of_a_liar_goes_on_and_stores_no_invalid_object(some: list[Lie], share: float) -> None:
+    """A whole worker cluster, as the engine watches it: it never ends by itself, and its stores stay readable."""
 
     async def followed() -> None:
         async with lied_to(some, share) as liar:

@@ -1,4 +1,4 @@
-"""A list that comes page by page leaves a store as one that comes at once does, and never is everything kept twice meanwhile."""
+"""A list in pages leaves a store as a list in one piece does, and never holds everything twice."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.objects.unstructured import Key, Raw, key_of, label, meta, uid_of
+from adapter.objects.unstructured import Key, Raw, key_of, label, meta, uid_of, version_of
 from adapter.shell.kube import object_size
 from adapter.shell.kube import store as stores
-from adapter.shell.kube.store import Listing, Store, version_of
+from adapter.shell.kube.store import Listing, Store
 
 NAMES = "abcd"
 
@@ -26,7 +26,7 @@ def paged(objects: Sequence[Raw], size: int) -> Iterator[Sequence[Raw]]:
 
 
 class Heard:
-    """A store with an index, and what it told."""
+    """A store with an index, and its notifications."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[Raw | None, Raw | None]] = []
@@ -56,7 +56,7 @@ def all_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what it changes -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
+def test_the_changes_of_a_list_are_shown_at_once(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
     heard.changes.clear()
     listing = heard.store.begin_listing("9")
@@ -68,7 +68,7 @@ def test_what_a_list_changes_is_shown_as_a_whole(heard: Heard) -> None:
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_a_cluster_that_comes_back_from_before_a_broken_list_is_seen_to(heard: Heard) -> None:
+def test_a_restore_to_a_version_before_an_incomplete_list_is_noticed(heard: Heard) -> None:
     """What went in of it may be of a time that never was."""
     heard.store.replace([thing("a", 1)], "4")
     heard.store.begin_listing("6").take_page([thing("a", 6)])
@@ -78,7 +78,7 @@ def test_a_cluster_that_comes_back_from_before_a_broken_list_is_seen_to(heard: H
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_what_weighs_much_goes_in_before_the_end_and_nothing_is_gone(heard: Heard) -> None:
+def test_large_pages_are_stored_before_the_end_without_deletions(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
     listing = heard.store.begin_listing("9")
     listing.take_page([thing("a", 7)])
@@ -90,7 +90,7 @@ def test_what_weighs_much_goes_in_before_the_end_and_nothing_is_gone(heard: Hear
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_a_first_list_is_shown_at_its_end_however_much_it_weighs(heard: Heard) -> None:
+def test_a_first_list_is_shown_at_its_end_whatever_its_size(heard: Heard) -> None:
     """Half of one is a list in which most is missing."""
     listing = heard.store.begin_listing("9")
     listing.take_page([thing("a", 7)])
@@ -101,7 +101,7 @@ def test_a_first_list_is_shown_at_its_end_however_much_it_weighs(heard: Heard) -
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_a_list_that_breaks_off_leaves_newer_states_and_nothing_gone(heard: Heard) -> None:
+def test_an_incomplete_list_leaves_newer_states_and_deletes_nothing(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2)], "5")
     heard.store.begin_listing("9").take_page([thing("a", 7)])
     assert (heard.texts(), heard.store.synced, heard.gone()) == ({"a7", "b2"}, True, [])
@@ -112,7 +112,7 @@ def test_a_list_that_breaks_off_leaves_newer_states_and_nothing_gone(heard: Hear
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_an_answer_that_is_newer_than_the_list_outlives_it(heard: Heard) -> None:
+def test_an_answer_newer_than_the_list_is_kept(heard: Heard) -> None:
     heard.store.replace([thing("a", 1), thing("b", 2), thing("c", 3)], "5")
     listing = heard.store.begin_listing("9")
     listing.take_page([thing("a", 7)])
@@ -124,8 +124,8 @@ def test_an_answer_that_is_newer_than_the_list_outlives_it(heard: Heard) -> None
 
 
 @pytest.mark.usefixtures("all_goes_in")
-def test_while_the_list_of_a_restored_cluster_is_read_no_answer_counts(heard: Heard) -> None:
-    """It may be of the time before the restore, and count from higher up: nothing that the watch tells would be newer."""
+def test_answers_during_the_list_of_a_restored_cluster_are_ignored(heard: Heard) -> None:
+    """It may precede the restore and have a higher version, so that no watch event would be newer."""
     heard.store.replace([thing("a", 90), thing("b", 95)], "100")
     listing = heard.store.begin_listing("50", restored=True)
     listing.take_page([thing("a", 40)])
@@ -139,7 +139,7 @@ def test_while_the_list_of_a_restored_cluster_is_read_no_answer_counts(heard: He
     assert heard.texts() == {"a51"}
 
 
-def test_a_list_of_a_restored_cluster_that_breaks_off_is_given_up_by_the_next(heard: Heard) -> None:
+def test_an_incomplete_list_of_a_restored_cluster_is_dropped_by_the_next(heard: Heard) -> None:
     heard.store.replace([thing("a", 90)], "100")
     heard.store.begin_listing("50", restored=True).take_page([thing("a", 40)])
     listing = heard.store.begin_listing("101")
@@ -149,7 +149,7 @@ def test_a_list_of_a_restored_cluster_that_breaks_off_is_given_up_by_the_next(he
     assert heard.texts() == {"a60", "b102"}
 
 
-def test_what_was_forgotten_meanwhile_is_read_as_if_for_the_first_time(heard: Heard) -> None:
+def test_a_store_forgotten_during_a_list_is_filled_as_for_the_first_time(heard: Heard) -> None:
     heard.store.replace([thing("a", 90)], "100")
     heard.store.begin_listing("50", restored=True)
     heard.store.clear()
@@ -160,7 +160,7 @@ def test_what_was_forgotten_meanwhile_is_read_as_if_for_the_first_time(heard: He
 # --- what it weighs --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
+def test_unchanged_objects_are_not_kept_twice(heard: Heard) -> None:
     there = [thing(str(number), 1, size=5_000) for number in range(50)]
     heard.store.replace(there, "5")
     heard.changes.clear()
@@ -180,7 +180,7 @@ def test_what_is_as_it_was_is_not_kept_twice(heard: Heard) -> None:
     changed=st.integers(0, 2**30),
     per=st.integers(1, 9),
 )
-def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
+def test_a_list_beside_a_store_weighs_at_most_one_list_and_one_page(
     held: int, sizes: list[int], changed: int, per: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -202,10 +202,13 @@ def test_a_list_and_what_was_kept_weigh_no_more_than_one_list_and_one_page(
 
 @pytest.mark.parametrize(
     "idle",
-    [pytest.param(thing("a", 1, size=9_000), id="it came before"), pytest.param({"x": "." * 9_000}, id="no object")],
+    [
+        pytest.param(thing("a", 1, size=9_000), id="an object that was listed before"),
+        pytest.param({"x": "." * 9_000}, id="an item that is no object"),
+    ],
 )
-def test_what_nothing_comes_of_counts_all_the_same(heard: Heard, idle: Any) -> None:
-    """Or whoever sends it for ever would be read for ever."""
+def test_items_without_effect_count_for_the_budget(heard: Heard, idle: Any) -> None:
+    """Otherwise an endless list of such items would be read for ever."""
     heard.store.replace([thing("a", 1, size=9_000)], "5")
     listing = heard.store.begin_listing("9")
     listing.take_page([thing("a", 1, size=9_000)])
@@ -237,7 +240,7 @@ def whole(known: Iterable[Raw], objects: Iterable[Raw], listed: int, *, restored
     restored=st.booleans(),
     fresh=st.booleans(),
 )
-def test_pages_end_as_one_list_does(
+def test_pages_give_the_result_of_one_list(
     known: list[Raw],
     written: list[Raw],
     objects: list[Raw],
@@ -280,8 +283,8 @@ STEPS = st.one_of(
 
 
 @given(steps=st.lists(STEPS, min_size=2, max_size=14), held=st.sampled_from([0, 500, 10**6]))
-def test_what_was_read_of_an_object_is_never_of_another_state(steps: list[tuple[Any, ...]], held: int) -> None:
-    """However it came to be what it is; nothing is kept of what is gone, and who asks by the count of changes misses none."""
+def test_parsed_values_always_belong_to_the_stored_state(steps: list[tuple[Any, ...]], held: int) -> None:
+    """For any history: nothing of a deleted object stays, and the count of changes shows every change."""
     told = list[int]()  # the count of changes when each was told
 
     def tell(_: Raw | None, after: Raw | None) -> None:
@@ -329,7 +332,7 @@ def _stepped(store: Store, listing: Listing, what: str, how: list[Any]) -> Listi
 
 @dataclass
 class Cluster:
-    """A server with one counter of versions and a backup, and whoever follows it: a list a page at a time, then its watch."""
+    """A server with one version counter and a backup, and its reflector: a list in pages, then a watch."""
 
     heard: Heard = field(default_factory=Heard)
     there: dict[Key, Raw] = field(default_factory=dict)
@@ -384,7 +387,8 @@ class Cluster:
         if self.listing is None:
             behind = self.at < self.heard.store.newest_version
             if self.restored and not behind:
-                self.answers.clear()  # no API server answers while its etcd is restored, and by then its versions are long used up
+                # No API server answers while its etcd is restored, and the versions pass these afterwards.
+                self.answers.clear()
             self.pages = [*paged(sorted(self.there.values(), key=key_of), 2)] or [[]]
             self.listing, self.listed = self.heard.store.begin_listing(str(self.at), restored=behind), self.at
         self.listing.take_page(self.pages.pop(0))
@@ -413,7 +417,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([0, 500, 10**6]))
-def test_who_follows_a_server_by_pages_shows_what_it_holds(steps: list[tuple[str, str]], held: int) -> None:
+def test_a_reflector_by_pages_shows_the_servers_objects(steps: list[tuple[str, str]], held: int) -> None:
     """Through lists that break off, restores, and answers to writes between two pages."""
     cluster = Cluster()
     heard = cluster.heard
@@ -444,7 +448,7 @@ def _first(heard: Heard) -> Listing:
     return listing
 
 
-def test_a_first_list_goes_in_piece_by_piece_and_counts_from_its_end(heard: Heard) -> None:
+def test_a_first_list_is_stored_in_pieces_and_counts_from_its_end(heard: Heard) -> None:
     """Ten thousand pods take a second to put away, in which the Lease is to be renewed."""
     there = list[int]()
     for _ in _first(heard).finish_in_steps():
@@ -458,13 +462,13 @@ def test_a_first_list_goes_in_piece_by_piece_and_counts_from_its_end(heard: Hear
     assert [before for before, _ in heard.changes] == [None] * len(MANY), "each was told of once"
 
 
-def test_a_later_list_goes_in_as_a_whole(heard: Heard) -> None:
-    """Somebody may look between two pieces."""
+def test_a_later_list_is_stored_at_once(heard: Heard) -> None:
+    """Another task may read the store between two pieces."""
     heard.store.replace([], "5")
     assert list(_first(heard).finish_in_steps()) == [] and len(heard.store) == len(MANY)
 
 
-def test_what_is_told_between_two_pieces_counts_for_more_than_the_list(heard: Heard) -> None:
+def test_an_event_between_two_pieces_precedes_the_list(heard: Heard) -> None:
     """The answer to a write of ours, say."""
     ending = _first(heard).finish_in_steps()
     next(ending)
@@ -477,8 +481,8 @@ def test_what_is_told_between_two_pieces_counts_for_more_than_the_list(heard: He
     assert heard.store.weight == known.store.weight, "of the state that lost nothing is held"
 
 
-def test_a_first_list_that_is_given_up_between_two_pieces_leaves_what_went_in_and_no_more(heard: Heard) -> None:
-    """The cluster falls silent just then, and all is listed anew."""
+def test_a_first_list_cancelled_between_two_pieces_leaves_the_stored_ones(heard: Heard) -> None:
+    """The cluster becomes unreachable just then, and everything is listed again."""
     ending = _first(heard).finish_in_steps()
     next(ending)
     ending.close()

@@ -1,9 +1,9 @@
-"""What was found is found again when what it was found from is another object, and only then."""
+"""A memoised answer is reused for identical inputs only."""
 
 from adapter.shell.kube.memo import IdentityMemo
 
 
-def test_an_answer_is_kept_for_the_very_same_facts() -> None:
+def test_an_answer_is_reused_for_identical_inputs_only() -> None:
     same, asked, first, alike = IdentityMemo(), list[str](), [1], [1]
 
     def answer(of: str, *facts: object) -> str:

@@ -1,4 +1,4 @@
-"""All that is kept of one cluster has one bound, whatever its kinds."""
+"""One memory budget bounds all kinds of one cluster."""
 
 from typing import cast
 
@@ -21,12 +21,12 @@ def test_all_kinds_share_one_budget() -> None:
         nodes.set_used(5 * MIB)
     assert isinstance(found.value, Unreachable)
     assert str(found.value) == (
-        "it shows more objects than the 10 MiB of memory that are kept of one cluster (pods 6 MiB, nodes 5 MiB); delete there what "
-        "nobody needs of these, or find out who makes them"
+        "it shows more objects than the 10 MiB of memory that are kept of one cluster (pods 6 MiB, nodes 5 MiB); "
+        "delete the ones that are not needed, or find out which client creates them"
     )
 
 
-def test_what_goes_makes_room_for_others() -> None:
+def test_removed_objects_free_the_budget() -> None:
     budget = MemoryBudget(10 * MIB)
     pods, nodes = budget.new_quota("pods"), budget.new_quota("nodes")
     pods.set_used(9 * MIB)
@@ -38,8 +38,8 @@ def test_what_goes_makes_room_for_others() -> None:
     nodes.set_used(10 * MIB)
 
 
-def test_who_is_over_it_and_shrinks_is_let_shrink() -> None:
-    """What takes less is no news to complain of: a list that is read anew begins with nothing."""
+def test_a_kind_over_the_budget_may_shrink() -> None:
+    """A smaller size raises no error: a new list starts at zero."""
     budget = MemoryBudget(10 * MIB)
     pods, nodes = budget.new_quota("pods"), budget.new_quota("nodes")
     nodes.set_used(9 * MIB)
@@ -48,7 +48,7 @@ def test_who_is_over_it_and_shrinks_is_let_shrink() -> None:
     pods.set_used(8 * MIB)
 
 
-def test_what_is_read_beside_the_stores_has_its_own_budget_and_waits_for_the_same_turn() -> None:
+def test_responses_have_their_own_budget_and_share_the_queue() -> None:
     cluster = ClusterCache(cast(Client, None), 10 * MIB)
     aside = cluster.extra_budget(MIB)
     assert aside.page_lock is cluster._budget.page_lock
@@ -57,5 +57,5 @@ def test_what_is_read_beside_the_stores_has_its_own_budget_and_waits_for_the_sam
 
 
 def test_one_cluster_of_ten_does_not_fill_the_process() -> None:
-    """The limit in manifests/controller.yaml is 512Mi; docs/failures.md says what is left for the others."""
+    """The limit in manifests/controller.yaml is 512Mi; docs/failures.md names the rest for other clusters."""
     assert WORKER_CLUSTER_BYTES <= 512 * MIB / 4 and MANAGER_BYTES < 512 * MIB

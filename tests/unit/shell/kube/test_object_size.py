@@ -1,4 +1,4 @@
-"""What JSON takes of memory is known before it is read, and what is made to take much of it is found out."""
+"""The memory of JSON is estimated before it is parsed, also for JSON that is made to need much."""
 
 import tracemalloc
 from typing import Any
@@ -46,20 +46,20 @@ def _versions(raw: Any, count: int = 200) -> list[Any]:
         pytest.param(["x" * 100_000 + "\U0001f600"] * 10, id="long texts with one wide character"),
     ],
 )
-def test_nothing_takes_much_more_than_it_weighs(found: Any) -> None:
+def test_no_object_takes_much_more_than_its_estimate(found: Any) -> None:
     said = orjson.dumps(found)
     real = taken(said)
     assert 0.9 * real < object_size.weigh_json(said) == object_size.weigh_object(found)
 
 
 @pytest.mark.parametrize("raw", [POD, WORKLOAD], ids=["a pod", "a Workload"])
-def test_what_an_api_server_says_weighs_about_twice_of_what_it_takes(raw: Any) -> None:
+def test_the_estimate_of_usual_objects_is_about_twice_their_memory(raw: Any) -> None:
     said = orjson.dumps(_versions(raw))
     assert 1.5 < object_size.weigh_json(said) / taken(said) < 2.5
 
 
 @pytest.mark.parametrize(("before", "inside", "after"), [(b'{"x":', b"1", b"}"), (b"[", b'"\xc3\xa4"', b"]")])
-def test_what_is_nested_as_deep_as_can_be_read_has_a_weight_too(before: bytes, inside: bytes, after: bytes) -> None:
+def test_deeply_nested_objects_have_an_estimate(before: bytes, inside: bytes, after: bytes) -> None:
     said = before * 1_000 + inside + after * 1_000
     found = orjson.loads(said)
     with pytest.raises(TypeError):

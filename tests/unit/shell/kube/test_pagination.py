@@ -1,4 +1,4 @@
-"""A list is read to its end, and one without an end, or of no objects, is a sentence."""
+"""A list is read to its end; one without an end, or without objects, is an error with a message."""
 
 import asyncio
 from typing import Any
@@ -31,13 +31,13 @@ async def test_a_list_is_read_page_by_page(server: Server, client: Client) -> No
     ]
 
 
-async def test_a_list_is_of_the_version_that_its_first_page_says(server: Server, client: Client) -> None:
-    """All pages are of one moment. Where one says another all the same, a watch from the earliest tells what was missed."""
+async def test_a_list_has_the_version_of_its_first_page(server: Server, client: Client) -> None:
+    """All pages have one version. If one differs, a watch from the earliest version shows what was missed."""
     server.lists = [lists(7, [thing(1)], "more"), lists(9, [thing(2)])]
     assert (await list_all(client, PATH))[1] == "7"
 
 
-async def test_a_page_is_let_go_of_before_the_next_is_asked_for(server: Server, client: Client) -> None:
+async def test_a_page_is_freed_before_the_next_is_requested(server: Server, client: Client) -> None:
     taken: list[tuple[int, str, int]] = []
     server.lists = [lists(7, [thing(1), thing(2)], "more"), lists(7, [thing(3)])]
     turn = asyncio.Lock()
@@ -51,7 +51,7 @@ async def test_a_page_is_let_go_of_before_the_next_is_asked_for(server: Server, 
 
 
 async def test_large_objects_come_in_smaller_pages(server: Server, client: Client) -> None:
-    """Nobody has to say which kinds are large, and whoever makes large objects keeps no list from being read."""
+    """No kind needs to be marked as large, and large objects prevent no list."""
     there = [thing(number, 1_500_000) for number in range(12)]
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -65,7 +65,7 @@ async def test_large_objects_come_in_smaller_pages(server: Server, client: Clien
     assert [asked.query["limit"] for asked in server.asked] == ["100", "50", "10", *["2"] * 6]
 
 
-def test_a_page_of_the_smallest_size_holds_whatever_there_is() -> None:
+def test_the_smallest_page_holds_any_object() -> None:
     assert PAGE_SIZES[-1] * OBJECT_BYTES <= PAGE_BYTES
 
 
@@ -75,7 +75,7 @@ async def test_a_page_that_is_too_large_with_two_objects_is_from_no_api_server(s
         await list_all(client, PATH)
 
 
-async def test_the_same_token_again_is_no_end(server: Server, client: Client) -> None:
+async def test_a_repeated_token_is_an_error(server: Server, client: Client) -> None:
     server.lists = [lists(7, [thing(1)], "more")] * 9
     with pytest.raises(Unreachable, match="its list of pods does not end"):
         await list_all(client, PATH)
@@ -83,7 +83,7 @@ async def test_the_same_token_again_is_no_end(server: Server, client: Client) ->
 
 
 @pytest.mark.parametrize("bound", ["MOST_PAGES", "UNBUDGETED_BYTES", "LIST_SECONDS"])
-async def test_a_list_that_goes_on_and_on_is_given_up(
+async def test_an_endless_list_is_given_up(
     server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     monkeypatch.setattr(pagination, bound, {"MOST_PAGES": 5, "UNBUDGETED_BYTES": 500, "LIST_SECONDS": 0.3}[bound])
@@ -93,8 +93,8 @@ async def test_a_list_that_goes_on_and_on_is_given_up(
     assert server.lists, "it was not read to the end of what the server had"
 
 
-async def test_a_list_ends_where_its_cluster_has_no_room_left(server: Server, client: Client) -> None:
-    """Other kinds take of it as well; and what is kept counts, not what came."""
+async def test_a_list_ends_when_its_clusters_budget_is_used(server: Server, client: Client) -> None:
+    """Other kinds use the budget too, and stored objects count, not received ones."""
     budget = MemoryBudget(1_000_000)
     budget.new_quota("nodes").set_used(900_000)
     room = budget.new_quota("pods")
@@ -106,7 +106,7 @@ async def test_a_list_ends_where_its_cluster_has_no_room_left(server: Server, cl
     assert len((await list_all(client, PATH, lambda raw: raw["metadata"], room))[0]) == 1
 
 
-async def test_a_page_is_read_when_the_one_before_is_kept(server: Server, client: Client) -> None:
+async def test_pages_of_a_cluster_are_parsed_one_by_one(server: Server, client: Client) -> None:
     """Of all kinds of a cluster: each may take as much, for a moment, as all that is kept of it."""
     flying, most = 0, 0
 
@@ -124,7 +124,7 @@ async def test_a_page_is_read_when_the_one_before_is_kept(server: Server, client
     assert most == 1
 
 
-async def test_a_page_that_takes_too_much_memory_is_asked_for_in_smaller_ones(server: Server, client: Client) -> None:
+async def test_a_page_that_takes_too_much_memory_is_requested_in_smaller_ones(server: Server, client: Client) -> None:
     """A few bytes of JSON may take thirty times as many."""
     odd = [{"metadata": {"name": str(number)}, "x": [{}] * 25_000} for number in range(100)]
     server.lists = [lists(7, odd[:45]), lists(7, odd[:10])]
@@ -143,18 +143,18 @@ async def test_a_page_that_takes_too_much_memory_is_asked_for_in_smaller_ones(se
         ),
     ],
 )
-async def test_what_is_no_list_is_a_sentence(server: Server, client: Client, page: dict[str, Any]) -> None:
+async def test_an_invalid_list_is_an_error_with_a_message(server: Server, client: Client, page: dict[str, Any]) -> None:
     server.lists = [says(page)]
     with pytest.raises(Unreachable, match="its list of pods cannot be read"):
         await list_all(client, PATH)
 
 
-async def test_nothing_at_all_may_be_null(server: Server, client: Client) -> None:
+async def test_an_empty_list_may_have_null_items(server: Server, client: Client) -> None:
     server.lists = [says({"items": None, "metadata": {"resourceVersion": "5"}})]
     assert await list_all(client, PATH) == ([], "5")
 
 
 @pytest.mark.parametrize("metadata", [None, "x", {}, {"resourceVersion": 5}, {"resourceVersion": "soon"}])
-async def test_a_version_that_is_none_is_not_told(server: Server, client: Client, metadata: object) -> None:
+async def test_an_invalid_version_is_left_out(server: Server, client: Client, metadata: object) -> None:
     server.lists = [says({"items": [], "metadata": metadata})]
     assert await list_all(client, PATH) == ([], "")

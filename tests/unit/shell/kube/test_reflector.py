@@ -1,4 +1,4 @@
-"""A store stays true by list and watch, whatever comes over the wire; over real sockets, by a hurried clock."""
+"""A reflector keeps a store up to date by list and watch, for any answer; over real sockets, on a fast clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -32,7 +32,7 @@ def thing(name: str, version: int, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Bench:
-    """A store that is followed, and all that was told in its order."""
+    """A store with its reflector, and all notifications in order."""
 
     server: Server
     store: Store = field(init=False)
@@ -60,7 +60,7 @@ class Bench:
         return {_short(raw) for raw in self.store}
 
     async def watched(self, number: int) -> None:
-        """Wait for that many watches, all of them opened: each is told."""
+        """Wait for that many open watches; each is notified."""
         await self.server.until(lambda: len(self.server.of(watch=True)) >= number)
 
     def resumed(self) -> list[str]:
@@ -106,8 +106,8 @@ async def test_a_list_is_read_to_its_last_page_and_then_watched() -> None:
 
 
 @hurried
-async def test_all_is_well_when_a_watch_opens() -> None:
-    """Not before: whoever is told decides from what the store shows, and from what it will be told."""
+async def test_trouble_ends_when_a_watch_opens() -> None:
+    """Not earlier: decisions rely on the store and on its later notifications."""
     async with following([lists(7, [thing("a", 5)])]) as (bench, _):
         await bench.server.until(lambda: bool(bench.troubles))
         assert bench.told == ["a:5", "well"]
@@ -151,7 +151,7 @@ async def test_a_first_list_that_fails_leaves_the_store_unsynced() -> None:
 
 
 @hurried
-async def test_half_a_list_is_none() -> None:
+async def test_an_incomplete_list_changes_nothing() -> None:
     listed = [lists(7, [thing("a", 5), thing("b", 6)]), lists(9, [thing("a", 8)], following="more"), text(PAGE)]
     async with following(listed, [streams(gone())]) as (bench, _):
         await bench.server.until(lambda: "Unreachable" in bench.told)
@@ -159,7 +159,7 @@ async def test_half_a_list_is_none() -> None:
 
 
 @hurried
-async def test_a_list_whose_next_page_has_expired_is_begun_anew() -> None:
+async def test_a_list_with_an_expired_page_is_restarted() -> None:
     listed = [lists(7, [thing("a", 5)], following="more"), refuses(410, "Expired"), lists(9, [thing("b", 8)])]
     async with following(listed) as (bench, _):
         await bench.watched(1)
@@ -168,7 +168,7 @@ async def test_a_list_whose_next_page_has_expired_is_begun_anew() -> None:
 
 
 @hurried
-async def test_a_list_that_changes_much_goes_in_page_by_page_and_what_it_lacks_is_gone_at_its_end(
+async def test_a_large_list_is_stored_page_by_page_with_deletions_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or the old states of everything would be kept beside the new ones until the last page is there."""
@@ -201,12 +201,12 @@ async def test_a_watch_changes_the_store() -> None:
 @pytest.mark.parametrize(
     ("lines", "version"),
     [
-        pytest.param([], "7", id="the list's, if it said nothing"),
-        pytest.param([event(ADDED, thing("a", 8))], "8", id="an event's"),
-        pytest.param([event(ADDED, thing("a", 8)), event(DELETED, thing("a", 9))], "9", id="a deletion's"),
-        pytest.param([event(ADDED, thing("a", 8)), bookmark(20)], "20", id="a bookmark's"),
-        pytest.param(["\n", bookmark(20), "\n"], "20", id="empty lines say nothing"),
-        pytest.param([bookmark(20), '{"type": "ADD'], "20", id="half a line at the end says nothing"),
+        pytest.param([], "7", id="the list's version, after no event"),
+        pytest.param([event(ADDED, thing("a", 8))], "8", id="the version of an event"),
+        pytest.param([event(ADDED, thing("a", 8)), event(DELETED, thing("a", 9))], "9", id="the version of a deletion"),
+        pytest.param([event(ADDED, thing("a", 8)), bookmark(20)], "20", id="the version of a bookmark"),
+        pytest.param(["\n", bookmark(20), "\n"], "20", id="empty lines are ignored"),
+        pytest.param([bookmark(20), '{"type": "ADD'], "20", id="an incomplete last line is ignored"),
     ],
 )
 @hurried
@@ -219,15 +219,19 @@ async def test_a_watch_is_resumed_from_the_last_version(lines: list[str], versio
 
 
 @hurried
-async def test_versions_go_on_over_several_watches() -> None:
+async def test_versions_continue_over_several_watches() -> None:
     async with following([lists(7)], [streams(bookmark(8)), streams(bookmark(9))]) as (bench, _):
         await bench.watched(3)
         assert bench.resumed() == ["7", "8", "9"]
 
 
-@pytest.mark.parametrize("answer", [streams(gone()), refuses(410, "Expired")], ids=["in the watch", "instead of it"])
+@pytest.mark.parametrize(
+    "answer",
+    [streams(gone()), refuses(410, "Expired")],
+    ids=["an error event in the watch", "an error instead of the watch"],
+)
 @hurried
-async def test_what_the_server_has_forgotten_is_listed_afresh(answer: Answer) -> None:
+async def test_an_expired_version_is_listed_again(answer: Answer) -> None:
     listed = [lists(7, [thing("a", 5), thing("b", 6)]), lists(30, [thing("b", 6), thing("c", 25)])]
     async with following(listed, [answer]) as (bench, _):
         await bench.watched(2)
@@ -250,7 +254,7 @@ async def test_what_the_server_has_forgotten_is_listed_afresh(answer: Answer) ->
     ],
 )
 @hurried
-async def test_a_line_that_cannot_be_read_is_told_and_listed_away(line: str, word: str) -> None:
+async def test_an_unreadable_line_is_reported_and_leads_to_a_list(line: str, word: str) -> None:
     """The loop goes on: only a list tells what the line would have said."""
     listed = [lists(7, [thing("a", 5)]), lists(12, [thing("b", 11)])]
     async with following(listed, [streams(event(ADDED, thing("b", 8)), line, event(DELETED, thing("b", 9)))]) as (
@@ -272,7 +276,7 @@ async def test_a_line_that_cannot_be_read_is_told_and_listed_away(line: str, wor
     ],
 )
 @hurried
-async def test_a_watch_that_fails_is_trouble_until_it_opens(bad: Answer, word: str, fresh: bool) -> None:
+async def test_a_failed_watch_is_trouble_until_one_opens(bad: Answer, word: str, fresh: bool) -> None:
     async with following([lists(7, [thing("a", 5)]), lists(9, [thing("a", 5)])], [bad]) as (bench, _):
         await bench.watched(2)
         await bench.server.until(lambda: bench.told[-1] == "well" and word in bench.told)
@@ -284,7 +288,7 @@ async def test_a_watch_that_fails_is_trouble_until_it_opens(bad: Answer, word: s
 
 
 @hurried
-async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
+async def test_a_missing_server_is_retried() -> None:
     async with apiserver.serving() as nobody:
         url = nobody.url
     async with apiserver.connected(url) as client:
@@ -300,7 +304,7 @@ async def test_a_server_that_is_not_there_is_asked_again_and_again() -> None:
 
 @hurried
 async def test_a_watch_that_ends_at_once_does_not_spin() -> None:
-    """A proxy may end each one; the pauses double, and each is at least half of what it may be: 0.1, 0.2, 0.4, 0.8, 1.6 s."""
+    """A proxy may end each watch. The pauses double, each at least half of its limit: 0.1, 0.2, 0.4, 0.8, 1.6 s."""
     async with following([lists(7)], [streams()] * 1000) as (bench, _):
         await bench.server.until(lambda: len(bench.server.of(watch=True)) == 6)
         times = [asked.when for asked in bench.server.of(watch=True)]
@@ -310,7 +314,7 @@ async def test_a_watch_that_ends_at_once_does_not_spin() -> None:
 
 
 @hurried
-async def test_it_ends_when_it_is_cancelled() -> None:
+async def test_a_reflector_ends_when_cancelled() -> None:
     async with following([lists(7)]) as (bench, task):
         await bench.server.until(lambda: bool(bench.troubles))
     assert task.cancelled()
@@ -337,8 +341,8 @@ async def test_a_page_without_a_line_end_is_no_watch() -> None:
 
 
 @hurried
-async def test_a_watch_is_not_taken_up_from_a_version_that_the_cluster_has_not_reached() -> None:
-    """It would be silent until the cluster has come there again, and what was written since the backup count as there."""
+async def test_a_watch_is_not_resumed_from_a_version_that_the_cluster_has_not_reached() -> None:
+    """The watch would be silent until that version, and objects written since the backup would count as existing."""
     listed = [lists(7, [thing("a", 5)]), lists(30, [thing("a", 5), thing("c", 20)])]
     watched = [streams(event(ADDED, thing("b", 50)), bookmark(60))]
     async with following(listed, watched) as (bench, _):
@@ -352,7 +356,7 @@ async def test_a_watch_is_not_taken_up_from_a_version_that_the_cluster_has_not_r
 
 
 @hurried
-async def test_a_bookmark_tells_how_far_a_cluster_was() -> None:
+async def test_a_bookmark_records_the_clusters_version() -> None:
     async with following([lists(7), lists(30)], [streams(bookmark(60))]) as (bench, _):
         bench.server.newest = 30
         await bench.watched(2)
@@ -360,7 +364,7 @@ async def test_a_bookmark_tells_how_far_a_cluster_was() -> None:
 
 
 @hurried
-async def test_a_watch_is_taken_up_where_the_cluster_is_no_older_than_what_was_heard() -> None:
+async def test_a_watch_is_resumed_if_the_cluster_is_not_older_than_observed() -> None:
     async with following([lists(7)], [streams(bookmark(60))]) as (bench, _):
         bench.server.newest = 60
         await bench.watched(2)
@@ -369,8 +373,8 @@ async def test_a_watch_is_taken_up_where_the_cluster_is_no_older_than_what_was_h
 
 
 @hurried
-async def test_the_answer_to_a_write_of_ours_tells_how_far_a_cluster_was() -> None:
-    """The watch may not have told of it yet."""
+async def test_the_answer_to_our_write_records_the_clusters_version() -> None:
+    """The watch may not have sent the event yet."""
     benches: list[Bench] = []
 
     async def answered(_: web.Request) -> None:
@@ -384,7 +388,7 @@ async def test_the_answer_to_a_write_of_ours_tells_how_far_a_cluster_was() -> No
 
 
 @hurried
-async def test_a_list_that_is_behind_what_a_watch_told_is_the_truth() -> None:
+async def test_a_list_behind_an_earlier_watch_is_believed() -> None:
     """As it is after a silence, which every restore brings about: no watch is taken up then."""
     listed = [lists(7, [thing("a", 5)]), lists(30, [thing("a", 5)])]
     async with following(listed, [streams(event(ADDED, thing("b", 50)), gone())]) as (bench, _):
@@ -393,7 +397,7 @@ async def test_a_list_that_is_behind_what_a_watch_told_is_the_truth() -> None:
 
 
 @hurried
-async def test_versions_that_run_backwards_in_a_watch_are_of_a_restored_cluster() -> None:
+async def test_decreasing_versions_in_a_watch_mean_a_restored_cluster() -> None:
     lines = [event(ADDED, thing("b", 50)), event(ADDED, thing("c", 20)), event(ADDED, thing("d", 51))]
     async with following([lists(7), lists(30, [thing("c", 20)])], [streams(*lines)]) as (bench, _):
         await bench.watched(2)
@@ -402,7 +406,7 @@ async def test_versions_that_run_backwards_in_a_watch_are_of_a_restored_cluster(
 
 
 @hurried
-async def test_what_one_kind_finds_out_lists_all_kinds_anew() -> None:
+async def test_a_restore_noticed_by_one_kind_lists_all_kinds_again() -> None:
     """And not at once again and again, whatever the cluster says."""
     async with apiserver.serving() as server, apiserver.connected(server.url) as client:
         benches = Bench(server), Bench(server)
@@ -429,7 +433,7 @@ def odd(name: str, version: int) -> dict[str, Any]:
 
 
 @hurried
-async def test_what_is_no_object_is_left_out_of_a_list_and_counted() -> None:
+async def test_invalid_items_of_a_list_are_skipped_and_counted() -> None:
     before = _odd_ones()
     async with following([lists(7, [thing("a", 5), odd("b", 6), {"metadata": {}}])]) as (bench, _):
         await bench.server.until(lambda: bool(bench.troubles))
@@ -438,7 +442,7 @@ async def test_what_is_no_object_is_left_out_of_a_list_and_counted() -> None:
 
 
 @hurried
-async def test_an_event_of_what_is_no_object_says_nothing_and_ends_nothing() -> None:
+async def test_an_event_with_an_invalid_object_is_ignored() -> None:
     before = _odd_ones()
     lines = [event(ADDED, odd("b", 8)), event(DELETED, odd("a", 9)), event(ADDED, thing("c", 10))]
     async with following([lists(7, [thing("a", 5)])], [streams(*lines)]) as (bench, _):
@@ -457,10 +461,10 @@ def _odd_ones() -> float:
 
 
 @hurried
-async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
+async def test_a_cluster_beyond_its_budget_is_forgotten_and_retried_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told before anything is dropped, so that nobody takes what is not kept for gone; of all kinds, which share the memory."""
+    """The trouble is reported before objects of any kind are dropped, so that none counts as deleted."""
     async with apiserver.serving(Server(ready=True)) as server, apiserver.connected(server.url) as client:
         monkeypatch.setattr(reflector, "FIRST_PAUSE", 1.0)
         budget, benches = MemoryBudget(20_000), [Bench(server), Bench(server)]
@@ -495,7 +499,7 @@ async def test_a_cluster_that_shows_too_much_is_forgotten_and_asked_again_later(
 
 
 @hurried
-async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_list_counts_for_the_budget_beside_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one name after the other, of which none is gone before the last page."""
     monkeypatch.setattr(stores, "PENDING_BYTES", 0)
     large = "x" * 5_000
@@ -524,8 +528,8 @@ async def test_what_is_read_anew_counts_beside_what_is_kept(monkeypatch: pytest.
 
 @pytest.mark.parametrize("bad", [text(PAGE), refuses(500)])
 @hurried
-async def test_trouble_does_not_keep_half_a_list(bad: Answer) -> None:
-    """It is kept for as long as it lasts, and an error that was raised keeps all that was in the hands of whoever met it."""
+async def test_trouble_keeps_no_incomplete_list_in_memory(bad: Answer) -> None:
+    """The error is kept while the trouble lasts, and a raised error keeps the locals of its frames alive."""
     async with following([lists(7, [thing("a", 5)], following="more"), bad]) as (bench, _):
         await bench.server.until(lambda: bool(bench.troubles))
         (met,) = bench.troubles

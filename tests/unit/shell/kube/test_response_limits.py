@@ -1,4 +1,4 @@
-"""However much a server says, and however slowly, no more is read than it may say, and what was wrong is a sentence."""
+"""Responses are bounded in size and time, and the rest is an error with a message."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ JSON = "Content-Type: application/json"
 
 @asynccontextmanager
 async def attacker(*said: bytes, drip: bytes = b"") -> AsyncIterator[Client]:
-    """A client of a server that says this to whoever comes, and then drips or falls silent."""
+    """A client of a server that sends this to every connection, and then drips or stops."""
     over = asyncio.Event()
 
     async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,12 +84,12 @@ def packed(size: int) -> bytes:
 BOMB = packed(150 * MIB)
 
 
-async def test_a_packed_answer_is_read() -> None:
+async def test_a_compressed_answer_is_read() -> None:
     async with attacker(answer(gzip.compress(b'{"kind": "Pod"}'), "Content-Encoding: gzip")) as client:
         assert await client.get(PATH) == {"kind": "Pod"}
 
 
-async def test_a_packed_answer_is_counted_as_it_is_unpacked() -> None:
+async def test_a_compressed_answer_counts_by_its_decompressed_size() -> None:
     assert len(BOMB) < 200_000
     async with attacker(answer(BOMB, "Content-Encoding: gzip")) as client:
         tracemalloc.start()
@@ -103,7 +103,7 @@ async def test_a_packed_answer_is_counted_as_it_is_unpacked() -> None:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error", "403 Forbidden"])
-async def test_an_answer_without_an_end_is_cut(status: str) -> None:
+async def test_an_endless_answer_is_cut(status: str) -> None:
     endless = [head("Content-Length: 99999999999", status=status), *([b'{"a": "' + b"x" * MIB] * 40)]
     async with attacker(*endless) as client:
         with pytest.raises((ResponseTooLarge, ApiError)) as found:
@@ -112,7 +112,7 @@ async def test_an_answer_without_an_end_is_cut(status: str) -> None:
         assert str(found.value) == f"{status}: ", "its status counts, and not what it says with it"
 
 
-async def test_a_long_refusal_is_told_in_short() -> None:
+async def test_a_long_error_is_shortened() -> None:
     body = json.dumps({"reason": "r" * 50_000, "message": "m" * 50_000}).encode()
     async with attacker(answer(body, status="403 Forbidden")) as client:
         with pytest.raises(ApiError) as found:
@@ -120,8 +120,8 @@ async def test_a_long_refusal_is_told_in_short() -> None:
     assert len(str(found.value)) < 20_000
 
 
-async def test_a_refusal_is_one_line() -> None:
-    """It is logged: no line of a log begins with what somebody else wrote."""
+async def test_an_error_is_one_line() -> None:
+    """The error is logged, and no log line may begin with text of another server."""
     body = json.dumps({"reason": "r\nforged", "message": "m\r\x1b[2J\u2028forged\x00"}).encode()
     async with attacker(answer(body, status="403 Forbidden")) as client:
         with pytest.raises(ApiError) as found:
@@ -136,20 +136,22 @@ async def test_a_refusal_is_one_line() -> None:
             answer(b'{"a": 1}', kind="Content-Type: text/html"), "no Kubernetes API server", id="another type"
         ),
         pytest.param(answer(b'{"a": 1}', kind="X: y"), "no Kubernetes API server", id="no type"),
+        pytest.param(answer(b'{"a": 1}', kind="Content-Type: ;;=,;"), "no Kubernetes API server", id="an invalid type"),
         pytest.param(
-            answer(b'{"a": 1}', kind="Content-Type: ;;=,;"), "no Kubernetes API server", id="a type that is none"
+            answer(b'{"a": 1}', "Content-Encoding: br"), "not asked for", id="an encoding that was not requested"
         ),
-        pytest.param(answer(b'{"a": 1}', "Content-Encoding: br"), "not asked for", id="an encoding nobody asked for"),
-        pytest.param(answer(b'{"a": 1}', "Content-Encoding: gzip"), "cannot be unpacked", id="not packed at all"),
-        pytest.param(answer(packed(MIB)[:-50], "Content-Encoding: gzip"), "no Kubernetes API server", id="half packed"),
-        pytest.param(answer(b"[" * 100_000), "no Kubernetes API server", id="a deep one"),
-        pytest.param(answer(b'{"a":' * 100_000), "no Kubernetes API server", id="another deep one"),
+        pytest.param(answer(b'{"a": 1}', "Content-Encoding: gzip"), "cannot be unpacked", id="not compressed"),
+        pytest.param(
+            answer(packed(MIB)[:-50], "Content-Encoding: gzip"), "no Kubernetes API server", id="truncated compression"
+        ),
+        pytest.param(answer(b"[" * 100_000), "no Kubernetes API server", id="deeply nested lists"),
+        pytest.param(answer(b'{"a":' * 100_000), "no Kubernetes API server", id="deeply nested objects"),
         pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "no Kubernetes API server", id="another protocol"),
-        pytest.param(head("X: " + "y" * MIB), "", id="a header without an end"),
-        pytest.param(head("Content-Length: -5"), "", id="a length that is none"),
+        pytest.param(head("X: " + "y" * MIB), "", id="an endless header"),
+        pytest.param(head("Content-Length: -5"), "", id="an invalid length"),
     ],
 )
-async def test_what_no_api_server_answers_is_a_sentence(said: bytes, why: str) -> None:
+async def test_an_answer_of_another_server_is_an_error_with_a_message(said: bytes, why: str) -> None:
     async with attacker(said) as client:
         with pytest.raises(Unreachable) as found:
             await client.get(PATH)
@@ -163,7 +165,7 @@ async def test_what_no_api_server_answers_is_a_sentence(said: bytes, why: str) -
 
 
 @hurried
-async def test_an_answer_that_comes_byte_by_byte_is_not_waited_for() -> None:
+async def test_a_slow_answer_times_out() -> None:
     clock = asyncio.get_running_loop().time
     for said in (head("Content-Length: 9999"), b"HTTP/1.1 200 OK\r\nX: "):
         async with attacker(said, drip=b" ") as client:
@@ -182,7 +184,7 @@ def chunk(body: bytes) -> bytes:
     return f"{len(body):x}\r\n".encode() + body + b"\r\n"
 
 
-async def test_a_line_without_an_end_is_cut() -> None:
+async def test_an_endless_line_is_cut() -> None:
     async with attacker(WATCH, chunk(b"one\n"), *([chunk(b"x" * MIB)] * 40)) as client:
         found: list[bytes] = []
         with pytest.raises(ResponseTooLarge, match="4 MiB"):
@@ -200,14 +202,14 @@ async def test_a_large_event_is_read() -> None:
 
 
 @hurried
-async def test_headers_that_come_byte_by_byte_open_no_stream() -> None:
+async def test_slow_headers_open_no_stream() -> None:
     async with attacker(b"HTTP/1.1 200 OK\r\nX: ", drip=b"y") as client:
         with pytest.raises(Unreachable, match="no answer in time"):
             async with client.stream(PATH, {}, 2.0):
                 raise AssertionError("it opened")
 
 
-async def test_a_stream_that_says_nothing_byte_by_byte_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_of_slow_empty_bytes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LONGEST_STREAM_SECONDS > 240, "the server is asked to end it sooner"
     monkeypatch.setattr("adapter.shell.kube.client.LONGEST_STREAM_SECONDS", 1.0)
     async with asyncio.timeout(apiserver.PATIENCE):
@@ -219,7 +221,10 @@ async def test_a_stream_that_says_nothing_byte_by_byte_ends(monkeypatch: pytest.
 
 LIES = st.binary(max_size=300) | st.builds(
     lambda kind, encoding, length, body: (
-        f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n".encode()
+        (
+            f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Encoding: {encoding}\r\n"
+            f"Content-Length: {length}\r\n\r\n"
+        ).encode()
         + body
     ),
     st.sampled_from(["application/json", "application/json; charset=\x00", ";"]),
@@ -230,7 +235,7 @@ LIES = st.binary(max_size=300) | st.builds(
 
 
 @given(said=LIES)
-def test_no_lie_escapes_as_something_else(said: bytes) -> None:
+def test_any_answer_raises_only_documented_errors(said: bytes) -> None:
     async def ask() -> None:
         async with attacker(said) as client:
             for asked in (client.get(PATH), client.probe()):
@@ -244,8 +249,8 @@ def test_no_lie_escapes_as_something_else(said: bytes) -> None:
     asyncio.run(ask())
 
 
-async def test_large_answers_of_a_cluster_are_held_one_by_one(server: Server, client: Client) -> None:
-    """Thirty-two may be on their way, and each may be as large as an object can be; what is small waits for nobody."""
+async def test_large_answers_of_a_cluster_are_read_one_by_one(server: Server, client: Client) -> None:
+    """Thirty-two requests may be in flight, each answer as large as an object may be; small ones do not wait."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
     large = json.dumps({"kind": "Pod", "text": "x" * (2 * STATUS_BYTES)})
 

@@ -1,4 +1,4 @@
-"""A store shows the newest state of each object that was told of, and says what changed."""
+"""A store shows the newest state of each object and notifies of changes."""
 
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ def thing(name: str = "a", version: object = 1, *, uid: str = "", group: str = "
 
 
 class Heard:
-    """A store with an index, and what it told."""
+    """A store with an index, and its notifications."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -40,7 +40,7 @@ def heard() -> Heard:
 
 
 def test_a_store_that_was_never_filled_is_not_synced(heard: Heard) -> None:
-    """Whoever asks must do nothing then, rather than read `none`."""
+    """A caller must then do nothing, and not read it as empty."""
     assert not heard.store.synced
     heard.store.put(thing())
     assert not heard.store.synced, "our own write fills nothing"
@@ -48,7 +48,7 @@ def test_a_store_that_was_never_filled_is_not_synced(heard: Heard) -> None:
     assert heard.store.synced
 
 
-def test_what_is_read_of_an_object_is_read_once_for_as_long_as_it_is_held(heard: Heard) -> None:
+def test_an_object_is_parsed_once_while_it_is_stored(heard: Heard) -> None:
     store, read = heard.store, list[str]()
 
     def text(raw: Raw) -> str:
@@ -76,7 +76,7 @@ def test_what_is_read_of_an_object_is_read_once_for_as_long_as_it_is_held(heard:
     assert read[3:] == ["a4", "a1"]
 
 
-def test_what_is_read_of_all_is_read_of_those_alone_that_changed(heard: Heard) -> None:
+def test_only_changed_objects_are_parsed_again(heard: Heard) -> None:
     store, read = heard.store, list[str]()
 
     def text(raw: Raw) -> str:
@@ -102,7 +102,7 @@ def test_what_is_read_of_all_is_read_of_those_alone_that_changed(heard: Heard) -
     assert list(store.read_all_cached(text).values()) == ["read a9"]
 
 
-def test_what_cannot_be_read_is_tried_each_time(heard: Heard) -> None:
+def test_an_unreadable_object_is_parsed_each_time(heard: Heard) -> None:
     heard.store.replace([thing("a")])
     for _ in range(2):
         with pytest.raises(KeyError):
@@ -139,7 +139,7 @@ def test_a_cluster_scoped_object_is_found_by_its_name(heard: Heard) -> None:
     assert heard.store.by_name("east") is not None
 
 
-def test_a_change_is_told_with_before_and_after(heard: Heard) -> None:
+def test_a_change_is_notified_with_both_states(heard: Heard) -> None:
     heard.store.put(thing(version=1))
     heard.store.put(thing(version=2))
     heard.store.remove(thing(version=3))
@@ -148,7 +148,8 @@ def test_a_change_is_told_with_before_and_after(heard: Heard) -> None:
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(5, id="the same"), pytest.param(4, id="older"), pytest.param("", id="none")]
+    "version",
+    [pytest.param(5, id="the same version"), pytest.param(4, id="an older version"), pytest.param("", id="no version")],
 )
 def test_a_stale_version_is_ignored(heard: Heard, version: object) -> None:
     """The answer to our own write often comes before the watch's event of an earlier one."""
@@ -158,7 +159,7 @@ def test_a_stale_version_is_ignored(heard: Heard, version: object) -> None:
     assert len(heard.changes) == 1
 
 
-def test_versions_are_numbers_and_not_words(heard: Heard) -> None:
+def test_versions_are_compared_as_numbers(heard: Heard) -> None:
     heard.store.put(thing(version=9))
     heard.store.put(thing(version=10))
     assert heard.texts() == {"a10"}
@@ -177,12 +178,12 @@ def test_the_deletion_of_an_earlier_object_is_ignored(heard: Heard) -> None:
     assert heard.changes == [(None, "a6")]
 
 
-def test_the_deletion_of_what_is_unknown_is_ignored(heard: Heard) -> None:
+def test_the_deletion_of_an_unknown_object_is_ignored(heard: Heard) -> None:
     heard.store.remove(thing())
     assert heard.changes == []
 
 
-def test_a_full_list_removes_what_vanished_and_tells_of_the_difference_only(heard: Heard) -> None:
+def test_a_list_removes_missing_objects_and_notifies_of_differences_only(heard: Heard) -> None:
     heard.store.replace([thing("a"), thing("b"), thing("c")])
     heard.changes.clear()
     heard.store.replace([thing("b"), thing("c", 2), thing("d")])
@@ -190,12 +191,12 @@ def test_a_full_list_removes_what_vanished_and_tells_of_the_difference_only(hear
     assert sorted(heard.changes, key=str) == [("a1", None), ("c1", "c2"), (None, "d1")]
 
 
-def test_a_list_may_be_read_once_only(heard: Heard) -> None:
+def test_a_list_may_be_an_iterator(heard: Heard) -> None:
     heard.store.replace(thing(name) for name in "ab")
     assert heard.texts() == {"a1", "b1"}
 
 
-def test_a_loop_survives_changes_made_in_it(heard: Heard) -> None:
+def test_a_loop_over_a_store_may_change_it(heard: Heard) -> None:
     heard.store.replace([thing("a"), thing("b")])
     for raw in heard.store:
         heard.store.remove(raw)
@@ -219,8 +220,22 @@ def test_the_index_follows_each_object(heard: Heard) -> None:
     assert (group(heard, "x"), group(heard, "y")) == (set(), {"a2"})
 
 
-def test_the_index_is_right_when_a_change_is_told() -> None:
-    """Whoever is woken by it asks for the group at once."""
+def test_objects_are_found_by_their_owner() -> None:
+    store = Store(owner=lambda raw: label(raw, "group"))
+    store.replace([thing("a", group="x"), thing("b", group="x"), thing("c")])
+    assert [raw["text"] for raw in store.owned_by("x")] == ["a1", "b1"]
+    store.put(thing("a", 2, group="y"))
+    assert [raw["text"] for raw in store.owned_by("x")] == ["b1"]
+    assert [raw["text"] for raw in store.owned_by("y")] == ["a2"]
+    store.remove(thing("b", 2, group="x"))
+    assert store.owned_by("x") == []
+    assert store.owned_by("") == [], "no owner has the empty uid"
+    store.clear()
+    assert store.owned_by("y") == []
+
+
+def test_the_index_is_current_at_a_notification() -> None:
+    """A listener may read the group at once."""
     found: list[int] = []
     store = Store(lambda *_: found.append(len(store.by_index("x"))), index=lambda raw: label(raw, "group"))
     store.put(thing("a", group="x"))
@@ -229,13 +244,13 @@ def test_the_index_is_right_when_a_change_is_told() -> None:
     assert found == [1, 2, 1]
 
 
-def test_what_says_nothing_is_not_counted(heard: Heard) -> None:
+def test_an_event_without_a_change_is_not_counted(heard: Heard) -> None:
     heard.store.replace([thing("a", group="x", text="a"), thing("b", group="x", text="b!")])
     assert heard.store.value_counts("x") == {"!": 1}
     assert heard.store.value_counts("nobody's") == {}
 
 
-def test_an_answer_to_a_write_is_kept_as_slim_as_a_list(heard: Heard) -> None:
+def test_an_answer_to_a_write_is_trimmed_like_a_list(heard: Heard) -> None:
     made = thing()
     heard.store.put({**made, "metadata": made["metadata"] | {"managedFields": [{}]}})
     assert heard.store.get(("demo", "a")) == made
@@ -250,7 +265,7 @@ def test_a_store_without_an_index_has_no_groups() -> None:
 # --- found wanting ---------------------------------------------------------------------------------------------------
 
 
-def test_what_was_deleted_does_not_come_back_by_a_late_answer(heard: Heard) -> None:
+def test_a_late_answer_does_not_restore_a_deleted_object(heard: Heard) -> None:
     heard.store.put(thing(version=5))
     heard.store.remove(thing(version=7))
     heard.store.put(thing(version=6))
@@ -279,7 +294,7 @@ def test_a_late_event_of_an_earlier_object_is_ignored(heard: Heard) -> None:
 # --- lists and versions ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_newer_than_a_list_outlives_it(heard: Heard) -> None:
+def test_an_object_newer_than_a_list_is_kept(heard: Heard) -> None:
     """The answer to our own create may come while the pages of a list are still read."""
     heard.store.replace([thing("a", 8)], "10")
     heard.store.put(thing("b", 12))
@@ -289,7 +304,7 @@ def test_what_is_newer_than_a_list_outlives_it(heard: Heard) -> None:
     assert heard.texts() == {"a8"}, "the list is as new as it, and does not hold it"
 
 
-def test_a_state_that_is_newer_than_that_of_a_list_outlives_it(heard: Heard) -> None:
+def test_a_state_newer_than_the_listed_one_is_kept(heard: Heard) -> None:
     heard.store.put(thing("a", 12))
     heard.store.replace([thing("a", 9)], "10")
     assert heard.changes == [(None, "a12")]
@@ -299,14 +314,14 @@ def test_a_state_that_is_newer_than_that_of_a_list_outlives_it(heard: Heard) -> 
     ("version", "taken"),
     [pytest.param(9, False, id="older"), pytest.param(10, False, id="as old"), pytest.param(11, True, id="newer")],
 )
-def test_what_a_list_does_not_hold_must_be_newer_than_it(heard: Heard, version: int, taken: bool) -> None:
+def test_an_unlisted_object_must_be_newer_than_the_list(heard: Heard, version: int, taken: bool) -> None:
     """An answer that comes late is of an object that was deleted before the list."""
     heard.store.replace([], "10")
     heard.store.put(thing("a", version))
     assert bool(heard.texts()) is taken
 
 
-def test_what_a_list_holds_need_not_be_newer_than_it(heard: Heard) -> None:
+def test_a_listed_object_need_not_be_newer_than_the_list(heard: Heard) -> None:
     heard.store.replace([thing("a", 3)], "10")
     heard.store.put(thing("a", 11))
     assert heard.changes == [(None, "a3"), ("a3", "a11")]
@@ -320,8 +335,8 @@ def test_a_deletion_is_not_forgotten_by_the_list_that_follows(heard: Heard) -> N
     assert heard.texts() == set()
 
 
-def test_the_list_of_a_restored_cluster_is_the_truth(heard: Heard) -> None:
-    """Somebody restored that cluster's etcd from a backup."""
+def test_the_list_of_a_restored_cluster_is_believed(heard: Heard) -> None:
+    """That cluster's etcd was restored from a backup."""
     heard.store.replace([thing("a", 90), thing("b", 95)], "100")
     heard.store.put(thing("c", 120))
     heard.changes.clear()
@@ -345,7 +360,7 @@ def test_after_a_restore_its_own_versions_count(heard: Heard) -> None:
 
 
 @pytest.mark.parametrize("text", ["other", "a90"])
-def test_a_list_is_the_truth_of_all_that_is_no_newer_than_it(heard: Heard, text: str) -> None:
+def test_a_list_decides_about_all_objects_not_newer_than_it(heard: Heard, text: str) -> None:
     """An etcd may come back from a backup and count on from higher up: its objects are as old as in the backup."""
     heard.store.replace([thing("a", 90)], "100")
     heard.store.replace([thing("a", 40, text=text)], "1000")
@@ -355,7 +370,7 @@ def test_a_list_is_the_truth_of_all_that_is_no_newer_than_it(heard: Heard, text:
 
 
 @pytest.mark.parametrize("take", ["replace", "put", "remove", "passed"])
-def test_the_highest_version_is_known_by_whatever_told_of_it(heard: Heard, take: str) -> None:
+def test_the_highest_version_is_recorded_from_every_source(heard: Heard, take: str) -> None:
     tell: dict[str, Callable[[], object]] = {
         "replace": lambda: heard.store.replace([thing("a", 7)], "9"),
         "put": lambda: heard.store.put(thing("a", 9)),
@@ -379,8 +394,8 @@ def test_the_same_list_once_more_changes_nothing(heard: Heard) -> None:
     assert heard.changes == []
 
 
-def test_a_store_is_synced_when_the_changes_of_its_first_list_are_told() -> None:
-    """Whoever is woken by one of them may decide at once."""
+def test_a_store_is_synced_at_the_notifications_of_its_first_list() -> None:
+    """A listener may decide at once."""
     synced: list[bool] = []
     store = Store(lambda *_: synced.append(store.synced))
     store.replace([thing("a"), thing("b")], "10")
@@ -391,16 +406,16 @@ def test_a_store_is_synced_when_the_changes_of_its_first_list_are_told() -> None
 
 NEW = thing(version=9)
 POISON = [
-    pytest.param({**NEW, "metadata": NEW["metadata"] | {"uid": {"a": 1}}}, id="a uid that is none"),
+    pytest.param({**NEW, "metadata": NEW["metadata"] | {"uid": {"a": 1}}}, id="an invalid uid"),
     pytest.param({**NEW, "metadata": NEW["metadata"] | {"labels": {"group": ["x"]}}}, id="a label that is a list"),
     pytest.param({**NEW, "metadata": NEW["metadata"] | {"name": 5}}, id="a name that is a number"),
-    pytest.param({**NEW, "text": 5}, id="what the index cannot read"),
+    pytest.param({**NEW, "text": 5}, id="an object that the index function rejects"),
     pytest.param(["metadata"], id="a list"),
 ]
 
 
 @pytest.mark.parametrize("poison", POISON)
-def test_what_is_no_object_poisons_nothing(heard: Heard, poison: Any) -> None:
+def test_an_invalid_object_changes_nothing(heard: Heard, poison: Any) -> None:
     heard.store.replace([thing("a", 2, group="x")], "5")
     assert heard.store.put(poison)
     assert heard.store.replace([thing("b", 6, group="x"), poison], "7") == 1
@@ -411,7 +426,7 @@ def test_what_is_no_object_poisons_nothing(heard: Heard, poison: Any) -> None:
     assert (heard.texts(), group(heard, "x"), dict(heard.store.value_counts("x"))) == ({"a8"}, {"a8"}, {"8": 1})
 
 
-def test_a_store_keeps_what_is_read_of_its_kind() -> None:
+def test_a_store_keeps_the_fields_used_of_its_kind() -> None:
     store = Store(trim_object=lambda raw: {"metadata": raw["metadata"]})
     store.put(thing("a", 1))
     store.replace([thing("a", 1), thing("b", 2)], "3")
@@ -430,7 +445,7 @@ STEPS = st.lists(st.one_of(OBJECTS, st.lists(OBJECTS, max_size=3)), max_size=12)
 
 
 @given(STEPS, st.integers(0, 2**12))
-def test_index_and_changes_tell_the_same_as_the_objects(
+def test_index_and_notifications_agree_with_the_objects(
     steps: list[dict[str, Any] | list[dict[str, Any]]], draw: int
 ) -> None:
     heard = Heard()
@@ -456,7 +471,7 @@ def test_index_and_changes_tell_the_same_as_the_objects(
     assert list(heard.store.read_all_cached(_text).items()) == [(key_of(raw), raw["text"]) for raw in heard.store]
 
 
-def test_who_goes_through_all_seldom_is_not_waited_for(heard: Heard) -> None:
+def test_a_slow_reader_of_changes_is_not_waited_for(heard: Heard) -> None:
     store, names = heard.store, [f"n{number}" for number in range(OBJECTS_AT_ONCE + 9)]
     store.read_all_cached(_text)
     for name in names:
@@ -472,7 +487,7 @@ def _text(raw: Raw) -> str:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["write", "delete", "list", "late"]), st.sampled_from("abc"))))
-def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: list[tuple[str, str]]) -> None:
+def test_a_store_shows_the_servers_objects_despite_late_answers(steps: list[tuple[str, str]]) -> None:
     """A server with one counter of versions; answers to writes come in time and, any number of times, late."""
     heard, server, version = Heard(), dict[str, dict[str, Any]](), 1
     answers: list[dict[str, Any]] = []
@@ -492,7 +507,7 @@ def test_a_store_shows_what_the_server_holds_however_late_answers_come(steps: li
         assert heard.texts() == {raw["text"] for raw in server.values()}
 
 
-def test_of_a_group_those_are_found_that_a_word_finds(heard: Heard) -> None:
+def test_members_of_a_group_are_found_by_a_key(heard: Heard) -> None:
     def read(field: str) -> Callable[[Any], str]:
         return lambda raw: str(raw["metadata"].get("labels", {}).get(field, ""))
 
@@ -522,7 +537,7 @@ def test_of_a_group_those_are_found_that_a_word_finds(heard: Heard) -> None:
     assert not store._keys_by_word
 
 
-def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
+def test_the_weight_of_a_store_follows_its_objects(heard: Heard) -> None:
     store = heard.store
     store.put(thing("a", 1))
     first = store.weight
@@ -539,7 +554,7 @@ def test_what_objects_weigh_is_known_as_they_come_and_go(heard: Heard) -> None:
     assert store.weight == 0 and not store._holders
 
 
-def test_what_is_forgotten_was_never_read(heard: Heard) -> None:
+def test_a_forgotten_store_is_unsynced(heard: Heard) -> None:
     heard.store.replace([thing("a", 5, group="g")], "7")
     told = list(heard.changes)
     heard.store.clear()

@@ -1,4 +1,4 @@
-"""The user's own kubeconfig means the same as to the official client, and what is not understood whole is left to that."""
+"""The user's kubeconfig is read like the official client reads it; anything unsupported is left to that client."""
 
 import base64
 import os
@@ -45,18 +45,20 @@ def written(folder: Path, content: object) -> str:
 
 PLAIN = [
     pytest.param({}, None, id="a token"),
-    pytest.param({"certificate-authority-data": encoded(AUTHORITY)}, {}, id="an authority, and nobody"),
-    pytest.param({"certificate-authority": "ca.crt"}, None, id="a file beside it"),
-    pytest.param({"insecure-skip-tls-verify": True}, None, id="whoever answers"),
-    pytest.param({"insecure-skip-tls-verify": False}, None, id="not whoever answers"),
-    pytest.param({"tls-server-name": "east", "proxy-url": "http://us:pw@proxy:3128"}, None, id="by a proxy"),
-    pytest.param({"extensions": [{"name": "minikube"}], "disable-compression": True}, None, id="notes"),
-    pytest.param({"server": "http://127.0.0.1:8080/"}, None, id="without TLS"),
+    pytest.param({"certificate-authority-data": encoded(AUTHORITY)}, {}, id="an authority and an empty user"),
+    pytest.param({"certificate-authority": "ca.crt"}, None, id="an authority file beside the kubeconfig"),
+    pytest.param({"insecure-skip-tls-verify": True}, None, id="insecure-skip-tls-verify"),
+    pytest.param({"insecure-skip-tls-verify": False}, None, id="no insecure-skip-tls-verify"),
+    pytest.param({"tls-server-name": "east", "proxy-url": "http://us:pw@proxy:3128"}, None, id="a proxy"),
+    pytest.param({"extensions": [{"name": "minikube"}], "disable-compression": True}, None, id="extensions"),
+    pytest.param({"server": "http://127.0.0.1:8080/"}, None, id="no TLS"),
 ]
 
 
 @pytest.mark.parametrize(("cluster", "user"), PLAIN)
-async def test_it_means_what_it_means_to_the_official_client(cluster: Raw, user: Raw | None, tmp_path: Path) -> None:
+async def test_a_supported_kubeconfig_is_read_like_the_official_client(
+    cluster: Raw, user: Raw | None, tmp_path: Path
+) -> None:
     (tmp_path / "ca.crt").write_text(AUTHORITY)
     file = written(tmp_path, kubeconfig(SERVER, cluster=cluster, user=user))
     found, theirs = user_kubeconfig.load_credentials(file, ""), await official.login_of_user(file, "there")
@@ -74,7 +76,7 @@ def _trust(tls: ssl.SSLContext) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("data", [True, False])
-def test_a_certificate_is_shown_and_stays_nowhere(
+def test_a_client_certificate_is_used_and_leaves_no_file(
     data: bool, pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     aside = tmp_path / "aside"
@@ -98,11 +100,11 @@ def test_a_certificate_is_shown_and_stays_nowhere(
 
 
 OTHERS = [
-    pytest.param(kubeconfig(SERVER, user={"exec": {"command": "aws"}}), id="a program"),
-    pytest.param(kubeconfig(SERVER, user={"auth-provider": {"name": "oidc"}}), id="a provider"),
-    pytest.param(kubeconfig(SERVER, user={"tokenFile": "token"}), id="a token elsewhere"),
+    pytest.param(kubeconfig(SERVER, user={"exec": {"command": "aws"}}), id="an exec plugin"),
+    pytest.param(kubeconfig(SERVER, user={"auth-provider": {"name": "oidc"}}), id="an auth provider"),
+    pytest.param(kubeconfig(SERVER, user={"tokenFile": "token"}), id="a token file"),
     pytest.param(kubeconfig(SERVER, user={"username": "us", "password": "pw"}), id="a password"),
-    pytest.param(kubeconfig(SERVER, user={"token": TOKEN, "as": "root"}), id="another's rights"),
+    pytest.param(kubeconfig(SERVER, user={"token": TOKEN, "as": "root"}), id="impersonation"),
     pytest.param(kubeconfig(SERVER, user={"token": 5}), id="a number"),
     pytest.param(kubeconfig(SERVER, user={"token": "a\nb"}), id="a line break"),
     pytest.param(kubeconfig(SERVER, user={"client-certificate-data": encoded("x")}), id="no key"),
@@ -113,12 +115,12 @@ OTHERS = [
     pytest.param(kubeconfig(SERVER, cluster={"certificate-authority": "empty.crt"}), id="an empty file"),
     pytest.param(kubeconfig(SERVER, cluster={"insecure-skip-tls-verify": "false"}), id="a word"),
     pytest.param(kubeconfig("east:6443"), id="no URL"),
-    pytest.param(kubeconfig(SERVER) | {"users": None}, id="nobody"),
+    pytest.param(kubeconfig(SERVER) | {"users": None}, id="no user entry"),
     pytest.param(kubeconfig(SERVER) | {"contexts": [{"name": "there", "context": {"cluster": "there"}}]}, id="no user"),
     pytest.param(kubeconfig(SERVER) | {"clusters": kubeconfig(SERVER)["clusters"] * 2}, id="two of one name"),
     pytest.param(kubeconfig(SERVER) | {"current-context": "elsewhere"}, id="no such context"),
     pytest.param(
-        {key: value for key, value in kubeconfig(SERVER).items() if key != "current-context"}, id="none chosen"
+        {key: value for key, value in kubeconfig(SERVER).items() if key != "current-context"}, id="no current context"
     ),
     pytest.param("a: [", id="no YAML"),
     pytest.param("- a", id="a list"),
@@ -127,12 +129,12 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("content", OTHERS)
-def test_all_else_is_for_the_official_client(content: object, tmp_path: Path) -> None:
+def test_an_unsupported_kubeconfig_is_left_to_the_official_client(content: object, tmp_path: Path) -> None:
     (tmp_path / "empty.crt").touch()
     assert user_kubeconfig.load_credentials(written(tmp_path, content), "") is None
 
 
-def test_nothing_is_asked_on_the_terminal(pair: tuple[str, str], tmp_path: Path) -> None:
+def test_no_password_is_requested_on_the_terminal(pair: tuple[str, str], tmp_path: Path) -> None:
     """As OpenSSL does for the password of a key."""
     key = subprocess.run(
         ["openssl", "ec", "-aes128", "-passout", "pass:word"], input=pair[1], capture_output=True, text=True, check=True
@@ -141,8 +143,8 @@ def test_nothing_is_asked_on_the_terminal(pair: tuple[str, str], tmp_path: Path)
     assert user_kubeconfig.load_credentials(written(tmp_path, kubeconfig(SERVER, user=user)), "") is None
 
 
-def test_which_file_and_which_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As kubectl has it: the option, then $KUBECONFIG, then the one at home; several files are the official client's."""
+def test_the_choice_of_file_and_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in kubectl: the option, then $KUBECONFIG, then the file at home; several files need the official client."""
     content = kubeconfig(SERVER)
     content["contexts"].append(
         {"name": "other", "context": {"cluster": "other", "user": "us", "namespace": "research"}}
@@ -170,11 +172,11 @@ def _server(file: str, context: str) -> str | None:
 
 
 @pytest.mark.parametrize("content", ["a: [", "", "- a"])
-def test_whose_namespace_cannot_be_told_is_in_default(content: str, tmp_path: Path) -> None:
-    """Whoever logs in with it next says what is wrong."""
+def test_an_unknown_namespace_is_default(content: str, tmp_path: Path) -> None:
+    """The next login with it reports the problem."""
     assert user_kubeconfig.default_namespace(written(tmp_path, content), "") == "default"
 
 
-async def test_the_official_client_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_the_official_client_reports_the_problem(tmp_path: Path) -> None:
     with pytest.raises(BadLogin, match="there is no file"):
         await official.login_of_user(str(tmp_path / "none"), "")

@@ -1,4 +1,4 @@
-"""When workers in a cluster out of sight count as lost, and whose turn it is to leave one that is drained."""
+"""When workers in an unreachable cluster count as lost, and the order in which workers leave a draining one."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -56,7 +56,7 @@ def losses(sight: Sight, **nodes: bool) -> ClusterLosses:
 
 
 def test_a_share_that_cannot_be_read_hides_its_cluster_from_its_own_gang_only() -> None:
-    """West lies about types. Whoever has a share there goes by what was seen; nobody else is concerned."""
+    """West sends wrong types. A gang with a share there uses the last known state; other gangs are not affected."""
     sight = Sight({"east": 8, "west": 8})
     work = make_workload()
     place = make_placement(work, shares={"east": {"workers": 2}, "west": {"workers": 2}})
@@ -80,42 +80,42 @@ def test_a_cluster_counts_as_lost_from_the_first_loss_on() -> None:
     found = losses(lost_east(0))
     assert found.given_up_clusters(["east", "west"], MINUTE, at(59)) == {}
     late = found.given_up_clusters(["east", "west"], MINUTE, at(60))
-    assert late.keys() == {"east"} and "cannot be seen since" in late["east"]
+    assert late.keys() == {"east"} and "is unreachable since" in late["east"]
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and (silence.lost_since, silence.given_up_at, silence.ray_node_alive) == (at(0), at(60), None)
     assert found.silence_of_pod("west", make_pod(), MINUTE) is None
 
 
-def test_nobody_is_given_up_before_ray_was_asked() -> None:
+def test_no_worker_is_given_up_before_ray_was_asked() -> None:
     """A controller that has just started knows nothing of what an earlier one heard."""
     found = ClusterLosses(*(lambda sight: (sight.manager, sight.fleet))(lost_east(0)))
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and (silence.lost_since, silence.given_up_at) == (at(0), None)
 
 
-def test_nobody_is_given_up_while_a_cluster_is_read_for_the_first_time() -> None:
-    """It may have come back while nobody looked."""
+def test_no_worker_is_given_up_while_a_cluster_is_syncing() -> None:
+    """The cluster may have been reachable while no process observed it."""
     sight = lost_east(0)
     sight.members["east"]._note_error("probe", Syncing(FIRST_LISTS))
     assert losses(sight).given_up_clusters(["east"], MINUTE, at(9999)) == {}
 
 
-def test_nobody_is_given_up_before_the_loss_is_noted() -> None:
+def test_no_worker_is_given_up_before_the_loss_is_recorded() -> None:
     found = losses(lost_east(None))
     assert found.given_up_clusters(["east"], MINUTE, at(9999)) == {}
     silence = found.silence_of_pod("east", make_pod(), MINUTE)
     assert silence and silence.given_up_at is None
 
 
-def test_a_cluster_that_is_not_registered_any_more_is_lost_at_once() -> None:
+def test_an_unregistered_cluster_is_lost_at_once() -> None:
     found = losses(lost_east(0))
     assert found.given_up_clusters(["north"], MINUTE, at(0)) == {
         "north": "the worker cluster is not registered any more"
     }
 
 
-def test_who_leaves_is_told_from_the_stores() -> None:
-    """Pods and their copies, what the slots hold, and what the RayCluster is to have; the rest is said in gang/drain_order.py."""
+def test_the_workers_to_drain_are_computed_from_the_stores() -> None:
+    """Pods, remote pods, held slots and the RayCluster's replicas; gang/drain_order.py has the rules."""
     sight = Sight({"east": 8, "west": 8})
     east = sight.members["east"]
     east.spec = specs.parse_worker_cluster(make_worker_cluster("east", draining=True, maxUnavailable=1))
@@ -140,7 +140,7 @@ def test_who_leaves_is_told_from_the_stores() -> None:
     assert slots.pods_to_move(parse_placement(PLACE), standing) == (), "KubeRay has yet to make one"
 
 
-def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
+def test_unready_workers_are_collected_with_the_heads_ready_time() -> None:
     """While all are ready nothing is; the rest is said in gang/start_timeout.py."""
     sight = Sight({"east": 8, "west": 8})
     ready, starts = pod("a", "east/1/role-workers/0"), make_pod("b", placement=NAME, slot="east/1/role-workers/1")
@@ -173,6 +173,23 @@ def test_who_is_not_ready_is_gathered_with_when_the_head_was() -> None:
     assert gone is None, "nobody is there, so nobody starts"
 
 
+def test_workers_are_collected_while_kueue_counts_unready_pods() -> None:
+    """A worker of a RayService works without a replica, and is not ready then."""
+    sight = Sight({"east": 8})
+    fill(
+        sight.manager.ray_clusters,
+        {**make_ray_cluster(), "spec": {"workerGroupSpecs": [{"groupName": "workers", "replicas": 1}]}},
+    )
+    fill(sight.manager.pods, pod("a", "east/1/role-workers/0"))
+    slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+    share = parse_reservation("east", make_reservation(PLACE))
+    assert slots.unready_workers(parse_placement(PLACE), [share]) is None
+    counting = replace(share, pods_unready_since=at(0))
+    workers = slots.unready_workers(parse_placement(PLACE), [counting])
+    assert workers and len(workers.pods) == 1
+    assert slots.unready_workers(parse_placement(PLACE), [replace(counting, placement="another")]) is None
+
+
 def pod(name: str, slot: str) -> Raw:
     made = make_pod(name, placement=NAME, slot=slot, dispatched=True)
     made["status"]["conditions"].append(make_condition("Ready"))
@@ -196,7 +213,7 @@ def test_what_a_policy_does_when_a_share_is_lost(spec: Raw, want: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "restarts"), [({}, False), ({"gang": "SameCluster"}, True), ({"onShareLost": "Restart"}, True)]
 )
-def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool) -> None:
+def test_the_facts_of_a_worker_include_its_gangs_restart_policy(spec: Raw, restarts: bool) -> None:
     sight = Sight({"east": 8}, **spec)
     work = make_workload(check=names.CHECK_READY)
     pod = make_pod(placement=NAME, slot="east/1/role-workers/0")
@@ -206,7 +223,7 @@ def test_a_worker_knows_whether_its_gang_starts_again(spec: Raw, restarts: bool)
     assert sight.facts.worker_observer.facts(facts.key_of(pod)).owner.restarts_on_share_loss is restarts
 
 
-def test_a_gang_knows_who_starts_and_for_how_long_it_may() -> None:
+def test_the_facts_of_a_gang_include_starting_workers_and_their_timeout() -> None:
     sight = Sight({"east": 8}, workerStartTimeout="2m", gang="SameCluster")
     work = make_workload(check=names.CHECK_READY)
     fill(sight.manager.workloads, work)

@@ -1,4 +1,4 @@
-"""Is a head that is asked which nodes it hears from understood, whatever the size of its cluster and whoever wrote its answer?"""
+"""Ray heads are asked for their nodes: answers of any size and from any server, tokens, and limits."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.kube.client import Client
 from adapter.shell.observe import head_client
 from adapter.shell.observe.cluster_losses import ClusterLosses
-from adapter.worker.head_polling import POLLS_PER_NAMESPACE
+from adapter.worker.head_polling import POLLS_AT_ONCE
 from tests.unit import apiserver
 from tests.unit.apiserver import Answer, Server, refuses, says, serving, streams, text
 from tests.unit.builders import NAMESPACE, START, make_meta, make_pod
@@ -101,7 +101,7 @@ def endless(server: Server) -> Answer:
 
 
 async def packed(_: web.Request) -> web.StreamResponse:
-    """An answer that is right, once it is unpacked: whoever unpacks it unpacks others, of which a few bytes fill the memory."""
+    """A valid compressed answer. It is not decompressed, as a few compressed bytes could fill the memory."""
     return web.Response(body=gzip.compress(nodes(1).encode()), headers={"Content-Encoding": "gzip"})
 
 
@@ -110,17 +110,17 @@ async def packed(_: web.Request) -> web.StreamResponse:
     [
         pytest.param(lambda _: streams("[" * 100_000), id="deeper than a parser goes"),
         pytest.param(
-            lambda _: streams(*parts(nodes(1) + " " * head_client.LARGEST_BYTES, 1 << 20)), id="without an end"
+            lambda _: streams(*parts(nodes(1) + " " * head_client.LARGEST_BYTES, 1 << 20)), id="an endless answer"
         ),
         pytest.param(lambda _: streams("{", then=apiserver.cut), id="half an answer"),
-        pytest.param(lambda server: text("", 307, Location=server.url), id="elsewhere"),
-        pytest.param(lambda _: says({}, 500), id="in trouble"),
-        pytest.param(lambda _: packed, id="packed"),
+        pytest.param(lambda server: text("", 307, Location=server.url), id="a redirect"),
+        pytest.param(lambda _: says({}, 500), id="an internal error"),
+        pytest.param(lambda _: packed, id="a compressed answer"),
         pytest.param(endless, id="a byte at a time"),
-        pytest.param(apiserver.silence, id="nothing"),
+        pytest.param(apiserver.silence, id="no answer"),
     ],
 )
-async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Callable[[Server], Answer]) -> None:
+async def test_a_thousand_nodes_are_read_whatever_another_head_answers(odd: Callable[[Server], Answer]) -> None:
     sight = lost_east(0)
     async with serving() as other, serving() as elsewhere, serving() as ray:
         other.lists, ray.lists = [odd(elsewhere)], [streams(*parts(nodes(NODES)))]
@@ -139,7 +139,7 @@ async def test_a_thousand_nodes_are_heard_of_whatever_another_head_says(odd: Cal
         assert len(other.asked) == 1 and not elsewhere.asked
 
 
-async def test_an_answer_with_odd_nodes_tells_nothing() -> None:
+async def test_an_answer_with_invalid_nodes_is_ignored() -> None:
     sight, pod = lost_east(0), worker(_ODD, "10.0.0.0")
     async with serving() as ray:
         ray.lists = [streams('{"data": {"result": {"result": [{"node_ip": {}, "state": []}]}}}')]
@@ -150,19 +150,24 @@ async def test_an_answer_with_odd_nodes_tells_nothing() -> None:
             assert found._live_nodes[NAMESPACE, _ODD][0] == {}
 
 
-async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
-    """Forty that take the question and say nothing: no sooner than after five seconds would one of them give way."""
+async def test_unresponsive_heads_of_one_namespace_leave_polls_to_others() -> None:
+    """Forty that take the question and say nothing: no sooner than after five seconds would one of them give way.
+
+    The other namespace's head appears only when they have all the polls that they can get.
+    """
     sight, crowd = lost_east(0), [f"silent-{n}" for n in range(40)]
     async with serving() as silent, serving() as ray:
         ray.lists = [streams(nodes(1))]
-        mine = worker(_GOOD, "10.0.0.0", "mine")
-        fill(sight.manager.pods, *(worker(name, "10.0.0.1") for name in crowd), mine)
+        pods = [worker(name, "10.0.0.1") for name in crowd]
         heads = [head(name, silent.url) for name in crowd]
-        fill(sight.manager.heads, *heads, head(_GOOD, ray.url, namespace="mine"))
+        fill(sight.manager.pods, *pods)
+        fill(sight.manager.heads, *heads)
         async with asking(sight) as (found, until):
+            await silent.until(lambda: len(silent.asked) == POLLS_AT_ONCE // 2)
+            fill(sight.manager.pods, *pods, worker(_GOOD, "10.0.0.0", "mine"))
+            fill(sight.manager.heads, *heads, head(_GOOD, ray.url, namespace="mine"))
             await until(lambda: ("mine", _GOOD) in found._live_nodes)
-            assert len(found._live_nodes) == 1
-            await silent.until(lambda: len(silent.asked) == POLLS_PER_NAMESPACE)
+            assert len(found._live_nodes) == 1 and len(silent.asked) == POLLS_AT_ONCE // 2
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ async def test_one_tenants_silent_heads_leave_places_to_others() -> None:
         pytest.param({"podIP": "localhost"}, id="a name in place of an address"),
     ],
 )
-async def test_nobody_else_is_asked(status: Raw) -> None:
+async def test_only_a_running_head_is_asked(status: Raw) -> None:
     sight = lost_east(0)
     async with serving() as ray:
         fill(sight.manager.pods, worker(_ODD, "10.0.0.0"))
@@ -198,7 +203,7 @@ async def guarded(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterator[tuple[ClusterLosses, Server, Server]]:
-    """What is known once one head was asked, that head, and the manager's API server; `api` answers who asks it for the Secret."""
+    """The observer after one poll, the head, and the manager's API server, whose answer for the Secret is `api`."""
     sight, pod = lost_east(0), worker(_GOOD, "10.0.0.0")
     async with AsyncExitStack() as stack:
         ray, manager = await stack.enter_async_context(serving()), await stack.enter_async_context(serving())
@@ -216,12 +221,12 @@ async def of_head(*env: Raw, api: Answer | None, answer: Answer) -> AsyncIterato
     ("env", "read"),
     [
         pytest.param(
-            OF_KUBERAY, [f"/api/v1/namespaces/{NAMESPACE}/secrets/train-abc"], id="of the Secret that KubeRay names"
+            OF_KUBERAY, [f"/api/v1/namespaces/{NAMESPACE}/secrets/train-abc"], id="a token in the Secret of KubeRay"
         ),
-        pytest.param(OF_USER, [], id="of the pod itself"),
+        pytest.param(OF_USER, [], id="a token in the pod"),
     ],
 )
-async def test_a_head_is_shown_its_own_token(env: Raw, read: list[str], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_head_gets_its_own_token(env: Raw, read: list[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with of_head(env, api=SECRET, answer=guarded) as (found, ray, manager):
         silence = found.silence_of_pod("east", worker(_GOOD, "10.0.0.0"), MINUTE)
@@ -233,7 +238,7 @@ async def test_a_head_is_shown_its_own_token(env: Raw, read: list[str], caplog: 
     assert TOKEN not in caplog.text
 
 
-async def test_a_head_that_wants_none_is_shown_none() -> None:
+async def test_a_head_without_authentication_gets_no_token() -> None:
     async with of_head(api=SECRET, answer=says(json.loads(nodes(1)))) as (_, ray, manager):
         assert manager.asked == [] and "x-ray-authorization" not in {name.lower() for name in ray.asked[0].headers}
 
@@ -241,17 +246,22 @@ async def test_a_head_that_wants_none_is_shown_none() -> None:
 @pytest.mark.parametrize(
     ("env", "api", "asked", "said"),
     [
-        pytest.param([OF_KUBERAY], refuses(403), 0, "the controller may not read Secret train-abc in namespace demo", id="not to be read"),
-        pytest.param([OF_KUBERAY], refuses(404), 0, "Secret train-abc with its token does not exist", id="missing"),
-        pytest.param([OF_KUBERAY], EMPTY, 0, "key auth_token of Secret train-abc holds no token", id="empty"),
-        pytest.param([OF_KUBERAY | {"valueFrom": {"secretKeyRef": {"name": "../../other/secrets/x", "key": "auth_token"}}}], SECRET, 0, "holds no token",
-                     id="a name that leads elsewhere"),
-        pytest.param([OF_USER | {"value": "an old one"}], None, 1, "it answers 403 to the token in env RAY_AUTH_TOKEN", id="another token"),
-        pytest.param([], None, 1, "it answers 401, and its container has no token", id="no token at all"),
-        pytest.param([OF_KUBERAY], refuses(500), 0, "", id="an API server in trouble says nothing of it"),
+        pytest.param([OF_KUBERAY], refuses(403), 0, "the controller may not read Secret train-abc in namespace demo",
+                     id="forbidden Secret"),
+        pytest.param([OF_KUBERAY], refuses(404), 0, "Secret train-abc with its token does not exist",
+                     id="missing Secret"),
+        pytest.param([OF_KUBERAY], EMPTY, 0, "key auth_token of Secret train-abc holds no valid token",
+                     id="empty Secret"),
+        pytest.param([OF_KUBERAY
+                      | {"valueFrom": {"secretKeyRef": {"name": "../../other/secrets/x", "key": "auth_token"}}}],
+                     SECRET, 0, "holds no valid token", id="Secret name with path segments"),
+        pytest.param([OF_USER | {"value": "an old one"}], None, 1, "it answers 403 to the token in env RAY_AUTH_TOKEN",
+                     id="rejected token"),
+        pytest.param([], None, 1, "it answers 401, and its container has no token", id="no token"),
+        pytest.param([OF_KUBERAY], refuses(500), 0, "", id="internal error of the API server"),
     ],
 )  # fmt: skip
-async def test_a_head_that_cannot_be_asked_is_told_of(
+async def test_a_head_that_cannot_be_asked_is_reported(
     env: list[Raw], api: Answer | None, asked: int, said: str
 ) -> None:
     async with of_head(*env, api=api, answer=guarded) as (found, ray, _):
@@ -265,8 +275,8 @@ async def test_a_head_that_cannot_be_asked_is_told_of(
         assert len(ray.asked) == asked
 
 
-async def test_large_answers_take_a_tenth_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second one waits for nine times as long as the first one took; a small one waits for nobody."""
+async def test_large_answers_use_a_tenth_of_the_loops_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second large answer waits nine times as long as the first one took; a small one does not wait."""
     clock, slept = [100.0], list[float]()
 
     def loads(_: bytes) -> object:
@@ -292,7 +302,7 @@ async def until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_of_large_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that takes all of its time holds up the large ones that come after it, and no small one."""
     monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 1)
     async with serving() as slow, serving() as ray, head_client.open_client(lost_east(0).manager) as client:
@@ -308,7 +318,7 @@ async def test_no_more_large_answers_are_held_than_fit(monkeypatch: pytest.Monke
         assert len((await waits).nodes or ()) == NODES
 
 
-async def test_a_tenants_large_answers_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_answers_of_one_namespace_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many of its heads take their time, others have their places."""
     monkeypatch.setattr(head_client, "LARGE_AT_ONCE", 2)
     async with serving() as slow, serving() as ray, head_client.open_client(lost_east(0).manager) as client:

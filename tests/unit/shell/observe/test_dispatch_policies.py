@@ -1,10 +1,10 @@
-"""Which check and which policy a gang is planned by: as the stores show them now, however often it was asked before."""
+"""The AdmissionCheck and the DispatchPolicy of a gang follow the stores."""
 
 from tests.unit import builders
 from tests.unit.stores import Sight
 
 
-def test_a_check_is_ours_for_as_long_as_it_names_us() -> None:
+def test_a_check_is_ours_while_it_names_our_controller() -> None:
     sight = Sight({"east": 1})
     checks, policies = sight.manager.checks, sight.facts.policies
     work = sight.manager.read_workload(builders.make_workload())

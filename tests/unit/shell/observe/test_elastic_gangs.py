@@ -1,7 +1,7 @@
-"""The life of an elastic RayCluster: what Kueue makes of its sizes goes through the real observers and the real planner.
+"""The life of an elastic RayCluster, simulated with the real observers and the real planner.
 
-The world holds two worker clusters whose Kueue admits what fits, and does each action as its writer would. Everything that the process
-remembers may be lost at any step.
+The world has two worker clusters whose Kueue admits what fits, and it applies each action as its writer would.
+The controller may restart, and so lose its memory, at any step.
 """
 
 import asyncio
@@ -294,29 +294,29 @@ def started(workers: int = 2, *, least: int = 0, **cores: int) -> World:
     return world
 
 
-def test_it_grows_beside_what_runs_and_gives_back_what_it_leaves() -> None:
+def test_an_elastic_job_scales_up_and_returns_unused_shares() -> None:
     world = started()
     name = world.name
     world.follow(4)
     world.rest()
     assert (world.where, world.name, world.state) == ({"east": 2, "west": 2}, name, names.CHECK_READY)
-    assert world.reason == "All workers have a place: 2 east, 2 west."
+    assert world.reason == "All workers are placed: 2 east, 2 west."
     world.run(most=4)
     world.leave("west")
     world.shrink(2)
     world.rest()
-    assert (world.where, world.reason) == ({"east": 2}, "All workers have a place: 2 east.")
+    assert (world.where, world.reason) == ({"east": 2}, "All workers are placed: 2 east.")
     world.leave("east")
     world.shrink(0)
     world.rest()
-    assert (world.where, world.reason) == ({}, "No worker of this job is to run elsewhere now.")
+    assert (world.where, world.reason) == ({}, "No worker of this job needs to be placed now.")
     world.follow(1)
     world.rest()
     assert (world.where, world.released) == ({"east": 1}, 4)
 
 
-def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
-    """Its cluster may be silent then: who still comes is given up, and who runs is not."""
+def test_an_observed_remote_pod_is_known_after_a_restart() -> None:
+    """Its cluster may be unreachable then: pending workers are given up, running ones are not."""
     world = started(2, least=0, east=2)
     world.pods[0]["status"]["conditions"].append(builders.make_condition(names.DISPATCHED_CONDITION))
     for pod, want in ((world.pods[0], {("east", 1)}), (world.pods[1], set[tuple[str, int]]())):
@@ -328,7 +328,7 @@ def test_a_copy_that_was_seen_once_is_known_after_a_restart() -> None:
         )
 
 
-def test_each_worker_gives_back_exactly_its_own_share() -> None:
+def test_each_worker_returns_exactly_its_own_share() -> None:
     world = started(2, least=2, east=8)
     assert world.sizes("east") == [2], "what it always has comes together"
     world.follow(7)
@@ -346,7 +346,7 @@ def test_each_worker_gives_back_exactly_its_own_share() -> None:
     assert world.sizes("east") == [2] and world.released == 5
 
 
-def test_who_starts_with_more_than_it_always_has_gives_the_rest_back_one_by_one() -> None:
+def test_workers_beyond_the_minimum_return_their_shares_one_by_one() -> None:
     world = started(4, least=1, east=3, west=1)
     assert (world.sizes("east"), world.sizes("west")) == ([1, 1, 1], [1])
     world.pods = [pod for pod in world.pods if not _slot(pod).startswith("west")]
@@ -355,7 +355,7 @@ def test_who_starts_with_more_than_it_always_has_gives_the_rest_back_one_by_one(
     assert world.where == {"east": 3}
 
 
-def test_a_place_that_is_free_among_those_who_came_together_is_taken_first() -> None:
+def test_a_free_slot_of_the_first_shares_is_taken_first() -> None:
     world = started(2, least=2, east=8)
     world.follow(4)
     world.rest()
@@ -373,16 +373,14 @@ def test_a_place_that_is_free_among_those_who_came_together_is_taken_first() -> 
 @pytest.mark.parametrize(
     ("cluster", "owner", "kind", "held"),
     [
-        pytest.param("pi", "somebody", "RayCluster", False, id="of another RayCluster than it says"),
-        pytest.param("unheard-of", "", "", False, id="of nobody"),
-        pytest.param("unheard-of", "somebody", "ConfigMap", False, id="of what is no RayCluster"),
-        pytest.param("pi", "uid-of-pi", "RayCluster", True, id="of the job"),
-        pytest.param("unheard-of", "somebody", "RayCluster", True, id="of whom nothing is known yet"),
+        pytest.param("pi", "somebody", "RayCluster", False, id="a pod of another RayCluster than its label"),
+        pytest.param("unheard-of", "", "", False, id="a pod without an owner"),
+        pytest.param("unheard-of", "somebody", "ConfigMap", False, id="a pod of another kind of owner"),
+        pytest.param("pi", "uid-of-pi", "RayCluster", True, id="a pod of the job"),
+        pytest.param("unheard-of", "somebody", "RayCluster", True, id="a pod of an unknown RayCluster"),
     ],
 )
-def test_a_pod_that_only_says_that_it_holds_a_slot_keeps_no_quota(
-    cluster: str, owner: str, kind: str, held: bool
-) -> None:
+def test_a_pod_with_a_forged_slot_keeps_no_quota(cluster: str, owner: str, kind: str, held: bool) -> None:
     world = started()
     world.follow(4)
     world.rest()
@@ -401,12 +399,14 @@ def test_a_pod_that_only_says_that_it_holds_a_slot_keeps_no_quota(
     )
 
 
-def test_what_does_not_fit_waits_and_comes_with_room() -> None:
+def test_a_scale_up_without_capacity_waits_for_it() -> None:
     world = started(2, east=2, west=1)
     world.follow(6)
     world.rest()
     assert world.where == {"east": 2, "west": 1} and world.released == 0
-    assert world.reason.startswith("3 of 6 workers have a place: 2 east, 1 west; the others wait for room")
+    assert world.reason.startswith(
+        "3 of 6 workers are placed: 2 east, 1 west; the others start as soon as there is capacity"
+    )
     world.cores["west"] = 2
     world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()
@@ -417,7 +417,56 @@ def test_what_does_not_fit_waits_and_comes_with_room() -> None:
     assert world.where == {"east": 4, "west": 2} and world.reason.startswith("All workers")
 
 
-def test_a_second_growth_before_the_first_is_answered() -> None:
+def test_added_workers_without_a_manager_pod_return_their_shares_and_the_others_stay() -> None:
+    world, created = _grown_to_four()
+    _wait(world, 890)
+    assert world.where == {"east": 4}
+    _wait(world, 11)
+    assert (world.where, _excluded(world)) == ({"east": 2}, ["east", "west"])
+    assert any("2 workers of the job were not created in a worker cluster" in text for text in world.said)
+    assert world.pods == created
+
+
+def test_added_workers_without_a_remote_pod_are_tried_in_one_other_cluster() -> None:
+    world, created = _grown_to_four()
+    for where, excluded in (({"east": 2, "west": 2}, ["east"]), ({"east": 2}, ["east", "west"])):
+        world.pods = list(created)
+        world.run()
+        world.pods = [*created, *map(_of_pi, world.pods[2:])]
+        world.rest()
+        _wait(world, 901)
+        assert (world.where, _excluded(world)) == (where, excluded)
+
+
+def _grown_to_four() -> tuple[World, list[Raw]]:
+    """A job that has two workers, which are created, and wants two more; with the pods of the first."""
+    world = started(2, east=9, west=9)
+    created = [_of_pi(pod, names.DISPATCHED_CONDITION, "Ready") for pod in world.pods]
+    world.pods = list(created)
+    world.follow(4)
+    world.rest()
+    return world, created
+
+
+def _wait(world: World, seconds: float) -> None:
+    monotonic = world.sight.memory._monotonic
+    world.sight.memory._monotonic = lambda: monotonic() + seconds
+    world.rest()
+
+
+def _excluded(world: World) -> list[str]:
+    return [each["cluster"] for each in (world.place or {})["spec"]["excluded"]]
+
+
+def _of_pi(pod: Raw, *conditions: str) -> Raw:
+    """The pod as one of the job's RayCluster, with these conditions."""
+    owner = {"kind": "RayCluster", "name": "pi", "uid": "uid-of-pi", "controller": True}
+    labels = {**pod["metadata"]["labels"], names.RAY_GCS_CLUSTER_LABEL: "pi"}
+    metadata = {**pod["metadata"], "labels": labels, "ownerReferences": [owner]}
+    return {**pod, "metadata": metadata, "status": {"conditions": list(map(builders.make_condition, conditions))}}
+
+
+def test_a_second_scale_up_before_the_first_is_admitted() -> None:
     world = started(1, east=4)
     world.follow(2)
     world.follow(4)
@@ -425,7 +474,7 @@ def test_a_second_growth_before_the_first_is_answered() -> None:
     assert world.where == {"east": 4} and world.released == 0
 
 
-def test_after_an_eviction_it_starts_as_a_whole_under_its_old_name_with_further_rounds() -> None:
+def test_an_evicted_job_restarts_as_a_whole_with_further_rounds() -> None:
     world = started()
     world.follow(4)
     world.rest()
@@ -445,7 +494,18 @@ def test_after_an_eviction_it_starts_as_a_whole_under_its_old_name_with_further_
     assert (world.place or {})["spec"]["round"] > last
 
 
-def test_an_eviction_that_nobody_saw_is_one_all_the_same() -> None:
+def test_the_shares_of_a_deleted_placement_are_not_taken_for_those_of_the_next_one() -> None:
+    """The first share holds quota for three workers, and the next plan has a share for each of them."""
+    world = started(3, least=3, east=8)
+    assert world.sizes("east") == [3]
+    world.place = None
+    world.restart()
+    world.rest()
+    assert (world.sizes("east"), world.released) == ([1, 1, 1], 1)
+    assert [slot.split("/")[1] for slot in _slots(world.place or {})] == ["2", "3", "4"]
+
+
+def test_an_unobserved_eviction_is_noticed() -> None:
     world = started()
     world.restart()
     world.stop()
@@ -454,7 +514,7 @@ def test_an_eviction_that_nobody_saw_is_one_all_the_same() -> None:
     assert (world.where, world.state) == ({"east": 2}, names.CHECK_READY) and world.released == 2
 
 
-def test_one_that_starts_with_nobody_takes_what_it_gets_later() -> None:
+def test_a_job_without_workers_gets_them_later() -> None:
     world = World(0, east=1)
     world.rest()
     assert (world.place, world.state) == (None, names.CHECK_READY)
@@ -462,11 +522,11 @@ def test_one_that_starts_with_nobody_takes_what_it_gets_later() -> None:
     world.follow(2)
     world.slices[-1]["spec"]["podSets"][1]["template"]["metadata"] = {"labels": updates[0]["labels"]}
     world.rest()
-    assert world.where == {"east": 1} and world.reason.startswith("1 of 2 workers have a place: 1 east")
+    assert world.where == {"east": 1} and world.reason.startswith("1 of 2 workers are placed: 1 east")
     assert world.name == updates[0]["labels"][names.PLACEMENT_LABEL]
 
 
-def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> None:
+def test_a_job_resumed_by_others_is_answered_when_suspended_again() -> None:
     """It would run in the manager, or in a part of the workers, as if Kueue had started it."""
     world = World(4, east=2)
     world.rest()
@@ -474,14 +534,14 @@ def test_whom_somebody_else_let_run_is_answered_when_he_is_suspended_again() -> 
     world.rest()
     assert (world.where, world.state) == ({}, names.CHECK_PENDING)
     message = world.slices[-1]["status"]["admissionChecks"][0]["message"]
-    assert message.startswith("spec.suspend is false, and Kueue has not admitted it")
+    assert message.startswith("spec.suspend is false, but Kueue has not admitted it")
     world.suspended, world.cores["east"] = True, 4
     world.sight.fleet.capacity_versions.mark_all_changed()
     world.rest()
     assert (world.where, world.state) == ({"east": 4}, names.CHECK_READY)
 
 
-def test_one_that_is_scaled_down_in_the_queue_starts_with_what_it_wants_now() -> None:
+def test_a_job_scaled_down_in_the_queue_starts_with_its_new_size() -> None:
     world = World(4, east=2)
     world.rest()
     assert world.state == names.CHECK_PENDING
@@ -499,8 +559,10 @@ def test_a_replaced_slice_alone_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("unplanned", "pointed"), [(False, True), (False, False), (True, False)])
 async def test_whether_the_job_runs_is_read_before_its_shares_are_judged(unplanned: bool, pointed: bool) -> None:
-    """A store of jobs that is behind that of Workloads would show one that runs as suspended, and all that it has would go; or it would
-    be planned as one that starts."""
+    """A job store behind the Workload store would show a running job as suspended.
+
+    Its shares would be deleted, or it would be planned as a starting job.
+    """
     world = started_by_hand()
     world.follow(4)
     if unplanned:
@@ -533,7 +595,7 @@ def started_by_hand() -> World:
 
 
 @pytest.mark.parametrize("gated", [True, False])
-def test_who_has_no_quota_in_the_manager_waits_for_no_place(gated: bool) -> None:
+def test_a_pod_without_quota_in_the_manager_waits_for_no_slot(gated: bool) -> None:
     world = started_by_hand()
     failed = make_pod("a", placement=world.name, slot="west/1/workers/0", phase="Failed")
     waits = make_pod("b", placement=world.name)
@@ -564,8 +626,8 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, least=st.integers(0, 2))
-def test_whatever_comes_it_comes_to_rest_with_what_fits(steps: list[tuple[str, int]], least: int) -> None:
-    """Nothing is reserved that nobody wants, nobody lacks a place that there is, and the name never changes."""
+def test_any_history_settles_with_the_workers_that_fit(steps: list[tuple[str, int]], least: int) -> None:
+    """No unneeded share stays, no worker waits while a slot is free, and the Placement's name never changes."""
     world, seen = started(1, least=least), set[str]()
     for what, number in steps:
         _step(world, what, number)
@@ -632,7 +694,7 @@ def test_a_slice_is_no_gang_of_its_own() -> None:
     assert facts.workload is None and lifecycle.decide(facts, NOW) == []
 
 
-def test_it_tells_of_its_growth_as_of_its_start() -> None:
+def test_a_scale_up_is_reported_like_a_start() -> None:
     world = started(1, east=4)
     world.follow(3)
     world.rest()
@@ -650,7 +712,7 @@ def test_the_shares_of_all_slices_are_found_under_one_key() -> None:
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_is_over_leaves_nothing(gone: bool) -> None:
+def test_a_finished_job_leaves_nothing(gone: bool) -> None:
     world = started()
     world.follow(4)
     world.rest()

@@ -1,4 +1,4 @@
-"""What a gang's facts say of a RayCluster that KubeRay made of a RayService: whose it is, and what is wrong with how it stands."""
+"""The facts about a RayCluster that KubeRay created for a RayService: its owner and its problems."""
 
 import pytest
 
@@ -22,14 +22,15 @@ def ray_cluster(suspend: bool = True, uid: str = OWNER["uid"], *owners: Raw) -> 
 @pytest.mark.parametrize(
     ("found", "service", "problem"),
     [
-        pytest.param(ray_cluster(True, OWNER["uid"], SERVICE), CHAT, "", id="of a service, and it waits"),
-        pytest.param(ray_cluster(False, OWNER["uid"], SERVICE), CHAT, "apply kustomize/components/rayservice", id="KubeRay started it"),
-        pytest.param(ray_cluster(False), None, "", id="a user's own"),
-        pytest.param(ray_cluster(False, "another", SERVICE), None, "", id="made anew under its name"),
-        pytest.param(None, None, "", id="nothing is known of it"),
+        pytest.param(ray_cluster(True, OWNER["uid"], SERVICE), CHAT, "", id="a suspended RayCluster of a RayService"),
+        pytest.param(ray_cluster(False, OWNER["uid"], SERVICE), CHAT, "apply kustomize/components/rayservice",
+                     id="started by KubeRay"),
+        pytest.param(ray_cluster(False), None, "", id="a RayCluster of a user"),
+        pytest.param(ray_cluster(False, "another", SERVICE), None, "", id="a recreated RayCluster of the same name"),
+        pytest.param(None, None, "", id="an unknown RayCluster"),
     ],
 )  # fmt: skip
-def test_whose_ray_cluster_it_is(found: Raw | None, service: Job | None, problem: str) -> None:
+def test_the_service_of_a_ray_cluster(found: Raw | None, service: Job | None, problem: str) -> None:
     sight = Sight({"east": 9}, onShareLost="Restart")
     fill(sight.manager.workloads, WORK)
     fill(sight.manager.ray_clusters, *([found] if found else []))

@@ -1,4 +1,4 @@
-"""Who has the slot that he came with, as the stores tell; and what his gang sees of who has not."""
+"""Which pods own their template slots by the stores, and how their gang observes those that do not."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def facts(found: Sight, pod: Raw) -> tuple[Slot | None, frozenset[Slot]]:
     return slot_of(seen.pod), frozenset(slot for slot in (EAST0, EAST1, WEST0, WEST1) if slot in seen.slots.taken)
 
 
-def test_a_pod_has_the_slot_that_it_came_with() -> None:
+def test_a_pod_owns_its_template_slot() -> None:
     found = sight(A, B)
     assert facts(found, A) == (EAST0, frozenset()), "and nobody asks who has the others"
     assert facts(found, B) == (WEST0, frozenset())
@@ -90,19 +90,21 @@ def test_a_pod_has_the_slot_that_it_came_with() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(sight(B, OLD), id="its predecessor is about to go"),
-        pytest.param(sight(B, west=[copy_of(OLD, WEST0)]), id="the copy of that is"),
-        pytest.param(sight(B, came("other", 2)), id="KubeRay gave the number twice"),
-        pytest.param(sight(B, make_pod("other", placement=NAME, slot=WEST0)), id="another one was given it"),
+        pytest.param(sight(B, OLD), id="its predecessor still exists"),
+        pytest.param(sight(B, west=[copy_of(OLD, WEST0)]), id="its predecessor's remote pod still exists"),
+        pytest.param(sight(B, came("other", 2)), id="KubeRay reused the replica index"),
+        pytest.param(
+            sight(B, make_pod("other", placement=NAME, slot=WEST0)), id="another pod has it as a written slot"
+        ),
     ],
 )
-def test_one_that_somebody_else_holds_is_not_its_own(found: Sight) -> None:
+def test_a_template_slot_held_by_another_pod_is_not_owned(found: Sight) -> None:
     slot, taken = facts(found, B)
     assert (slot, WEST0 in taken) == (None, True)
     assert found.facts.worker_observer.facts(key_of(B)).slots.lost_template_slot
 
 
-def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
+def test_a_pod_that_waits_for_any_slot_does_not_retry() -> None:
     """All of a group may wait so, and each look reads the slots of all."""
     given_up = make_placement(WORK, shares={"west": {"workers": 2}}, placedRound=1)
     holders = [make_pod(f"w{index}", placement=NAME, slot=slot) for index, slot in enumerate((WEST0, WEST1))]
@@ -113,7 +115,7 @@ def test_who_waits_for_any_slot_is_woken_and_does_not_ask() -> None:
     assert decide(seen, at(100)) == []
 
 
-def test_one_that_is_just_being_given_away_is_not_either() -> None:
+def test_a_template_slot_with_a_pending_assignment_is_not_owned() -> None:
     found, assignments = sight(B), PendingAssignments()
     slots = SlotObserver(found.manager, found.fleet, assignments, found.memory)
     assert slot_of(slots.effective_pod(PLACE, B)) == WEST0
@@ -125,11 +127,11 @@ def test_one_that_is_just_being_given_away_is_not_either() -> None:
     assert not slots.has_unplaced_pod(PLACE)
 
 
-def test_one_where_its_own_copy_stands_is_its_own_whoever_else_holds_it() -> None:
+def test_a_template_slot_with_the_own_remote_pod_is_owned() -> None:
     assert facts(sight(B, came("other", 2), west=[copy_of(B, WEST0)]), B)[0] == WEST0
 
 
-def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() -> None:
+def test_no_template_slot_is_owned_in_a_draining_cluster_and_its_share_is_empty() -> None:
     found = sight(B)
     slots = SlotObserver(found.manager, found.fleet, PendingAssignments(), found.memory)
     assert slots.occupied_shares(PLACE) == {("west", 1)}
@@ -138,8 +140,8 @@ def test_in_a_cluster_that_is_drained_nobody_has_one_and_its_share_is_empty() ->
     assert slots.occupied_shares(PLACE) == set(), "else the share would wait for who waits for another"
 
 
-def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place_elsewhere() -> None:
-    """Ray has lost those who were there: KubeRay gives their numbers to pods that can have no copy, so their share is lost at once."""
+def test_a_replaced_worker_of_an_unreachable_cluster_waits_for_another_slot() -> None:
+    """Ray lost the workers there. KubeRay reuses their indexes for pods without remote pods, so the share is lost."""
     found = sight(*OUT, B, west=[copy_of(pod, slot) for pod, slot in zip(OUT, (WEST0, WEST1), strict=True)])
     silence(found, "west")
     assert facts(found, B)[0] is None
@@ -150,12 +152,14 @@ def test_a_worker_that_is_replaced_while_its_cluster_is_silent_waits_for_a_place
 @pytest.mark.parametrize(
     ("leads", "pods", "sent"),
     [
-        pytest.param(0, [], [uid_of(B)], id="this process has asked for its copy"),
-        pytest.param(0, [uid_of(B)], [], id="or the one that led before may have: it was there"),
-        pytest.param(120, [], [], id="or by its age, where that was not seen"),
+        pytest.param(0, [], [uid_of(B)], id="this process created its remote pod"),
+        pytest.param(0, [uid_of(B)], [], id="an earlier leader may have: the pod existed then"),
+        pytest.param(120, [], [], id="an earlier leader may have, by the age of the pod"),
     ],
 )
-def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], sent: list[str]) -> None:
+def test_a_pod_that_may_have_a_remote_pod_keeps_its_template_slot(
+    leads: float, pods: list[str], sent: list[str]
+) -> None:
     """A second copy elsewhere would be a worker too many."""
     found = sight(B)
     found.memory.start_leading(at(leads), pods)
@@ -166,7 +170,7 @@ def test_one_that_may_have_a_copy_there_keeps_it(leads: float, pods: list[str], 
     assert (gang.pods.has_unplaced_workers, ("west", 1) in gang.pods.shares_with_live_manager_pods) == (False, True)
 
 
-def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_that_is_drained() -> None:
+def test_a_pod_with_an_unanswered_create_keeps_its_slot_in_a_draining_cluster() -> None:
     """A request that timed out may be done all the same: sent elsewhere, the worker would be there twice."""
     found = sight(B)
     slots = SlotObserver(found.manager, found.fleet, PendingAssignments(), found.memory)
@@ -178,7 +182,7 @@ def test_one_whose_copy_was_asked_for_without_an_answer_keeps_it_in_a_cluster_th
     assert seen.pod and (slot_of(seen.pod), seen.creation.unanswered) == (WEST0, True)
 
 
-def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None:
+def test_taken_slots_are_computed_only_for_pods_that_may_get_another() -> None:
     """All of a large gang's are not read for each of its pods, but where it must choose, or may choose a better one."""
     found, other = sight(A, B), make_placement(WORK, excluded={"west": 60})
     fill(found.manager.placements, other)
@@ -186,10 +190,10 @@ def test_whose_slots_are_taken_is_read_where_a_pod_may_get_another_one() -> None
     assert facts(sight(A, B, make_pod("new", placement=NAME)), make_pod("new"))[1] == {EAST0, WEST0}
 
 
-def test_what_is_known_is_forgotten_with_its_pod() -> None:
+def test_transient_state_is_dropped_with_its_pod() -> None:
     found = sight(A)
     for known in (found.memory.sent_pods, found.memory.unanswered_pods):
         known |= {uid_of(A), "another"}
-    found.memory.keep_only([], [uid_of(A)], [])
+    found.memory.keep_only([], [uid_of(A)], [], [])
     assert found.memory.sent_pods == found.memory.unanswered_pods == {uid_of(A)}
     assert has_template_slot(A)

@@ -1,4 +1,4 @@
-"""Are the proxies of workers in a cluster out of sight asked, and is what they answer understood, whoever answers there?"""
+"""The proxies of workers in unreachable clusters are polled, and any answer is accepted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,7 +24,7 @@ POD = make_serving("there", address="127.0.0.1", slot="west/1/w/0")
 
 
 class Proxy:
-    """A web server that answers as a proxy does, and may be told to answer otherwise."""
+    """A web server that answers like a proxy, or as the test sets it."""
 
     def __init__(self) -> None:
         self.status, self.asked, self.closing = 200, list[str](), asyncio.Event()
@@ -75,7 +75,7 @@ def sight(*slices: Raw) -> Sight:
 async def asking(
     found: Sight,
 ) -> AsyncIterator[tuple[ProxyHealth, Callable[[Callable[[], bool]], Any], list[Mapping[str, Any]]]]:
-    """Proxies are asked; the function looks until something has come of that, and the list has the pods of which there was news."""
+    """Poll proxies; the function waits for a result, and the list has the pods that were notified."""
     made, news = ProxyHealth(found.manager, found.fleet), list[Mapping[str, Any]]()
     task = asyncio.create_task(made.run(news.append))
 
@@ -102,8 +102,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("ends", [0, 302, 503])
-async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: int) -> None:
-    """Asked once while its cluster can be seen, and again and again while it cannot; what it leads to elsewhere is not followed."""
+async def test_a_proxy_that_stops_answering_is_unresponsive_until_it_answers(ends: int) -> None:
+    """Polled once while its cluster is reachable, repeatedly while it is not; redirects are not followed."""
     async with served() as (proxy, port):
         found = sight(make_slice(port))
         async with asking(found) as (proxies, until, news):
@@ -119,7 +119,7 @@ async def test_one_that_answered_and_does_not_is_silent_until_it_answers(ends: i
             assert [*map(key_of, news)] == [key_of(POD)] * 2 and set(proxy.asked) == {proxy_polling.HEALTH_PATH}
 
 
-async def test_one_that_never_answered_counts_for_nothing() -> None:
+async def test_a_proxy_that_never_answered_is_not_unresponsive() -> None:
     """A policy of the network may keep us alone out."""
     async with served() as (proxy, port):
         proxy.status = 503
@@ -130,7 +130,7 @@ async def test_one_that_never_answered_counts_for_nothing() -> None:
             assert not proxies.is_unresponsive(POD) and not news
 
 
-async def test_what_is_no_endpoint_is_not_asked() -> None:
+async def test_only_endpoints_are_polled() -> None:
     odd: list[Raw] = [
         {"conditions": {"serving": False}},
         {"targetRef": {"name": "there", "uid": "another"}},

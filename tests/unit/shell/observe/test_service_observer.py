@@ -1,4 +1,4 @@
-"""What the stores say of a Service: nothing without the right, the workers of its RayCluster, and what is known of their clusters."""
+"""The facts about a Service: its rights, the workers of its RayCluster, and the state of their clusters."""
 
 import logging
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def make_slice(name: str, service: str = KEY[1]) -> Raw:
 
 
 def sight() -> Sight:
-    """A RayService with a worker in each of two clusters, and a pod of somebody else."""
+    """A RayService with a worker in each of two clusters, and a pod of another owner."""
     found = Sight({"east": 8, "west": 8})
     manager = found.manager
     other = make_serving("other")
@@ -70,14 +70,14 @@ def test_the_workers_of_its_raycluster_with_their_copies() -> None:
     assert found.ray_cluster and [one["metadata"]["name"] for one in found.current_slices] == ["ours"]
 
 
-def test_what_changes_among_the_pods_is_seen_at_the_next_look() -> None:
+def test_a_changed_pod_is_observed_at_the_next_reconcile() -> None:
     found = sight()
     read(found)
     fill(found.manager.pods, HERE)
     assert [one.pod["metadata"]["name"] for one in read(found).backends] == ["here"]
 
 
-def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
+def test_ray_is_asked_about_an_unreachable_cluster() -> None:
     found = sight()
     found.members["west"]._note_error("probe", Unreachable("no answer"))
     losses, proxies = ClusterLosses(found.manager, found.fleet), ProxyHealth(found.manager, found.fleet)
@@ -94,8 +94,8 @@ def test_of_a_cluster_out_of_sight_ray_is_asked() -> None:
     assert states() == {"here": (True, True, False), "there": (False, False, True)}
 
 
-def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
-    """Which is heard sooner than Ray's head; it counts for a cluster that cannot be seen, and for no other."""
+def test_proxies_of_an_unreachable_cluster_are_polled() -> None:
+    """Which is heard sooner than Ray's head; it counts for a cluster that is unreachable, and for no other."""
     found = sight()
     found.members["west"]._note_error("probe", Unreachable("no answer"))
     proxies = ProxyHealth(found.manager, found.fleet)
@@ -106,9 +106,7 @@ def test_of_a_cluster_out_of_sight_the_proxy_is_asked_too() -> None:
 
 
 @pytest.mark.parametrize("plural", ["services", "endpointslices"])
-def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
-    plural: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_right_gives_no_facts_and_one_message(plural: str, caplog: pytest.LogCaptureFixture) -> None:
     found = sight()
     manager, told = found.manager, list[object]()
     row = next(row for row in manager._watched_kinds if row.resource.plural == plural)
@@ -125,7 +123,7 @@ def test_nothing_is_known_without_the_right_and_one_sentence_says_so(
     assert "go straight to their workers" in caplog.messages[-1]
 
 
-def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too() -> None:
+def test_pod_networks_count_while_the_cluster_is_unreachable() -> None:
     found = sight()
     clusters = [make_worker_cluster("east", podCIDRs=["10.1.0.0/16"]), make_worker_cluster("west", podCIDRs=["x"])]
     fill(found.manager.worker_clusters, *clusters)
@@ -135,16 +133,16 @@ def test_which_addresses_a_clusters_pods_may_have_counts_while_it_is_silent_too(
     assert west.reachable and west.remote_pod is None, "its addresses are not known, so none of them leads there"
 
 
-def test_a_slot_in_a_cluster_that_nobody_registered_leads_nowhere() -> None:
-    """Who may label pods may write any name there: it is not a cluster that is silent."""
+def test_a_slot_in_an_unregistered_cluster_is_no_endpoint() -> None:
+    """Any user who may annotate pods may write any name there; it is no unreachable cluster."""
     found = sight()
     fill(found.manager.pods, make_serving("forged", slot="nowhere/1/w/0"))
     (forged,) = read(found).backends
     assert forged.reachable and forged.remote_pod is None and not forged.node_dead
 
 
-def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
-    """Each costs a write with each change of a worker, and anybody who submits jobs may make any number."""
+def test_the_oldest_four_services_of_a_raycluster_get_slices() -> None:
+    """Each Service costs a write for each change of a worker, and a user may create any number."""
     found = sight()
     many = [make_service(f"chat-{n}") for n in range(6)]
     for n, service in enumerate(many):
@@ -157,7 +155,7 @@ def test_the_oldest_four_services_of_a_raycluster_are_led() -> None:
     assert not found.facts.service_observer.facts((NAMESPACE, "chat-5")).exceeds_limit
 
 
-def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
+def test_services_without_an_owner_do_not_count_for_the_limit() -> None:
     """A user's own have the same labels and selector, and KubeRay's of the next RayCluster is younger than they are."""
     found = sight()
     users, own = [make_service(f"mine-{n}", owner="") for n in range(4)], make_service()
@@ -167,7 +165,7 @@ def test_services_of_nobody_take_no_place_of_those_that_are_led() -> None:
     assert not read(found).exceeds_limit and read(found).backends
 
 
-def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_services_within_the_limit_are_computed_once_for_a_raycluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are looked at with each change of a worker."""
     found, asked = sight(), list[object]()
     fill(found.manager.services, *(make_service(f"chat-{n}") for n in range(20)))
@@ -184,14 +182,14 @@ def test_which_services_are_led_is_found_once_for_all_of_a_raycluster(monkeypatc
     assert not found.facts.service_observer.facts((NAMESPACE, "chat-19")).exceeds_limit, "none is of that RayCluster"
 
 
-def test_a_service_of_nobody_costs_no_look_at_pods() -> None:
+def test_a_service_without_an_owner_reads_no_pods() -> None:
     found = sight()
     fill(found.manager.services, make_service(owner=""))
     facts = read(found)
     assert facts.service and facts.current_slices and not facts.backends
 
 
-async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
+async def test_one_reconcile_writes_one_slice_and_the_next_nothing() -> None:
     """From the stores to the API server, with nothing in between that a test stands in for."""
     body: Any = {}
 
@@ -222,7 +220,7 @@ async def test_one_look_writes_one_slice_and_the_next_one_nothing() -> None:
     assert [one["addresses"] for one in body["endpoints"]] == [["10.1.0.1"], ["10.2.0.1"]]
 
 
-def test_a_manager_that_was_never_read_knows_nothing() -> None:
+def test_an_unsynced_manager_gives_no_facts() -> None:
     found = sight()
     found.manager.slices.clear()
     assert read(found) == ServiceFacts(None)

@@ -1,4 +1,4 @@
-"""What one plan found after each step is taken up by the next, as far as both go the same way."""
+"""Deductions are cached step by step, and a plan reuses those that precede its first different step."""
 
 import asyncio
 import functools
@@ -23,7 +23,7 @@ class Plans:
         self.steps, self.done = DeductionCache(), list[str]()
 
     async def after(self, words: str, candidates: Sequence[Candidate] = (EAST,)) -> str:
-        """What is left after some steps: the way that was gone."""
+        """The capacity after some steps, written as the steps themselves."""
         steps = [Deduction(word, word, functools.partial(self._do, word)) for word in words.split()]
         left = await self.steps.capacity_after(candidates, steps)
         return " ".join(one.name for one in left.candidates)
@@ -35,14 +35,14 @@ class Plans:
         return replace(left, candidates=[*left.candidates, absent_candidate(word, "")])
 
 
-async def test_a_step_that_is_the_same_is_not_done_again() -> None:
+async def test_an_equal_step_is_not_repeated() -> None:
     plans = Plans()
     assert await plans.after("a b") == "east a b"
     assert await plans.after("a b c") == "east a b c"
     assert plans.done == ["a", "b", "c"] and plans.steps.applied_count == 3
 
 
-async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
+async def test_all_steps_after_a_different_one_are_repeated() -> None:
     plans = Plans()
     await plans.after("a b c")
     assert await plans.after("a x c") == "east a x c"
@@ -51,7 +51,7 @@ async def test_behind_one_that_is_not_the_same_all_are_done_anew() -> None:
     assert plans.done[5:] == []
 
 
-async def test_of_a_long_way_the_first_steps_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_of_many_steps_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deductions, "MOST_DEDUCTIONS", 2)
     plans = Plans()
     assert await plans.after("a b c d") == await plans.after("a b c d") == "east a b c d"
@@ -59,34 +59,34 @@ async def test_of_a_long_way_the_first_steps_are_remembered(monkeypatch: pytest.
     assert await plans.after("a b d c") == "east a b d c"
 
 
-async def test_other_figures_are_another_way() -> None:
+async def test_other_capacity_has_its_own_steps() -> None:
     plans = Plans()
     await plans.after("a")
     assert await plans.after("a", (EAST, WEST)) == "east west a"
     assert plans.done == ["a", "a"]
 
 
-async def test_plans_that_are_made_side_by_side_do_not_mix() -> None:
+async def test_concurrent_plans_do_not_mix() -> None:
     plans = Plans()
     assert list(await asyncio.gather(plans.after("a b c"), plans.after("x y c"))) == ["east a b c", "east x y c"]
     assert await plans.after("x y c d") == "east x y c d"
 
 
-async def test_who_changes_nothing_may_come_and_go() -> None:
+async def test_gangs_without_a_deduction_do_not_change_the_steps() -> None:
     plans = Plans()
     await plans.after("-a -b c -d e")
     assert await plans.after("-b c e") == await plans.after("-d -b -x c e") == "east c e"
     assert plans.done == ["-a", "-b", "c", "-d", "e", "-d", "-x"]
 
 
-async def test_a_plan_of_whom_nobody_is_before_leaves_what_others_found() -> None:
+async def test_a_plan_without_earlier_gangs_keeps_the_cached_steps() -> None:
     plans = Plans()
     await plans.after("-a b")
     assert await plans.after("") == "east" and await plans.after("-a b") == "east b"
     assert plans.done == ["-a", "b"]
 
 
-async def test_one_of_whom_other_facts_count_is_asked_again() -> None:
+async def test_a_gang_with_changed_facts_is_evaluated_again() -> None:
     done, fleet = DeductionCache(), [EAST]
     for facts in (1, 1, 2):
         left = await done.capacity_after(

@@ -1,4 +1,4 @@
-"""Whatever a tenant submits gets an answer: a plan, or a sentence on the check and on the job; and no look at it fails or takes long."""
+"""Every job that a tenant can submit is planned or rejected with a message, in bounded time."""
 
 import asyncio
 import copy
@@ -23,7 +23,7 @@ hostile = settings(suppress_health_check=list(HealthCheck))
 
 
 def submitted(job: Raw) -> tuple[Raw, Raw] | None:
-    """The job and the Workload that Kueue makes of it, as their API servers give them; None of what these would turn away."""
+    """The job and Kueue's Workload for it, as API servers return them; None if they would reject it."""
     try:
         asked = rayjob.parse(job, NAMESPACE)
     except InvalidJob:
@@ -49,7 +49,7 @@ def sentences(actions: list[Action]) -> Iterator[str]:
 
 @hostile
 @given(extremes.jobs(SCHEMAS))
-def test_it_is_planned_or_told(job: Raw) -> None:
+def test_an_extreme_job_is_planned_or_rejected(job: Raw) -> None:
     if (found := submitted(job)) is None:
         return
     sight, (job, work) = Sight({"east": 2, "west": 2}), found
@@ -73,8 +73,8 @@ def test_it_is_planned_or_told(job: Raw) -> None:
 
 @hostile
 @given(extremes.jobs(SCHEMAS))
-def test_a_question_about_it_is_answered(job: Raw) -> None:
-    """Nobody has checked it: an API server has not seen it."""
+def test_a_preview_of_an_extreme_job_is_answered(job: Raw) -> None:
+    """No API server has validated the job."""
     sight = Sight({"east": 2, "west": 2})
     with soon():
         try:

@@ -1,5 +1,7 @@
-"""The fine-tuning job as people paste it: limits only, replicas only. What is asked for is read as Kueue and KubeRay read it, and what
-Kueue does not take of it is one sentence."""
+"""The fine-tuning job with limits and replicas only: its requests are read as Kueue and KubeRay read them.
+
+One message lists what Kueue's webhooks reject.
+"""
 
 import asyncio
 
@@ -85,29 +87,32 @@ def test_kuberay_and_kueue_count_the_same_without_min_and_max(raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("raw", [PASTED, COMPLETED], ids=["pasted", "completed"])
-def test_nothing_in_it_keeps_its_workers_from_going_elsewhere(raw: Raw) -> None:
+def test_its_workers_may_run_in_worker_clusters(raw: Raw) -> None:
     assert job_validation.job_problem(rayjob.read_ray_job(raw)) == ""
     assert pod_validation.template_problem(group(raw)["template"]) is None
 
 
-def test_what_kueue_does_not_take_is_one_sentence_with_the_lines_to_add() -> None:
+def test_one_message_has_the_lines_that_kueue_requires() -> None:
     with pytest.raises(InvalidJob) as said:
         asked(PASTED, ROOM)
     assert str(said.value) == (
-        "RayJob llama-finetune lacks shutdownAfterJobFinishes: true in spec, and rayStartParams: {} in headGroupSpec and "
-        "workerGroupSpecs[0] of spec.rayClusterSpec: Kueue's webhooks let no RayJob into a queue without; add each line there, "
-        "or ask for what `kubectl create --dry-run=server -o yaml` prints of it, if a policy of your cluster adds them."
+        "RayJob llama-finetune lacks shutdownAfterJobFinishes: true in spec, and rayStartParams: {} in headGroupSpec "
+        "and workerGroupSpecs[0] of spec.rayClusterSpec: Kueue's webhooks reject a RayJob in a queue without them; "
+        "add each line there, or, if a policy of your cluster adds them, use the output of `kubectl create "
+        "--dry-run=server -o yaml`."
     )
 
 
-def test_with_these_lines_it_is_planned() -> None:
+def test_a_completed_job_is_planned() -> None:
     answer = asked(COMPLETED, ROOM)
     assert (answer["fits"], answer["sentence"]) == (True, "2 of 4 workers to east, 2 to west.")
     each = {"cpu": "16", "memory": "128Gi", GPU: "4"}
     assert answer["groups"] == [{"name": "gpu-workers", "workers": 4, "request": each}]
 
 
-def test_gpus_of_limits_alone_are_what_is_short() -> None:
+def test_missing_gpus_are_reported_by_limits_alone() -> None:
     answer = asked(COMPLETED, {**ROOM, GPU: "7"})
     assert not answer["fits"]
-    assert "east has room for 1 (nvidia.com/gpu in flavor any: 7 free of 7, one worker needs 4)" in answer["sentence"]
+    assert ("east has capacity for 1 (nvidia.com/gpu in flavor any: 7 free of 7, one worker needs 4)") in answer[
+        "sentence"
+    ]

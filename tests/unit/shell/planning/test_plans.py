@@ -1,4 +1,4 @@
-"""What a gang is planned on: the clusters as they stand, less what those before it in the turn take or keep."""
+"""What a gang is planned on: the snapshot of the clusters, less what the gangs before it take or hold."""
 
 import asyncio
 import copy
@@ -46,8 +46,8 @@ def without_room(sight: Sight, work: Raw, *, is_plan_current: bool, **more: Any)
         sight.memory.planned_versions[place["metadata"]["uid"]] = sight.fleet.capacity_versions.version
 
 
-def test_the_groups_of_a_gang_are_told_by_its_job() -> None:
-    """A group called submitter is one, where the job has no submitter; one of nobody is not placed, but locked away."""
+def test_the_worker_groups_of_a_gang_come_from_its_job() -> None:
+    """A group named submitter counts if the job has no submitter. A group without workers is gated but not placed."""
     sight, raw = Sight({"east": 9}), make_workload(groups={"workers": 2, "spare": 0, "submitter": 1})
     job = {**make_ray_job(), "metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "uid": "uid-of-job"}}
     fill(sight.manager.workloads, raw)
@@ -75,7 +75,7 @@ def again(sight: Sight, me: Raw, now: datetime = builders.START) -> tuple[Mappin
     return {share.cluster: share.workers for share in made.shares}, settles
 
 
-def test_slots_where_workers_do_not_start_are_planned_anew() -> None:
+def test_slots_of_workers_that_do_not_start_are_replanned() -> None:
     """Both have a slot in east; when one of these is no place, one more is sought."""
     sight = Sight({"east": 8, "west": 8})
     work = gang("train", 2)
@@ -92,7 +92,7 @@ def taken(made: PlanResult) -> Mapping[str, int]:
 
 
 @pytest.mark.parametrize("is_plan_current", [True, False])
-def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(is_plan_current: bool) -> None:
+def test_the_capacity_hold_of_a_starved_gang_lasts_until_its_next_plan(is_plan_current: bool) -> None:
     """Room came: a small gang that is planned before the starved one had its look must not take it."""
     sight = Sight({"east": 4})
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
@@ -100,7 +100,19 @@ def test_what_a_starved_gang_gathers_stays_its_own_also_before_its_next_look(is_
     fill(sight.manager.workloads, old, me)
     without_room(sight, old, is_plan_current=is_plan_current)
     made = planned(sight, me)
-    assert taken(made) == {} and "Room is kept for RayJob train" in made.hold_note
+    assert taken(made) == {} and "Capacity is held for RayJob train" in made.hold_note
+
+
+@pytest.mark.parametrize("age", [LONG_AGO, -60])
+def test_a_gang_that_queued_again_is_planned_after_a_younger_one(age: float) -> None:
+    """However long ago it was submitted, it neither takes nor holds the capacity that it gave back."""
+    sight = Sight({"east": 4})
+    back, young = gang("back", 4, created=age), gang("young", 4, created=-30)
+    requeued = builders.make_condition(names.REQUEUED, since=-10, reason=names.BACKOFF_FINISHED)
+    back["status"]["conditions"].append(requeued)
+    fill(sight.manager.workloads, back, young)
+    assert taken(planned(sight, young)) == {"east": 4}
+    assert taken(planned(sight, back)) == {}
 
 
 # --- pauses ----------------------------------------------------------------------------------------------------------
@@ -109,7 +121,7 @@ PAUSE = datetime(2026, 1, 2, 3, 15, tzinfo=UTC)  # the next one after START of a
 
 
 def held_back() -> tuple[Sight, Raw]:
-    """A gang of two behind a starved one of four, which somebody else's load keeps from starting."""
+    """A gang of two behind a starved gang of four that other load keeps from starting."""
     sight = Sight({"east": 4})
     fill(sight.members["east"].cluster_queues, builders.make_cluster_queue(4, used=2))
     old, me = gang("old", 4, created=LONG_AGO), gang("me", 2)
@@ -118,13 +130,13 @@ def held_back() -> tuple[Sight, Raw]:
     return sight, me
 
 
-def test_who_is_held_back_is_planned_again_when_the_pause_begins() -> None:
+def test_a_gang_held_back_is_replanned_when_the_pause_begins() -> None:
     sight, me = held_back()
     assert again(sight, me) == ({}, PAUSE)
     assert again(sight, me, PAUSE) == ({"east": 2}, None)
 
 
-def test_or_earlier_for_another_reason() -> None:
+def test_a_gang_held_back_is_replanned_earlier_for_another_reason() -> None:
     """A share that its cluster may count already is deducted once more for a moment."""
     sight, me = held_back()
     first = gang("first", 1, created=-9)
@@ -136,7 +148,7 @@ def test_or_earlier_for_another_reason() -> None:
     assert again(sight, me, builders.at(4)) == ({}, PAUSE)
 
 
-def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
+def test_a_gang_held_back_from_preemption_is_replanned() -> None:
     """Nothing is free that could be kept; what gangs of lower priority would leave is."""
     sight, me = held_back()
     preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -152,7 +164,7 @@ def test_who_is_held_back_from_preempting_others_is_planned_again_too() -> None:
     assert again(sight, me, PAUSE) == ({"east": 2}, None)
 
 
-def test_who_may_be_preempted_hangs_on_how_far_a_cluster_lets_a_priority_count() -> None:
+def test_preemption_depends_on_the_priority_limit_of_a_cluster() -> None:
     """Also where nothing else has changed there since the last plan."""
     sight, me = Sight({"east": 4}), gang("me", 2)
     me["spec"]["priority"] = 5
@@ -169,7 +181,7 @@ def test_who_may_be_preempted_hangs_on_how_far_a_cluster_lets_a_priority_count()
         assert again(sight, me) == (want, None), most
 
 
-def test_in_a_pause_the_older_one_comes_first_whoever_is_planned_first() -> None:
+def test_in_a_pause_the_older_gang_is_first() -> None:
     """All that are held back plan again in the same moment."""
     sight, me = held_back()
     young = gang("young", 2, created=1)
@@ -203,18 +215,26 @@ def no_check_yet(work: Raw) -> Raw:
     ("now", "shown", "since", "want"),
     [
         pytest.param(
-            1, lambda old: {**old, "spec": left(old)["spec"]}, LONG_AGO, {}, id="Kueue has yet to take its quota"
+            1,
+            lambda old: {**old, "spec": left(old)["spec"]},
+            LONG_AGO,
+            {},
+            id="deactivated, Kueue has not evicted it yet",
         ),
-        pytest.param(1, left, LONG_AGO, {}, id="it is away"),
-        pytest.param(7, back, LONG_AGO, {}, id="it queues again"),
-        pytest.param(7, no_check_yet, LONG_AGO, {}, id="it has its quota, and Kueue has yet to list our check"),
-        pytest.param(10, back, LONG_AGO, {"east": 2}, id="somebody else has the quota now"),
-        pytest.param(1, left, -60, {"east": 2}, id="it has not waited long, and keeps nothing"),
-        pytest.param(1, lambda old: left(old, uid="another"), LONG_AGO, {"east": 2}, id="it is another job's by now"),
-        pytest.param(1, lambda old: left(old, deletionTimestamp="x"), LONG_AGO, {"east": 2}, id="it is deleted"),
+        pytest.param(1, left, LONG_AGO, {}, id="deactivated and evicted"),
+        pytest.param(7, back, LONG_AGO, {}, id="reactivated and queued"),
+        pytest.param(7, no_check_yet, LONG_AGO, {}, id="quota reserved, admission check not listed yet"),
+        pytest.param(10, back, LONG_AGO, {"east": 2}, id="another gang has the quota"),
+        pytest.param(1, left, -60, {"east": 2}, id="not starved"),
+        pytest.param(
+            1, lambda old: left(old, uid="another"), LONG_AGO, {"east": 2}, id="the name belongs to another job"
+        ),
+        pytest.param(
+            1, lambda old: left(old, deletionTimestamp="x"), LONG_AGO, {"east": 2}, id="the Workload is deleted"
+        ),
     ],
 )
-def test_who_steps_aside_keeps_what_it_gathered(
+def test_a_deactivated_gang_keeps_its_capacity_hold(
     now: float, shown: Callable[[Raw], Raw], since: float, want: Mapping[str, int]
 ) -> None:
     sight, me = held_back()
@@ -226,8 +246,8 @@ def test_who_steps_aside_keeps_what_it_gathered(
     assert again(sight, me, builders.at(now)) == (want, until)
 
 
-def test_who_is_back_is_one_gang() -> None:
-    """Counted once, as one that is about to be planned: it may take what it kept."""
+def test_a_reactivated_gang_counts_once() -> None:
+    """It counts once, as a gang to plan, and may use its capacity hold."""
     sight, me = held_back()
     old = gang("old", 2, created=LONG_AGO)
     sight.memory.note_deactivated(parse_workload(old), builders.START)
@@ -238,8 +258,8 @@ def test_who_is_back_is_one_gang() -> None:
     assert again(sight, me, builders.at(7)) == ({"east": 2}, None)
 
 
-def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
-    """One that stepped aside is not planned: what it would take were it back is for those behind it."""
+def test_a_gang_without_a_capacity_hold_keeps_none() -> None:
+    """A deactivated gang is not planned; the capacity that it would take is free for gangs after it."""
     sight, me = held_back()
     old = gang("old", 2, created=-60)
     sight.memory.note_deactivated(parse_workload(old), builders.START)
@@ -247,15 +267,15 @@ def test_who_gathered_nothing_keeps_nothing_for_it() -> None:
     assert again(sight, me, builders.at(1)) == ({"east": 2}, None)
 
 
-def test_a_note_of_who_stepped_aside_is_dropped_when_it_is_old() -> None:
+def test_an_old_record_of_a_deactivated_gang_is_dropped() -> None:
     memory = TransientState()
     memory.note_deactivated(parse_workload(gang("a", 1)), builders.START)
     memory.note_deactivated(parse_workload(gang("b", 1)), builders.START + REACTIVATED_WITHIN)
     assert list(memory.deactivated) == ["uid-of-b"]
 
 
-async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
-    """The watch may bring the news before the answer does, and whoever is planned then must not take the room."""
+async def test_a_deactivation_is_recorded_before_it_is_observed() -> None:
+    """The watch may precede the answer, and a gang planned then must not take the capacity."""
     sight, _ = held_back()
     old = gang("old", 4, created=LONG_AGO)
 
@@ -278,11 +298,11 @@ async def test_it_is_noted_before_anybody_can_hear_of_it() -> None:
 @pytest.mark.parametrize(
     ("groups", "problem"),
     [
-        pytest.param((9,), "it is cordoned", id="a cluster that it needs does not take part"),
-        pytest.param((4, 4), "", id="each of its groups would fit an empty fleet, but not both"),
+        pytest.param((9,), "it is cordoned", id="a cluster that it needs is cordoned"),
+        pytest.param((4, 4), "", id="each worker group fits an empty fleet, but not both"),
     ],
 )
-def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tuple[int, ...], problem: str) -> None:
+def test_a_gang_that_fits_no_empty_fleet_holds_no_capacity(groups: tuple[int, ...], problem: str) -> None:
     sight = Sight({"east": 4, "west": 2, "north": 9} if problem else {"east": 4, "west": 2})
     if problem:
         sight.members["north"].spec = sight.members["north"].spec.model_copy(update={"cordoned": True})
@@ -292,13 +312,13 @@ def test_a_gang_that_even_empty_clusters_could_not_hold_keeps_nothing(groups: tu
     assert taken(planned(sight, me)) == {"east": 2}
 
 
-def test_groups_that_together_exceed_every_quota_are_told_so() -> None:
+def test_groups_that_together_exceed_every_quota_are_reported() -> None:
     sight = Sight({"east": 4, "west": 2})
     made = planned(sight, gang("me", 4, 4)).plan
     assert made.never_fits and "Even empty clusters hold only 6: raise a quota" in made.sentence
 
 
-def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
+def test_an_earlier_gang_is_planned_by_its_own_policy() -> None:
     """Its policy names a cluster that this gang's does not: it needs both, and loses neither to this gang."""
     sight = Sight({"east": 2, "west": 2})
     other = make_check(policy="other") | {"metadata": {"name": "other"}}
@@ -311,7 +331,7 @@ def test_who_is_before_one_goes_where_its_own_policy_sends_it() -> None:
     assert taken(planned(sight, me, "other")) == {"west": 2}
 
 
-def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> None:
+def test_an_earlier_gang_is_not_planned_on_a_cluster_that_did_not_admit_it() -> None:
     sight = Sight({"east": 2})
     first, me = gang("first", 2, created=-9), gang("me", 2)
     fill(sight.manager.workloads, first, me)
@@ -319,8 +339,8 @@ def test_who_is_before_one_does_not_ask_a_cluster_that_did_not_admit_it() -> Non
     assert taken(planned(sight, me)) == {"east": 2}
 
 
-def test_who_gives_a_round_back_keeps_its_turn() -> None:
-    """It holds no share that counts, and is planned anew as soon as the old ones are gone."""
+def test_a_gang_that_withdraws_a_round_keeps_its_order() -> None:
+    """None of its shares counts, and it is replanned once they are deleted."""
     sight = Sight({"east": 2})
     first, me = gang("first", 2, created=-9), gang("me", 2)
     fill(sight.manager.workloads, first, me)
@@ -337,12 +357,12 @@ def elastic(raw: Raw) -> Raw:
 @pytest.mark.parametrize(
     ("priority", "gang_policy", "want"),
     [
-        pytest.param(1, "AllOrNothing", {"west": 1}, id="it grows first"),
-        pytest.param(-1, "AllOrNothing", {"east": 1}, id="in its turn"),
-        pytest.param(1, "SameCluster", {"east": 1}, id="and nowhere else, where all are to be together"),
+        pytest.param(1, "AllOrNothing", {"west": 1}, id="an elastic job of higher priority"),
+        pytest.param(-1, "AllOrNothing", {"east": 1}, id="an elastic job of lower priority"),
+        pytest.param(1, "SameCluster", {"east": 1}, id="an elastic job that must stay in one cluster"),
     ],
 )
-def test_an_elastic_job_that_waits_for_more_has_its_turn(
+def test_an_elastic_job_that_waits_to_scale_up_has_its_order(
     priority: int, gang_policy: str, want: Mapping[str, int]
 ) -> None:
     """It wants two more and has the one place in each cluster: the other gang is planned on what that leaves."""
@@ -356,10 +376,10 @@ def test_an_elastic_job_that_waits_for_more_has_its_turn(
 
 
 @pytest.mark.parametrize(("submitted", "want"), [(-900, {}), (-60, {"east": 1})])
-def test_an_elastic_job_has_the_turn_of_its_age_and_not_of_its_last_growth(
+def test_an_elastic_job_is_ordered_by_its_age_and_not_by_its_last_scale_up(
     submitted: float, want: Mapping[str, int]
 ) -> None:
-    """There is room for the two workers that it lacks, and for nobody else."""
+    """There is capacity for its two missing workers, and for no other gang."""
     sight = Sight({"east": 2})
     grows, me = elastic(gang("grows", 3, check=names.CHECK_READY, created=-5)), gang("me", 1, created=-300)
     fill(sight.manager.workloads, grows, me)
@@ -370,8 +390,8 @@ def test_an_elastic_job_has_the_turn_of_its_age_and_not_of_its_last_growth(
 
 
 @pytest.mark.parametrize("suspended", [True, False])
-def test_an_elastic_job_that_runs_asks_for_nothing_as_a_whole(suspended: bool) -> None:
-    """Its next Workload is not answered yet; what it runs on is held already."""
+def test_a_running_elastic_job_is_not_planned_as_a_whole(suspended: bool) -> None:
+    """Its next Workload is not admitted yet, and its current shares are counted already."""
     sight = Sight({"east": 2})
     grows, me = elastic(gang("grows", 2, created=-9)), gang("me", 2)
     fill(sight.manager.workloads, grows, me)
@@ -380,7 +400,7 @@ def test_an_elastic_job_that_runs_asks_for_nothing_as_a_whole(suspended: bool) -
     assert taken(planned(sight, me)) == ({} if suspended else {"east": 2})
 
 
-def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
+def test_a_gang_that_cannot_be_planned_takes_no_capacity() -> None:
     """A rival check stops it for as long as an admin leaves it there."""
     sight = Sight({"east": 2})
     rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
@@ -391,7 +411,7 @@ def test_who_cannot_be_planned_takes_nothing_from_anybody() -> None:
     assert taken(planned(sight, me)) == {"east": 2}
 
 
-def test_a_rival_that_is_only_listed_as_yet_is_one_too() -> None:
+def test_an_earlier_gang_without_a_placement_counts() -> None:
     """Kueue puts it on the Workload a moment later; no share is asked for before."""
     sight, work = Sight({"east": 2}), parse_workload(gang("me", 2))
     rival = {"metadata": {"name": "mk"}, "spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
@@ -407,10 +427,10 @@ def test_a_rival_that_is_only_listed_as_yet_is_one_too() -> None:
 @pytest.mark.parametrize(
     ("seconds", "want"),
     [
-        pytest.param(-4, {"east": 2}, id="long enough for the cluster to count it"),
-        pytest.param(-1, {}, id="it may not be counted yet"),
-        pytest.param(1, {}, id="the cluster's clock is a little ahead"),
-        pytest.param(600, {"east": 2}, id="its clock is wrong: that is no reason to count it twice for ten minutes"),
+        pytest.param(-4, {"east": 2}, id="old enough to be counted"),
+        pytest.param(-1, {}, id="too young to be counted"),
+        pytest.param(1, {}, id="the cluster's clock is slightly ahead"),
+        pytest.param(600, {"east": 2}, id="the cluster's clock is far ahead"),
     ],
 )
 def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: Mapping[str, int]) -> None:
@@ -429,7 +449,7 @@ def test_a_share_is_deducted_until_its_cluster_counts_it(seconds: float, want: M
 
 @pytest.mark.parametrize("last", ["now", "before"])
 def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -> None:
-    """What is left of an earlier attempt, in whichever order the list gives them, does not hide the shares of this one."""
+    """A Placement of an earlier attempt does not hide the current shares, in any order of the list."""
     sight = Sight({"east": 4})
     first, me = gang("first", 2, created=-9), gang("me", 2)
     fill(sight.manager.workloads, first, me)
@@ -440,7 +460,7 @@ def test_of_two_placements_of_a_gang_the_one_of_this_attempt_counts(last: str) -
     assert taken(planned(sight, me)) == {"east": 2}
 
 
-def test_who_is_before_one_takes_nothing_where_its_own_policy_requires_a_preflight() -> None:
+def test_an_earlier_gang_takes_nothing_where_its_policy_requires_a_preflight() -> None:
     sight = Sight({"east": 2, "west": 2})
     other = make_check(policy="other") | {"metadata": {"name": "other"}}
     sight.manager.checks.replace([make_check(), other])
@@ -458,7 +478,7 @@ BEYOND: Raw = {"requests": {"cpu": "1"}, "limits": {"memory": "1e402"}}
 
 
 @pytest.mark.parametrize("podset", [0, 1], ids=["head", "workers"])
-def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
+def test_an_extreme_limit_delays_no_other_gang(podset: int) -> None:
     """API servers take it, and Kueue counts the request: the gang that has it is planned, and so are all others."""
     sight = Sight({"east": 4})
     odd, me = gang("odd", 4, created=-60), gang("me", 2)
@@ -470,7 +490,7 @@ def test_a_limit_beyond_all_numbers_is_in_nobodys_way(podset: int) -> None:
     assert planned(sight, odd).plan.sentence
 
 
-def test_a_head_that_cannot_be_read_is_in_nobodys_way() -> None:
+def test_an_unreadable_head_delays_no_other_gang() -> None:
     """No API server takes it today."""
     sight = Sight({"east": 4})
     odd, me = gang("odd", 1, created=-60), gang("me", 2)
@@ -494,8 +514,8 @@ def job_of(work: Raw) -> Raw:
 
 @pytest.mark.parametrize("placed", [False, True], ids=["waits", "runs"])
 @pytest.mark.parametrize(("what", "want"), [("", {}), ("workload", {"east": 2}), ("job", {"east": 2})])
-def test_who_is_being_deleted_takes_nothing_from_anybody(placed: bool, what: str, want: Mapping[str, int]) -> None:
-    """Somebody's finalizer may keep it for hours."""
+def test_a_gang_that_is_being_deleted_takes_no_capacity(placed: bool, what: str, want: Mapping[str, int]) -> None:
+    """A finalizer of other software may keep it for hours."""
     sight = Sight({"east": 4})
     first, me = gang("first", 4, created=-300), gang("me", 2)
     job = job_of(first)
@@ -506,7 +526,7 @@ def test_who_is_being_deleted_takes_nothing_from_anybody(placed: bool, what: str
     assert taken(planned(sight, me)) == want
 
 
-def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
+def test_a_pending_share_that_preempts_is_deducted() -> None:
     """Until its victims are gone there is no room for it, and none for those of lower priority."""
     sight = Sight({"east": 4})
     preempts: Raw = {"preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -522,7 +542,7 @@ def test_a_share_on_its_way_that_preempts_is_deducted() -> None:
     assert taken(planned(sight, me)) == {}
 
 
-def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
+def test_the_status_for_a_large_fleet_can_be_written() -> None:
     sight = Sight({f"{number:03}-{'x' * 59}": 0 for number in range(150)})
     me = gang("me", 2)
     fill(sight.manager.workloads, me)
@@ -533,7 +553,7 @@ def test_what_is_said_of_a_large_fleet_can_be_written() -> None:
     assert len(body["spec"]["considered"]) == MAX_CONSIDERED_CLUSTERS
 
 
-def test_where_a_wide_gang_is_can_be_written() -> None:
+def test_the_status_of_a_wide_gang_can_be_written() -> None:
     place = parse_placement(
         make_placement(gang("me", 100), shares={f"{n:03}-{'x' * 59}": {"workers0": 1} for n in range(100)})
     )

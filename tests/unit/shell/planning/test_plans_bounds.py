@@ -1,4 +1,4 @@
-"""Nobody's job and no cluster's objects keep the others waiting: what is odd or too large is passed over with a sentence."""
+"""Planning is bounded: an invalid object or an oversized job is skipped with a message and delays no other gang."""
 
 import asyncio
 from typing import Any
@@ -41,17 +41,23 @@ NODES, NO_NODE = "_node_objects", "it has no ready node"
 @pytest.mark.parametrize(
     ("store", "odd", "why"),
     [
-        pytest.param(NODES, {"status": {**READY, "allocatable": ["x"]}}, NO_NODE, id="a node's room is a list"),
-        pytest.param(NODES, {"status": {"conditions": ["Ready"]}}, NO_NODE, id="its conditions are text"),
-        pytest.param("cluster_queues", {"spec": {"resourceGroups": ["cpu"]}}, "ClusterQueue team-a cannot be read", id="a queue's groups are text"),
-        pytest.param("flavors", {"spec": {"nodeLabels": ["a"]}}, "ResourceFlavor any cannot be read", id="a flavor's labels are a list"),
-        pytest.param("flavors", {"spec": {"nodeLabels": {"a": ["b"]}}}, "ResourceFlavor any cannot be read (a value in spec.nodeLabels is no text)", id="one of them is"),
-        pytest.param("flavors", {"spec": {"tolerations": ["a"]}}, "ResourceFlavor any cannot be read", id="its tolerations are text"),
+        pytest.param(NODES, {"status": {**READY, "allocatable": ["x"]}}, NO_NODE, id="a node's allocatable is a list"),
+        pytest.param(NODES, {"status": {"conditions": ["Ready"]}}, NO_NODE, id="a node's conditions are text"),
+        pytest.param("cluster_queues", {"spec": {"resourceGroups": ["cpu"]}}, "ClusterQueue team-a cannot be read",
+                     id="a ClusterQueue's groups are text"),
+        pytest.param("flavors", {"spec": {"nodeLabels": ["a"]}}, "ResourceFlavor any cannot be read",
+                     id="a flavor's labels are a list"),
+        pytest.param("flavors", {"spec": {"nodeLabels": {"a": ["b"]}}},
+                     "ResourceFlavor any cannot be read (a value in spec.nodeLabels is not a string)",
+                     id="a flavor's label value is a list"),
+        pytest.param("flavors", {"spec": {"tolerations": ["a"]}}, "ResourceFlavor any cannot be read",
+                     id="a flavor's tolerations are text"),
         pytest.param("local_queues", {"spec": ["team-a"]}, "no LocalQueue team-a", id="a LocalQueue's spec is a list"),
-        pytest.param("local_queues", {"status": {"conditions": ["Active"]}, "spec": {"clusterQueue": "team-a"}}, "no LocalQueue team-a", id="its conditions are text"),
+        pytest.param("local_queues", {"status": {"conditions": ["Active"]}, "spec": {"clusterQueue": "team-a"}},
+                     "no LocalQueue team-a", id="a LocalQueue's conditions are text"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_in_one_cluster_is_that_clusters_alone(store: str, odd: Raw, why: str) -> None:
+def test_an_unreadable_object_affects_its_cluster_alone(store: str, odd: Raw, why: str) -> None:
     sight = Sight({"east": 4, "west": 4})
     east = getattr(sight.members["east"], store)
     (before,) = list(east)
@@ -64,13 +70,13 @@ def test_what_cannot_be_read_in_one_cluster_is_that_clusters_alone(store: str, o
 @pytest.mark.parametrize(
     "odd",
     [
-        pytest.param({"spec": "x"}, id="its spec is text"),
-        pytest.param({"status": {**RESERVED, "admission": ["x"]}}, id="its admission is a list"),
-        pytest.param({"status": {**RESERVED, "admission": {"clusterQueue": ["x"]}}}, id="its queue is a list"),
+        pytest.param({"spec": "x"}, id="the spec is text"),
+        pytest.param({"status": {**RESERVED, "admission": ["x"]}}, id="the admission is a list"),
+        pytest.param({"status": {**RESERVED, "admission": {"clusterQueue": ["x"]}}}, id="the queue name is a list"),
     ],
 )
-def test_an_odd_share_of_another_gang_is_deducted_and_stops_nobody(odd: Raw) -> None:
-    """Neither what is promised in its cluster, nor who could be preempted there, hangs on it."""
+def test_an_invalid_share_of_another_gang_is_deducted(odd: Raw) -> None:
+    """Neither pending shares in its cluster nor preemption candidates depend on it."""
     sight = Sight({"east": 4, "west": 1})
     other, me = gang("other", 3), gang("me", 2)
     queue = builders.make_cluster_queue(4, preemption={"withinClusterQueue": "LowerPriority"})
@@ -83,7 +89,7 @@ def test_an_odd_share_of_another_gang_is_deducted_and_stops_nobody(odd: Raw) -> 
     assert taken(plan(sight, gang("large", 6))) == {}
 
 
-def test_who_is_refused_for_its_size_takes_nothing_from_those_behind() -> None:
+def test_a_gang_rejected_for_its_size_takes_no_capacity() -> None:
     affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": TOO_MANY}]}
     }
@@ -95,7 +101,7 @@ def test_who_is_refused_for_its_size_takes_nothing_from_those_behind() -> None:
     assert taken(plan(sight, me)) == {}, "who is not refused comes first"
 
 
-def test_a_job_that_is_not_submitted_is_refused_for_its_size_as_well() -> None:
+def test_a_previewed_job_is_rejected_for_its_size() -> None:
     group = make_group(2)
     group["template"]["spec"]["tolerations"] = [{"operator": "Exists"}] * 65
     answer = asyncio.run(
@@ -103,8 +109,8 @@ def test_a_job_that_is_not_submitted_is_refused_for_its_size_as_well() -> None:
     )
     assert (answer["fits"], answer["clusters"]) == (False, [])
     assert answer["sentence"] == (
-        "RayJob train: worker group workers: spec.tolerations has 65 entries, and at most 64 are taken: tolerate several "
-        'taints at once with operator "Exists".'
+        "RayJob train: worker group workers: spec.tolerations has 65 entries, and at most 64 are allowed: tolerate "
+        'several taints at once with operator "Exists".'
     )
 
 
@@ -129,7 +135,7 @@ def test_a_long_queue_lets_others_run_between_its_gangs() -> None:
     assert asyncio.run(both()) >= 2 * len(queue)
 
 
-def test_those_before_are_planned_once_for_all_that_come_after_them() -> None:
+def test_earlier_gangs_are_planned_once_for_all_later_ones() -> None:
     sight = Sight({"east": 9})
     first, second, *last = (gang(f"g{number}", 4, created=600 * number) for number in range(5))
     fill(sight.manager.workloads, first, second, *last)

@@ -1,4 +1,4 @@
-"""A question about a job gets the real plan's answer or a sentence, whatever was sent, and leaves no trace."""
+"""The plan preview of a job gives the real plan's answer or a message, for any input, and changes nothing."""
 
 import asyncio
 import copy
@@ -35,7 +35,7 @@ def asked(sight: Sight, raw: object) -> Raw:
     return asyncio.run(sight.preview.preview_plan(raw, NAMESPACE, START))
 
 
-def test_it_says_who_gets_how_many_and_why() -> None:
+def test_a_preview_names_clusters_workers_and_reasons() -> None:
     sight = Sight({"east": 2, "west": 9})
     answer = asked(sight, make_ray_job())
     assert (answer["fits"], answer["sentence"]) == (True, "2 of 4 workers to east, 2 to west.")
@@ -49,7 +49,7 @@ def test_it_says_who_gets_how_many_and_why() -> None:
     assert answer["managerClusterQueue"] == "all" and answer["policy"] == "default"
 
 
-def test_a_worker_group_may_be_called_as_the_submitter_is() -> None:
+def test_a_worker_group_may_have_the_name_of_the_submitter() -> None:
     """Of a job that has no submitter, and of a cluster; what stands under their name already tells nothing of them."""
     group = make_group(3, name="submitter")
     for raw in (make_ray_job(group, kind="RayCluster"), make_ray_job(group, submissionMode="HTTPMode")):
@@ -58,12 +58,12 @@ def test_a_worker_group_may_be_called_as_the_submitter_is() -> None:
         assert asked(sight, raw)["sentence"] == "3 of 3 workers to east."
 
 
-def test_who_grows_while_it_runs_is_told_as_its_check_would() -> None:
+def test_an_autoscaled_job_without_the_annotation_is_rejected() -> None:
     answer = asked(Sight({"east": 4}), make_ray_job(kind="RayCluster", enableInTreeAutoscaling=True))
     assert not answer["fits"] and "spec.enableInTreeAutoscaling is true, and " in answer["sentence"]
 
 
-def test_who_grows_while_it_runs_and_says_so_is_told_where_it_would_start() -> None:
+def test_an_annotated_elastic_job_is_planned_at_its_start() -> None:
     job = make_ray_job(make_group(3, maxReplicas=9), kind="RayCluster", enableInTreeAutoscaling=True)
     job["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
     answer = asked(Sight({"east": 2, "west": 2}), job)
@@ -81,7 +81,9 @@ def test_a_group_whose_ray_labels_name_a_zone_goes_there(submitted: bool) -> Non
     if not submitted:
         answer = asked(sight, job)
         assert (answer["sentence"], answer["groups"][1]["zone"]) == ("1 of 3 workers to east, 2 to west.", "west")
-        assert "worker group near asks for zone west, this is east" in answer["clusters"][0]["reason"]
+        assert ("worker group near requires zone west, and this cluster is in zone east") in answer["clusters"][0][
+            "reason"
+        ]
         return
     raw = make_workload(groups={"workers": 1, "near": 2})
     for podset in raw["spec"]["podSets"][1:]:
@@ -98,12 +100,12 @@ def test_two_zones_of_one_group_are_refused() -> None:
     assert asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=EAST, template=annotated)))["fits"]
     said = asked(Sight({"east": 9}), make_ray_job(make_group(1, labels=WEST, template=annotated)))["sentence"]
     assert said == (
-        "RayJob train: worker group workers: its labels have ray.io/availability-zone: west, and the annotations of its template "
-        "rayspan.dev/zone: east; leave the annotation out."
+        "RayJob train: worker group workers: its labels have ray.io/availability-zone: west, but the annotations of "
+        "its template have rayspan.dev/zone: east; remove the annotation."
     )
 
 
-def test_a_group_of_nobody_asks_for_no_place() -> None:
+def test_a_group_without_workers_needs_no_slot() -> None:
     answer = asked(Sight({"east": 4}), make_ray_job(make_group(2), make_group(0, name="spare")))
     assert (answer["sentence"], [group["name"] for group in answer["groups"]]) == (
         "2 of 2 workers to east.",
@@ -115,11 +117,11 @@ def test_a_job_that_does_not_fit_says_what_is_short() -> None:
     answer = asked(Sight({"east": 1, "west": 2}), make_ray_job())
     assert not answer["fits"] and answer["never"]
     assert answer["sentence"].startswith(
-        "4 workers needed at once, 3 fit now: east has room for 1 (cpu in flavor any: "
+        "4 workers needed at once, 3 fit now: east has capacity for 1 (cpu in flavor any: "
     )
 
 
-def test_it_is_the_plan_that_the_job_would_get() -> None:
+def test_a_preview_equals_the_real_plan() -> None:
     """The same workers through the real planning, as a Workload that holds quota, and through a question."""
     sight = Sight({"east": 3, "west": 9}, strategy="Spread")
     raw = make_workload(groups={"workers": 4})
@@ -134,7 +136,7 @@ def test_it_is_the_plan_that_the_job_would_get() -> None:
     assert [{key: one[key] for key in same} for one in answer["clusters"]] == body["spec"]["considered"]
 
 
-def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
+def test_a_real_plan_excludes_clusters_that_did_not_admit_in_time() -> None:
     """A question knows of no such cluster: its job was never refused one."""
     sight = Sight({"east": 9, "west": 9})
     raw = make_workload(groups={"workers": 4})
@@ -146,7 +148,7 @@ def test_a_real_plan_leaves_out_who_did_not_admit_in_time() -> None:
     assert asked(sight, make_ray_job())["sentence"] == "4 of 4 workers to east."
 
 
-def test_those_who_wait_longer_come_first() -> None:
+def test_gangs_that_wait_longer_come_first() -> None:
     """A gang that is about to be planned takes its share before the question is answered."""
     sight = Sight({"east": 4})
     raw = make_workload(groups={"workers": 3})
@@ -158,7 +160,7 @@ def test_those_who_wait_longer_come_first() -> None:
     assert answer["clusters"][0]["scarcest"]["used"] == "3"
 
 
-def test_a_known_priority_goes_before_age() -> None:
+def test_a_known_priority_precedes_age() -> None:
     sight = Sight({"east": 4})
     raw = make_workload(groups={"workers": 3})
     raw["spec"]["podSets"][1]["template"] = make_template("1")
@@ -192,7 +194,7 @@ def test_prices_are_those_of_the_chosen_workers() -> None:
     assert (answer["pricePerHour"], answer["withoutPrice"]) == ("0.24", ["west"])
 
 
-def test_quota_that_is_taken_back_is_said() -> None:
+def test_reclaimed_quota_is_reported() -> None:
     sight = Sight({"east": 2})
     mine = make_cluster_queue(2, cohortName="all", preemption={"reclaimWithinCohort": "Any"})
     fill(sight.members["east"].cluster_queues, mine, make_cluster_queue(0, used=2, cohortName="all", name="team-b"))
@@ -204,7 +206,7 @@ def test_quota_that_is_taken_back_is_said() -> None:
 
 def test_without_workers_there_is_nothing_to_place() -> None:
     answer = asked(Sight({"east": 0}), make_ray_job(make_group(0)))
-    assert answer["fits"] and answer["sentence"] == "No worker of this job is to run elsewhere."
+    assert answer["fits"] and answer["sentence"] == "No worker of this job needs to be placed."
 
 
 @pytest.mark.parametrize(
@@ -230,15 +232,15 @@ def test_a_cordoned_or_draining_cluster_is_passed_over(spec: dict[str, bool], wh
         ({}, [], "4 of 4 workers to east."),
         ({"requireReachable": False}, [{"status": "False"}], "4 of 4 workers to east."),
         ({"requireReachable": True}, [{"status": "True"}], "4 of 4 workers to east."),
-        ({"requireReachable": True}, [], "4 of 4 workers to west; east passed over: no preflight has tried it, and "),
+        ({"requireReachable": True}, [], "4 of 4 workers to west; east passed over: no preflight has tested it, and "),
         (
             {"requireReachable": True},
             [{"status": "False", "reason": "NoRoute"}],
-            "4 of 4 workers to west; east passed over: the last preflight found it not reachable (NoRoute): ",
+            ("4 of 4 workers to west; east passed over: the last preflight found it unreachable (NoRoute): "),
         ),
     ],
 )
-def test_a_policy_may_pass_over_what_no_preflight_found_reachable(
+def test_a_policy_may_pass_over_clusters_without_a_successful_preflight(
     policy: Raw, conditions: list[Raw], sentence: str
 ) -> None:
     sight = Sight({"east": 9, "west": 9}, **policy)
@@ -263,14 +265,14 @@ def test_why_a_cluster_cannot_be_used_comes_before_what_a_policy_requires() -> N
         (make_template(""), "RayJob train: worker group workers: spec.containers have no resources.requests"),
     ],
 )
-def test_a_refusal_is_the_answer(template: Raw, words: str) -> None:
+def test_a_rejection_is_the_answer(template: Raw, words: str) -> None:
     answer = asked(Sight({"east": 9}), make_ray_job(make_group(1) | {"template": template}))
     assert not answer["fits"] and answer["sentence"].startswith(words)
     assert "Delete the job" not in answer["sentence"]
     assert plan_table.render(answer).endswith(f"Does not fit: {answer['sentence']}\n")
 
 
-def test_what_else_is_refused_is_noted() -> None:
+def test_other_rejections_are_notes() -> None:
     volumes = [{"name": "data", "hostPath": {"path": "/data"}}]
     group = make_group(1) | {"template": make_template("1", hostNetwork=True, volumes=volumes)}
     answer = asked(Sight({"east": 9}, gang="BestEffort", minWorkers=1), make_ray_job(group))
@@ -281,7 +283,7 @@ def test_what_else_is_refused_is_noted() -> None:
     assert plan_table.render(answer).endswith("\n".join([answer["sentence"], *answer["notes"], ""]))
 
 
-def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
+def test_a_job_that_waits_for_all_pods_gets_no_part() -> None:
     sight = Sight({"east": 9}, gang="BestEffort", minWorkers=2)
     assert (
         "spec.submissionMode K8sJobMode starts the job only when every worker is ready"
@@ -290,7 +292,7 @@ def test_a_part_is_refused_to_a_job_that_waits_for_all() -> None:
     assert asked(sight, make_ray_job(submissionMode="SidecarMode"))["fits"]
 
 
-def test_what_stops_all_jobs_stops_this_one() -> None:
+def test_a_problem_of_all_jobs_is_the_answer() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.policies, make_policy(gang="BestEffort"))
     assert asked(sight, make_ray_job())["sentence"].startswith("DispatchPolicy default: spec.minWorkers: ")
@@ -318,7 +320,7 @@ def test_what_stops_all_jobs_stops_this_one() -> None:
         ),
     ],
 )
-def test_a_queue_that_is_not_there(queue: str | None, sentence: str) -> None:
+def test_a_missing_queue(queue: str | None, sentence: str) -> None:
     with pytest.raises(InvalidJob) as refusal:
         asked(Sight({"east": 9}), make_ray_job(queue=queue))
     assert str(refusal.value) == sentence
@@ -341,14 +343,14 @@ def test_a_queue_without_our_check_is_not_ours() -> None:
         asked(sight, make_ray_job())
 
 
-def test_a_queue_that_leads_nowhere() -> None:
+def test_a_queue_without_a_cluster_queue() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.cluster_queues)
     with pytest.raises(InvalidJob, match="LocalQueue team-a leads to ClusterQueue all, which does not exist"):
         asked(sight, make_ray_job())
 
 
-def test_nothing_is_remembered() -> None:
+def test_a_preview_changes_no_state() -> None:
     sight = Sight({"east": 9})
     fill(sight.manager.workloads, make_workload())
     stores = {
@@ -395,8 +397,8 @@ _FULL = make_ray_job(
 
 @settings(max_examples=4 * settings().max_examples)
 @given(st.sampled_from(_paths(_FULL)), _JUNK)
-def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...], junk: Any) -> None:
-    """One field of a good job is replaced by nonsense: no exception but Unusable leaves, and no answer is half of one."""
+def test_any_input_gets_an_answer_or_a_message(path: tuple[Any, ...], junk: Any) -> None:
+    """One field of a valid job is replaced by nonsense: only InvalidJob is raised, and every answer is complete."""
     job = copy.deepcopy(_FULL)
     if path:
         holder = job
@@ -411,7 +413,7 @@ def test_whatever_is_sent_is_answered_or_told_in_a_sentence(path: tuple[Any, ...
     assert plan_table.render(answer).endswith("\n")
 
 
-def test_what_is_too_deep_is_told() -> None:
+def test_too_deep_input_is_reported() -> None:
     deep: Raw = {}
     for _ in range(900):
         deep = {"a": deep}

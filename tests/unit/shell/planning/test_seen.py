@@ -1,4 +1,4 @@
-"""A gang that found no room is planned again whenever a plan could find some now, and not for what is nothing to it."""
+"""A gang without capacity is replanned when a plan could find some, and not for unrelated changes."""
 
 import asyncio
 import itertools
@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapter import names
@@ -32,7 +32,7 @@ OWN, MATE, OTHER = "team-a", "mate", "other"  # ClusterQueues: two in one tree o
 
 
 class Queue:
-    """Notes who is woken."""
+    """Records the enqueued keys."""
 
     def __init__(self) -> None:
         self.added: set[QueueKey] = set()
@@ -49,11 +49,13 @@ class Still(asyncio.SelectorEventLoop):
 
 
 class World:
-    """Gangs in one queue over two clusters, in each of which it shares a tree of cohorts with one queue and not with another."""
+    """Gangs of one queue on two clusters. In each, it shares a cohort tree with one queue but not with another."""
 
     def __init__(self) -> None:
         self.sight, self.queue, self.now = Sight(CORES), Queue(), builders.START
         self.versions = itertools.count(10)
+        self.used = dict.fromkeys(CORES, 0)  # of the gangs' own queue, as each cluster's Kueue counts
+        self.uncounted = dict.fromkeys(CORES, 0)  # reserved there, and not counted yet
         for name, member in self.sight.members.items():
             fill(member.cluster_queues, *(self._cluster_queue(name, queue, 0) for queue in (OWN, MATE, OTHER)))
         manager, seen = self.sight.manager, self.sight.facts.replan_check
@@ -71,6 +73,8 @@ class World:
 
     def uses(self, cluster: str, queue: str, cores: int) -> None:
         """So much is in use of a queue now."""
+        if queue == OWN:
+            self.used[cluster], self.uncounted[cluster] = cores, 0
         store = self.sight.members[cluster].cluster_queues
         before, after = store.by_name(queue), self._cluster_queue(cluster, queue, cores)
         store.put(after)
@@ -127,6 +131,15 @@ class World:
             share = make_reservation(place)
             share["status"]["conditions"] = [builders.make_condition(names.QUOTA_RESERVED, since=seconds)]
             self.sight.members[cluster].workloads.put(self._versioned(share))
+        for share in place["spec"]["shares"] if place else ():
+            self.uncounted[share["cluster"]] += sum(group["count"] for group in share["groups"])
+
+    def pass_time(self, seconds: float) -> None:
+        """Kueue counts by then what it has reserved."""
+        self.now += timedelta(seconds=seconds)
+        for cluster, cores in self.uncounted.items():
+            if cores:
+                self.uses(cluster, OWN, self.used[cluster] + cores)
 
     def outdated(self, name: str) -> bool:
         place = self.place(name)
@@ -149,18 +162,18 @@ def waiting(*others: tuple[str, int, float]) -> World:
     return world
 
 
-# --- what is news ------------------------------------------------------------------------------------------------------
+# --- what is news ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("queue", "matters"),
     [
-        pytest.param(OWN, True, id="its own queue"),
-        pytest.param(MATE, True, id="one of the same tree, of which it may borrow"),
-        pytest.param(OTHER, False, id="one of another tree"),
+        pytest.param(OWN, True, id="the gang's own queue"),
+        pytest.param(MATE, True, id="a queue of the same cohort tree"),
+        pytest.param(OTHER, False, id="a queue of another cohort tree"),
     ],
 )
-def test_what_is_in_use_is_news_in_the_same_tree(queue: str, matters: bool) -> None:
+def test_usage_replans_gangs_of_the_same_cohort_tree(queue: str, matters: bool) -> None:
     world = waiting()
     assert world.woken(lambda: world.uses("west", queue, 1)) is matters
     assert world.outdated("me") is matters
@@ -169,12 +182,12 @@ def test_what_is_in_use_is_news_in_the_same_tree(queue: str, matters: bool) -> N
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda world: world.leaves("small"), id="a gang leaves that took nothing"),
-        pytest.param(lambda world: world.waker.on_order_changed(), id="one lacks a Secret"),
-        pytest.param(lambda world: world.comes("late", 1, age=-60), id="one comes"),
+        pytest.param(lambda world: world.leaves("small"), id="a gang without shares is deleted"),
+        pytest.param(lambda world: world.waker.on_order_changed(), id="a gang lacks a Secret"),
+        pytest.param(lambda world: world.comes("late", 1, age=-60), id="a gang is created"),
     ],
 )
-def test_what_others_wait_for_is_no_news_for_who_was_planned_on_the_clusters_own_figures(
+def test_waiting_gangs_do_not_replan_a_gang_that_was_planned_on_the_clusters_usage(
     change: Callable[[World], None],
 ) -> None:
     world = waiting()
@@ -185,13 +198,15 @@ def test_what_others_wait_for_is_no_news_for_who_was_planned_on_the_clusters_own
 @pytest.mark.parametrize(
     ("others", "alone"),
     [
-        pytest.param([], True, id="nobody"),
-        pytest.param([("first", 20, 60.0)], True, id="one that does not fit either"),
-        pytest.param([("first", 2, 60.0)], False, id="one that takes what it would be short of"),
-        pytest.param([("first", 12, ordering.STARVED_AFTER.total_seconds() + 60)], False, id="one that keeps room"),
+        pytest.param([], True, id="no other gang"),
+        pytest.param([("first", 20, 60.0)], True, id="a gang that does not fit"),
+        pytest.param([("first", 2, 60.0)], False, id="a gang that takes the missing capacity"),
+        pytest.param(
+            [("first", 12, ordering.STARVED_AFTER.total_seconds() + 60)], False, id="a gang that holds capacity"
+        ),
     ],
 )
-def test_a_plan_rests_on_others_where_these_take_something(others: list[tuple[str, int, float]], alone: bool) -> None:
+def test_a_plan_depends_on_other_gangs_that_take_capacity(others: list[tuple[str, int, float]], alone: bool) -> None:
     world = World()
     world.uses("east", OWN, 1)
     for name, workers, age in others:
@@ -205,7 +220,7 @@ def test_a_plan_rests_on_others_where_these_take_something(others: list[tuple[st
 
 
 @pytest.mark.parametrize(("tree", "alone"), [(OWN, False), (MATE, False), (OTHER, True)])
-def test_a_plan_rests_on_what_is_promised_in_the_same_tree(tree: str, alone: bool) -> None:
+def test_a_plan_depends_on_pending_shares_in_the_same_cohort_tree(tree: str, alone: bool) -> None:
     """A share that its cluster does not count yet is deducted: in another tree that is nothing to anybody here."""
     world = World()
     manager, queue = world.sight.manager, "another"
@@ -222,15 +237,15 @@ def test_a_plan_rests_on_what_is_promised_in_the_same_tree(tree: str, alone: boo
     assert world.plan("me").independent is alone
 
 
-def test_who_found_room_rests_on_it() -> None:
+def test_a_plan_with_capacity_depends_on_it() -> None:
     world = World()
     world.comes("me", 2)
     made = world.plan("me")
     assert made.plan.shares and not made.independent
 
 
-def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> None:
-    """What it lacks changes with its own pods, of which no cluster's figures tell."""
+def test_a_running_gang_without_all_workers_is_replanned_for_any_change() -> None:
+    """Its missing workers change with its own pods, which no cluster's capacity shows."""
     world = World()
     world.comes("me", 4)
     world.plan("me")
@@ -244,18 +259,18 @@ def test_who_runs_and_lacks_workers_is_planned_again_for_whatever_is_news() -> N
     assert asyncio.run(world.sight.planning.plan_round(Plan(work, place, ()), world.now)).independent
 
 
-def test_another_priority_is_news_for_the_gang_itself() -> None:
+def test_another_priority_replans_the_gang() -> None:
     """It may preempt others now."""
     world = waiting()
     assert world.woken(lambda: world.comes("me", 16, priority=5)) and world.outdated("me")
 
 
-def test_what_is_news_for_all_is_news_for_everybody() -> None:
+def test_a_change_for_all_replans_every_gang() -> None:
     world = waiting()
     assert world.woken(lambda: world.waker.on_contact("north")) and world.outdated("me")
 
 
-def test_once_in_a_while_it_is_made_sure_of() -> None:
+def test_every_gang_is_replanned_at_an_interval() -> None:
     """By its own look, which comes anyhow; and not where nothing at all has changed."""
     world = waiting()
     work, seen = (
@@ -273,7 +288,7 @@ def test_once_in_a_while_it_is_made_sure_of() -> None:
     assert changed(PLAN_VALID_FOR)
 
 
-# --- the rule behind it ------------------------------------------------------------------------------------------------
+# --- the rule behind it ----------------------------------------------------------------------------------------------
 
 GANGS = ("a", "b", "c", "d")
 AGES = st.sampled_from((0.0, 60.0, 120.0, ordering.STARVED_AFTER.total_seconds() + 60))
@@ -289,10 +304,15 @@ OPS = st.one_of(
 
 
 @given(st.lists(COMING, min_size=4, max_size=4), st.lists(USES, max_size=3), st.lists(OPS, min_size=4, max_size=12))
-def test_who_is_not_planned_again_would_find_no_room(
+@example(
+    [(2, 0, 0.0), (2, 0, 60.0), (2, 0, 60.0), (9, 0, 0.0)],
+    [],
+    [("plan", "a"), ("plan", "b"), ("reserved", "b"), ("later", 4)],
+)
+def test_a_gang_that_is_not_replanned_would_find_no_capacity(
     coming: list[tuple[int, int, float]], uses: list[tuple[Any, ...]], ops: list[tuple[Any, ...]]
 ) -> None:
-    """Whatever happened since; and who is to be planned again is woken by that."""
+    """For any later changes; a gang that must be replanned is enqueued by them."""
     world = World()
     for name, (workers, priority, age) in zip(GANGS, coming, strict=True):
         world.comes(name, workers, priority, age)
@@ -312,7 +332,7 @@ def _done(world: World, what: str, how: list[Any]) -> None:
     if what == "uses":
         world.uses(*how)
     elif what == "later":
-        world.now += timedelta(seconds=how[0])
+        world.pass_time(how[0])
     elif world.sight.manager.workloads.get((builders.NAMESPACE, how[0])):
         holds = world.place(how[0]) and not _waits(world, how[0])
         if what == "leaves":

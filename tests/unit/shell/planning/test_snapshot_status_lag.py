@@ -1,4 +1,4 @@
-"""A share that its cluster counts already is deducted once more for a moment: a gang that does not fit then is planned after it."""
+"""A share that a lagging cluster status does not count is deducted; an affected gang is planned again later."""
 
 import asyncio
 import copy
@@ -16,6 +16,7 @@ from adapter.planning.capacity import STATUS_LAG
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.controller import wiring
 from adapter.shell.planning.plans import GangPlanner
+from tests.unit import stores
 from tests.unit.builders import START, make_cluster_queue, make_placement, make_reservation, make_workload
 from tests.unit.stores import Members, Sight, fill, make_template
 
@@ -43,7 +44,7 @@ def planning(used: int, share: Raw | None = None, queue: Raw | None = None) -> G
     return wiring.build_planner(sight.manager, cast(Fleet, Members(sight.members.values())), sight.facts, sight.memory)
 
 
-def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
+def test_a_gang_is_replanned_when_no_share_is_counted_twice() -> None:
     plans, plan = planning(used=2), Plan(parse_workload(SECOND), None, ())
     _, made, settles, _ = asyncio.run(plans.plan_round(plan, START + MOMENT))
     assert (made.shares, settles) == ((), START + STATUS_LAG)
@@ -53,7 +54,7 @@ def test_the_gang_is_planned_again_when_nothing_is_counted_twice() -> None:
 
 @pytest.mark.parametrize(("queue", "fits"), [(9, 2), (6, 0)])
 def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: int) -> None:
-    """Whoever waits for what is left need not wait until the time is over."""
+    """A gang that waits for the rest need not wait until the delay is over."""
     share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
     share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", str(queue)
     share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}
@@ -63,7 +64,18 @@ def test_a_queue_that_was_written_after_the_share_counts_it(queue: int, fits: in
     assert sum(each.workers for each in made.shares) == fits
 
 
-def test_what_is_not_counted_yet_is_deducted() -> None:
+@pytest.mark.parametrize("ahead", [-600.0, 600.0])
+def test_the_age_of_a_share_counts_by_its_clusters_clock(ahead: float) -> None:
+    share = make_reservation(PLACE)
+    for condition in share["status"]["conditions"]:
+        condition["lastTransitionTime"] = format_time(START + timedelta(seconds=ahead))
+    plans = planning(2, share)
+    stores.put_clock_ahead(plans._fleet.caches()["east"], ahead)
+    _, made, settles, _ = asyncio.run(plans.plan_round(Plan(parse_workload(SECOND), None, ()), START + MOMENT))
+    assert (made.shares, settles) == ((), START + STATUS_LAG)
+
+
+def test_an_uncounted_share_is_deducted() -> None:
     _, made, _, _ = asyncio.run(planning(used=0).plan_round(Plan(parse_workload(SECOND), None, ()), START + MOMENT))
     assert sum(share.workers for share in made.shares) == 2
 
@@ -72,10 +84,10 @@ def test_what_is_not_counted_yet_is_deducted() -> None:
     ("since", "fits"),
     [
         pytest.param(START, 2, id="the same quota"),
-        pytest.param(START + MOMENT, 0, id="quota that it lost and got again"),
+        pytest.param(START + MOMENT, 0, id="quota that was lost and reserved again"),
     ],
 )
-def test_what_kueue_writes_down_of_its_pods_later_makes_a_share_no_younger(since: datetime, fits: int) -> None:
+def test_later_writes_of_kueue_make_a_share_no_younger(since: datetime, fits: int) -> None:
     share, written = make_reservation(PLACE), make_cluster_queue(4, used=2)
     share["metadata"]["resourceVersion"], written["metadata"]["resourceVersion"] = "7", "9"
     share["status"]["admission"] = {"clusterQueue": written["metadata"]["name"]}

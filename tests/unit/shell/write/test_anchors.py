@@ -1,20 +1,21 @@
-"""What a crash left behind goes, and nothing that has an owner: that goes with its owner."""
+"""The sweep deletes what a crash left behind, and leaves owned objects to their owners."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from adapter import names
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, format_time
 from adapter.shell.clusters.cluster_cache import CONNECTION
 from adapter.shell.kube.client import Unreachable
 from adapter.shell.write import anchors
 from tests.unit import apiserver
 from tests.unit.apiserver import Server, says
 from tests.unit.builders import NAMESPACE, make_meta, make_placement, make_reservation, make_workload, stamp
-from tests.unit.stores import Sight, fill
+from tests.unit.stores import Sight, fill, put_clock_ahead
 
 SHARE = make_reservation(make_placement(make_workload()))
 OWNED = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "an-anchor", "uid": "u"}]
@@ -24,7 +25,7 @@ def config_map(name: str, **more: Any) -> Raw:
     return {"metadata": make_meta(name, creationTimestamp=stamp(), **more)}
 
 
-async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_answer_ends_no_sweep(caplog: pytest.LogCaptureFixture) -> None:
     sight = Sight({"east": 1})
     member = sight.members["east"]
     server = Server(lists=[says({"kind": "List", "items": ["nonsense"]})])
@@ -34,7 +35,7 @@ async def test_a_cluster_that_talks_nonsense_ends_no_sweep(caplog: pytest.LogCap
     assert "anchors failed at str by AttributeError" in caplog.text
 
 
-async def test_an_anchor_that_cannot_be_read_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_anchor_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     sight = Sight({"east": 1})
     member = sight.members["east"]
     fill(
@@ -58,11 +59,11 @@ async def test_an_anchor_that_cannot_be_read_keeps_no_other(caplog: pytest.LogCa
     ("found", "deleted"),
     [
         pytest.param(config_map("stray"), ["stray"], id="an anchor without a share"),
-        pytest.param(config_map(SHARE["metadata"]["name"]), [], id="an anchor with one"),
-        pytest.param(config_map("rayspan-0123", ownerReferences=OWNED), [], id="a copy, which its anchor owns"),
+        pytest.param(config_map(SHARE["metadata"]["name"]), [], id="an anchor with a share"),
+        pytest.param(config_map("rayspan-0123", ownerReferences=OWNED), [], id="a copied object that its anchor owns"),
     ],
 )
-async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
+async def test_only_anchors_without_a_share_are_swept(found: Raw, deleted: list[str]) -> None:
     sight = Sight({"east": 1})
     member = sight.members["east"]
     fill(member.workloads, SHARE)
@@ -75,7 +76,7 @@ async def test_what_is_swept(found: Raw, deleted: list[str]) -> None:
 
 
 async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it comes into sight, after what was written before that has settled, and then now and then; and anew when it was away."""
+    """A cluster is swept after it becomes reachable and earlier writes have settled, and then at an interval."""
     sight, swept = Sight({"east": 1, "west": 1}), list[tuple[int, str]]()
     turn = 0
 
@@ -100,8 +101,8 @@ async def test_when_a_cluster_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("whose", ["manager", "member"])
-async def test_nothing_is_swept_by_stores_that_were_emptied_meanwhile(whose: str) -> None:
-    """A list takes minutes, and what is known of either cluster may be dropped while it is read."""
+async def test_nothing_is_swept_by_emptied_stores(whose: str) -> None:
+    """A list takes minutes, and the cache of either cluster may be dropped meanwhile."""
     sight = Sight({"east": 1})
     member = sight.members["east"]
 
@@ -115,3 +116,14 @@ async def test_nothing_is_swept_by_stores_that_were_emptied_meanwhile(whose: str
         member.client = client
         await anchors._sweep_cluster(member, sight.manager, "mgr")
     assert [one.method for one in server.asked] == ["GET"]
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+@pytest.mark.parametrize(("age", "deleted"), [(10, False), (20, True)])
+async def test_the_age_of_an_anchor_counts_by_its_clusters_clock(ahead: float, age: float, deleted: bool) -> None:
+    """Its share may be created a moment after it."""
+    sight = Sight({"east": 1})
+    member, created = sight.members["east"], datetime.now(UTC) + timedelta(seconds=ahead - age)
+    put_clock_ahead(member, ahead)
+    stray = {"metadata": make_meta("stray", creationTimestamp=format_time(created))}
+    assert anchors._is_orphan(stray, member, sight.manager) is deleted

@@ -1,4 +1,4 @@
-"""What do the metrics know of a worker cluster once it was looked at?"""
+"""The metrics of a worker cluster after its conditions were written."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ async def _nothing(*_: object, **__: object) -> Raw:
 
 
 @pytest.mark.parametrize(("problem", "connected"), [("", 1.0), ("Its Secret is missing.", 0.0)])
-async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(problem: str, connected: float) -> None:
+async def test_a_reconcile_sets_the_connection_metric_and_starts_its_counters(problem: str, connected: float) -> None:
     sight = stores.Sight({"looked-at": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("looked-at")])
     sight.manager.client = cast(Any, SimpleNamespace(merge_patch=_nothing))
@@ -45,16 +45,18 @@ async def test_a_look_tells_whether_it_is_connected_and_begins_its_counters(prob
     ("claim", "ready"),
     [
         pytest.param(
-            {"unclaimable_reason": "no claim can be held there", "blocked_reason": ""}, "True", id="no right to it"
+            {"unclaimable_reason": "no claim can be held there", "blocked_reason": ""},
+            "True",
+            id="no right to the claim",
         ),
         pytest.param(
             {"unclaimable_reason": "", "blocked_reason": "nothing is written there"},
             "False",
-            id="it cannot be asked for now",
+            id="the claim cannot be read now",
         ),
     ],
 )
-async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict[str, str], ready: str) -> None:
+async def test_a_cluster_without_a_claim_is_ready_if_writes_continue(claim: dict[str, str], ready: str) -> None:
     sight = stores.Sight({"unclaimed": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("unclaimed")])
     sight.members["unclaimed"].claim = cast(Any, SimpleNamespace(**claim))
@@ -67,7 +69,7 @@ async def test_a_cluster_without_a_claim_is_ready_where_work_goes_on(claim: dict
 
 
 async def _written(sight: stores.Sight, name: str) -> list[Raw]:
-    """What is written of a WorkerCluster's status after one look."""
+    """The WorkerCluster status written by one reconcile."""
     written = list[Raw]()
 
     async def merge_patch(_: str, patch: Raw) -> Raw:
@@ -87,7 +89,7 @@ async def _written(sight: stores.Sight, name: str) -> list[Raw]:
 
 
 @pytest.mark.parametrize(("days", "told"), [(13, True), (15, False)])
-async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: int, told: bool) -> None:
+async def test_a_token_that_expires_soon_is_reported(days: int, told: bool) -> None:
     sight = stores.Sight({"ending": 4})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster("ending")])
     ends = datetime.now(UTC) + timedelta(days=days)
@@ -97,6 +99,6 @@ async def test_a_token_that_ends_soon_is_told_by_the_secret_in_the_store(days: i
     )
     written = await _written(sight, "ending")
     sentence = (
-        f"Its token ends on {ends:%Y-%m-%d}: renew it by `kubectl rayspan rotate ending --worker-context CONTEXT`."
+        f"Its token expires on {ends:%Y-%m-%d}: renew it with `kubectl rayspan rotate ending --worker-context CONTEXT`."
     )
     assert [sentence in one["message"] for one in written[0]["status"]["conditions"]] == [told, told]

@@ -1,6 +1,6 @@
-"""Who writes copies when: once for a share, again when a source changed, never what may not be told, and nothing for ever.
+"""When copied objects are written: once for a share, again when a source changes, never without permission.
 
-The servers answer from scripts; what real ones make of the writes is tried in tests/integration/test_copies.py.
+The servers answer from scripts; tests/integration/test_copies.py uses real ones.
 """
 
 import base64
@@ -122,7 +122,7 @@ async def benched(sources: Iterable[Raw] = ()) -> AsyncIterator[Bench]:
         yield Bench(manager, east, here, there)
 
 
-async def test_one_copy_serves_all_pods_of_a_share() -> None:
+async def test_one_copied_object_serves_all_pods_of_a_share() -> None:
     async with benched([secret()]) as bench:
         await bench.ensure()
         await bench.ensure()
@@ -130,15 +130,15 @@ async def test_one_copy_serves_all_pods_of_a_share() -> None:
         assert (bench.here.asked, bench.there.asked) == (["GET secrets"], ["POST secrets"])
 
 
-async def test_who_comes_to_his_turn_in_a_cluster_that_fell_silent_does_not_wait_for_it() -> None:
+async def test_a_queued_write_does_not_wait_for_an_unreachable_cluster() -> None:
     async with benched([secret()]) as bench:
         bench.member._note_error("probe", Unreachable("no answer in time"))
-        with pytest.raises(Unreachable, match="worker cluster east cannot be seen since"):
+        with pytest.raises(Unreachable, match="worker cluster east is unreachable since"):
             await bench.ensure()
         assert (bench.here.asked, bench.there.asked) == ([], [])
 
 
-async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
+async def test_a_copied_object_of_an_earlier_try_is_replaced_unread() -> None:
     async with benched([secret()]) as bench:
         bench.there.secrets[NAME] = {"metadata": {"name": NAME}, "data": {"k": "b2xk"}}
         await bench.ensure()
@@ -146,18 +146,18 @@ async def test_what_an_earlier_try_left_is_replaced_unread() -> None:
         assert bench.there.asked == ["POST secrets", "PUT secrets"]
 
 
-async def test_a_source_that_is_missing_is_asked_for_once_by_all_pods() -> None:
+async def test_a_missing_source_is_requested_once_for_all_pods() -> None:
     async with benched() as bench:
         for _ in range(3):
             with pytest.raises(SourceUnavailable) as absent:
                 await bench.ensure()
         assert str(absent.value) == (
-            f"{FIELD} is Secret token, which does not exist in namespace demo; create it, and the job goes on"
+            f"{FIELD} is Secret token, which does not exist in namespace demo; create it, and the job continues"
         )
         assert (bench.here.asked, bench.there.asked) == (["GET secrets"], [])
 
 
-async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> None:
+async def test_a_pod_is_created_without_optional_objects_and_gets_them_later() -> None:
     async with benched() as bench:
         await bench.ensure(optional=True)
         assert bench.there.asked == []
@@ -179,7 +179,7 @@ async def test_a_pod_is_made_without_what_is_optional_and_gets_it_later() -> Non
         (says(secret(type="kubernetes.io/service-account-token")), "the token's issuer is the manager"),
     ],
 )
-async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str) -> None:
+async def test_a_forbidden_source_is_not_copied(answer: apiserver.Answer, said: str) -> None:
     async with benched() as bench:
         bench.here.before = [answer]
         with pytest.raises(SourceUnavailable, match=said):
@@ -189,8 +189,8 @@ async def test_what_may_not_be_copied_is_not(answer: apiserver.Answer, said: str
 
 @pytest.mark.parametrize("name", ["../../kube-system/secrets/token", "..", "token?watch=1", "Token", "a/b", "%2e%2e"])
 @pytest.mark.parametrize("optional", [False, True])
-async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, optional: bool) -> None:
-    """An API server takes a pod with such a volume, and HTTP clients resolve the dots: another namespace's Secret would be read."""
+async def test_a_name_with_path_segments_is_not_requested(name: str, optional: bool) -> None:
+    """An API server accepts such a volume, and HTTP clients resolve the dots, to another namespace's Secret."""
     async with benched([secret()]) as bench:
         pod, remote = worker()
         pod["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": name, "optional": optional}}]
@@ -198,13 +198,13 @@ async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(name: str, opti
         if optional:
             await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         else:
-            with pytest.raises(SourceUnavailable, match="which is no name that an object can have"):
+            with pytest.raises(SourceUnavailable, match="which is not a valid object name"):
                 await bench.copier.ensure_copies(bench.member, rewriter.referenced_objects(pod), remote)
         await bench.copier._sources.refresh_objects(NAMESPACE, rewriter.referenced_objects(pod))
         assert (bench.here.asked, bench.there.asked) == ([], [])
 
 
-async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_lacks_it() -> None:
+async def test_a_denied_copied_object_is_reported_differently_from_a_missing_source() -> None:
     async with benched([secret()]) as bench:
         bench.there.before = [refuses(403, message="cannot create resource secrets")]
         with pytest.raises(ApiError) as refusal:
@@ -214,7 +214,7 @@ async def test_a_cluster_that_refuses_a_copy_is_told_apart_from_a_manager_that_l
         assert NAME in bench.there.secrets, "tried again"
 
 
-async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
+async def test_a_copied_object_is_written_again_only_when_its_source_changes() -> None:
     async with benched([secret()]) as bench:
         await bench.ensure()
         bench.run(worker("w0"), worker("w1"))
@@ -231,7 +231,7 @@ async def test_a_copy_follows_its_source_and_is_left_alone_otherwise() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_after_a_while(
+async def test_a_changed_or_deleted_copied_object_is_restored_after_a_while(
     deleted: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """We may not look: so it is written, whatever stands there. What stands there as it should is no news."""
@@ -254,7 +254,7 @@ async def test_a_copy_that_somebody_changed_or_deleted_there_is_written_again_af
         assert caplog.text.count("copied Secret token") == 1 + deleted
 
 
-async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_immutable_copied_object_is_retried_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     async with benched([secret()]) as bench:
@@ -269,7 +269,7 @@ async def test_a_copy_that_somebody_made_immutable_there_is_tried_as_seldom(monk
             assert bench.there.asked == (["PUT secrets"] if now == 1160 else [])
 
 
-async def test_after_a_restart_each_copy_is_written_once() -> None:
+async def test_after_a_restart_each_copied_object_is_written_once() -> None:
     async with benched([secret()]) as bench:
         bench.run(worker("w0"), worker("w1"))
         await bench.copier.refresh_cluster(bench.member)
@@ -277,7 +277,7 @@ async def test_after_a_restart_each_copy_is_written_once() -> None:
         assert bench.there.asked == ["POST secrets"]
 
 
-async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
+async def test_a_pod_that_is_no_worker_gets_no_copied_objects() -> None:
     """Its label and slot say so, but no copy of it runs there, or one of an earlier pod of that name."""
     async with benched([secret()]) as bench:
         pod, remote = worker()
@@ -289,7 +289,7 @@ async def test_a_pod_that_only_looks_like_a_worker_has_nothing_copied() -> None:
         assert bench.there.asked == []
 
 
-async def test_a_cluster_that_talks_nonsense_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with benched([secret()]) as bench:
         pod, remote = worker()
         bench.run((pod, remote))
@@ -307,8 +307,8 @@ async def test_nothing_is_remembered_of_a_share_that_is_gone() -> None:
         assert not bench.copier._share_copies
 
 
-async def test_a_job_is_not_refused_for_what_was_put_right_meanwhile() -> None:
-    """Whoever makes it anew and submits again at once: a refusal is final, so it is never an old one."""
+async def test_a_job_is_not_rejected_for_a_fixed_problem() -> None:
+    """The user recreates the Secret and submits again at once. A rejection is final, so it never uses an old answer."""
     async with benched([secret()]) as bench:
         work = make_workload()
         work["spec"]["podSets"][1]["template"] = {"spec": worker()[0]["spec"]}
@@ -342,8 +342,8 @@ async def test_a_job_waits_for_a_right_as_for_a_secret() -> None:
         assert not sources.missing_objects(work, work.podsets)
 
 
-async def test_a_busy_manager_takes_no_share_away() -> None:
-    """What was there a moment ago is not missing because the manager's API server is in trouble; in the long run it is."""
+async def test_a_busy_manager_deletes_no_share() -> None:
+    """Trouble of the manager's API server does not make a known source missing, except in the long run."""
     async with benched([secret()]) as bench:
         raw, sources = asking(1), bench.sight.facts.sources
         work = parse_workload(raw)
@@ -373,7 +373,7 @@ def asking(count: int) -> Raw:
     return work
 
 
-async def test_whoever_lacks_something_now_or_not_any_more_is_told_apart() -> None:
+async def test_gangs_that_start_or_stop_lacking_a_source_are_reported() -> None:
     """Those behind a gang are planned without its share while it lacks something, so they want to hear of it."""
     async with benched() as bench:
         work, read = asking(1), bench.sight.facts
@@ -406,7 +406,7 @@ async def test_a_job_that_refers_to_too_many_makes_no_reads() -> None:
         )
 
 
-async def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_value_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In no log line down to debug, in no exception, in nothing that is kept."""
     caplog.set_level(logging.DEBUG)
     async with benched([secret()]) as bench:
@@ -443,7 +443,7 @@ def edited(name: str, *secrets: str) -> tuple[Raw, Raw]:
     return pod, remote
 
 
-async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
+async def test_the_copied_objects_of_a_share_are_limited_in_number() -> None:
     """Pod by pod, each with others than the one before."""
     async with benched() as bench:
         pod, remote = edited("w0", *(f"a{n}" for n in range(31)))
@@ -455,7 +455,7 @@ async def test_a_share_gets_no_more_copies_than_its_job_may_have() -> None:
         assert bench.here.asked == asked, "nothing is read for it"
 
 
-async def test_a_share_gets_no_larger_copies_than_its_job_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_copied_objects_of_a_share_are_limited_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copied_objects, "MAX_BYTES", len(MARKER) + 2)
     sources = [named(secret(data={"k": text}), f"s{n}") for n, text in enumerate((ENCODED, "YQ==", ENCODED))]
     async with benched(sources) as bench:
@@ -475,8 +475,8 @@ def test_shares_take_turns_so_that_none_waits_for_one_that_has_many() -> None:
     assert turns == [("a0", "many"), ("b", "few"), ("a1", "many"), ("a2", "many")]
 
 
-async def test_of_each_share_as_many_sources_are_read_as_may_be_copied() -> None:
-    """Also after a restart, when nobody knows what was refused before."""
+async def test_the_sources_read_for_a_share_are_limited_in_number() -> None:
+    """Also after a restart, when earlier denials are not known."""
     async with benched() as bench:
         bench.run(*(edited(f"w{n}", *(f"a{n}-{m}" for m in range(20))) for n in range(3)))
         await bench.copier.refresh_cluster(bench.member)

@@ -1,4 +1,4 @@
-"""A worker cluster is asked by a create that keeps nothing, once for all jobs of a shape, and for no longer than a moment."""
+"""Dry runs in a worker cluster: one for all jobs of a shape, with a short timeout."""
 
 import asyncio
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def noted(trials: DryRunAnswers, cluster: str, work: Workload, tried: DryRunResu
     trials.add_answer(cluster, work, work.podsets[1], tried, trials.circumstances(cluster, work.namespace))
 
 
-async def test_it_is_a_dry_run_and_its_answer_is_what_is_reserved() -> None:
+async def test_the_answer_of_a_dry_run_is_what_is_reserved() -> None:
     sight, server = Sight({"east": 9}), Server(lists=[with_sidecar()])
     await asked(server, [ask(gang())], sight)
     (request,) = server.asked
@@ -78,7 +78,7 @@ async def test_it_is_a_dry_run_and_its_answer_is_what_is_reserved() -> None:
     assert known(sight, gang())["east"].request["cpu"] == 1500
 
 
-async def test_jobs_of_one_shape_ask_once() -> None:
+async def test_jobs_of_one_shape_share_a_dry_run() -> None:
     sight, server = Sight({"east": 9, "west": 9}), Server(lists=[with_sidecar()] * 9)
     first, like, other = gang(), gang("like"), gang("other", runtimeClassName="kata")
     await asked(server, [ask(first), ask(first), ask(like), ask(first, "west"), ask(other)], sight)
@@ -89,13 +89,13 @@ async def test_jobs_of_one_shape_ask_once() -> None:
 @pytest.mark.parametrize(
     ("answer", "refused", "unknown"),
     [
-        pytest.param(refuses(403, message="violates PodSecurity"), "violates PodSecurity", "", id="refused"),
-        pytest.param(refuses(500, message="webhook down"), "", "webhook down", id="trouble"),
-        pytest.param(says({"kind": "Pod"}), "", "its answer cannot be read: KeyError", id="no pod"),
-        pytest.param(says([]), "", "what answers there is no Kubernetes API server", id="no API server"),
+        pytest.param(refuses(403, message="violates PodSecurity"), "violates PodSecurity", "", id="denied"),
+        pytest.param(refuses(500, message="webhook down"), "", "webhook down", id="an internal error"),
+        pytest.param(says({"kind": "Pod"}), "", "its answer cannot be read: KeyError", id="an answer without a pod"),
+        pytest.param(says([]), "", "what answers there is no Kubernetes API server", id="an answer that is no object"),
     ],
 )
-async def test_whatever_comes_of_it_is_remembered(answer: Answer, refused: str, unknown: str) -> None:
+async def test_every_answer_is_cached(answer: Answer, refused: str, unknown: str) -> None:
     """Also trouble: else it would be asked at every look."""
     sight, server = Sight({"east": 9}), Server(lists=[answer])
     await asked(server, [ask(gang())] * 2, sight)
@@ -103,7 +103,7 @@ async def test_whatever_comes_of_it_is_remembered(answer: Answer, refused: str, 
     assert (found.denied_reason, found.unknown_reason, len(server.asked)) == (refused, unknown, 1)
 
 
-async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_webhook_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 0.2)
     sight, server = Sight({"east": 9}), Server()
     server.lists = [apiserver.silence(server)]
@@ -111,7 +111,7 @@ async def test_a_webhook_that_hangs_is_waited_for_a_moment(monkeypatch: pytest.M
     assert known(sight, gang())["east"].unknown_reason.startswith("no answer within")
 
 
-async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queued_dry_runs_do_not_wait_longer_for_a_hanging_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 1.0)
     monkeypatch.setattr(writer, "DRY_RUNS_AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server()
@@ -125,7 +125,7 @@ async def test_those_who_wait_in_line_behind_it_wait_no_longer(monkeypatch: pyte
     assert all(known(sight, shape)["east"].unknown_reason for shape in shapes)
 
 
-# --- how long an answer counts -----------------------------------------------------------------------------------------
+# --- how long an answer counts ---------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -146,15 +146,15 @@ def remembered(sight: Sight, clock: Clock, tried: DryRunResult, raw: Raw) -> Dry
     ("tried", "counts_for"),
     [
         pytest.param(DryRunResult(reserved_template={"spec": {}}), dry_run_answers.VALID_FOR, id="an answer"),
-        pytest.param(DryRunResult(unknown_reason="down"), dry_run_answers.VALID_FOR, id="none"),
+        pytest.param(DryRunResult(unknown_reason="down"), dry_run_answers.VALID_FOR, id="no answer"),
         pytest.param(
             DryRunResult(denied_reason="no"),
             dry_run_answers.REFUSAL_VALID_FOR,
-            id="a refusal, for which there may be no reason soon",
+            id="a denial",
         ),
     ],
 )
-def test_an_answer_counts_for_a_while(tried: DryRunResult, counts_for: timedelta) -> None:
+def test_an_answer_is_valid_for_a_limited_time(tried: DryRunResult, counts_for: timedelta) -> None:
     clock, work = Clock(), parse_workload(gang())
     found = remembered(Sight({"east": 9}), clock, tried, gang())
     clock.seconds = counts_for.total_seconds() - 1
@@ -163,7 +163,7 @@ def test_an_answer_counts_for_a_while(tried: DryRunResult, counts_for: timedelta
     assert not found.answers_for(work, work.podsets[1])
 
 
-def test_it_does_not_count_in_other_circumstances() -> None:
+def test_an_answer_is_not_valid_for_a_changed_cluster() -> None:
     """The namespace is under another level of Pod Security by now; or the cluster gives its pods something else."""
     sight, work = Sight({"east": 9}), parse_workload(gang())
     found = remembered(sight, Clock(), DryRunResult(denied_reason="no"), gang())
@@ -172,7 +172,7 @@ def test_it_does_not_count_in_other_circumstances() -> None:
     assert not found.answers_for(work, work.podsets[1])
 
 
-async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
+async def test_an_answer_belongs_to_the_facts_before_its_request() -> None:
     """The namespace's labels change while a webhook thinks, which may have read the former ones."""
     sight, server = Sight({"east": 9}), Server()
 
@@ -187,7 +187,7 @@ async def test_an_answer_is_of_what_was_seen_before_it_was_asked_for() -> None:
     assert known(sight, gang())["east"].request["cpu"] == 1500
 
 
-def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frequently_used_shape_is_not_evicted_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run_answers, "MOST_ANSWERS", 3)
     sight, often = Sight({"east": 9}), gang()
     others = (gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(3))
@@ -197,7 +197,7 @@ def test_a_shape_that_is_asked_for_all_the_time_is_not_thrown_out(monkeypatch: p
     assert found.answers_for(parse_workload(often), parse_workload(often).podsets[1])
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run_answers, "MOST_ANSWERS", 3)
     sight, clock = Sight({"east": 9}), Clock()
     shapes = [gang(f"job-{number}", runtimeClassName=f"kata-{number}") for number in range(9)]
@@ -208,11 +208,11 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == shapes[-3:]
 
 
-# --- how a plan comes to be written ------------------------------------------------------------------------------------
+# --- how a plan comes to be written ----------------------------------------------------------------------------------
 
 
-async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered() -> None:
-    """East has room by the template, and too little for what its webhook makes of it; so it is west that is asked next."""
+async def test_a_plan_is_written_when_its_clusters_have_answered() -> None:
+    """East has capacity for the template but not for its webhook's result, so the next dry run is in west."""
     sight, server, raw = Sight({"east": 2, "west": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
     key, work = parse_workload(raw).key, parse_workload(raw)
@@ -241,8 +241,8 @@ async def test_a_plan_is_written_when_the_clusters_that_it_takes_have_answered()
     assert written["kind"] == names.PLACEMENT_KIND
 
 
-async def test_a_plan_is_not_put_off_for_ever() -> None:
-    """Of many clusters one after the other refuses, and when the last one has, what the first one said counts no more."""
+async def test_a_plan_is_not_postponed_for_ever() -> None:
+    """When the last of many clusters rejects the pod, the first answer has already expired."""
     fleet = {f"cluster-{number:02}": 9 for number in range(80)}
     sight, server, raw, clock = Sight(fleet), Server(), gang(), Clock()
     sight.facts.dry_run_answers._clock = clock
@@ -264,10 +264,10 @@ async def test_a_plan_is_not_put_off_for_ever() -> None:
 
 
 class Told:
-    """Stands in for whoever wakes others."""
+    """A fake of the event handlers."""
 
     def after_actions(self, _: object) -> None:
-        """Nobody else is to be woken."""
+        """No other gang must be enqueued."""
 
 
 def looking(sight: Sight, client: Any) -> Reconciler:
@@ -286,8 +286,8 @@ def looking(sight: Sight, client: Any) -> Reconciler:
     )
 
 
-async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken() -> None:
-    """Plan, ask, plan: each look says that the next one is due at once, since nothing was written that would wake it."""
+async def test_a_gang_gets_its_round_from_its_first_reconcile_without_an_event() -> None:
+    """Plan, dry run, plan: each reconcile requeues at once, as no write enqueues the gang."""
     sight, server, raw = Sight({"east": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
     job = {"metadata": {"name": builders.JOB, "namespace": builders.NAMESPACE, "uid": "uid-of-job"}, "spec": {}}
@@ -302,7 +302,7 @@ async def test_a_gang_comes_from_its_first_look_to_its_round_without_being_woken
     assert after[2] is None, "its Placement wakes it"
 
 
-async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_webhook_is_waited_for_once_for_all_worker_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "DRY_RUN_SECONDS", 1.0)
     raw = make_workload(groups={f"group-{number}": 1 for number in range(4)})
     for podset in raw["spec"]["podSets"][1:]:
@@ -320,7 +320,7 @@ async def test_a_webhook_that_hangs_is_waited_for_once_for_all_worker_groups(mon
     assert all(sight.facts.dry_run_answers.answers_for(work, one)["east"].unknown_reason for one, _ in pods)
 
 
-async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
+async def test_a_cluster_that_denies_the_pod_is_passed_over_with_its_message() -> None:
     sight, server, raw = Sight({"east": 9, "west": 9}), Server(), gang()
     fill(sight.manager.workloads, raw)
     work = parse_workload(raw)
@@ -328,14 +328,12 @@ async def test_a_cluster_that_refuses_is_passed_over_in_its_own_words() -> None:
     noted(sight.facts.dry_run_answers, "west", work, DryRunResult(unknown_reason="down"))
     body, made, _, _ = await sight.planning.plan_round(Plan(work, None, ()), builders.START)
     assert [share["cluster"] for share in body["spec"]["shares"]] == ["west"]
-    want = (
-        "2 of 2 workers to west; east passed over: it refuses the pods of worker group workers: violates PodSecurity."
-    )
+    want = "2 of 2 workers to west; east passed over: it denies the pods of worker group workers: violates PodSecurity."
     assert body["spec"]["explanation"] == want and not made.untested
     assert server.asked == []
 
 
-async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() -> None:
+async def test_a_gang_denied_everywhere_waits_and_is_replanned() -> None:
     """It is not called hopeless: an admin of that cluster may change his mind, or a ResourceQuota has room again."""
     sight, raw = Sight({"east": 9}), gang()
     fill(sight.manager.workloads, raw)
@@ -343,6 +341,6 @@ async def test_a_gang_that_is_refused_everywhere_waits_and_is_planned_again() ->
     noted(sight.facts.dry_run_answers, "east", work, DryRunResult(denied_reason="exceeded quota"))
     body, made, again, _ = await sight.planning.plan_round(Plan(work, None, ()), builders.START)
     assert body["spec"]["shares"] == [] and not made.never_fits
-    assert "east has room for 0 (it refuses the pods of worker group workers: exceeded quota)" in made.sentence
+    assert "east has capacity for 0 (it denies the pods of worker group workers: exceeded quota)" in made.sentence
     (tried,) = known(sight, raw).values()
     assert again == tried.valid_until

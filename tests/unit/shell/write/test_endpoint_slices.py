@@ -1,4 +1,4 @@
-"""How a slice is written: by its version, once; and who hears of it when it cannot be."""
+"""EndpointSlices are written once, by their version, and failures are reported."""
 
 from contextlib import nullcontext
 
@@ -32,13 +32,13 @@ async def do(action: Action, *answers: Answer, trouble: bool = False) -> tuple[S
 
 
 @pytest.mark.parametrize(("version", "method"), [("", "POST"), ("7", "PATCH")])
-async def test_a_slice_is_made_or_changed_in_the_version_that_was_seen(version: str, method: str) -> None:
+async def test_a_slice_is_created_or_changed_by_its_observed_version(version: str, method: str) -> None:
     sight, (asked,) = await do(PutEndpointSlice(ABOUT, slice_(version), "why"), says(slice_("8")))
     assert (asked.method, asked.body["metadata"].get("resourceVersion", "")) == (method, version)
     assert len(sight.manager.slices) == 1, "the next look sees it, whenever the watch tells"
 
 
-async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
+async def test_a_slice_is_deleted_by_its_observed_version() -> None:
     _, (asked,) = await do(DeleteEndpointSlice(ABOUT, slice_("7"), "why"), says({"kind": "Status"}))
     assert (asked.method, asked.body["preconditions"]) == ("DELETE", {"uid": "u"})
 
@@ -50,7 +50,7 @@ async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
             PutEndpointSlice(ABOUT, slice_(), "why"), refuses(403), "cannot be written (no)", id="no right to create"
         ),
         pytest.param(
-            PutEndpointSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="a policy refuses"
+            PutEndpointSlice(ABOUT, slice_("7"), "why"), refuses(422), "cannot be written (no)", id="denied by a policy"
         ),
         pytest.param(
             PutEndpointSlice(ABOUT, slice_(), "why"), refuses(409, "AlreadyExists"), "is not Rayspan's", id="a namesake"
@@ -63,7 +63,7 @@ async def test_a_slice_is_deleted_as_the_one_that_was_seen() -> None:
         ),
     ],
 )
-async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
+async def test_a_denial_is_reported_and_not_retried_before_the_resync(
     action: Action, answer: Answer, said: str
 ) -> None:
     _, (_, event) = await do(action, answer)
@@ -74,6 +74,6 @@ async def test_a_refusal_is_told_and_not_tried_again_before_the_resync(
 @pytest.mark.parametrize(
     ("answer", "trouble"), [(refuses(409, "Conflict"), True), (refuses(500), True), (refuses(404, "NotFound"), False)]
 )
-async def test_what_passes_is_tried_again_and_what_is_gone_is_heard_of(answer: Answer, trouble: bool) -> None:
+async def test_a_transient_error_is_raised_and_a_missing_object_is_not(answer: Answer, trouble: bool) -> None:
     _, asked = await do(PutEndpointSlice(ABOUT, slice_("7"), "why"), answer, trouble=trouble)
     assert len(asked) == 1

@@ -1,4 +1,4 @@
-"""How many Events does a job get whose many pods have one trouble? One, and it is written once."""
+"""A job whose pods share one problem gets one Event, written once."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def worker(number: int) -> Raw:
 
 
 class _Strict(Server):
-    """A cluster that wants no pods, and names each; it notes what is said in Events."""
+    """A cluster that denies every pod by its name, and records Events."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/events"):
@@ -39,7 +39,7 @@ class _Strict(Server):
         return await refuses(403, message=f'pods "{name}" is forbidden: violates PodSecurity')(request)
 
 
-async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
+async def test_one_message_for_many_pods_is_one_event() -> None:
     pods, server = [worker(number) for number in range(5)], _Strict()
     server.lists = [says({"kind": "Event"})] * 5
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
@@ -51,11 +51,11 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
             with pytest.raises(ApiError):
                 await executor.execute(CreatePod("east", JOB, parse_placement(PLACE), ShareKey("east", 1), pod, pod))
         (note,) = server.asked
-        said = 'worker cluster east refuses pods of the job: pods "*" is forbidden: violates PodSecurity'
+        said = 'worker cluster east denies pods of the job: pods "*" is forbidden: violates PodSecurity'
         assert note.body["message"] == said
         place, said = (
             parse_placement(PLACE),
-            'the cluster refuses its pods: pods "*" is forbidden: violates PodSecurity',
+            'the cluster denies its pods: pods "*" is forbidden: violates PodSecurity',
         )
         assert set(memory.unusable_shares(place, map(uid_of, pods)).values()) == {said}
         assert memory.unusable_shares(place, ["of-another"]) == {}, "what was said of pods that are gone counts no more"
@@ -66,17 +66,17 @@ async def test_what_a_cluster_says_of_each_pod_is_said_once() -> None:
     [
         pytest.param(
             refuses(500, "InternalError", 'failed calling webhook "mpod.kb.io": no answer'),
-            'A worker for east is not made: failed calling webhook "mpod.kb.io": no answer.',
+            'A worker for east is not created: failed calling webhook "mpod.kb.io": no answer.',
             False,
-            id="a webhook that does not answer",
+            id="a webhook without an answer",
         ),
         pytest.param(
-            refuses(409, "Conflict", "quota: changed meanwhile"), "", False, id="a quota that others book, too"
+            refuses(409, "Conflict", "quota: changed meanwhile"), "", False, id="a conflict on a resource quota"
         ),
         pytest.param(refuses(429, "TooManyRequests"), "", False, id="a busy server"),
     ],
 )
-async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bool) -> None:
+async def test_a_transient_error_is_no_denial(answer: Answer, said: str, unusable: bool) -> None:
     pod, server = worker(0), Server()
     server.lists = [answer, says({"kind": "Event"})]
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
@@ -91,7 +91,7 @@ async def test_what_passes_is_no_refusal(answer: Answer, said: str, unusable: bo
     assert bool(memory.unusable_shares(parse_placement(PLACE), [uid_of(pod)])) is unusable
 
 
-def test_strangers_of_one_template_are_told_of_once() -> None:
+def test_foreign_pods_of_one_template_are_one_event() -> None:
     told = set()
     for pod in [worker(number) for number in range(3)]:
         (said,) = decide(
@@ -111,8 +111,8 @@ class _Clock:
         return self.now
 
 
-async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: Server) -> None:
-    """Pods that somebody labelled by hand: each has a sentence of its own, and all are said at each resync."""
+async def test_many_foreign_pods_are_some_events_and_then_a_count(server: Server) -> None:
+    """Pods labelled by hand: each has its own message, repeated at each resync."""
     server.lists = [says({"kind": "Event"})] * 10_000
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
@@ -134,7 +134,7 @@ async def test_many_strangers_are_told_of_some_and_then_by_their_number(server: 
         assert [asked.body["message"] for asked in server.asked][-2:] == ["no room", "Pod x is left alone."]
 
 
-async def test_a_few_sentences_that_are_held_back_are_counted(server: Server) -> None:
+async def test_suppressed_events_are_counted(server: Server) -> None:
     server.lists = [says({"kind": "Event"})] * 100
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
@@ -150,7 +150,7 @@ async def test_a_few_sentences_that_are_held_back_are_counted(server: Server) ->
     assert said[EVENT_BURST:] == ["for 92 (And 2 other messages of this kind since the last one.)", "for 93"]
 
 
-async def test_what_stays_true_is_said_again_before_it_is_forgotten(server: Server) -> None:
+async def test_a_lasting_problem_is_recorded_again_before_its_event_expires(server: Server) -> None:
     server.lists = [says({"kind": "Event"})] * 100
     clock = _Clock()
     async with apiserver.connected(server.url) as client:
@@ -167,8 +167,8 @@ async def test_what_stays_true_is_said_again_before_it_is_forgotten(server: Serv
         assert list(announcer._histories) == [(JOB.uid, "Other")], "what nobody says any more is forgotten"
 
 
-async def test_what_is_too_long_for_an_event_is_said_all_the_same(server: Server) -> None:
-    """A job may have a name of 253 characters, and so may its Event, which has a digest in its own; a message has 1 024."""
+async def test_a_too_long_message_is_recorded(server: Server) -> None:
+    """Names of jobs and Events have up to 253 characters, an Event's includes a digest; a message has up to 1024."""
     server.lists = [says({"kind": "Event"})] * 3
     async with apiserver.connected(server.url) as client:
         announcer = EventRecorder(client)
@@ -180,7 +180,7 @@ async def test_what_is_too_long_for_an_event_is_said_all_the_same(server: Server
     assert ".." not in dotted["metadata"]["name"], "a DNS name"
 
 
-async def test_of_a_services_ray_cluster_the_service_says_it_too(server: Server) -> None:
+async def test_an_event_of_a_services_ray_cluster_is_also_on_the_service(server: Server) -> None:
     """Its user wrote the RayService; while it is upgraded, two RayClusters of it say the same of themselves."""
     server.lists = [says({"kind": "Event"})] * 4
     service = Job("ray.io/v1", "RayService", "demo", "chat", "of-service")

@@ -1,6 +1,7 @@
-"""Every write for a gang is meant for one object as it was: a share that is admitted, a plan that stands, the pods of a share."""
+"""Every write for a gang has a precondition: an admitted share, a Placement's version, the pods of a share."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from adapter import names
 from adapter.actions import (
     Action,
+    Deactivate,
     DeleteShare,
     DeleteSharePods,
     Plan,
@@ -55,16 +57,27 @@ async def set_check(server: Server) -> None:
     )
 
 
+@pytest.mark.parametrize("requeued", [None, 60])
+async def test_a_deactivation_records_when_the_workload_had_queued_again(requeued: float | None) -> None:
+    """Kueue's condition names the deactivation afterwards."""
+    requeued_at = None if requeued is None else builders.at(requeued)
+    server = Server(lists=[says(WORK)])
+    await do(server, Deactivate(replace(parse_workload(WORK), requeued_at=requeued_at)))
+    (write,) = server.asked
+    annotations = write.body["metadata"]["annotations"]
+    assert annotations.get(names.REQUEUED_AT_ANNOTATION) == (requeued and builders.stamp(requeued))
+
+
 @pytest.mark.parametrize(
     "now",
     [
         pytest.param(make_reservation(PLACE, admitted=False), id="not admitted any more"),
         pytest.param(make_reservation(PLACE, deleting=True), id="being deleted"),
         pytest.param(make_reservation(PLACE, conditions=[names.EVICTED]), id="evicted"),
-        pytest.param(RECREATED, id="another one of that name"),
+        pytest.param(RECREATED, id="another Workload of that name"),
     ],
 )
-async def test_a_gang_starts_only_on_shares_that_are_admitted_when_they_are_read_once_more(
+async def test_a_gang_starts_only_on_shares_that_are_still_admitted_when_read_again(
     now: Mapping[str, Any],
 ) -> None:
     server = Server(lists=[says(now), says(WORK)])
@@ -73,7 +86,7 @@ async def test_a_gang_starts_only_on_shares_that_are_admitted_when_they_are_read
     assert [asked.method for asked in server.asked] == ["GET"], "nothing was written"
 
 
-async def test_the_check_is_written_for_this_very_version_of_the_workload() -> None:
+async def test_the_check_is_written_by_the_workloads_version() -> None:
     """An answer that comes late must not start the next attempt."""
     server = Server(lists=[says(SHARE), says(WORK)])
     await set_check(server)
@@ -99,8 +112,8 @@ STANDS = {**PLACE, "metadata": PLACE["metadata"] | {"resourceVersion": "7"}}
         ),
     ],
 )
-async def test_a_placement_is_written_for_this_very_version_of_it(action: Action) -> None:
-    """Else a plan of who led before, which comes late, would change the counts of shares that were made by another one."""
+async def test_a_placement_is_written_by_its_version(action: Action) -> None:
+    """Otherwise a late plan of an earlier leader would change the counts of shares of another plan."""
     server = Server(lists=[says(STANDS)])
     await do(server, action)
     (write,) = server.asked
@@ -115,7 +128,7 @@ SIDECAR = {"name": "mesh", "resources": {"requests": {"cpu": "500m"}}}
 HELD = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [SIDECAR]}}
 
 
-async def test_a_share_holds_what_its_cluster_makes_of_a_worker() -> None:
+async def test_a_share_reserves_the_pod_after_the_clusters_admission() -> None:
     """And what the template says, where that is not known."""
     share, groups = (
         parse_placement(PLACE).shares[0],
@@ -143,8 +156,8 @@ async def test_the_pods_of_a_share_are_deleted_and_the_share_stays() -> None:
     assert asked == {("DELETE", "pods", copy["metadata"]["uid"]) for copy in COPIES}
 
 
-async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said aloud, and the share is waited for by nobody."""
+async def test_an_error_for_one_pod_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and nothing waits for the share."""
     monkeypatch.setattr(gang_writer, "DELETIONS_AT_ONCE", 1)
     sight, server = Sight({"east": 9}), Server(lists=[refuses(403), *[says({"kind": "Status"})] * 2])
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
@@ -155,14 +168,22 @@ async def test_what_a_cluster_says_of_one_pod_holds_up_none_of_the_others(monkey
     assert sight.memory.undeleted_shares == {parse_reservation("east", SHARE).uid: "no"}
 
 
-async def test_a_share_that_is_left_goes_after_its_anchor() -> None:
+async def test_a_left_over_share_is_deleted_after_its_anchor() -> None:
     server = Server(lists=[says({"kind": "Status"})] * 2)
     await do(server, DeleteShare(parse_reservation("east", SHARE)))
     assert [one.path.rsplit("/", 2)[-2] for one in server.asked] == ["configmaps", "workloads"]
 
 
-async def test_a_placement_that_stands_for_another_slice_is_planned_anew() -> None:
-    """No room has changed, but what is wanted has."""
+async def test_a_plan_records_the_slots_in_which_workers_did_not_start() -> None:
+    """No object shows them, and gangs behind leave capacity to the workers that look for other slots."""
+    current = parse_placement(STANDS)
+    action = Plan(parse_workload(WORK), current, (), current.shares, unusable_slots={"workers": 1})
+    sight = await do(Server(lists=[says(STANDS)]), action)
+    assert sight.memory.unusable_slots == {current.uid: {"workers": 1}}
+
+
+async def test_a_placement_of_another_slice_is_replanned() -> None:
+    """The capacity is unchanged, but the requested workers are not."""
     server, sight = Server(lists=[says(STANDS)]), Sight({"east": 9})
     sight.memory.planned_versions[parse_placement(STANDS).uid] = sight.fleet.capacity_versions.version
     async with apiserver.serving(server), apiserver.connected(server.url) as client:

@@ -1,4 +1,4 @@
-"""In which order are a worker's objects written, and for which version of its pod?"""
+"""The order in which a worker's objects are written, and the version of the pod that a write needs."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -27,7 +27,7 @@ WANTED = {Reference("Secret", "token"): "spec.imagePullSecrets"}
 async def do(
     action: Any, *answers: Answer, trouble: type[Exception] | None = None, memory: TransientState | None = None
 ) -> list[apiserver.Asked]:
-    """Do an action with one server for both clusters; returns what it was asked, in order."""
+    """Do an action with one server for both clusters; return its requests in order."""
     server = Server(lists=list(answers))
     async with apiserver.serving(server), apiserver.connected(server.url) as client:
         sight = Sight({"east": 9})
@@ -47,12 +47,16 @@ def made() -> CreatePod:
 @pytest.mark.parametrize(
     ("answers", "trouble", "writes"),
     [
-        pytest.param([says(SECRET)] * 2 + [says(made().body)], None, ["secrets", "pods"], id="all is well"),
-        pytest.param([says(SECRET), refuses(403)], ApiError, ["secrets"], id="the cluster refuses the copy"),
+        pytest.param(
+            [says(SECRET)] * 2 + [says(made().body)], None, ["secrets", "pods"], id="all objects can be copied"
+        ),
+        pytest.param(
+            [says(SECRET), refuses(403)], ApiError, ["secrets"], id="the worker cluster denies the copied object"
+        ),
         pytest.param([refuses(404, "NotFound")], Unreachable, [], id="the manager has no such Secret"),
     ],
 )
-async def test_what_a_pod_refers_to_stands_before_the_pod(
+async def test_referenced_objects_are_written_before_the_pod(
     answers: list[Answer], trouble: type[Exception] | None, writes: list[str]
 ) -> None:
     """A pod that came first would wait in its worker cluster, and for ever if its process dies between the two."""
@@ -67,14 +71,19 @@ async def test_what_a_pod_refers_to_stands_before_the_pod(
 @pytest.mark.parametrize(
     ("answer", "trouble", "unknown"),
     [
-        pytest.param(says(made().body), None, False, id="it was made"),
-        pytest.param(refuses(403), ApiError, False, id="it was refused"),
-        pytest.param(refuses(500, "InternalError", 'failed calling webhook "x": no'), ApiError, False, id="before"),
-        pytest.param(refuses(504, "Timeout"), ApiError, True, id="the API server does not know"),
-        pytest.param(text("", 502), ApiError, True, id="nor does what stands before it"),
+        pytest.param(says(made().body), None, False, id="the remote pod was created"),
+        pytest.param(refuses(403), ApiError, False, id="the create was denied"),
+        pytest.param(
+            refuses(500, "InternalError", 'failed calling webhook "x": no'),
+            ApiError,
+            False,
+            id="an admission webhook without an answer",
+        ),
+        pytest.param(refuses(504, "Timeout"), ApiError, True, id="a timeout of the API server"),
+        pytest.param(text("", 502), ApiError, True, id="an error of a proxy"),
     ],
 )
-async def test_whether_a_copy_may_come_to_stand_is_known(
+async def test_whether_a_remote_pod_may_still_appear(
     answer: Answer, trouble: type[Exception] | None, unknown: bool
 ) -> None:
     """Its pod may not be sent elsewhere while it may."""
@@ -83,15 +92,15 @@ async def test_whether_a_copy_may_come_to_stand_is_known(
     assert memory.unanswered_pods == ({uid_of(POD)} if unknown else set())
 
 
-async def test_a_refusal_of_what_stands_beside_it_says_nothing_of_an_earlier_try() -> None:
+async def test_a_denied_copied_object_does_not_answer_an_earlier_create() -> None:
     memory = TransientState()
     memory.unanswered_pods.add(uid_of(POD))
     await do(made(), says(SECRET), refuses(403), trouble=ApiError, memory=memory)
     assert memory.unanswered_pods == {uid_of(POD)}
 
 
-async def test_a_slot_is_given_to_this_very_version_of_a_pod() -> None:
-    """Whoever gave it one meanwhile has changed it: the write is refused then, and the pod is looked at again."""
+async def test_a_slot_is_assigned_by_the_pods_version() -> None:
+    """A concurrent assignment changes the version: the write fails with a conflict, and the pod is reconciled again."""
     pod = {**POD, "metadata": POD["metadata"] | {"uid": "u7", "resourceVersion": "41"}}
     (asked,) = await do(AssignSlot(pod, "east", SLOT), says(pod))
     assert (asked.method, asked.path.rpartition("/")[2]) == ("PATCH", "status")

@@ -1,4 +1,4 @@
-"""Whether a DispatchPolicy can be used is written on it; a manager with older CRDs or rights is told of once, and all goes on."""
+"""The readiness of a DispatchPolicy is written to it. Older CRDs or rights are reported once."""
 
 import logging
 from typing import Any, cast
@@ -54,7 +54,7 @@ def manager() -> Manager:
     return found
 
 
-async def test_it_is_written_once_and_an_event_says_what_is_wrong(manager: Manager) -> None:
+async def test_readiness_is_written_once_with_an_event(manager: Manager) -> None:
     await manager.writer.reconcile_policy("default")
     await manager.writer.reconcile_policy("default")
     assert manager.asked == ["/apis/rayspan.dev/v1alpha1/dispatchpolicies/default/status"]
@@ -68,7 +68,7 @@ async def test_a_policy_that_is_gone_is_not_written(manager: Manager) -> None:
 
 
 @pytest.mark.parametrize("answer", OLDER, ids=["an older CRD", "older rights"])
-async def test_an_older_manager_is_told_of_once(
+async def test_an_older_manager_is_reported_once(
     answer: ApiError, manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -82,7 +82,7 @@ async def test_an_older_manager_is_told_of_once(
     assert manager.said, "it has the new ones by now"
 
 
-async def test_one_that_was_just_deleted_says_nothing(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_deleted_policy_is_not_reported(manager: Manager, caplog: pytest.LogCaptureFixture) -> None:
     async def gone(path: str, patch: Raw) -> Raw:
         manager.store.replace([])
         raise OLDER[0]
@@ -92,7 +92,7 @@ async def test_one_that_was_just_deleted_says_nothing(manager: Manager, caplog: 
     assert caplog.records == []
 
 
-async def test_other_trouble_is_for_the_work_queue(manager: Manager) -> None:
+async def test_other_errors_are_left_to_the_work_queue(manager: Manager) -> None:
     manager.answers = [ApiError(409, "Conflict", "it has changed")]
     with pytest.raises(ApiError, match="Conflict"):
         await manager.writer.reconcile_policy("default")

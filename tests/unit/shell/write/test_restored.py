@@ -1,4 +1,4 @@
-"""A worker cluster that came back from a backup is told of, once, and counts from its own versions."""
+"""A worker cluster restored from a backup is reported once, and its own versions count from then on."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -50,11 +50,14 @@ async def test_a_restore_is_an_event_on_the_worker_cluster(ago: timedelta | None
     nobody = cast(Any, None)
     writer = ConditionWriter(sight.manager, cast(Any, fleet), nobody, nobody, cast(Any, shares), cast(Any, said))
     await writer.reconcile_cluster("east")
-    restored = "Worker cluster east: its API server went back to an older version, as after a restore from a backup; everything is listed anew."
+    restored = (
+        "Worker cluster east: its API server went back to an older version, as after a restore "
+        "from a backup; listing everything again."
+    )
     assert said.said == ([(names.EventReason.RESTORED, restored)] if told else [])
 
 
-def test_when_a_share_was_reserved_is_reckoned_by_the_versions_of_the_restored_cluster() -> None:
+def test_the_age_of_a_reservation_uses_the_versions_of_the_restored_cluster() -> None:
     member = stores.make_member("east", 4)
     since = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 

@@ -1,11 +1,9 @@
 """The patches that mirror the status of a remote pod onto its gated manager pod.
 
-Each field is mirrored, with two exceptions that the API server or controllers of the manager would not tolerate. A
-container that ended may restart only by the API server's own rule (k8s:pkg/api/v1/pod/util.go, ContainerShouldRestart
-and AllContainersCouldRestart, 1.36). And a cluster-autoscaler would take a mirrored shortage of nodes for its own.
-Every function returns the whole difference or None, so a burst of equal events costs no write. The callers decide
-whether the remote pod is alive. A failure is reported in the words of the remote pod's cluster; a slow start is no
-failure.
+Each field is mirrored, with two exceptions. An ended container's status stays unless the API server lets the container
+restart (k8s:pkg/api/v1/pod/util.go, ContainerShouldRestart and AllContainersCouldRestart, 1.36). A shortage of nodes is
+left out, because a cluster-autoscaler would take it for its own. Functions return the whole difference or None, so
+equal events cost no write. Callers decide whether the remote pod is alive. A slow start is no failure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +27,7 @@ from adapter.objects.unstructured import (
 )
 from adapter.objects.worker_pod import has_template_slot, slot_of
 
-# Without qosClass: it is immutable, and the remote pod's differs when its cluster's LimitRange adds a default.
+# Without qosClass: it is immutable, and differs where a LimitRange adds a default.
 MIRRORED_FIELDS = (
     "phase", "conditions", "containerStatuses", "initContainerStatuses",
     "podIP", "podIPs", "hostIP", "hostIPs", "startTime", "reason", "message",
@@ -37,35 +35,30 @@ MIRRORED_FIELDS = (
 POD_SCHEDULED = "PodScheduled"
 READINESS_CONDITIONS = ("Ready", "ContainersReady")
 TERMINAL_PHASES = ("Succeeded", "Failed")
-# Bytes of a container's termination message and of its state, as a kubelet limits them
-# (k8s:pkg/kubelet/container/runtime.go, MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength;
-# status_manager.go, normalizeStatus, which divides a pod's by its containers). Messages within these limits are never
-# cut. A cluster that ignores them makes no manager pod larger.
+# Bytes of a container's messages, as a kubelet limits them (k8s:pkg/kubelet/container/runtime.go,
+# MaxContainerTerminationMessageLength and MaxPodTerminationMessageLogLength; status_manager.go, normalizeStatus, which
+# divides a pod's bytes by its containers). A cluster that ignores these limits makes no manager pod larger.
 _MAX_CONTAINER_BYTES, _MAX_POD_BYTES = 4 * 1024, 12 * 1024
-# No kubelet limits a pod's own message, and one that evicts names every container. People need no more than this.
+# The limit of a pod's own message: no kubelet limits it, and an eviction's message names every container.
 _MAX_TEXT_LENGTH = 4 * 1024
-# Kubernetes has ten, and every readiness gate adds one. As many again may belong to other controllers: a condition that
-# the remote pod had and has no more looks like theirs.
+# The limit of mirrored conditions: Kubernetes has ten, and each readiness gate adds one. As many again may be of other
+# controllers, because a condition that the remote pod has lost looks like theirs.
 _MAX_CONDITIONS = 32
-# Of a condition's type, as for a readiness gate (k8s:apimachinery/pkg/util/validation, IsQualifiedName).
+# The limit of a condition's type, as for a readiness gate (k8s:apimachinery/pkg/util/validation, IsQualifiedName).
 _MAX_TYPE_LENGTH = 317
-# Of a list or a map within these: a container has a dozen mounts, and fields that Kubernetes does not know are dropped
-# when written.
+# The limit of a list or map: a container has a dozen mounts, and unknown fields are dropped when written.
 _MAX_ITEMS = 64
-# Reasons with which a kubelet waits because of a failure, beside those that end in these words
-# (k8s:pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go).
+# Endings of the reasons with which a kubelet waits after a failure (k8s:pkg/kubelet/images/types.go,
+# pkg/kubelet/kuberuntime/kuberuntime_container.go).
 _FAULT_REASONS = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
 
 
 def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
-    """The JSON merge patch for the manager pod's status subresource; None if nothing changes.
+    """The JSON merge patch for the manager pod's status; None if nothing changes. `note`: a running pod's message.
 
-    `note` is the message for a running remote pod. The remote pod's location is part of any patch, and never the only
-    reason for one.
-
-    The pod's uid is in the patch as a precondition: for another pod of that name the API server answers 422,
-    `metadata.uid: field is immutable`. There is no patch for a pod that is being deleted or has ended: podgc and
-    KubeRay write its last status (docs/upstream.md, "A deleted pod's last status").
+    The remote pod's location is in each patch, never as its only change. The uid is a precondition: for another pod of
+    that name the API server answers 422, `metadata.uid: field is immutable`. A pod that is being deleted or has ended
+    gets no patch: podgc and KubeRay write its last status (docs/upstream.md, "A deleted pod's last status").
     """
     if _is_over(local):
         return None
@@ -89,26 +82,51 @@ def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[
 
 
 def failed_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:
-    """The JSON merge patch that fails the manager pod, so that KubeRay replaces it; None if it has ended anyway.
+    """The patch that fails the manager pod, so that KubeRay replaces it; None if it has ended.
 
-    Container statuses stay as last observed. `now` is an RFC 3339 time as Kubernetes writes it.
+    `now` is an RFC 3339 time.
+
+    Container statuses stay.
     """
     if _is_over(local):
         return None
-    failed = {"status": "False", "reason": reason, "message": message}
-    others = [entry for entry in _pod_conditions(local) if entry.get("type") not in READINESS_CONDITIONS]
-    before = [{**condition(local, kind), "type": kind} for kind in READINESS_CONDITIONS]
-    unready = [updated_condition(entry, {**entry, **failed}, now) for entry in before]
+    conditions = _unready_conditions(local, reason, message, now)
+    return _build_patch(local, {"phase": "Failed", "reason": reason, "message": message, "conditions": conditions})
+
+
+def finished_patch(local: Raw, *, reason: str, message: str, now: str) -> dict[str, Any] | None:
+    """The patch that reports a pod as not ready after its remote pod is gone for good; None if it is so, or has ended.
+
+    The phase stays, and its containers wait: KubeRay replaces a worker that failed or succeeded, or whose Ray container
+    has terminated (kuberay:controllers/ray/raycluster_controller.go, shouldDeletePod).
+    """
+    if _is_over(local):
+        return None
+    # The API server may not let a container wait that has ended.
+    waiting = {"waiting": {"reason": reason, "message": message}}
+    statuses = [
+        {**entry, "ready": False, "started": False, "state": entry["state"] if _terminated_state(entry) else waiting}
+        for entry in (local.get("status") or {}).get("containerStatuses") or ()
+    ]
+    conditions = _unready_conditions(local, reason, message, now)
     return _build_patch(
-        local, {"phase": "Failed", "reason": reason, "message": message, "conditions": others + unready}
+        local, {"reason": reason, "message": message, "conditions": conditions, "containerStatuses": statuses}
     )
 
 
-def unknown_patch(local: Raw, cluster: str, reason: str, since: str) -> dict[str, Any] | None:
-    """The JSON merge patch that records that the remote pod cannot be observed; None if it is recorded, or the pod has
-    ended.
+def _unready_conditions(local: Raw, reason: str, message: str, now: str) -> list[Raw]:
+    unready = {"status": "False", "reason": reason, "message": message}
+    others = [entry for entry in _pod_conditions(local) if entry.get("type") not in READINESS_CONDITIONS]
+    before = [{**condition(local, kind), "type": kind} for kind in READINESS_CONDITIONS]
+    return [*others, *(updated_condition(entry, {**entry, **unready}, now) for entry in before)]
 
-    Ready and phase stay, since the remote pod counts as running. `since` is an RFC 3339 time.
+
+def unknown_patch(local: Raw, cluster: str, reason: str, since: str) -> dict[str, Any] | None:
+    """The patch that marks the remote pod as unreachable; None if it is marked, or the pod has ended.
+
+    `since` is an RFC 3339 time.
+
+    Ready and phase stay: the remote pod counts as running.
     """
     if _is_over(local):
         return None
@@ -126,7 +144,7 @@ def _is_over(local: Raw) -> bool:
 
 def _build_patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
     status = local.get("status") or {}
-    # In a merge patch null removes a field, so a field that the remote pod has lost is removed here, too.
+    # In a merge patch, null removes a field that the remote pod has lost.
     changed = {
         field: value for field, value in wanted.items() if without_nulls(status.get(field)) != without_nulls(value)
     }
@@ -134,7 +152,7 @@ def _build_patch(local: Raw, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _slot_metadata(local: Raw) -> Raw:
-    """The metadata in the first patch of a pod with a template slot: its location, for all who read it there."""
+    """The label and annotation with the location of a pod with a template slot, for its first patch."""
     slot = slot_of(local) if has_template_slot(local) else None
     if slot is None:
         return {}
@@ -148,8 +166,8 @@ def _mirrored_conditions(local: Raw, remote: Raw, reason: Reason) -> list[Raw]:
         if entry.get("type") != POD_SCHEDULED and _is_valid_type(entry.get("type"))
     ]
     mirrored = [_truncate_all(entry) for entry in remote_conditions[:_MAX_CONDITIONS]]
-    # Until the remote pod has a node, the manager pod must keep SchedulingGated: a cluster-autoscaler takes a copied
-    # Unschedulable for its own shortage and adds nodes in the manager (kueue PR #12262; #13136 for the other half).
+    # Until the remote pod has a node, the manager pod must keep SchedulingGated: a cluster-autoscaler takes
+    # Unschedulable for its own shortage and adds nodes (kueue PR #12262; #13136 for the other half).
     scheduled = condition(remote if is_condition_true(remote, POD_SCHEDULED) else local, POD_SCHEDULED)
     conditions = [*([_truncate_all(scheduled)] if scheduled else []), *mirrored, _dispatched_condition(remote, reason)]
     return [_with_own_generation(entry, local) for entry in conditions] + list(_foreign_conditions(local, conditions))[
@@ -158,7 +176,7 @@ def _mirrored_conditions(local: Raw, remote: Raw, reason: Reason) -> list[Raw]:
 
 
 def _is_valid_type(kind: object) -> bool:
-    """Whether a condition may have this type. A longer type is not truncated, since the rest could be another type."""
+    """Whether a condition's type is not too long; if it were truncated, it could be another type."""
     return isinstance(kind, str) and len(kind) <= _MAX_TYPE_LENGTH
 
 
@@ -167,17 +185,13 @@ def _dispatched_condition(remote: Raw, reason: Reason) -> Raw:
         "type": names.DISPATCHED_CONDITION,
         "status": "True",
         "reason": reason.code,
-        # A shortage of nodes is reported here: as PodScheduled it would be taken for one of the manager cluster.
         "message": reason.text,
         "lastTransitionTime": meta(remote).get("creationTimestamp"),
     }
 
 
 def _dispatched_reason(remote: Raw, cluster: str, note: str) -> Reason:
-    """The condition's reason and message for a remote pod, without its location.
-
-    For an unschedulable pod the message is the scheduler's own.
-    """
+    """The condition's reason and message, without location; an unschedulable pod has the scheduler's message."""
     problem = failure(remote, cluster)
     if problem is None:
         return Reason(names.ConditionReason.CREATED, truncate(note or f"runs in worker cluster {cluster}"))
@@ -186,7 +200,7 @@ def _dispatched_reason(remote: Raw, cluster: str, note: str) -> Reason:
 
 
 def _keep_known_location(local: Raw, message: Reason, location: str) -> Reason:
-    """The present message of the condition, if it is this message with or without the location; else this message."""
+    """The condition's present message if it is `message`, with or without the location; else `message`."""
     before = str(condition(local, names.DISPATCHED_CONDITION).get("message") or "")
     candidates = (message, _with_location(message, location))
     return next((candidate for candidate in candidates if candidate.text == before), message)
@@ -197,21 +211,20 @@ def _with_location(message: Reason, location: str) -> Reason:
 
 
 def _describe_location(local: Raw, remote: Raw, cluster: str) -> str:
-    """Where a remote pod is, and the commands that show its log; empty while it has no node."""
+    """Where a remote pod is, and the commands for its log; empty without a node."""
     namespace, name = key_of(local)
     node = printable((remote.get("spec") or {}).get("nodeName") or "", MAX_NAME_LENGTH)
     if not node:
         return ""
     log = f"`kubectl --context {cluster} -n {namespace} logs {name}`"
     return (
-        f"; there it is pod {namespace}/{name} on node {node}; its log: {log}; who has no access there: `kubectl "
-        f"rayspan logs -n {namespace} {name}`"
+        f"; there it is pod {namespace}/{name} on node {node}; its log: {log}; without access to that cluster: "
+        f"`kubectl rayspan logs -n {namespace} {name}`"
     )
 
 
 def _foreign_conditions(local: Raw, mirrored: Sequence[Raw]) -> Iterator[Raw]:
-    """The conditions with a domain in their type: other controllers of the manager write them, and would write them
-    again."""
+    """The pod's conditions with a domain in their type; if dropped, other controllers would write them again."""
     mirrored_types = {entry.get("type") for entry in mirrored}
     return (
         entry
@@ -221,10 +234,10 @@ def _foreign_conditions(local: Raw, mirrored: Sequence[Raw]) -> Iterator[Raw]:
 
 
 def _with_own_generation(entry: Raw, local: Raw) -> Raw:
-    """The condition with the manager pod's generation instead of the remote pod's.
+    """The condition with the manager pod's generation.
 
-    The API server keeps the old value if a patch leaves it out (k8s:registry/core/pod/strategy.go,
-    preserveOldObservedGeneration). So leaving it out would be a permanent difference.
+    If a patch leaves the generation out, the API server keeps the old value (k8s:registry/core/pod/strategy.go,
+    preserveOldObservedGeneration), which would be a permanent difference.
     """
     generation = condition(local, entry.get("type", "")).get("observedGeneration")
     fields = {key: value for key, value in entry.items() if key != "observedGeneration"}
@@ -232,11 +245,10 @@ def _with_own_generation(entry: Raw, local: Raw) -> Raw:
 
 
 def _mirrored_containers(local: Raw, status: Raw, kind: str, field: str) -> list[Raw] | None:
-    """The mirrored statuses of the pod's own containers, with the last one of each that ended and may not start again.
+    """Mirror the pod's own containers; one that ended and may not start again keeps its last status.
 
-    The API server rejects the whole patch otherwise (k8s:validation.go, ValidateContainerStateTransition). Containers
-    that a worker cluster adds, such as sidecars, are left out: users of the manager do not expect them, and their
-    number is unlimited.
+    Otherwise the API server would reject the whole patch (k8s:validation.go, ValidateContainerStateTransition).
+    Containers that a worker cluster adds are left out: users do not expect them, and their number is unlimited.
     """
     spec = local.get("spec") or {}
     specs = {container.get("name"): container for container in spec.get(kind) or ()}
@@ -260,9 +272,9 @@ def _mirrored_containers(local: Raw, status: Raw, kind: str, field: str) -> list
 
 
 def _bounded_status(container_status: Raw, most: int) -> Raw:
-    """The status with at most `most` bytes of each message, and without the health of devices.
+    """Limit messages to `most` bytes each, and drop the health of devices.
 
-    The API server compares that health with what the pod requests, and admission in the worker cluster may have added
+    The API server compares that health with the pod's requests, and admission in the worker cluster may have added
     devices (k8s:validation.go, validateContainerStatusAllocatedResourcesStatus).
     """
     fields = {key: value for key, value in container_status.items() if key != "allocatedResourcesStatus"}
@@ -271,7 +283,7 @@ def _bounded_status(container_status: Raw, most: int) -> Raw:
 
 
 def _bounded_state(state: Raw, most: int) -> Raw:
-    """A container's state with the end of its messages: the last line explains most of a crash."""
+    """Keep the end of messages: the last line explains most of a crash."""
     return {
         kind: {**_truncate_all(details), **_bounded_message(details, most)} if details else details
         for kind, details in state.items()
@@ -283,7 +295,6 @@ def _bounded_message(details: Raw, most: int) -> Raw:
 
 
 def _truncate_all(part: Any) -> Any:
-    """A part of a remote pod's status with limited texts and lists."""
     if isinstance(part, str):
         return truncate(part, MAX_ITEM_LENGTH)
     if isinstance(part, Mapping):
@@ -296,13 +307,11 @@ def _last_bytes(text: str, most: int) -> str:
 
 
 def _max_message_bytes(status: Raw) -> int:
-    """The limit of each container's message in bytes."""
     count = sum(len(status.get(field) or ()) for field in ("containerStatuses", "initContainerStatuses"))
     return min(_MAX_CONTAINER_BYTES, max(1, _MAX_POD_BYTES // max(1, count)))
 
 
 def _bounded_texts(source: Raw, most: int) -> dict[str, Any]:
-    """Reason and message of a status or of a condition, if present, with at most `most` characters each."""
     texts = {field: source.get(field) for field in ("reason", "message")}
     return {field: truncate(text, most) if isinstance(text, str) else text for field, text in texts.items() if text}
 
@@ -316,7 +325,7 @@ def _pod_conditions(pod: Raw) -> list[Raw]:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without nulls: the API server adds `lastProbeTime: null` to conditions that were sent without it."""
+    """The value without nulls: the API server adds `lastProbeTime: null` to conditions sent without it."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -325,16 +334,12 @@ def without_nulls(value: Any) -> Any:
 
 
 def trouble_message(remote: Raw, cluster: str) -> str:
-    """What is wrong with a remote pod; empty if nothing is.
-
-    It does not name the pod, so that it is equal for the pod's siblings.
-    """
+    """What is wrong with a remote pod, if anything; without its name, so that siblings' texts are equal."""
     problem = failure(remote, cluster)
     return problem.text if problem else ""
 
 
 def failure(remote: Raw, cluster: str) -> Reason | None:
-    """The first failure of a remote pod; None if there is none."""
     return next(_failures(remote, cluster), None)
 
 
@@ -346,15 +351,15 @@ def _failures(remote: Raw, cluster: str) -> Iterator[Reason]:
         before = (status.get("lastState") or {}).get("terminated") or {}
         worker = f"Container {name} of a worker in {cluster}"
         if "OOMKilled" in (ended.get("reason"), before.get("reason")):
-            yield Reason(failing, f"{worker} was killed for want of memory (OOMKilled); raise its memory limit.")
+            yield Reason(failing, f"{worker} ran out of memory (OOMKilled); raise its memory limit.")
         if str(waiting.get("reason") or "").endswith(_FAULT_REASONS):
-            # A back-off's message only has its duration and the pod, and so differs among siblings.
+            # A back-off's message has only its duration and the pod, and so differs among siblings.
             has_message = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
             details = f": {waiting['message']}" if has_message else ""
             yield Reason(failing, f"{worker} does not start, {waiting['reason']}{details}")
     scheduled = condition(remote, POD_SCHEDULED)
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        text = f"A worker in {cluster} finds no node: {_scheduler_message(remote)}"
+        text = f"A worker in {cluster} cannot be scheduled: {_scheduler_message(remote)}"
         yield Reason(names.ConditionReason.UNSCHEDULABLE, text)
 
 
@@ -369,7 +374,7 @@ def _container_statuses(remote: Raw) -> Iterator[dict[str, Any]]:
 
 
 def may_restart(container: Raw | None, pod_spec: Raw, exit_code: int) -> bool:
-    """Whether the API server lets this container's status leave `terminated`; never for a name that the spec lacks."""
+    """Whether the API server lets this container's status leave `terminated`; never if the spec lacks the container."""
     if any(_restarts_all(spec) for kind in ("initContainers", "containers") for spec in pod_spec.get(kind) or ()):
         return True
     if container is None:
@@ -392,5 +397,5 @@ def _rule_restarts(container: Raw, exit_code: int) -> bool:
         codes = rule.get("exitCodes") or {}
         listed = exit_code in (codes.get("values") or ())
         if codes and listed == (codes.get("operator") == "In"):
-            return bool(rule.get("action") == "Restart")  # the first rule that matches decides
+            return bool(rule.get("action") == "Restart")  # the first match decides
     return False

@@ -1,9 +1,9 @@
-"""Market type and accelerator by a flavor's node labels: a table of what clouds write."""
+"""Market type and accelerator from a flavor's node labels: a table of what clouds write."""
 
 import pytest
 
 from adapter import names
-from adapter.rewrite.zone import ray_labels_of_node
+from adapter.rewrite.ray_node_env import ray_labels_of_node
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ from adapter.rewrite.zone import ray_labels_of_node
         ({}, "", ""),
     ],
 )
-def test_what_ray_is_told_of_a_flavor(node_labels: dict[str, str], market: str, accelerator: str) -> None:
+def test_ray_labels_of_a_flavor(node_labels: dict[str, str], market: str, accelerator: str) -> None:
     wanted = {names.RAY_MARKET_LABEL: market, names.RAY_ACCELERATOR_LABEL: accelerator}
     assert ray_labels_of_node(node_labels) == {key: value for key, value in wanted.items() if value}

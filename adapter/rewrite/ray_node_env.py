@@ -1,9 +1,8 @@
-"""Gives Ray labels and a resource for the zone of a worker, by environment variables alone.
+"""The environment variables from which a Ray node takes its labels and resources: zone, cluster, market type.
 
-The start command stays as it is: Ray reads the variables itself (docs/upstream.md, "Zone labels and resources"). The
-user's own values win, key by key. The Ray autoscaler reads the RayCluster's spec and does not know these labels. Market
-type and accelerator come from the node labels of the ResourceFlavor that the worker cluster's Kueue assigned, by the
-names that clouds and device plugins use; a flavor with neither adds nothing.
+Ray reads them itself (docs/upstream.md, "Zone labels and resources"). The user's own values win, key by key. The Ray
+autoscaler reads the RayCluster's spec and does not know these labels. Market type and accelerator come from the
+ResourceFlavor that the worker cluster's Kueue assigned.
 """
 
 import json
@@ -21,13 +20,13 @@ MARKET_ENV = "RAY_NODE_MARKET_TYPE"
 LABELS_ENV = "RAY_OVERRIDE_LABELS"
 RESOURCES_ENV = "RAY_OVERRIDE_RESOURCES"
 
-# A task requests a zone by `resources={"zone:a": 1}`, and the zone must never limit a node: no node runs a million
-# tasks at once. It is a whole number, because Ray takes no fraction of a node's resource, and far below its bound of
-# 1e14 (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
+# A task requests a zone by `resources={"zone:a": 1}`, and no node runs a million tasks at once, so this amount never
+# limits it. The amount is whole, because Ray takes no fraction of a node's resource, and far below Ray's bound of 1e14
+# (ray:python/ray/_private/resource_and_label_spec.py, to_resource_dict).
 ZONE_AMOUNT = 1_000_000
 
 
-SPOT, ON_DEMAND = "spot", "on-demand"  # Ray's own words (ray:doc/source/ray-core/scheduling/labels.md)
+SPOT, ON_DEMAND = "spot", "on-demand"  # ray:doc/source/ray-core/scheduling/labels.md
 _MARKETS: Final[Mapping[str, Mapping[str, str]]] = {
     "karpenter.sh/capacity-type": {"spot": SPOT, "on-demand": ON_DEMAND, "reserved": ON_DEMAND},
     "eks.amazonaws.com/capacityType": {"SPOT": SPOT, "ON_DEMAND": ON_DEMAND},
@@ -40,7 +39,7 @@ _ACCELERATORS: Final = (
     "cloud.google.com/gke-accelerator",
     "karpenter.k8s.aws/instance-gpu-name",
 )
-_MODEL = re.compile(r"[A-Z]+[0-9]+[A-Z]?")  # `A100` of NVIDIA-A100-SXM4-40GB, as Ray parses the device's name
+_MODEL = re.compile(r"[A-Z]+[0-9]+[A-Z]?")  # `A100` of NVIDIA-A100-SXM4-40GB, as Ray parses it
 
 
 def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
@@ -61,9 +60,9 @@ def with_zone(env: Sequence[Raw], target: Target) -> list[Raw]:
 
 
 def user_override_message(env: Sequence[Raw], target: Target) -> str:
-    """Say in a sentence which of a Ray container's own variables win over its WorkerCluster's; empty when none does.
+    """A message on which of a Ray container's own variables win over its WorkerCluster's; empty if none does.
 
-    The message does not name the cluster, so that it is equal for all workers of a job.
+    It does not name the cluster, so that it is equal for all workers of a job.
     """
     overridden = [
         name
@@ -77,8 +76,8 @@ def user_override_message(env: Sequence[Raw], target: Target) -> str:
     if not overridden:
         return ""
     return (
-        f"The worker template sets {', '.join(overridden)}, so its Ray nodes have that in place of what their "
-        "WorkerCluster says; leave it out to have them labelled by where they run."
+        f"The worker template sets {', '.join(overridden)}, which overrides the values of their WorkerCluster on its "
+        "Ray nodes; remove it to label the nodes by where they run."
     )
 
 
@@ -88,7 +87,7 @@ def _differs_from(env: Sequence[Raw], name: str, value: str) -> bool:
 
 
 def _overridden_keys(env: Sequence[Raw], name: str, defaults: Mapping[str, Any]) -> list[str]:
-    """The default keys that the user's object sets to other values; the whole variable where it is not an object."""
+    """The default keys that the user's object sets to other values, or the whole variable."""
     index = _env_index(env, name)
     if index is None:
         return []
@@ -99,7 +98,7 @@ def _overridden_keys(env: Sequence[Raw], name: str, defaults: Mapping[str, Any])
 
 
 def _env_index(env: Sequence[Raw], name: str) -> int | None:
-    """The index of the entry that the container gets: the last one of that name."""
+    """The index of the last entry of that name, which the container gets; None if there is none."""
     indexes = [index for index, entry in enumerate(env) if entry.get("name") == name]
     return indexes[-1] if indexes else None
 
@@ -116,7 +115,7 @@ def _with_default(env: Sequence[Raw], name: str, value: str) -> list[Raw]:
 
 
 def _merge_json_env(env: Sequence[Raw], name: str, defaults: Mapping[str, Any]) -> list[Raw]:
-    """Merge the defaults under the user's object; a value that is not a JSON object, or a reference, stays as it is."""
+    """Add `defaults` to the JSON object of a variable; a reference, or a value of another type, stays as it is."""
     index = _env_index(env, name)
     if index is None:
         return [*env, {"name": name, "value": _dump_sorted(defaults)}]
@@ -135,11 +134,10 @@ def _parse_object(entry: Raw) -> dict[str, Any] | None:
 
 
 def _dump_sorted(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True)  # sorted: a pod must give equal bytes after a restart
+    return json.dumps(value, sort_keys=True)  # equal bytes after a restart
 
 
 def ray_labels_of_node(node_labels: Mapping[str, str]) -> dict[str, str]:
-    """The Ray labels of nodes with these labels; empty where none is known."""
     market = next(_market_types(node_labels), "")
     model = next(_accelerator_models(node_labels), "")
     ray_labels = {names.RAY_MARKET_LABEL: market, names.RAY_ACCELERATOR_LABEL: model}

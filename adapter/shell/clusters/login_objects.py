@@ -1,8 +1,8 @@
-"""Single objects of the manager cluster, each followed by its name while something needs it.
+"""The Secrets and ClusterProfiles that logins are read from, each followed by name while a login needs it.
 
-They are for kinds that must not be followed as a whole. Kueue's namespace holds Kueue's own keys beside the needed
-Secrets, and of an inventory's ClusterProfiles only those count that a WorkerCluster names. RBAC can grant access by
-name. An object that was read once stays valid, whatever is denied later.
+RBAC can grant access by name. So Kueue's own keys, which are in the namespace of the needed Secrets, need not be
+readable. Of ClusterProfiles, too, only named ones count. An object that was read once stays valid, whatever is denied
+later.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _READ_FAILED = "reading it broke; see the controller's log"
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """Identifies one object. `relevant_facts`: the part of it whose changes matter."""
+    """A reference to an object; `relevant_facts` reads the part of the object whose changes matter."""
 
     resource: Resource
     namespace: str
@@ -47,31 +47,31 @@ class _FollowedObject:
 
 
 class Dependencies:
-    """The objects that one dependent needs: all that it has read since it was last tracked."""
+    """The objects that one dependent reads in a `track_dependencies` block."""
 
-    def __init__(self, objects: "SingleObjects", dependent: str) -> None:
+    def __init__(self, objects: "LoginObjects", dependent: str) -> None:
         self.refs: set[ObjectRef] = set()
         self._objects, self._dependent = objects, dependent
 
     async def read_object(self, ref: ObjectRef) -> Raw | None:
-        """The object, None where there is none; raises ObjectUnreadable while it was never read. It waits for the first
-        answer."""
+        """The object, or None if it does not exist.
+
+        Waits for the first answer; raises ObjectUnreadable while the object was never read.
+        """
         self.refs.add(ref)
         return await self._objects.read_object(self._dependent, ref)
 
 
-class SingleObjects:
-    """Objects by name, followed for those that need them."""
-
+class LoginObjects:
     def __init__(self, tasks: asyncio.TaskGroup, client: Client, on_change: Callable[[], None]) -> None:
-        """`on_change`: called when an object's relevant facts change, or whether it can be read."""
+        """`on_change`: an object's relevant facts or readability have changed."""
         self._tasks, self._client, self._on_change = tasks, client, on_change
         self._refs_by_dependent: dict[str, set[ObjectRef]] = {}
         self._followed_objects: dict[ObjectRef, _FollowedObject] = {}
 
     @contextmanager
     def track_dependencies(self, dependent: str) -> Iterator[Dependencies]:
-        """Replace what `dependent` needs by what it reads within the block, also when the block fails."""
+        """Replace what `dependent` needs by what the block reads, even if the block fails."""
         needs = Dependencies(self, dependent)
         try:
             yield needs
@@ -80,13 +80,12 @@ class SingleObjects:
             self._stop_unneeded()
 
     def forget_dependent(self, dependent: str) -> None:
-        """Record that `dependent` needs nothing any more; unneeded objects are not followed."""
         self._refs_by_dependent.pop(dependent, None)
         self._stop_unneeded()
 
     async def read_object(self, dependent: str, ref: ObjectRef) -> Raw | None:
         """See Dependencies.read_object."""
-        # At once: during the wait another dependent may stop the unneeded objects.
+        # Added before the wait, during which another dependent may stop unneeded objects.
         self._refs_by_dependent.setdefault(dependent, set()).add(ref)
         followed = self._followed_objects.get(ref) or self._start_following(ref)
         await followed.answered.wait()

@@ -1,0 +1,157 @@
+"""Workers of a running gang whose slots hold quota, but whose remote pods are not created.
+
+The manager cluster may deny a manager pod, or no remote pod may be created for it: it requests more than its share
+holds, a Secret is missing, its worker cluster denies it. Such workers have `workerStartTimeout`, too. After it a gang
+of which all workers must start, and which never ran with all of them, queues again. Any other gang keeps what computes:
+only its shares without a remote pod are deleted, and plans leave out their clusters for a while. They leave out all
+clusters if that has not helped before, or if manager pods are missing. unused_quota.py handles a gang without any
+remote pod, start_timeout.py the remote pods.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from adapter import names
+from adapter.actions import Action, RequeueAfter
+from adapter.gang import drain_order, messages, unused_quota
+from adapter.gang.drain_order import GangWorkers
+from adapter.gang.gang_facts import Gang
+from adapter.gang.start_timeout import pods_awaiting_slot, uncreated_pods
+from adapter.gang.timeouts import start_timeout_exclusion
+from adapter.objects.placement import Exclusion, Placement, Share, ShareKey, describe_shares
+from adapter.objects.reason import clause
+from adapter.objects.unstructured import Raw, key_of, uid_of
+from adapter.objects.worker_pod import is_dispatched, slot_of, slot_share, waits_for_quota, worker_group_of
+from adapter.objects.workload import Workload
+
+# Stands for all workers without a manager pod, beside the uids of manager pods.
+NO_MANAGER_POD = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableShares:
+    """Shares to delete, because none of their workers is created in time."""
+
+    shares: tuple[Share, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
+    message: str = ""
+
+
+NO_UNUSABLE_SHARES = UnusableShares()
+
+
+def uncreated_workers(gang: Gang) -> list[str]:
+    """The manager pods (uids) without a remote pod whose slots hold quota, and `NO_MANAGER_POD` if pods are missing."""
+    workers = gang.pods.workers
+    if workers is None or not unused_quota.are_checks_ready(gang):
+        return []
+    closed = _closed_clusters(gang)
+    free = drain_order.free_slots(workers, closed)
+    pods = [pod for pod in workers.living_pods if not _is_created(workers, pod) and not waits_for_quota(pod)]
+    uids = [uid_of(pod) for pod in pods if _has_quota(workers, closed, pod) or _may_take_slot(pod, free)]
+    are_missing = uncreated_pods(workers) > 0 and free.total() > len(pods_awaiting_slot(workers))
+    return [*uids, NO_MANAGER_POD] if are_missing else uids
+
+
+def _closed_clusters(gang: Gang) -> frozenset[str]:
+    return gang.clusters.draining | gang.clusters.unreachable.keys()
+
+
+def _is_created(workers: GangWorkers, pod: Raw) -> bool:
+    return key_of(pod) in workers.remote_pods or is_dispatched(pod)
+
+
+def _has_quota(workers: GangWorkers, closed_clusters: frozenset[str], pod: Raw) -> bool:
+    share = slot_share(pod)
+    return share is not None and share in workers.admitted_shares and share.cluster not in closed_clusters
+
+
+def _may_take_slot(pod: Raw, free: Counter[str]) -> bool:
+    return slot_of(pod) is None and free[worker_group_of(pod)] > 0
+
+
+def recheck(gang: Gang, now: datetime) -> list[Action]:
+    ends = (since + gang.policy.start_timeout for since in gang.pods.uncreated_since.values())
+    delays = [end - now for end in ends if end > now]
+    return [RequeueAfter(min(delays))] if delays else []
+
+
+def _overdue_workers(gang: Gang, now: datetime) -> frozenset[str]:
+    timeout = gang.policy.start_timeout
+    return frozenset(worker for worker, since in gang.pods.uncreated_since.items() if now >= since + timeout)
+
+
+def must_queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> bool:
+    """Whether a gang of which all workers must start lacks some for too long, and never ran with all of them.
+
+    An elastic job and a RayService may compute without them. A worker in an unreachable cluster may run.
+    """
+    workers = gang.pods.workers
+    if workers is None or workers.was_complete or not gang.policy.all_or_nothing or placement.job is not None:
+        return False
+    if workload.job and workload.job.service:
+        return False
+    is_observed = not any(share.cluster in gang.clusters.unreachable for share in placement.active_shares)
+    return is_observed and bool(_overdue_workers(gang, now))
+
+
+def queue_again(gang: Gang, workload: Workload, placement: Placement, now: datetime) -> list[Action]:
+    text = (
+        f"{_describe_shortage(gang, now)} ({messages.describe_placement(placement)}): {_shortage_reason(gang, now)}. "
+        "The job needs all of its workers, so it gives its capacity back and queues again."
+    )
+    return messages.queue_again(gang, workload, names.EventReason.START_TIMEOUT, text)
+
+
+def find_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
+    """Those of the admitted shares that have no remote pod, and no worker that may still get one."""
+    overdue, workers = _overdue_workers(gang, now), gang.pods.workers
+    if not overdue or workers is None or not gang.policy.clusters:
+        return NO_UNUSABLE_SHARES
+    closed, used = _closed_clusters(gang), gang.pods.shares_with_remote_pods
+    admitted = (share for share in shares if placement.share_key(share) in workers.admitted_shares)
+    unused = [share for share in admitted if share.cluster not in closed and placement.share_key(share) not in used]
+    waiting = _workers_by_share(workers)
+    unusable = [share for share in unused if waiting.get(placement.share_key(share), {NO_MANAGER_POD}) <= overdue]
+    return _build_unusable_shares(gang, placement, unusable, now) if unusable else NO_UNUSABLE_SHARES
+
+
+def _build_unusable_shares(gang: Gang, placement: Placement, shares: Sequence[Share], now: datetime) -> UnusableShares:
+    shortage, reason = _describe_shortage(gang, now), _shortage_reason(gang, now)
+    until = now + start_timeout_exclusion(gang.policy.start_timeout, placement)
+    # Another cluster helps if this one is the cause, and never if the manager cluster is.
+    is_cluster_suspect = not placement.start_timeouts and NO_MANAGER_POD not in _overdue_workers(gang, now)
+    clusters = dict.fromkeys(share.cluster for share in shares) if is_cluster_suspect else gang.policy.clusters
+    return UnusableShares(
+        tuple(shares),
+        tuple(Exclusion(cluster, until, f"workers were not created: {reason}") for cluster in clusters),
+        f"{shortage}, so their capacity was given back ({describe_shares(shares)}): {reason}.",
+    )
+
+
+def _workers_by_share(workers: GangWorkers) -> dict[ShareKey, set[str]]:
+    """The manager pods (uids) with a slot."""
+    by_share: dict[ShareKey, set[str]] = {}
+    for pod in workers.pods_with_slot:
+        if share := slot_share(pod):
+            by_share.setdefault(share, set()).add(uid_of(pod))
+    return by_share
+
+
+def _describe_shortage(gang: Gang, now: datetime) -> str:
+    overdue, workers = _overdue_workers(gang, now), gang.pods.workers
+    count = len(overdue - {NO_MANAGER_POD})
+    count += uncreated_pods(workers) if workers and NO_MANAGER_POD in overdue else 0
+    noun = "worker of the job was" if count == 1 else "workers of the job were"
+    return f"{count} {noun} not created in a worker cluster {messages.timeout_text(gang.policy.start_timeout)}"
+
+
+def _shortage_reason(gang: Gang, now: datetime) -> str:
+    workers = gang.pods.workers
+    if workers is None or NO_MANAGER_POD not in _overdue_workers(gang, now):
+        return clause(unused_quota.unused_reason(gang))
+    if workers.creation_failure:
+        return f"KubeRay could not create manager pods: {clause(workers.creation_failure)}"
+    return unused_quota.NO_MANAGER_PODS

@@ -1,0 +1,1 @@
+"""The limits of all HTTP servers: connections, heads, bodies, and turns of peers."""
