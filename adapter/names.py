@@ -124,6 +124,12 @@ POOL_REMOTE: Final = "remote"  # the value of the pool whose workers run in work
 # queues.
 QUOTA_ANNOTATION: Final = f"{DOMAIN}/quota-from-workers"
 
+# On a LocalQueue, `true`: the component job-defaults adds the lines that Kueue requires to jobs in it.
+JOB_DEFAULTS_LABEL: Final = f"{DOMAIN}/job-defaults"
+# On a RayJob or RayCluster: the lines that its queue has added.
+DEFAULTED_ANNOTATION: Final = f"{DOMAIN}/defaulted"
+JOB_DEFAULTS_POLICY: Final = "rayspan-job-defaults"
+
 # --- WorkerClusters: written by admins ---------------------------------------------------------------------------
 # On a WorkerCluster, `true`: manifests/workercluster-guard.yaml lets it be deleted although it has workers.
 FORCE_DELETE_ANNOTATION: Final = f"{DOMAIN}/force-delete"

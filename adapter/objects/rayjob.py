@@ -360,8 +360,8 @@ def _reject_missing_fields(manifest: JobManifest, where: str, cluster: Raw, grou
     if lacks:
         raise InvalidJob(
             f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks reject a {manifest.kind} in a queue without "
-            "them; add each line there, or, if a policy of your cluster adds them, use the output of `kubectl create "
-            "--dry-run=server -o yaml`."
+            f"them; add each line there, or, if its queue has the label {names.JOB_DEFAULTS_LABEL}, use the output of "
+            "`kubectl create --dry-run=server -o yaml`."
         )
 
 

@@ -75,6 +75,9 @@ COMPONENTS = (
     Part("rayservice-endpoints", "components/rayservice-endpoints",
         "The right to lead requests of RayServices straight to their workers in worker clusters, "
         "and what bounds it (docs/serving.md)."),
+    Part("job-defaults", "components/job-defaults",
+        "Adds the lines that Kueue requires to jobs in queues with the label rayspan.dev/job-defaults "
+        "(docs/workloads.md)."),
     Part("worker-access", "components/worker-access",
         "A server by which people reach workers with rights in the manager alone: "
         "kubectl rayspan logs, exec, port-forward and cp (docs/logs.md)."),

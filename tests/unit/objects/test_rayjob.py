@@ -111,8 +111,8 @@ def _without(*path: str) -> Raw:
 
 GROUPS = "RayJob train: spec.rayClusterSpec.workerGroupSpecs"
 ADD = (
-    ": Kueue's webhooks reject a RayJob in a queue without them; add each line there, or, if a policy of your cluster "
-    "adds them, use the output of `kubectl create --dry-run=server -o yaml`."
+    ": Kueue's webhooks reject a RayJob in a queue without them; add each line there, or, if its queue has the label "
+    "rayspan.dev/job-defaults, use the output of `kubectl create --dry-run=server -o yaml`."
 )
 
 

@@ -98,8 +98,8 @@ def test_one_message_has_the_lines_that_kueue_requires() -> None:
     assert str(said.value) == (
         "RayJob llama-finetune lacks shutdownAfterJobFinishes: true in spec, and rayStartParams: {} in headGroupSpec "
         "and workerGroupSpecs[0] of spec.rayClusterSpec: Kueue's webhooks reject a RayJob in a queue without them; "
-        "add each line there, or, if a policy of your cluster adds them, use the output of `kubectl create "
-        "--dry-run=server -o yaml`."
+        "add each line there, or, if its queue has the label rayspan.dev/job-defaults, use the output of `kubectl "
+        "create --dry-run=server -o yaml`."
     )
 
 
