@@ -190,8 +190,8 @@ def service_problems(service: Raw) -> Iterator[str]:
     kind = ((service.get("spec") or {}).get("upgradeStrategy") or {}).get("type")
     if kind == names.INCREMENTAL_UPGRADE:
         yield (
-            f"spec.upgradeStrategy.type is {names.INCREMENTAL_UPGRADE}, which resizes its RayClusters while they run, "
-            "but a RayCluster in a queue keeps its number of workers; set NewCluster"
+            f"spec.upgradeStrategy.type is {names.INCREMENTAL_UPGRADE}, which moves workers from one RayCluster to the "
+            "next, but in a queue each RayCluster has quota of its own; set NewCluster"
         )
 
 
@@ -289,12 +289,6 @@ def _missing_elastic_annotation(where: str, job: JobObject) -> Iterator[str]:
 
 
 def _elastic_conflict(workload: Workload, job: JobObject) -> str:
-    if workload.elastic and workload.job and workload.job.service:
-        return (
-            f"metadata.annotations has {names.ELASTIC_ANNOTATION}, from {names.RAY_SERVICE} "
-            f"{workload.job.service.name}: the RayClusters of a {names.RAY_SERVICE} keep their number of workers; "
-            "remove it there, with spec.rayClusterConfig.enableInTreeAutoscaling"
-        )
     if workload.elastic or not job.elastic:
         return ""
     return (

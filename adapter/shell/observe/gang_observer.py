@@ -332,15 +332,15 @@ class GangObserver:
             objects.policy_problem
             or self._policies.rival_checks_problem(workload)
             or self._policies.gate_problem(now)
-            or self._started_early(workload, runs_elastic=objects.runs and not objects.unsuspended)
+            or ("" if objects.unsuspended else self._started_early(workload, runs_elastic=objects.runs))
         )
 
     def _started_early(self, workload: Workload | None, *, runs_elastic: bool) -> str:
         if workload is None or workload.job is None:
             return ""
-        if runs_elastic:
-            return job_validation.unsuspended_message(workload)
-        return job_validation.started_early_message(workload, self._manager.job_object(workload.job))
+        if reason := job_validation.started_early_message(workload, self._manager.job_object(workload.job)):
+            return reason
+        return job_validation.unsuspended_message(workload) if runs_elastic else ""
 
     def _waiting_warning(self, workload: Workload | None) -> str:
         if workload is None or workload.job is None:

@@ -148,8 +148,9 @@ async def test_trouble_is_one_sentence(
         ),
         (
             "kind: RayService\nspec: {upgradeStrategy: {type: NewClusterWithIncrementalUpgrade}}",
-            "The RayService has no plan: spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade, which resizes "
-            "its RayClusters while they run, but a RayCluster in a queue keeps its number of workers; set NewCluster.",
+            "The RayService has no plan: spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade, which moves "
+            "workers from one RayCluster to the next, but in a queue each RayCluster has quota of its own; set "
+            "NewCluster.",
         ),
         (
             "kind: RayService\nspec: [5]",
