@@ -255,6 +255,7 @@ RAY_GCS_GROUP_LABEL: Final = "ray.io/group"
 # On each worker, from KubeRay 1.6 on: the lowest number that no other pod of its group has, from 0.
 RAY_REPLICA_INDEX_LABEL: Final = "ray.io/worker-group-replica-index"
 RAY_HOST_INDEX_LABEL: Final = "ray.io/replica-host-index"  # on a worker whose replica has several hosts
+HEAD_SERVICE_SUFFIX: Final = "-head-svc"  # kuberay: GenerateHeadServiceName, where headService names none
 HEAD: Final = "head"  # podset and node type of the head
 WORKER: Final = "worker"  # node type of the others
 SUBMITTER: Final = "submitter"  # podset of a RayJob's submitter
@@ -477,6 +478,8 @@ class EventReason(StrEnum):
     AUTOSCALER_TIMEOUT = "AutoscalerTimeout"
     # Job: the whole RayCluster of a RayService restarts if one share is lost, by its policy.
     RESTARTS_ON_SHARE_LOSS = "RestartsOnShareLoss"
+    # Job: its workers name a Service, an image or a scheduler that only the manager has.
+    REFERS_TO_MANAGER = "RefersToManager"
     # Pod: a worker pod lacks the gate or the node selector, so it gets no remote pod.
     POD_NOT_GATED = "PodNotGated"
     # RayService: requests pass the head, and are not led straight to the workers.

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from adapter import names
-from adapter.admission import pod_validation
+from adapter.admission import pod_validation, pod_warnings
 from adapter.admission.kuberay_validation import KubeRayRejection
+from adapter.admission.pod_warnings import PodSettings
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import kuberay_rules, rayjob, specs
 from adapter.objects.placement import placement_name
@@ -87,6 +88,33 @@ def further_problems(
     last = _needs_all_workers(job, resolved_policy).rstrip(".")
     reasons = chain(workload_problems(workload, job, podsets, resolved_policy, clusters), [last] if last else [])
     return [f"{_job_title(workload)}: {reason}." for reason in islice(reasons, 1, specs.MAX_REPORTED_FAULTS)]
+
+
+def portability_warnings(
+    workload: Workload, job: JobObject, podsets: Iterable[PodSet], clusters: Iterable[Raw]
+) -> list[str]:
+    """Fragments on what the workers refer to that only the manager has, each once; `clusters` are the policy's."""
+    path = "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
+    templates = {podset.name: podset.template for podset in podsets}
+    settings = PodSettings.of_clusters(clusters)
+    default_service = f"{workload.job.name}{names.HEAD_SERVICE_SUFFIX}" if workload.job else ""
+    own_services = {job.cluster.head_service or default_service}
+    warnings = dict[str, None]()
+    for index, group in enumerate(job.cluster.groups):
+        if group.podset in templates:
+            of_params = pod_warnings.start_param_warnings(
+                f"{path}.workerGroupSpecs[{index}]", group, workload.namespace, own_services
+            )
+            warnings |= dict.fromkeys(of_params)
+    for name, template in templates.items():
+        of_template = pod_warnings.template_warnings(template, own_services, settings)
+        warnings |= {f"worker group {printable(name)}: {warning}": None for warning in of_template}
+    return [*islice(warnings, pod_warnings.MAX_WARNINGS)]
+
+
+def portability_message(workload: Workload, warnings: Iterable[str]) -> str:
+    """The sentences of `portability_warnings`, as one message; empty without warnings."""
+    return " ".join(f"{_job_title(workload)}: {warning}." for warning in warnings)
 
 
 def _group_problems(podset: PodSet, has_account: bool, own: str, zone: str) -> Iterator[str]:

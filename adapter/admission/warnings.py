@@ -40,7 +40,7 @@ class WarningContext:
 class JobWarnings:
     """The warnings on a job, and the job to plan, if there is one."""
 
-    sentences: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()  # faults, and then what is dispatched but differs in a worker cluster
     job_to_plan: Raw | None = None
 
 
@@ -57,8 +57,10 @@ def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarning
     if name not in our_queues:
         return _NO_WARNINGS
     job = rayservice.ray_cluster(raw) if raw.get("kind") == names.RAY_SERVICE else raw
-    sentences = _job_sentences(raw, rayjob.parse_partially(job, key_of(raw)[0]), name, context, now)
-    return JobWarnings(sentences, None if sentences else job)
+    parsed = rayjob.parse_partially(job, key_of(raw)[0])
+    faults = _job_sentences(raw, parsed, name, context, now)
+    portability = _portability_sentences(raw, parsed.manifest, name, context, now) if parsed.manifest else ()
+    return JobWarnings((*faults, *portability), None if faults else job)
 
 
 def worker_cluster_warnings(raw: Raw, policy_objects: PolicyObjects) -> list[str]:
@@ -211,11 +213,40 @@ def _dispatched_job_problems(
     if raw.get("kind") == names.RAY_SERVICE:
         yield from job_validation.service_problems(raw)
     if manifest:
-        workload = parse_workload(
-            rayjob.build_workload(manifest, queue, cluster_queue.checks, cluster_queue.flavors, 0, now)
-        )
-        podsets = [group for group in covered_groups(workload, check, cluster_queue, manifest.job) if group.count]
+        workload, podsets = _workload_and_podsets(manifest, queue, check, cluster_queue, now)
         yield from _workload_problems(workload, manifest, podsets, resolved_policy, context)
+
+
+def _portability_sentences(
+    raw: Raw, manifest: JobManifest, queue: str, context: WarningContext, now: datetime
+) -> tuple[str, ...]:
+    """What the workers of a job in one of our queues refer to that only the manager has; empty if it cannot be read."""
+    cluster_queue = _cluster_queue_of(context.local_queues[queue], context)
+    check = _our_checks_of(cluster_queue, context)[0]
+    resolved_policy, _ = _resolve_policy_of(context.checks[check], context.policy_objects)
+    try:
+        workload, podsets = _workload_and_podsets(manifest, queue, check, cluster_queue, now)
+        clusters = _clusters_of(resolved_policy, context)
+        warnings = job_validation.portability_warnings(workload, manifest.job, podsets, clusters)
+    except (*UNREADABLE, RecursionError):
+        return ()
+    return tuple(f"{_object_title(raw)}: {warning}." for warning in warnings)
+
+
+def _workload_and_podsets(
+    manifest: JobManifest, queue: str, check: str, cluster_queue: ClusterQueue, now: datetime
+) -> tuple[Workload, list[PodSet]]:
+    """The Workload that Kueue would make of a job, and the worker groups with workers that the check covers."""
+    workload = parse_workload(
+        rayjob.build_workload(manifest, queue, cluster_queue.checks, cluster_queue.flavors, 0, now)
+    )
+    groups = covered_groups(workload, check, cluster_queue, manifest.job)
+    return workload, [group for group in groups if group.count]
+
+
+def _clusters_of(resolved_policy: ResolvedPolicy | None, context: WarningContext) -> list[Raw]:
+    names_of_policy = resolved_policy.clusters if resolved_policy else ()
+    return [cluster for cluster in context.policy_objects.clusters if key_of(cluster)[1] in names_of_policy]
 
 
 def _workload_problems(
@@ -225,11 +256,7 @@ def _workload_problems(
     resolved_policy: ResolvedPolicy | None,
     context: WarningContext,
 ) -> Iterator[str]:
-    clusters = [
-        cluster
-        for cluster in context.policy_objects.clusters
-        if resolved_policy and key_of(cluster)[1] in resolved_policy.clusters
-    ]
+    clusters = _clusters_of(resolved_policy, context)
     yield from job_validation.workload_problems(workload, manifest.job, podsets, resolved_policy, clusters)
     if (
         resolved_policy

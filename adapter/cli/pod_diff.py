@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adapter.objects.ray_start import NODE_ADDRESS_PARAM
+
 UNKNOWN_REASON = "no reason is known; please report it"
 _ABSENT = object()
 _MAX_VALUE_LENGTH = 60  # characters of a value
@@ -70,6 +72,8 @@ def _explain_change(path: str, before: Any, after: Any) -> FieldChange:
     reason = next(
         (reason for pattern, kinds, reason in _COMPILED_RULES if kind in kinds and pattern.search(path)), UNKNOWN_REASON
     )
+    if NODE_ADDRESS_PARAM in str(before) and NODE_ADDRESS_PARAM not in str(after) and reason == _HEAD_ADDRESS_REASON:
+        reason = f"{reason}; {_NODE_ADDRESS_REASON}"
     return FieldChange(path, _display_value(before), _display_value(after), reason)
 
 
@@ -83,6 +87,7 @@ def _display_value(value: Any) -> str:
 _ANY_CHANGE = ("added", "removed", "changed")
 _CONTAINER_PATH = r"^spec\.(initContainers|containers)\[[^]]+\]"
 _HEAD_ADDRESS_REASON = "the head's address replaces its Service's name"
+_NODE_ADDRESS_REASON = "only the manager resolves the name in node-ip-address, so Ray takes the pod's IP"
 _LOCATION_REASON = "the pod's location, for Ray"
 _COPIED_OBJECT_REASON = "the copied Secret or ConfigMap has another name there"
 _POD_MAPPING_REASON = "as the WorkerCluster's spec.pods specifies"

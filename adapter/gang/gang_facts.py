@@ -30,6 +30,7 @@ class GangJobFacts:
     missing_object: str  # a Secret or ConfigMap that the manager cluster lacks
     kuberay_rejection: str  # KubeRay's own reason why it creates no pods for the job as it is
     start_warning: str
+    portability_warning: str  # what its workers refer to that only the manager has
     waiting_warning: str  # what becomes of workers that wait for long
 
 

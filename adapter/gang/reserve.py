@@ -104,16 +104,26 @@ def _wait_or_withdraw(
     return [*creations, *messages.update_status(placement, status), *pending, RequeueAfter(delay)]
 
 
+def _start_warnings(gang: Gang, workload: Workload) -> list[Action]:
+    warnings = {
+        names.EventReason.RESTARTS_ON_SHARE_LOSS: gang.job.start_warning,
+        names.EventReason.REFERS_TO_MANAGER: gang.job.portability_warning,
+    }
+    return [
+        event
+        for reason, warning in warnings.items()
+        if warning
+        for event in emit_event(workload.job, reason, warning, warning=True)
+    ]
+
+
 def _admit(gang: Gang, workload: Workload, placement: Placement, ready: bool, now: datetime) -> list[Action]:
     """Record the round as placed, and let Kueue admit the gang."""
     status = messages.placed_status(placement, now)
     reason = str(status["reason"])
     actions: list[Action] = list(messages.update_status(placement, status))
     if not ready:
-        warning = gang.job.start_warning
-        actions += (
-            emit_event(workload.job, names.EventReason.RESTARTS_ON_SHARE_LOSS, warning, warning=True) if warning else []
-        )
+        actions += _start_warnings(gang, workload)
         updates = podset_locks(gang, placement.name, placement)
         reservations = tuple(sorted(gang.shares.reservations, key=lambda r: (r.cluster, r.name)))
         actions.append(SetCheck(workload, gang.check, names.CHECK_READY, reason, updates, reservations))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from adapter import names
+from adapter.objects.ray_start import JOIN_PARAMS
 from adapter.objects.unstructured import (
     NAME_PATTERN,
     Raw,
@@ -118,6 +119,7 @@ class WorkerGroup:
     num_of_hosts: int | None
     suspended: bool
     labels: Raw
+    join_params: Raw  # the rayStartParams that ray_start.JOIN_PARAMS names
     template: Raw
 
     @property
@@ -153,6 +155,7 @@ class RayClusterSpec:
     """The spec of a RayCluster, or of the RayCluster inside a RayJob."""
 
     groups: tuple[WorkerGroup, ...] = ()
+    head_service: str = ""  # the name that the user gives the head's Service
     autoscaling: bool = False
     autoscaler_version: str = ""
     autoscaler_env: frozenset[str] = frozenset()  # names of the variables in autoscalerOptions.env
@@ -169,6 +172,7 @@ def read_spec(spec: Raw) -> RayClusterSpec:
     tls = spec.get("tlsOptions")
     return RayClusterSpec(
         groups=tuple(map(_read_group, mapping_list(spec, "workerGroupSpecs"))),
+        head_service=text_field(meta(mapping_field(mapping_field(spec, "headGroupSpec"), "headService")), "name"),
         autoscaling=bool(spec.get("enableInTreeAutoscaling")),
         autoscaler_version=text_field(options, "version"),
         autoscaler_env=frozenset(text_field(variable, "name") for variable in mapping_list(options, "env")),
@@ -178,6 +182,7 @@ def read_spec(spec: Raw) -> RayClusterSpec:
 
 
 def _read_group(raw: Raw) -> WorkerGroup:
+    start_params = mapping_field(raw, "rayStartParams")
     return WorkerGroup(
         name=text_field(raw, "groupName"),
         replicas=whole_field(raw, "replicas") or 0,
@@ -186,5 +191,6 @@ def _read_group(raw: Raw) -> WorkerGroup:
         num_of_hosts=whole_field(raw, "numOfHosts"),
         suspended=bool(raw.get("suspend")),
         labels=mapping_field(raw, "labels"),
+        join_params={name: start_params[name] for name in JOIN_PARAMS if name in start_params},
         template=mapping_field(raw, "template"),
     )

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeGuard
 
 from adapter import names
 from adapter.objects import kuberay_rules
-from adapter.objects.unstructured import Raw, condition, mapping_field, mapping_list, meta, text_field
+from adapter.objects.ray_start import JOIN_PARAMS
+from adapter.objects.unstructured import Raw, condition, mapping_field, mapping_list, meta, text_field, truncate
 
 # kubectl writes the whole object into this annotation.
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -19,6 +20,7 @@ _LONG_JOB_FIELDS: Final = ("entrypoint", "runtimeEnvYAML", "submitterPodTemplate
 # A worker group's or the head's; of these, the parts that KubeRay's rules read are kept (kuberay_rules.py).
 _LONG_GROUP_FIELDS: Final = ("template", "rayStartParams")
 _MAX_RULE_VALUE: Final = 8
+_MAX_ADDRESS: Final = 512  # of a parameter that names a host, with the shell expression in it
 # All but Kueue's topology assignments by node, usages and statistics.
 _WORKLOAD_STATUS_FIELDS: Final = ("conditions", "admission", "admissionChecks", "requeueState")
 _WORKLOAD_ASSIGNMENT_FIELDS: Final = ("name", "flavors", "count")
@@ -182,7 +184,9 @@ def _trim_group(group: Raw) -> Raw:
     """The group with only those parts of its long fields that KubeRay's rules read."""
     trimmed = dict(_drop_fields(group, _LONG_GROUP_FIELDS))
     params = mapping_field(group, "rayStartParams")
-    if kept_params := {name: _shorten(params[name]) for name in kuberay_rules.START_PARAMS if name in params}:
+    kept_params = {name: _shorten(params[name]) for name in kuberay_rules.START_PARAMS if name in params}
+    kept_params |= {name: truncate(text, _MAX_ADDRESS) for name in JOIN_PARAMS if (text := text_field(params, name))}
+    if kept_params:
         trimmed["rayStartParams"] = kept_params
     spec = mapping_field(mapping_field(group, "template"), "spec")
     kept_spec: dict[str, Any] = dict(_keep_fields(spec, ("restartPolicy",)))

@@ -15,7 +15,6 @@ When the head starts again with another IP, `spec.head.address` decides:
 A WorkerCluster may change, so each remote pod records its address (`head_annotations`).
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,8 @@ from functools import cached_property
 from typing import Any, Self
 
 from adapter import names
+from adapter.objects import ray_start
+from adapter.objects.service_names import is_address
 from adapter.objects.specs import HeadSpec
 from adapter.objects.unstructured import Key, Raw, annotation, label, meta
 
@@ -30,7 +31,6 @@ FQDN_ENV = "FQ_RAY_IP"
 SHORT_ENV = "RAY_IP"  # the first label of FQ_RAY_IP (kuberay: ExtractRayIPFromFQDN)
 PORT_ENV = "RAY_PORT"  # of the head's GCS
 CLUSTER_SET = "svc.clusterset.local"  # Multi-Cluster Services API (KEP-1645)
-_DEFAULT_SUFFIX = "-head-svc"  # kuberay: GenerateHeadServiceName, without a headService
 
 _BEFORE = r"(?<![A-Za-z0-9_.-])"  # not in `my-raycluster-head-svc`, another cluster's head
 _AFTER = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"  # nor in `raycluster-head-svc.other-namespace`
@@ -56,7 +56,7 @@ class HeadAddress:
         # The last entry of a name wins, and KubeRay appends its own.
         env = {entry.get("name"): entry.get("value") or "" for entry in containers[0].get("env") or ()}
         fqdn, namespace = env.get(FQDN_ENV, ""), meta(pod).get("namespace") or ""
-        service_fqdn = "" if _is_address(fqdn) else fqdn.removesuffix(".")  # absolute names end in a dot
+        service_fqdn = "" if is_address(fqdn) else fqdn.removesuffix(".")  # absolute names end in a dot
         return cls(ip, service_fqdn, env.get(PORT_ENV, ""), namespace, label(pod, names.RAY_GCS_CLUSTER_LABEL))
 
     def for_cluster(self, head_spec: HeadSpec) -> Self:
@@ -84,6 +84,21 @@ class HeadAddress:
         """
         pattern = self._service_pattern
         return _map_strings(value, lambda text: pattern.sub(self._replacement, text)) if pattern else value
+
+    @property
+    def join_address(self) -> str:
+        """Host and port that a worker joins; empty while the head has no address, or the pod names no port."""
+        host, port = self.host or (self.fqdn if self.head_spec.is_mirrored else ""), self.port or self.gcs_port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host and port else ""
+
+    def rewrite_command(self, value: Any) -> Any:
+        """Relocate a command in any JSON value, also where its `ray start` names other Services (ray_start.py)."""
+        address, namespace = self.join_address, self.namespace
+
+        def change(text: str) -> str:
+            return ray_start.replace_service_addresses(text, namespace, self.fqdn, address)
+
+        return _map_strings(self.relocate(value), change)
 
     def rewrite_env(self, entry: Raw) -> Raw:
         """Set FQ_RAY_IP, RAY_IP and RAY_PORT; in the first two, the Service's name may be a plain word."""
@@ -154,7 +169,7 @@ def _build_pattern(fqdn: str, port: str) -> re.Pattern[str] | None:
 
 def _name_patterns(fqdn: str) -> Iterator[str]:
     labels = fqdn.split(".")
-    plain_word = not labels[0].endswith(_DEFAULT_SUFFIX)
+    plain_word = not labels[0].endswith(names.HEAD_SERVICE_SUFFIX)
     for count in sorted({len(labels), 3, 2, 1} & set(range(len(labels) + 1)), reverse=True):
         name = re.escape(".".join(labels[:count]))
         # A Service may be named `ray`: replacing that word everywhere would break `ray start`.
@@ -176,11 +191,3 @@ def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
         items = [_map_strings(item, change) for item in value]
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

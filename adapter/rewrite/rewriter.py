@@ -131,7 +131,7 @@ def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
 
 
 def _rewrite_container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
-    changed = {field: head.relocate(container[field]) for field in _TEXT_FIELDS if field in container}
+    changed = {field: head.rewrite_command(container[field]) for field in _TEXT_FIELDS if field in container}
     if container.get("env"):
         changed["env"] = [_rewrite_env(entry, pod, head) for entry in container["env"]]
     unchanged = all(changed[field] == container[field] for field in changed)
@@ -140,4 +140,4 @@ def _rewrite_container(container: Raw, pod: Raw, head: HeadAddress) -> Raw:
 
 def _rewrite_env(entry: Raw, pod: Raw, head: HeadAddress) -> Raw:
     entry = head.rewrite_env(resolve_field_ref(entry, pod))
-    return {**entry, "value": head.relocate(entry["value"])} if "value" in entry else entry
+    return {**entry, "value": head.rewrite_command(entry["value"])} if "value" in entry else entry

@@ -41,6 +41,7 @@ _GANG = Gang(
         missing_object="",
         kuberay_rejection="",
         start_warning="",
+        portability_warning="",
         waiting_warning="",
     ),
     policy=PolicyFacts(

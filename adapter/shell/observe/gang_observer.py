@@ -173,6 +173,9 @@ class GangObserver:
             missing_object=self._job_problems.missing_objects(workload, check) if workload and check else "",
             kuberay_rejection=self._job_problems.kuberay_rejection(workload, check) if workload and check else "",
             start_warning=job_validation.restart_warning(workload, policy) if workload else "",
+            portability_warning=self._job_problems.portability_message(workload, check, policy)
+            if workload and _is_pending(workload, check)
+            else "",
             waiting_warning=self._waiting_warning(workload) if objects.unsuspended else "",
         )
 

@@ -56,6 +56,21 @@ class JobProblems:
         podsets, clusters = self._policies.remote_podsets(workload, check), self._policies.clusters_of(chosen)
         return job_validation.further_problems(workload, job, podsets, chosen, clusters)
 
+    def portability_warnings(
+        self, job: JobObject, workload: Workload, check: str, chosen: ResolvedPolicy | None
+    ) -> list[str]:
+        """Fragments on what its workers refer to that only the manager has."""
+        podsets, clusters = self._policies.remote_podsets(workload, check), self._policies.clusters_of(chosen)
+        return self._manager.memo_of(workload).get_or_find(
+            (job_validation.portability_warnings, check),
+            (job, workload, chosen, *podsets),
+            lambda: job_validation.portability_warnings(workload, job, podsets, clusters),
+        )
+
+    def portability_message(self, workload: Workload, check: str, chosen: ResolvedPolicy | None) -> str:
+        job = self._manager.job_object(workload.job) if workload.job else UNKNOWN_JOB
+        return job_validation.portability_message(workload, self.portability_warnings(job, workload, check, chosen))
+
     def kuberay_rejection(self, workload: Workload, check: str) -> str:
         """KubeRay's reason why it does not run the job, or empty."""
         is_placed = workload.checks[check].state == names.CHECK_READY

@@ -84,7 +84,9 @@ class Preview:
         if not self._policies.remote_podsets(workload, check):
             return plan_document.no_workers_document(head)
         document = await self._planned_document(head, workload, check, policy, now)
-        return {**document, "priority": workload.priority, "notes": _plan_notes(job, cluster_queue, priority)}
+        warnings = self._job_problems.portability_warnings(job.job, workload, check, policy)
+        notes = [*_plan_notes(job, cluster_queue, priority), *(f"{job}: {warning}." for warning in warnings)]
+        return {**document, "priority": workload.priority, "notes": notes}
 
     async def _planned_document(
         self, head: Raw, workload: Workload, check: str, chosen: ResolvedPolicy, now: datetime

@@ -943,3 +943,19 @@ def test_no_address_loses_its_port(pod: Pod) -> None:
     text = json.dumps(rewrite(pod, head=HEAD6))
     assert f"{HEAD6}:6379" not in text
     assert text.count(f"[{HEAD6}]:6379") == len(re.findall(r"cluster\.local:6379", json.dumps(pod)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "joined"),
+    [
+        pytest.param(HeadSpec(), f"{HEAD}:6379", id="PodIP"),
+        pytest.param(HeadSpec(address="ServiceMirror"), "raycluster-head-svc.demo.svc.cluster.local:6379", id="mirror"),
+    ],
+)
+def test_a_worker_joins_its_own_head_whatever_service_it_names(mode: HeadSpec, joined: str) -> None:
+    """The worker cluster may have a Service of that name with another head behind it."""
+    start = "ray start --address=my-ray:6379 --node-ip-address=$(hostname).nodes.demo.svc --block"
+    pod = kuberay_pod(args=[start], env=[{"name": "RAY_PORT", "value": "6379"}, {"name": "START", "value": start}])
+    out = rewrite(pod, target=replace(TARGET, head=mode))
+    assert out["spec"]["containers"][0]["args"] == [f"ray start --address={joined} --block"]
+    assert env_of(out)["START"] == f"ray start --address={joined} --block"

@@ -1,0 +1,57 @@
+"""The parameters of a worker's `ray start` that name Services of the manager cluster: `address`, `node-ip-address`.
+
+KubeRay writes a worker group's rayStartParams into the command of its pods
+(kuberay:controllers/ray/common/pod.go, convertParamMap).
+"""
+
+import re
+from typing import Final
+
+from adapter.objects.service_names import find_service_names, is_address, is_service_host
+
+ADDRESS_PARAM: Final = "address"  # of the head; without it KubeRay writes the head's Service
+NODE_ADDRESS_PARAM: Final = "node-ip-address"  # without it Ray takes the pod's IP
+JOIN_PARAMS: Final = (ADDRESS_PARAM, NODE_ADDRESS_PARAM)
+
+_START_COMMAND: Final = "ray start"
+# A word of a shell command; `$(…)` and quoted texts may have spaces.
+_WORD: Final = r"""(?:\$\([^()]*\)|"[^"]*"|'[^']*'|[^\s;&|"'()])+"""
+_ADDRESS: Final = re.compile(rf"(?<=--{ADDRESS_PARAM}[= ])(?P<host>[a-z0-9.-]+)(?P<port>:[$\w{{}}]+)(?=$|[\s;&|])")
+_NODE_ADDRESS: Final = re.compile(rf"\s*--{NODE_ADDRESS_PARAM}[= ](?P<word>{_WORD})(?=$|[\s;&|])")
+_HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_HOST_AND_PORT: Final = re.compile(r"(?P<host>[a-z0-9.-]+):[$\w{}]+")
+
+
+def service_of_address(value: str, namespace: str) -> str:
+    """The host of an `address` that names a Service, as a worker in `namespace` writes it; empty for any other."""
+    match = _HOST_AND_PORT.fullmatch(value)
+    return match["host"] if match and is_service_host(match["host"], namespace) else ""
+
+
+def names_node_by_service(value: str) -> bool:
+    """Whether a `node-ip-address` is one shell word that ends with the name of a Service."""
+    host = value.rstrip(".")
+    return bool(re.fullmatch(_WORD, value)) and any(host.endswith(name.text) for name in find_service_names(host))
+
+
+def is_host_name(value: str) -> bool:
+    """Whether a `node-ip-address` is the name of a host, and no IP or expression."""
+    return bool(_HOST_NAME.fullmatch(value)) and not is_address(value)
+
+
+def replace_service_addresses(command: str, namespace: str, head_service: str, head_address: str) -> str:
+    """A command whose `ray start` joins `head_address` in place of another Service, and names its node by its IP.
+
+    Names of `head_service` stay, and so do all Services while `head_address` is empty.
+    """
+    if _START_COMMAND not in command:
+        return command
+
+    def joined(match: re.Match[str]) -> str:
+        host = match["host"].removesuffix(".")
+        is_head = head_service == host or head_service.startswith(f"{host}.")
+        replaced = head_address and not is_head and is_service_host(host, namespace)
+        return head_address if replaced else match[0]
+
+    without_name = _NODE_ADDRESS.sub(lambda match: "" if names_node_by_service(match["word"]) else match[0], command)
+    return _ADDRESS.sub(joined, without_name)

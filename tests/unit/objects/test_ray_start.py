@@ -1,0 +1,46 @@
+"""The addresses in a worker's `ray start`."""
+
+import pytest
+
+from adapter.objects.ray_start import names_node_by_service, replace_service_addresses, service_of_address
+
+HEAD, SERVICE = "10.9.8.7:6379", "train-head-svc.demo.svc.cluster.local"
+MESH = r"$(hostname -I | tr -d ' ' | sed 's/\./-/g').ray-nodes.demo.svc.cluster.local"
+
+
+@pytest.mark.parametrize(
+    ("command", "want"),
+    [
+        pytest.param("ray start --address=my-ray:6380 --block", f"ray start --address={HEAD} --block", id="short"),
+        pytest.param("ray start --address my-ray.demo.svc:1;x", f"ray start --address {HEAD};x", id="with a space"),
+        pytest.param("ray start --address=my-ray:$RAY_PORT", f"ray start --address={HEAD}", id="a variable as port"),
+        pytest.param("ray start --address=head.example.com:6379", None, id="a public name"),
+        pytest.param("ray start --address=10.0.0.1:6379", None, id="an IP"),
+        pytest.param("ray start --address=$FQ_RAY_IP:6379", None, id="a variable"),
+        pytest.param("ray start --address=auto", None, id="a word of Ray's"),
+        pytest.param(f"ray start --address={SERVICE}:6379", None, id="the head's own Service, which is mirrored"),
+        pytest.param("ray start --address=train-head-svc:6379", None, id="its short name"),
+        pytest.param("curl --address=my-ray:6379", None, id="another program"),
+        pytest.param(
+            f"ray start --node-ip-address={MESH} --block", "ray start --block", id="the node's name in a mesh"
+        ),
+        pytest.param("ray start --node-ip-address=$ME.nodes.demo.svc", "ray start", id="by a variable"),
+        pytest.param("ray start --node-ip-address=$(x (y).nodes.demo.svc", None, id="no whole word"),
+        pytest.param("ray start --node-ip-address=$MY_POD_IP --block", None, id="the pod's IP"),
+        pytest.param("ray start --node-ip-address=$(hostname -i) -v", None, id="a program's answer"),
+    ],
+)
+def test_services_in_a_start_command_are_replaced(command: str, want: str | None) -> None:
+    replaced = replace_service_addresses(command, "demo", SERVICE, HEAD)
+    assert replaced == (command if want is None else want)
+    assert replace_service_addresses(replaced, "demo", SERVICE, HEAD) == replaced
+
+
+def test_without_a_head_the_address_stays() -> None:
+    assert replace_service_addresses("ray start --address=my-ray:1", "demo", "", "") == "ray start --address=my-ray:1"
+
+
+def test_the_parameters_are_judged_like_the_command() -> None:
+    assert service_of_address("my-ray.demo.svc:6379", "demo") == "my-ray.demo.svc"
+    assert not service_of_address("$SVC.demo.svc:6379", "demo")
+    assert names_node_by_service(MESH) and not names_node_by_service("$(hostname -I)")
