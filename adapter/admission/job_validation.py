@@ -18,7 +18,7 @@ from adapter.objects import kuberay_rules, rayjob, specs
 from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
-from adapter.objects.unstructured import Raw, annotation, printable
+from adapter.objects.unstructured import Raw, annotation, mapping_field, printable
 from adapter.objects.workload import PodSet, Workload
 
 RESUBMIT = "Delete the job, correct it, and submit it again."
@@ -94,7 +94,7 @@ def portability_warnings(
     workload: Workload, job: JobObject, podsets: Iterable[PodSet], clusters: Iterable[Raw]
 ) -> list[str]:
     """Fragments on what the workers refer to that only the manager has, each once; `clusters` are the policy's."""
-    path = "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
+    path = cluster_path(job)
     templates = {podset.name: podset.template for podset in podsets}
     settings = PodSettings.of_clusters(clusters)
     default_service = f"{workload.job.name}{names.HEAD_SERVICE_SUFFIX}" if workload.job else ""
@@ -223,6 +223,18 @@ def service_problems(service: Raw) -> Iterator[str]:
         )
 
 
+def missing_config(service: Raw) -> str:
+    """A fragment if a RayService has no spec of its RayCluster; the field has another name than in a RayJob."""
+    spec = mapping_field(service, "spec")
+    if mapping_field(spec, "rayClusterConfig"):
+        return ""
+    other = ", not in spec.rayClusterSpec" if "rayClusterSpec" in spec else ""
+    return (
+        f"spec.rayClusterConfig is missing, where a {names.RAY_SERVICE} has the spec of its RayCluster{other}; define "
+        "head and workers there"
+    )
+
+
 def sources_rejection(workload: Workload, reason: str) -> str:
     """The rejection of a job whose workers refer to something that can never be copied."""
     return f"{_job_title(workload)}: {reason}. {_CHANGE_AND_RESUBMIT}" if reason else ""
@@ -257,6 +269,11 @@ def _has_service_account(resolved_policy: ResolvedPolicy | None, clusters: Itera
     )
 
 
+def cluster_path(job: JobObject) -> str:
+    """The path of the RayCluster's spec in a RayJob or RayCluster."""
+    return "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
+
+
 def job_problem(job: JobObject) -> str:
     """A fragment why the workers of a RayJob or RayCluster cannot run elsewhere.
 
@@ -268,7 +285,7 @@ def job_problem(job: JobObject) -> str:
 
 def job_problems(job: JobObject) -> Iterator[str]:
     """The fragments on all problems; `job_problem` returns the first."""
-    where = "spec.rayClusterSpec" if job.kind == "RayJob" else "spec"
+    where = cluster_path(job)
     yield from job.kuberay_faults
     yield from _missing_elastic_annotation(where, job)
     if job.cluster.tls:

@@ -56,8 +56,11 @@ def job_warnings(raw: Raw, context: WarningContext, now: datetime) -> JobWarning
         return JobWarnings((f"{_object_title(raw)}: {reason}.",))
     if name not in our_queues:
         return _NO_WARNINGS
-    job = rayservice.ray_cluster(raw) if raw.get("kind") == names.RAY_SERVICE else raw
-    parsed = rayjob.parse_partially(job, key_of(raw)[0])
+    is_service = raw.get("kind") == names.RAY_SERVICE
+    if is_service and (reason := job_validation.missing_config(raw)):
+        return JobWarnings((f"{_object_title(raw)}: {reason}.",))
+    job = rayservice.ray_cluster(raw) if is_service else raw
+    parsed = rayjob.parse_partially(job, key_of(raw)[0], of_service=is_service)
     faults = _job_sentences(raw, parsed, name, context, now)
     portability = _portability_sentences(raw, parsed.manifest, name, context, now) if parsed.manifest else ()
     return JobWarnings((*faults, *portability), None if faults else job)

@@ -75,7 +75,7 @@ def _ray_cluster_of_service(service: dict[str, Any]) -> dict[str, Any]:
     from adapter.admission import job_validation  # imports pydantic
 
     try:
-        problem = job_validation.service_problem(service)
+        problem = job_validation.service_problem(service) or job_validation.missing_config(service)
     except UNREADABLE:
         raise InvalidJob(
             "The RayService cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it."

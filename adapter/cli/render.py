@@ -4,25 +4,23 @@ It runs the controller's own rewriting code and connects to no cluster.
 """
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any
+import re
+from collections.abc import Iterator, Sequence
 
 import yaml
 
 from adapter import names
-from adapter.admission import job_validation, pod_validation
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.pod_diff import diff_pods
+from adapter.cli.render_input import RenderInput, RenderObject, read_object, unreadable_error
 from adapter.cli.terminal import clean_line, print_note, print_text
-from adapter.objects import rayjob, rayservice, specs
+from adapter.objects import specs
 from adapter.objects.placement import ShareKey
 from adapter.objects.rayjob import InvalidJob
-from adapter.objects.unstructured import UNREADABLE, Raw, label, meta
+from adapter.objects.unstructured import UNREADABLE, Raw, label, mapping_field
 from adapter.objects.worker_pod import Slot
-from adapter.rewrite import group_workload, rewriter, stripping
+from adapter.rewrite import group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 
@@ -30,41 +28,66 @@ EXIT_REJECTED = 3
 _PLACEHOLDER_UID = "00000000-0000-0000-0000-000000000000"  # of objects that do not exist yet
 _PLACEHOLDER_CLUSTER = {"kind": names.WORKER_CLUSTER_KIND, "metadata": {"name": "worker"}}
 _PLACEHOLDER_SOURCE = {"kubeConfig": {"secretRef": {"name": "any"}}}  # never used to connect
+# Texts that kubectl's YAML reads as a number or a boolean, and PyYAML's does not: `1e3`, `y`
+# (go-yaml v2: resolve.go, yamlStyleFloat and resolveTable).
+_LIKE_OTHER_TYPE = re.compile(r"[-+]?[.0-9][0-9a-zA-Z_.+-]*|[yYnN]")
 
 
-@dataclass(frozen=True, slots=True)
-class RenderInput:
-    """A worker pod, or a worker template as a pod; `rejections` are the reasons why it cannot have a remote pod."""
+class _ManifestDumper(yaml.SafeDumper):
+    """Writes YAML in which kubectl reads each text as a text."""
 
-    origin: str
-    pod: Raw
-    rejections: tuple[str, ...] = ()
-    from_template: bool = False
+
+def _represent_text(dumper: _ManifestDumper, text: str) -> yaml.Node:
+    style = "'" if _LIKE_OTHER_TYPE.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_ManifestDumper.add_representer(str, _represent_text)
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the remote pods, report the rejected workers, and return the exit code."""
     try:
         cluster, spec = _read_worker_cluster(args.worker_cluster)
-        workers = [
-            worker
-            for raw in common.expand_lists(common.read_objects(common.read_text(args.filename)))
-            for worker in _find_workers(raw, bool(spec.pods.service_account))
-        ]
-        if not workers:
-            raise InvalidJob(
-                f"The file holds no Ray worker: a Pod with the label {names.RAY_NODE_TYPE_LABEL}: {names.WORKER}, or a "
-                f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}."
-            )
-        manifests = [_render_worker(worker, args.head, cluster, spec) for worker in workers if not worker.rejections]
+        texts = common.expand_lists(common.read_objects(common.read_text(args.filename)))
+        objects = [read for raw in texts if (read := read_object(raw, spec))]
+        if not any(read.workers for read in objects):
+            raise InvalidJob(_no_workers_message(objects))
+        manifests = [_render_worker(worker, args.head, cluster, spec) for worker in _accepted_workers(objects)]
     except (InvalidJob, specs.InvalidSpec) as error:
         return print_error(" ".join(error.messages), EXIT_USAGE)
     print_text("".join(manifests))
-    rejected = [worker for worker in workers if worker.rejections]
-    for worker in rejected:
-        for reason in worker.rejections:
-            print_note(f"{worker.origin}: {reason}.")
-    return EXIT_REJECTED if rejected else EXIT_OK
+    for line in _remarks(objects):
+        print_note(line)
+    return EXIT_REJECTED if any(map(_is_rejected, objects)) else EXIT_OK
+
+
+def _no_workers_message(objects: Sequence[RenderObject]) -> str:
+    if objects:
+        return f"{objects[0].origin} has no worker group: its head runs in the manager cluster, and nothing is copied."
+    return (
+        f"The file holds no Ray worker: a Pod with the label {names.RAY_NODE_TYPE_LABEL}: {names.WORKER}, or a "
+        f"{', '.join(names.RAY_KINDS)} or {names.RAY_SERVICE}."
+    )
+
+
+def _accepted_workers(objects: Sequence[RenderObject]) -> list[RenderInput]:
+    accepted = [read for read in objects if not read.rejections]
+    return [worker for read in accepted for worker in read.workers if not worker.rejections]
+
+
+def _is_rejected(read: RenderObject) -> bool:
+    return bool(read.rejections) or any(worker.rejections for worker in read.workers)
+
+
+def _remarks(objects: Sequence[RenderObject]) -> Iterator[str]:
+    """A sentence for each reason of a rejection, for each warning, and for what Kueue does not queue."""
+    for read in objects:
+        if read.omission:
+            yield read.omission
+        yield from (f"{read.origin}: {reason}." for reason in read.rejections)
+        for worker in read.workers:
+            yield from (f"{worker.origin}: {reason}." for reason in worker.rejections or worker.warnings)
 
 
 def _read_worker_cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
@@ -76,88 +99,7 @@ def _read_worker_cluster(filename: str) -> tuple[str, specs.WorkerCluster]:
     ]
     if len(clusters) != 1:
         raise InvalidJob(f"{filename} must hold one {names.WORKER_CLUSTER_KIND}, found {len(clusters)}.")
-    return str(_mapping_field(clusters[0], "metadata").get("name") or "worker"), specs.parse_worker_cluster(clusters[0])
-
-
-def _find_workers(raw: Raw, account_given: bool) -> Iterator[RenderInput]:
-    """The workers of one object; none for other kinds."""
-    kind = raw.get("kind")
-    metadata = _mapping_field(raw, "metadata")
-    origin = f"{kind} {metadata.get('name') or metadata.get('generateName') or 'without a name'}"
-    try:
-        if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
-            template = {**raw, "spec": _unscheduled_spec(raw)}
-            problems = chain(
-                pod_validation.template_problems(template, account_given=account_given),
-                _as_reasons(pod_validation.pod_problem(raw)),
-            )
-            yield RenderInput(origin, raw, _limit_reasons(problems))
-        elif kind in names.RAY_KINDS:
-            yield from _template_workers(raw, origin, account_given)
-        elif kind == names.RAY_SERVICE:
-            ray_cluster = rayservice.ray_cluster(raw)
-            yield from _template_workers(
-                ray_cluster, origin, account_given, tuple(job_validation.service_problems(raw))
-            )
-    except (*UNREADABLE, RecursionError):
-        raise _unreadable_error(origin) from None
-
-
-def _as_reasons(reason: str) -> tuple[str, ...]:
-    return (reason,) if reason else ()
-
-
-def _limit_reasons(reasons: Iterator[str]) -> tuple[str, ...]:
-    return tuple(islice(reasons, specs.MAX_REPORTED_FAULTS))
-
-
-def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
-    """A pod's spec without the additions of admission and the scheduler."""
-    spec = stripping.without_token(pod.get("spec") or {})
-    return {key: value for key, value in spec.items() if key != "nodeName"}
-
-
-def _template_workers(
-    raw: Raw, origin: str, account_given: bool, service_reasons: tuple[str, ...] = ()
-) -> Iterator[RenderInput]:
-    """The workers of a job; `service_reasons` are the problems of its RayService."""
-    spec = raw.get("spec") or {}
-    cluster = (spec.get("rayClusterSpec") if raw["kind"] == "RayJob" else spec) or {}
-    job_reasons = _limit_reasons(chain(service_reasons, job_validation.job_problems(rayjob.read_job(raw["kind"], raw))))
-    for group in cluster.get("workerGroupSpecs") or ():
-        template = group.get("template") or {}
-        reasons = _limit_reasons(
-            chain(
-                job_reasons,
-                pod_validation.template_problems(template, account_given=account_given),
-                pod_validation.reserved_key_problems(template),
-            )
-        )
-        yield RenderInput(
-            f"{origin}: worker group {group.get('groupName')}",
-            _pod_of_template(raw, group, template),
-            reasons,
-            from_template=True,
-        )
-
-
-def _pod_of_template(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
-    """A template as the first pod of its group, as far as the pod is known before KubeRay creates it."""
-    name, metadata = group.get("groupName"), template.get("metadata") or {}
-    ray_cluster = meta(raw).get("name")  # not known yet for a RayJob
-    labels = {
-        **(metadata.get("labels") or {}),
-        names.RAY_GCS_CLUSTER_LABEL: ray_cluster,
-        names.RAY_GCS_GROUP_LABEL: name,
-        names.RAY_NODE_TYPE_LABEL: names.WORKER,
-    }
-    identity = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": meta(raw).get("namespace") or "default"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**metadata, **identity, "labels": labels},
-        "spec": template.get("spec") or {},
-    }
+    return str(mapping_field(clusters[0], "metadata").get("name") or "worker"), specs.parse_worker_cluster(clusters[0])
 
 
 def _render_worker(worker: RenderInput, head: str, cluster: str, spec: specs.WorkerCluster) -> str:
@@ -187,11 +129,11 @@ def _render_worker(worker: RenderInput, head: str, cluster: str, spec: specs.Wor
             [
                 "---\n",
                 *(f"# {clean_line(line)}\n" for line in comments),  # a key of the file must not end a comment
-                yaml.safe_dump(remote_pod, sort_keys=False, width=160),
+                yaml.dump(remote_pod, Dumper=_ManifestDumper, sort_keys=False, width=160),
             ]
         )
     except (*UNREADABLE, RecursionError, yaml.YAMLError):
-        raise _unreadable_error(worker.origin) from None
+        raise unreadable_error(worker.origin) from None
 
 
 def _placeholder_target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Target:
@@ -206,12 +148,3 @@ def _placeholder_target(pod: Raw, cluster: str, spec: specs.WorkerCluster) -> Ta
         placement=placement,
         round_=1,
     )
-
-
-def _mapping_field(holder: Raw, field: str) -> Raw:
-    value = holder.get(field)
-    return value if isinstance(value, dict) else {}
-
-
-def _unreadable_error(origin: str) -> InvalidJob:
-    return InvalidJob(f"{origin} cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it.")

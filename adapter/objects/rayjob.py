@@ -9,10 +9,11 @@ stays in the manager.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from adapter import names
-from adapter.objects import kuberay_rules, pod_requests, raycluster
+from adapter.objects import kuberay_rules, pod_requests, raycluster, text_values
 from adapter.objects.raycluster import RayClusterSpec
 from adapter.objects.unstructured import (
     UNREADABLE,
@@ -32,6 +33,7 @@ MAX_PODSETS = 18  # kueue:pkg/controller/jobframework/constants.go MaxPodSets
 MAX_NAME_LENGTH = 253
 # The limit of a manifest. An object in etcd has at most 1.5 MiB, and a job of 18 groups some 100 KiB.
 MAX_JOB_BYTES = 2**20
+MAX_TEXT_FAULTS = 8  # of one template; more have a common cause
 _MAX_INT32 = 2**31 - 1  # an int32 in Kueue's and KubeRay's types
 # The numbers of a worker group, with their defaults.
 _NUMBER_DEFAULTS = {"minReplicas": 0, "maxReplicas": 0, "replicas": 0, "numOfHosts": 1}
@@ -60,13 +62,14 @@ class JobManifest:
     priority_class: str  # a WorkloadPriorityClass; empty: none
     podsets: tuple[PodSet, ...]  # without the submitter
     raw: Raw
+    of_service: bool = False  # its user wrote a RayService, of which `raw` is the RayCluster
 
     @property
     def job(self) -> "JobObject":
         return read_job(self.kind, self.raw)
 
     def __str__(self) -> str:
-        return f"{self.kind} {printable(self.name, MAX_NAME_LENGTH)}"
+        return f"{names.RAY_SERVICE if self.of_service else self.kind} {printable(self.name, MAX_NAME_LENGTH)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ class JobParseResult:
     """A job without its faulty parts, and its faults."""
 
     manifest: JobManifest | None  # None: no part of it can be judged
-    faults: tuple[str, ...]  # sentences, in the order of the spec
+    faults: tuple[str, ...]  # sentences, in the order of the spec; `omission` is among them
+    omission: str = ""  # the sentence on fields that Kueue requires and KubeRay does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +217,19 @@ def parse(raw: object, namespace: str) -> JobManifest:
     return result.manifest
 
 
-def parse_partially(raw: object, namespace: str) -> JobParseResult:
-    """Read a manifest as `parse` does, but return its faults with its sound parts."""
+def parse_partially(raw: object, namespace: str, *, of_service: bool = False) -> JobParseResult:
+    """Read a manifest as `parse` does, but return its faults with its sound parts.
+
+    `of_service`: the faults name the RayService of which `raw` is the RayCluster.
+    """
     faults: list[str] = []
-    manifest = _read_or_default(faults, None, _parse_metadata, raw, namespace)
+    manifest = _read_or_default(faults, None, _parse_metadata, raw, namespace, of_service)
     parts = manifest and _read_or_default(faults, None, _parse_podsets, manifest, faults)
     if not manifest or not parts:
         return JobParseResult(None, tuple(faults))
-    podsets, sound_groups = parts
+    podsets, sound_groups, omission = parts
     sound = _with_worker_groups(manifest, sound_groups) if faults else manifest.raw
-    return JobParseResult(replace(manifest, podsets=tuple(podsets), raw=sound), tuple(faults))
+    return JobParseResult(replace(manifest, podsets=tuple(podsets), raw=sound), tuple(faults), omission)
 
 
 def _read_or_default(faults: list[str], default: T, reader: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -234,7 +241,7 @@ def _read_or_default(faults: list[str], default: T, reader: Callable[P, T], *arg
         return default
 
 
-def _parse_metadata(raw: object, namespace: str) -> JobManifest:
+def _parse_metadata(raw: object, namespace: str, of_service: bool) -> JobManifest:
     whole = raw if isinstance(raw, dict) else {}
     kind = whole.get("kind")
     if kind not in names.RAY_KINDS or not str(whole.get("apiVersion")).startswith(f"{names.RAY_DOMAIN}/"):
@@ -244,7 +251,7 @@ def _parse_metadata(raw: object, namespace: str) -> JobManifest:
     name = _text_field(meta, "name", f"{kind}: metadata") or _text_field(meta, "generateName", f"{kind}: metadata")
     if not name:
         raise InvalidJob(f"{kind}: metadata.name is missing; give it one.")
-    manifest = JobManifest(str(kind), name, namespace, "", "", (), whole)
+    manifest = JobManifest(str(kind), name, namespace, "", "", (), whole, of_service)
     labels = _mapping_field(meta, "labels", f"{manifest}: metadata")
     queue = _text_field(labels, names.QUEUE_LABEL, f"{manifest}: metadata.labels")
     priority_class = _text_field(labels, names.PRIORITY_CLASS_LABEL, f"{manifest}: metadata.labels")
@@ -303,8 +310,8 @@ def observed_priority(priority_class: str, workloads: Iterable[Raw]) -> int | No
     return None
 
 
-def _parse_podsets(manifest: JobManifest, faults: list[str]) -> tuple[list[PodSet], list[Raw]]:
-    """The podsets, and the worker groups without their faulty parts; raises where no group can be read."""
+def _parse_podsets(manifest: JobManifest, faults: list[str]) -> tuple[list[PodSet], list[Raw], str]:
+    """The podsets, the groups without their faulty parts, and the omission; raises where no group can be read."""
     cluster, where = _cluster_spec_and_path(manifest, faults)
     head = _read_or_default(faults, {}, _head_template, cluster, where, faults)
     groups = _list_field(cluster, "workerGroupSpecs", where)
@@ -317,14 +324,15 @@ def _parse_podsets(manifest: JobManifest, faults: list[str]) -> tuple[list[PodSe
     if _lacks_shutdown(manifest) and _has_deletion_rules(manifest):
         faults.append(f"{manifest}: {kuberay_rules.DELETION_RULES_FAULT}.")
     faults += _duplicate_names(where, [*(podset.name for podset in podsets), *submitter])
-    _read_or_default(faults, None, _reject_missing_fields, manifest, where, cluster, groups)
-    return podsets, [sound for _, sound in workers]
+    omission = _omission(manifest, where, cluster, groups)
+    faults += [omission] if omission else []
+    return podsets, [sound for _, sound in workers], omission
 
 
 def _cluster_spec_and_path(manifest: JobManifest, faults: list[str]) -> tuple[Raw, str]:
     spec, where = _mapping_field(manifest.raw, "spec", f"{manifest}:"), f"{manifest}: spec"
     if manifest.kind != "RayJob":
-        return spec, where
+        return spec, f"{where}.rayClusterConfig" if manifest.of_service else where
     _read_or_default(faults, None, _reject_cluster_selector, manifest, spec)
     if not spec.get("rayClusterSpec"):
         raise InvalidJob(f"{manifest}: spec.rayClusterSpec is missing; define the job's workers there.")
@@ -345,8 +353,8 @@ def _reject_cluster_selector(manifest: JobManifest, spec: Raw) -> None:
         )
 
 
-def _reject_missing_fields(manifest: JobManifest, where: str, cluster: Raw, groups: list[Any]) -> None:
-    """Report all fields that Kueue requires and KubeRay does not.
+def _omission(manifest: JobManifest, where: str, cluster: Raw, groups: list[Any]) -> str:
+    """A sentence on all fields that Kueue requires and KubeRay does not; empty if none is missing.
 
     Kueue's webhook turns an absent rayStartParams into null (docs/upstream.md, "A file that KubeRay alone takes").
     """
@@ -357,12 +365,13 @@ def _reject_missing_fields(manifest: JobManifest, where: str, cluster: Raw, grou
     all_groups += [(f"workerGroupSpecs[{index}]", group) for index, group in enumerate(groups)]
     if bare := [name for name, group in all_groups if isinstance(group, dict) and group.get("rayStartParams") is None]:
         lacks.append(f"rayStartParams: {{}} in {' and '.join(bare)} of {where.removeprefix(f'{manifest}: ')}")
-    if lacks:
-        raise InvalidJob(
-            f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks reject a {manifest.kind} in a queue without "
-            f"them; add each line there, or, if its queue has the label {names.JOB_DEFAULTS_LABEL}, use the output of "
-            "`kubectl create --dry-run=server -o yaml`."
-        )
+    if not lacks:
+        return ""
+    return (
+        f"{manifest} lacks {', and '.join(lacks)}: Kueue's webhooks reject a {manifest.kind} in a queue without them; "
+        f"add each line there, or, if its queue has the label {names.JOB_DEFAULTS_LABEL}, use the output of `kubectl "
+        "create --dry-run=server -o yaml`."
+    )
 
 
 def _lacks_shutdown(manifest: JobManifest) -> bool:
@@ -453,10 +462,15 @@ def _head_template(cluster: Raw, where: str, faults: list[str]) -> Raw:
 
 
 def _parse_template(group: Raw, where: str, faults: list[str]) -> Raw:
+    params = group.get("rayStartParams")
+    faults += (
+        f"{fault}." for fault in islice(text_values.mapping_faults(f"{where}.rayStartParams", params), MAX_TEXT_FAULTS)
+    )
     template = _mapping_field(group, "template", where)
     spec = _mapping_field(template, "spec", f"{where}.template")
     if not _list_field(spec, "containers", f"{where}.template.spec"):
         faults.append(f"{where}.template.spec.containers is empty; add the Ray container.")
+    faults += (f"{where}.template.{fault}." for fault in islice(text_values.template_faults(template), MAX_TEXT_FAULTS))
     try:
         pod_requests.pod_requests(spec)
     except UNREADABLE as error:

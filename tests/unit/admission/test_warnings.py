@@ -177,6 +177,16 @@ def test_the_raycluster_of_a_service_is_planned() -> None:
             "spec.upgradeStrategy.type is NewClusterWithIncrementalUpgrade", id="an incremental upgrade",
         ),
         pytest.param(
+            {**service(), "spec": {"rayClusterSpec": service()["spec"]["rayClusterConfig"]}}, seen(),
+            "RayService train: spec.rayClusterConfig is missing, where a RayService has the spec of its RayCluster, "
+            "not in spec.rayClusterSpec; ", id="a RayService with a RayJob's field",
+        ),
+        pytest.param(
+            service(make_group(1) | {"replicas": "two"}), seen(),
+            "RayService train: spec.rayClusterConfig.workerGroupSpecs[0].replicas is 'two': ",
+            id="a fault of a RayService's RayCluster",
+        ),
+        pytest.param(
             job(), seen(written=PolicyObjects({}, [])),
             "AdmissionCheck rayspan: spec.parameters names DispatchPolicy default, which does not exist; create it.",
             id="a check without its policy",

@@ -153,6 +153,11 @@ async def test_trouble_is_one_sentence(
             "NewCluster.",
         ),
         (
+            "kind: RayService\nspec: {rayClusterSpec: {rayVersion: 2.60.0}}",
+            "The RayService has no plan: spec.rayClusterConfig is missing, where a RayService has the spec of its "
+            "RayCluster, not in spec.rayClusterSpec; define head and workers there.",
+        ),
+        (
             "kind: RayService\nspec: [5]",
             ("The RayService cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it."),
         ),

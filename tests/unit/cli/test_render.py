@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -192,12 +193,12 @@ def test_all_faults_of_a_worker_are_reported(render: Any, tmp_path: Path, capsys
     bad["template"]["spec"] |= {"hostNetwork": True, "nodeName": "n"}
     bad["template"]["metadata"] = {"labels": {"rayspan.dev/manager": "x"}}
     assert render([make_ray_job(bad, kind="RayCluster", tlsOptions={"enabled": True})]) == 3
-    told = [line.partition("worker group workers: ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert [line.split()[0] for line in told] == [
-        "spec.tlsOptions",
-        "spec.hostNetwork",
-        "spec.nodeName",
-        "metadata.labels",
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(" is ")[0].partition(" has ")[0] for line in told] == [
+        f"RayCluster {builders.JOB}: spec.tlsOptions",
+        f"RayCluster {builders.JOB}: worker group workers: spec.hostNetwork",
+        f"RayCluster {builders.JOB}: worker group workers: spec.nodeName",
+        f"RayCluster {builders.JOB}: worker group workers: metadata.labels",
     ]
     raw = builders.make_worker_cluster(source={}, maxUnavailable=0)
     (tmp_path / "wc.yaml").write_text(yaml.safe_dump({"kind": "WorkerCluster", **raw}))
@@ -223,12 +224,102 @@ def test_the_workers_of_a_rayservice_are_those_of_its_raycluster(render: Any, ca
 def test_a_rayservice_with_an_incremental_upgrade_is_rejected(render: Any, capsys: Capture) -> None:
     assert render([service(upgradeStrategy={"type": "NewClusterWithIncrementalUpgrade"})]) == 3
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("RayService s: worker group workers: spec.upgradeStrategy.type is ")
+    assert said.out == "" and said.err.startswith("RayService s: spec.upgradeStrategy.type is ")
 
 
-def test_a_rayservice_without_workers_is_not_shown(render: Any, capsys: Capture) -> None:
-    assert render([{"kind": "RayService", "metadata": {"name": "s"}}]) == 2
-    assert capsys.readouterr().err.startswith("The file holds no Ray worker: ")
+def test_a_fault_of_the_whole_job_is_reported_once(render: Any, capsys: Capture) -> None:
+    groups = [make_group(1), make_group(1, name="more")]
+    assert render([make_ray_job(*groups, kind="RayCluster", enableInTreeAutoscaling=True)]) == 3
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert said.out == "" and line.startswith(f"RayCluster {builders.JOB}: spec.enableInTreeAutoscaling is true, ")
+
+
+HEAD_ONLY = {"workerGroupSpecs": [], "headGroupSpec": make_ray_job()["spec"]["rayClusterSpec"]["headGroupSpec"]}
+SWAPPED = {"rayClusterSpec": make_ray_job(kind="RayCluster")["spec"]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        pytest.param(
+            make_ray_job(clusterSelector={"a": "b"}, rayClusterSpec=None),
+            f"RayJob {builders.JOB}: spec.clusterSelector names an existing RayCluster: ",
+            id="a job in an existing RayCluster",
+        ),
+        pytest.param(
+            make_ray_job(rayClusterSpec=HEAD_ONLY),
+            f"RayJob {builders.JOB} has no worker group: its head runs in the manager cluster, ", id="a head alone",
+        ),
+        pytest.param(
+            {"kind": "RayService", "metadata": {"name": "s"}, "spec": SWAPPED},
+            "RayService s: spec.rayClusterConfig is missing, where a RayService has the spec of its RayCluster, not in "
+            "spec.rayClusterSpec; ", id="a RayService with a RayJob's field",
+        ),
+        pytest.param(
+            {"kind": "RayService", "metadata": {"name": "s"}}, "RayService s: spec.rayClusterConfig is missing, ",
+            id="an empty RayService",
+        ),
+        pytest.param(
+            {"kind": "RayService", "metadata": {"name": "s"}, "spec": {"rayClusterConfig": {"workerGroupSpecs": [5]}}},
+            "RayService s: spec.rayClusterConfig.headGroupSpec.template.spec.containers is empty; ",
+            id="a fault of a RayService's RayCluster",
+        ),
+        pytest.param(
+            make_ray_job(make_group(1) | {"replicas": "$NUM_REPLICAS"}),
+            f"RayJob {builders.JOB}: spec.rayClusterSpec.workerGroupSpecs[0].replicas is '$NUM_REPLICAS': ",
+            id="a variable that was not filled in",
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_without_remote_pods_is_one_sentence(raw: Raw, sentence: str, render: Any, capsys: Capture) -> None:
+    assert render([raw]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(sentence), said.err
+
+
+def test_what_kueue_does_not_queue_is_shown_with_the_line_that_lacks(render: Any, capsys: Capture) -> None:
+    assert render([make_ray_job(make_group(1) | {"rayStartParams": None})]) == 0
+    said = capsys.readouterr()
+    assert len(shown(said.out)) == 1 and "lacks rayStartParams: {} in workerGroupSpecs[0] of spec" in said.err
+
+
+def test_what_only_the_manager_has_is_warned_of(render: Any, capsys: Capture) -> None:
+    group = make_group(1, rayStartParams={"address": "my-ray:6379"})
+    group["template"]["spec"]["schedulerName"] = "kai-scheduler"
+    assert render([make_ray_job(group)]) == 0
+    said = capsys.readouterr()
+    assert len(shown(said.out)) == 1 and len(said.err.splitlines()) == 2
+    assert "rayStartParams.address is my-ray:6379" in said.err and "schedulerName is kai-scheduler" in said.err
+
+
+NOT_TEXT = [
+    ({"nodeSelector": {"gpus": 8}}, "spec.nodeSelector has gpus: 8, which is a number: "),
+    ({"containers": [{"name": "r", "image": "ray", "env": [{"name": "DEBUG", "value": True}]}]},
+     "spec.containers[0].env[DEBUG].value is true, which is a boolean: "),
+    ({"containers": [{"name": "r", "image": "ray", "args": ["--port", 80]}]}, "spec.containers[0].args has 80, which "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "fault"), NOT_TEXT)
+def test_no_pod_is_printed_that_an_api_server_rejects(spec: Raw, fault: str, render: Any, capsys: Capture) -> None:
+    group = make_group(1)
+    group["template"]["spec"] |= spec
+    assert render([make_ray_job(group)]) == 2
+    said = capsys.readouterr()
+    whose = f"RayJob {builders.JOB}: spec.rayClusterSpec.workerGroupSpecs[0].template."
+    assert said.out == "" and said.err.startswith(f"{whose}{fault}"), said.err
+    assert render([worker(**spec)]) == 2
+    assert capsys.readouterr().err.startswith(f"Pod w: {fault}")
+
+
+@pytest.mark.parametrize("text", ["1e3", "12e4567", "y", "N", "8", "yes", ".5", "0x1f", "1_000", "+1.", "no", "~", ""])
+def test_texts_like_numbers_are_quoted(text: str, render: Any, capsys: Capture) -> None:
+    """kubectl's YAML reads more words as numbers and booleans than Python's."""
+    assert render([worker(nodeSelector={"commit": text})]) == 0
+    said = capsys.readouterr().out
+    assert shown(said)[0]["spec"]["nodeSelector"]["commit"] == text
+    assert re.search(r"^ +commit: ['\"]", said, re.MULTILINE)
 
 
 BAD = [
@@ -242,9 +333,9 @@ BAD = [
     ([worker(volumes=[5])], "Pod w cannot be read; "),
     (
         [{"kind": "RayJob", "metadata": {"name": "j"}, "spec": {"rayClusterSpec": {"workerGroupSpecs": [5]}}}],
-        "RayJob j cannot be read; ",
+        "RayJob j: spec.rayClusterSpec.headGroupSpec.template.spec.containers is empty; ",
     ),
-    ([make_ray_job(make_group(1, template=[1]))], f"RayJob {builders.JOB} cannot be read; "),
+    ([make_ray_job(make_group(1, template=[1]))], f"RayJob {builders.JOB}: spec.rayClusterSpec.workerGroupSpecs[0].t"),
 ]  # fmt: skip
 
 
