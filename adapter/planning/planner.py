@@ -154,7 +154,7 @@ def _plan_once(offers: Offers, plain: Offers, candidates: Sequence[Candidate]) -
         may_not_count = any(
             not answers_in(request, candidate).is_denied(resources) for candidate, resources in uncovered
         )
-        may_help = problems or has_denials or may_not_count
+        may_help = problems or has_denials or may_not_count or _lacks_cordoned_nodes(plain, gang_offers)
         never_fits = bool(candidates) and not may_help and max_workers < request.needed_workers
         # The verdict of a cluster with uncovered resources has the remedy.
         most = max_workers if never_fits and not uncovered else None
@@ -380,6 +380,18 @@ def _most_workers(plain: Offers, gang_offers: Sequence[GangOffer]) -> int:
     if request.mode == "SameCluster":
         return max(gang_offer.total for gang_offer in empty_offers)
     return sum(sum(taken.values()) for taken in _divide_gang(plain, empty_offers).values())
+
+
+def _lacks_cordoned_nodes(plain: Offers, gang_offers: Sequence[GangOffer]) -> bool:
+    """Whether cordoned nodes may be all that a gang lacks; its groups are not packed together here."""
+    request = plain.request
+    gains = [
+        sum(plain.gain_if_uncordoned(gang_offer.candidate, gang_offer.path, group) for group in request.groups)
+        for gang_offer in gang_offers
+    ]
+    totals = [gang_offer.potential + gain for gang_offer, gain in zip(gang_offers, gains, strict=True)]
+    most = max(totals, default=0) if request.mode == "SameCluster" else sum(totals)
+    return any(gains) and most >= request.needed_workers
 
 
 def _fits_apart(request: GangRequest, gang_offers: Sequence[GangOffer]) -> bool:

@@ -15,7 +15,7 @@ from operator import or_
 
 from adapter.objects import pod_requests
 from adapter.objects.selectors import Labels, parse_integer, tolerates
-from adapter.objects.unstructured import UNREADABLE, Raw, is_condition_true, meta
+from adapter.objects.unstructured import UNREADABLE, Raw, is_condition_true, mapping_field, meta
 from adapter.quota.resource_flavor import Flavor
 
 _NodeSet = int  # a bit mask
@@ -37,6 +37,7 @@ class NodeIndex:
     """
 
     count: int = 0
+    cordoned: int = 0  # ready nodes that are cordoned; they are in no set
     by_label: dict[str, dict[str, _NodeSet]] = field(default_factory=lambda: defaultdict(dict))  # by key, then value
     by_label_key: dict[str, _NodeSet] = field(default_factory=dict)  # filled on first use
     # For Gt and Lt; filled on first use.
@@ -72,15 +73,17 @@ def index_nodes(schedulable_nodes: Iterable[Node]) -> NodeIndex:
 
 
 def parse_nodes(objects: Iterable[Raw]) -> NodeIndex:
-    """Read the Node objects that are ready and not cordoned; unreadable ones are skipped."""
-    return index_nodes(node for raw in objects if (node := _parse_node(raw)))
+    """Read the Node objects that are ready; cordoned ones are only counted, and unreadable ones are skipped."""
+    ready = [raw for raw in objects if is_condition_true(raw, "Ready")]
+    open_nodes = [raw for raw in ready if not mapping_field(raw, "spec").get("unschedulable")]
+    nodes = index_nodes(node for raw in open_nodes if (node := _parse_node(raw)))
+    nodes.cordoned = len(ready) - len(open_nodes)
+    return nodes
 
 
 def _parse_node(raw: Raw) -> Node | None:
     try:
         spec = raw.get("spec") or {}
-        if spec.get("unschedulable") or not is_condition_true(raw, "Ready"):
-            return None
         quantities = (raw.get("status") or {}).get("allocatable") or {}
         allocatable = {name: pod_requests.parse_quantity(text, name) for name, text in quantities.items()}
         taints = [taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")]
@@ -112,9 +115,19 @@ def pods_that_fit(
         )
     if count >= wanted:
         return count, ""
-    return count, f"its nodes can hold {count}" if count else _no_fit_reason(
-        nodes, [allocatable for allocatable, _ in machines], needs
+    reason = (
+        f"its nodes can hold {count}"
+        if count
+        else _no_fit_reason(nodes, [allocatable for allocatable, _ in machines], needs)
     )
+    return count, f"{reason}{_cordoned_note(nodes)}"
+
+
+def _cordoned_note(nodes: NodeIndex) -> str:
+    """The nodes that an uncordon would add; empty where all are cordoned, which the reason itself says."""
+    if not (nodes.count and nodes.cordoned):
+        return ""
+    return f", and {nodes.cordoned} more {'is' if nodes.cordoned == 1 else 'are'} cordoned"
 
 
 def _matching_nodes(nodes: NodeIndex, pod_spec: Raw, flavors: Sequence[Flavor]) -> _NodeSet:
@@ -197,6 +210,9 @@ def _union_of(node_sets: Iterable[_NodeSet]) -> _NodeSet:
 
 def _no_fit_reason(nodes: NodeIndex, fitting: Sequence[pod_requests.Resources], needs: pod_requests.Resources) -> str:
     """Why no node holds a pod; `fitting` has the allocatable resources of each kind of machine that the pod may use."""
+    if not nodes.count and nodes.cordoned:
+        subject = "its only ready node is" if nodes.cordoned == 1 else f"all of its {nodes.cordoned} ready nodes are"
+        return f"{subject} cordoned; see `kubectl get nodes` there, and uncordon what may take workers"
     if not nodes.count:
         return "it has no ready node"
     if not fitting:

@@ -2,11 +2,13 @@
 capacity."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from adapter.planning.plan_request import Candidate, GangMode, GangRequest, GroupRequest
 from adapter.planning.planner import plan
+from adapter.quota.node_capacity import Node, index_nodes
 from adapter.quota.tree import build
 from tests.unit.builders import NAMESPACE, QUEUE, make_cluster_queue, make_flavor
 
@@ -60,3 +62,23 @@ def test_how_many_workers_empty_clusters_hold(
     assert made.never_fits is (most is not None), made.sentence
     if most is not None:
         assert f", holds only {most}: " in made.sentence or f" clusters hold only {most}: " in made.sentence
+
+
+@pytest.mark.parametrize(
+    ("free", "cordoned", "cores", "never"),
+    [
+        pytest.param(0, 2, 9, False, id="all nodes are cordoned"),
+        pytest.param(1, 1, 9, False, id="a cordoned node is missing"),
+        pytest.param(1, 0, 9, True, id="the nodes are too few"),
+        pytest.param(1, 1, 2, True, id="quota lacks, too"),
+        pytest.param(3, 1, 2, True, id="the quota is too small, and no node lacks"),
+    ],
+)
+def test_a_gang_waits_for_cordoned_nodes(free: int, cordoned: int, cores: int, never: bool) -> None:
+    """No quota helps, and an uncordon does."""
+    nodes = index_nodes(Node({}, (), {"cpu": 1000, "pods": 110}) for _ in range(free))
+    nodes.cordoned = cordoned
+    made = plan(GangRequest(NAMESPACE, QUEUE, (SMALL,)), [replace(cluster("a", cores), nodes=nodes)])
+    assert not made.shares and made.never_fits is never, made.sentence
+    assert ("raise a quota" in made.sentence) is never
+    assert ("cordoned" in made.sentence) is (not never)

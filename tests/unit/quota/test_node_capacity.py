@@ -51,7 +51,20 @@ def required(of: list[list[Raw]]) -> Raw:
         pytest.param([node(), node()], {}, [], 4, "its nodes can hold 4", id="all nodes together"),
         pytest.param([], {}, [], 0, "it has no ready node", id="no nodes"),
         pytest.param([node(ready=False)], {}, [], 0, "it has no ready node", id="a node that is not ready"),
-        pytest.param([node(cordoned=True)], {}, [], 0, "it has no ready node", id="a cordoned node"),
+        pytest.param(
+            [node(cordoned=True)], {}, [], 0,
+            "its only ready node is cordoned; see `kubectl get nodes` there, and uncordon what may take workers",
+            id="a cordoned node",
+        ),
+        pytest.param(
+            [node(cordoned=True), node(cordoned=True), node(cordoned=True, ready=False)], {}, [], 0,
+            "all of its 2 ready nodes are cordoned; see `kubectl get nodes` there, and uncordon what may take workers",
+            id="cordoned nodes",
+        ),
+        pytest.param(
+            [node(), node(cordoned=True), node(cordoned=True)], {}, [], 2,
+            "its nodes can hold 2, and 2 more are cordoned", id="cordoned nodes beside others",
+        ),
         pytest.param([node(gpus="many")], {}, [], 0, "it has no ready node", id="an unreadable node"),
         pytest.param(
             [node(gpus="0"), node(gpus=None)], {}, [], 0,
