@@ -193,6 +193,11 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
     ),
     (rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.value", ("added",), "its value in the manager"),
     (
+        r"^spec\.initContainers\[wait-gcs-ready\]\.resources",
+        ("added", "changed"),
+        "as much as the worker requests, so that a LimitRange there that takes the worker takes it; no more quota",
+    ),
+    (
         rf"{_CONTAINER_PATH}\.terminationMessagePolicy$",
         ("added", "changed"),
         "the last lines of a container that fails are shown in the manager",

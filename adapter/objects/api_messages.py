@@ -6,6 +6,7 @@ A phrase that a later version words differently is not recognised; each function
 import re
 
 _USER = re.compile(r'User "([^"]+)"')
+_CONTAINER_BOUND = re.compile(r"m(?:in|ax)imum (\S+) usage per Container is [^ ,]+, but (request|limit) is ([^\s,\]]+)")
 
 
 def lacks_right(message: str, verb: str) -> bool:
@@ -64,3 +65,12 @@ def policy_message(message: str) -> str:
     (k8s:apiserver/pkg/admission/plugin/policy/validating/dispatcher.go: `... denied request: MESSAGE`.)
     """
     return message.rpartition("denied request: ")[2]
+
+
+def container_bounds(message: str) -> list[tuple[str, str, str]]:
+    """What a LimitRange denies of containers, which it does not name: resource, `request` or `limit`, and amount.
+
+    Unrecognised, the denial names no container.
+    (k8s:plugin/pkg/admission/limitranger/admission.go: `minimum cpu usage per Container is 250m, but request is 200m`.)
+    """
+    return _CONTAINER_BOUND.findall(message)

@@ -15,12 +15,10 @@ from adapter import names
 from adapter.objects import api_messages
 from adapter.objects.pod_requests import PODS, format_quantity, parse_quantity, pod_requests
 from adapter.objects.unstructured import Key, Raw, meta
-from adapter.rewrite import request_floor, stripping
+from adapter.rewrite import gcs_waiter, request_floor, stripping
+from adapter.rewrite.gcs_waiter import GCS_WAITER, GCS_WAITER_RESOURCES
 from adapter.rewrite.target import Target, anchor_owner, capped_priority, origin_annotations, origin_labels
 
-GCS_WAITER = "wait-gcs-ready"
-# The resources of the init container that KubeRay adds to every worker (kuberay:controllers/ray/common/pod.go).
-GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
 _GCS_WAITER_FLOOR = {GCS_WAITER: GCS_WAITER_RESOURCES}
 # The container fields that a reserved template keeps: private values need not be in a second object.
 _COUNTED_FIELDS = ("name", "image", "resources", "restartPolicy")
@@ -58,7 +56,7 @@ def reserved_template(template: Raw, target: Target, *, admitted_spec: Raw | Non
         counted["initContainers"] = inits
     return {
         "metadata": {"labels": stripping.portable_labels(meta(template).get("labels"))},
-        "spec": counted | {"containers": containers},
+        "spec": gcs_waiter.with_worker_requests(counted | {"containers": containers}),
     }
 
 

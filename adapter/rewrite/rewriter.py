@@ -14,6 +14,7 @@ from adapter.rewrite import (
     affinity,
     copied_objects,
     downward_api,
+    gcs_waiter,
     group_workload,
     pre_stop,
     ray_node_env,
@@ -116,7 +117,8 @@ def _group_annotations(target: Target, role: str) -> dict[str, str]:
 
 
 def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
-    spec = stripping.without_token(stripping.portable_spec(pod.get("spec") or {}, target))
+    portable = stripping.portable_spec(pod.get("spec") or {}, target)
+    spec = gcs_waiter.with_worker_requests(stripping.without_token(portable))
     if spec.get("volumes"):
         spec["volumes"] = downward_api.rewrite_volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):

@@ -42,7 +42,7 @@ class DryRunner:
                 pod = await client.dry_run_create(resources.PODS.path(namespace), action.body)
                 result = dry_run_pod.parse_response(pod, action.podset.template, action.target)
         except ApiError as error:
-            result = dry_run_pod.parse_error(key_of(action.body)[1], error.status, error.message)
+            result = dry_run_pod.parse_error(action.body, error.status, error.message)
         except Unreachable as error:
             result = DryRunResult(unknown_reason=str(error))
         except TimeoutError:

@@ -74,9 +74,9 @@ def test_the_termination_message_policy_changes_neither_digest_nor_reservation()
 
 
 def test_the_pod_has_the_init_container_of_kuberay() -> None:
-    """Pod Security and the bounds of a LimitRange apply to it, too."""
+    """Pod Security and the bounds of a LimitRange apply to it, too, and it requests as much as the worker."""
     (waiter,) = tried()["spec"]["initContainers"]
-    amounts = {"cpu": "200m", "memory": "256Mi"}
+    amounts = {"cpu": "1", "memory": "256Mi"}
     assert waiter == {
         "name": "wait-gcs-ready",
         "image": "ray",
@@ -256,6 +256,7 @@ def test_an_answer_that_is_no_pod_is_unknown() -> None:
 
 
 NAME = f"rayspan-trial-{ROLE}"
+POD_OF_NAME: Raw = {"metadata": {"name": NAME}}
 _SECURITY = f'pods "{NAME}" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false.'
 _RIGHT = 'pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "demo"'
 
@@ -286,7 +287,7 @@ _RIGHT = 'pods is forbidden: User "x" cannot create resource "pods" in API group
     ],
 )
 def test_a_denial_is_distinguished_from_an_unknown_result(status: int, said: str, refused: bool) -> None:
-    found = dry_run_pod.parse_error(NAME, status, said)
+    found = dry_run_pod.parse_error(POD_OF_NAME, status, said)
     assert bool(found.denied_reason) == refused and bool(found.unknown_reason) == (not refused)
     assert NAME not in found.denied_reason + found.unknown_reason and not (found.reserved_template or found.request)
 
@@ -294,7 +295,36 @@ def test_a_denial_is_distinguished_from_an_unknown_result(status: int, said: str
 def test_a_denial_is_quoted() -> None:
     """Without the pod's name, which no user's pod has, and without the full stop."""
     want = 'pods "*" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'
-    assert dry_run_pod.parse_error(NAME, 403, _SECURITY).denied_reason == want
+    assert dry_run_pod.parse_error(POD_OF_NAME, 403, _SECURITY).denied_reason == want
+
+
+RANGED = {
+    **POD_OF_NAME,
+    "spec": {
+        "containers": [
+            {"name": "ray", "resources": {"requests": {"cpu": "0.1"}, "limits": {"cpu": "4"}}},
+            {"name": "side", "resources": {"requests": {"cpu": "1"}}}
+        ],
+        "initContainers": [{"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m"}}}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("denied", "want"),
+    [
+        ("minimum cpu usage per Container is 250m, but request is 100m", "ray"),
+        ("[minimum cpu usage per Container is 250m, but request is 100m, minimum cpu usage per Container is 250m, but "
+         "request is 200m]", "ray; wait-gcs-ready, which KubeRay adds"),
+        ("maximum cpu usage per Container is 2, but limit is 4", "ray"),
+        ("maximum cpu usage per Pod is 1, but request is 100m", ""),
+        ("minimum cpu usage per Container is 250m, but request is odd", ""),
+    ],
+)  # fmt: skip
+def test_a_limit_ranges_denial_names_the_container(denied: str, want: str) -> None:
+    """The API server names neither the container nor who added it."""
+    reason = dry_run_pod.parse_error(RANGED, 403, f'pods "{NAME}" is forbidden: {denied}').denied_reason
+    assert (f" (container {want}" in reason) if want else (" (container" not in reason)
 
 
 def _required(*terms: Any) -> Raw:

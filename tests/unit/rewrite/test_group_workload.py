@@ -45,11 +45,17 @@ ORIGIN = {
 WAITER = {
     "name": "wait-gcs-ready",
     "image": "ray",
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+}
+KUBERAY_WAITER = {
+    **WAITER,
     "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"cpu": "200m", "memory": "256Mi"}},
 }
-WAITER_CPU = {**WAITER, "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}
+WAITER_CPU = {**WAITER, "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}
 RAY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
 CPU_ONLY = {"name": "ray-worker", "image": "ray", "resources": {"requests": {"cpu": "1"}}}
+TINY = {**RAY, "resources": {"requests": {"cpu": "100m"}}}
+TINY_WAITER = {**WAITER, "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}
 
 
 def test_a_role_is_eight_hex_digits_that_never_change() -> None:
@@ -80,6 +86,12 @@ CASES = [
         {"containers": [RAY]},
         {"initContainers": [WAITER], "containers": [RAY]},
         "the pod that comes is the template and this container",
+    ),
+    Case(
+        "the init container keeps KubeRay's requests where the worker's are lower",
+        {"containers": [TINY]},
+        {"initContainers": [TINY_WAITER], "containers": [TINY]},
+        "the pod that comes has them",
     ),
     Case(
         "a resource that its user did not request is not requested for the init container",
@@ -268,7 +280,7 @@ def named(containers: list[Raw], prefix: str) -> Iterator[Raw]:
 @given(st.lists(CONTAINERS, min_size=1, max_size=3), st.lists(CONTAINERS, max_size=3))
 def test_a_pod_of_kuberay_requests_exactly_what_was_reserved(main: list[Raw], init: list[Raw]) -> None:
     spec = {"containers": list(named(main, "c")), "initContainers": list(named(init, "i"))}
-    made = {**spec, "initContainers": [*spec["initContainers"], WAITER]}
+    made = {**spec, "initContainers": [*spec["initContainers"], KUBERAY_WAITER]}
     asked = {"pods"}.union(*(container["resources"]["requests"] for container in (*main, *init)))
     counted = {name: amount for name, amount in pod_requests(made).items() if name in asked}
     assert pod_requests(group_workload.reserved_template({"spec": spec}, TARGET)["spec"]) == counted

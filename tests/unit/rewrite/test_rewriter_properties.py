@@ -22,7 +22,7 @@ from adapter.cli.pod_diff import diff_pods
 from adapter.objects import pod_requests
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
-from adapter.rewrite import group_workload, rewriter
+from adapter.rewrite import gcs_waiter, group_workload, rewriter
 from adapter.rewrite.head_address import HeadAddress
 from adapter.rewrite.target import Target
 from tests.unit.rewrite.test_rewriter import GOLDEN, HEAD, HEAD6, RECORDED, TARGET, kuberay_pod
@@ -299,6 +299,26 @@ def test_a_pod_never_requests_more_than_was_reserved(pod: Raw, target: Target) -
     reserved = pod_requests.pod_requests(group_workload.reserved_template(template, target)["spec"])
     named = {name for container in (*inits, *pod["spec"]["containers"]) for name in _asked(container)}
     assert {n: a for n, a in asked.items() if n in named and a > reserved.get(n, 0)} == {}
+
+
+@many
+@given(pods(), TARGETS, st.sampled_from(["100m", "300m", "2", "0"]), st.booleans())
+def test_the_raised_init_container_costs_no_quota(pod: Raw, target: Target, cpu: str, limited: bool) -> None:
+    """What Kueue counts of a pod is the same, and the init container requests what the worker does, or KubeRay's."""
+    amounts = {"cpu": "200m", "memory": "256Mi"}
+    waiter = {"name": "wait-gcs-ready", "resources": {"requests": amounts, "limits": amounts}}
+    inits = [container for container in pod["spec"]["initContainers"] if container["name"] != "wait-gcs-ready"]
+    ray, *others = pod["spec"]["containers"]
+    ray = {**ray, "resources": {"limits" if limited else "requests": {"cpu": cpu}}}
+    spec = {**pod["spec"], "initContainers": [*inits, waiter], "containers": [ray, *others]}
+    changed = gcs_waiter.with_worker_requests(spec)
+    assert pod_requests.pod_requests(changed) == pod_requests.pod_requests(spec)
+    raised = changed["initContainers"][-1]["resources"]
+    assert raised["requests"]["cpu"] == raised["limits"]["cpu"] == (cpu if cpu in ("300m", "2") else "200m")
+    assert raised["requests"]["memory"] == "256Mi"
+    assert gcs_waiter.with_worker_requests(changed) == changed
+    remote = rewrite({**pod, "spec": spec}, target)["spec"]["initContainers"][-1]
+    assert remote["resources"] == raised
 
 
 def _asked(container: Raw) -> set[str]:
