@@ -142,6 +142,7 @@ def _pod_problem(pod: PodState, facts: JobFacts) -> str:
     problem = {
         "Failed": f"it failed ({pod.reason}){location}{node}",
         "Crashes": f"{pod.reason}{location}{node}",
+        "NoImage": f"its image cannot be pulled{location}{node} ({pod.reason})",
         "Unschedulable": f"it cannot be scheduled{location}",
         "ClusterUnreachable": f"its remote pod{location} is unreachable",
         "NoRemotePod": f"its remote pod is not created{location} yet (slot {pod.slot})",
@@ -171,6 +172,14 @@ _DESCRIBE_POD = "See `kubectl -n {namespace} describe pod {pod}`{there}."
 _STAGE_AND_ADVICE: Final[dict[PodStep, tuple[Stage, str]]] = {
     "Failed": ("Pods", "KubeRay creates another one."),
     "Crashes": ("Pods", f"{_DESCRIBE_POD[:-1]}, and its log there."),
+    "NoImage": (
+        "Pods",
+        (
+            "Name an image that its nodes can pull, with imagePullSecrets if the registry needs them, or let an "
+            "administrator set spec.pods.imageRegistries on WorkerCluster {cluster}; after a minute it is moved to a "
+            "cluster that has capacity."
+        ),
+    ),
     "Unschedulable": (
         "Pods",
         (

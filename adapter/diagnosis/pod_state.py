@@ -10,7 +10,13 @@ from typing import Literal
 from adapter import names
 from adapter.diagnosis.job_facts import JobFacts, is_head
 from adapter.objects.unstructured import MAX_TEXT_LENGTH, Raw, condition, label, meta, printable
-from adapter.objects.worker_pod import has_working_ray_node, slot_cluster, slot_of, waits_for_quota
+from adapter.objects.worker_pod import (
+    has_working_ray_node,
+    slot_cluster,
+    slot_of,
+    waits_for_image,
+    waits_for_quota,
+)
 
 MANAGER = "manager"  # the cluster of a pod that runs in the manager cluster
 UNREACHABLE_REASON = names.ConditionReason.CLUSTER_UNREACHABLE
@@ -18,11 +24,20 @@ GCS_WAITER = "wait-gcs-ready"  # KubeRay's init container of every worker
 WAITS_FOR_GCS = f"Init:{GCS_WAITER}"  # the reason of a pod that waits in it
 # The steps of a pod, from worst to best: the pod with the first step in this order holds up the job most.
 PodStep = Literal[
-    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined", "Joined"
+    "Failed",
+    "Crashes",
+    "NoImage",
+    "Unschedulable",
+    "ClusterUnreachable",
+    "NoRemotePod",
+    "NoSlot",
+    "Starts",
+    "NotJoined",
+    "Joined",
 ]
 POD_STEPS: tuple[PodStep, ...] = (
-    "Failed", "Crashes", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts", "NotJoined",
-    "Joined",
+    "Failed", "Crashes", "NoImage", "Unschedulable", "ClusterUnreachable", "NoRemotePod", "NoSlot", "Starts",
+    "NotJoined", "Joined",
 )  # fmt: skip
 # Characters of a container's last output: two terminal lines, so that the sentence around it stays readable.
 _MAX_OUTPUT_LENGTH = 160
@@ -91,7 +106,7 @@ def _current_step(pod: Raw) -> tuple[PodStep, str, str]:
     if status.get("phase") == "Failed":
         return "Failed", str(status.get("reason") or "Failed"), str(status.get("message") or _exit_summary(pod))
     if crash := next(_crash_reasons(pod), None):
-        return "Crashes", *crash
+        return "NoImage" if waits_for_image(crash[0]) else "Crashes", *crash
     dispatched = condition(pod, names.DISPATCHED_CONDITION)
     joined = has_working_ray_node(pod)
     if dispatched.get("status") == "Unknown":  # an unreachable pod keeps its last state

@@ -21,10 +21,21 @@ from adapter.gang import drain_order, messages
 from adapter.gang.drain_order import GangWorkers
 from adapter.gang.gang_facts import Gang
 from adapter.gang.timeouts import UNSTARTABLE_TIMEOUT, current_exclusions, start_timeout_exclusion
+from adapter.gang.unstartable_pods import is_uncreatable
 from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Exclusion, Placement, Share, ShareKey
 from adapter.objects.reason import clause
-from adapter.objects.unstructured import Key, Raw, condition, key_of, meta, parse_time, uid_of
+from adapter.objects.unstructured import (
+    MAX_ITEM_LENGTH,
+    Key,
+    Raw,
+    condition,
+    key_of,
+    meta,
+    parse_time,
+    truncate,
+    uid_of,
+)
 from adapter.objects.worker_pod import has_ended as over
 from adapter.objects.worker_pod import (
     has_working_ray_node,
@@ -246,9 +257,12 @@ def stuck_reason(pod: Raw | None, otherwise: str = "it has a node, but did not j
     if scheduled.get("status") != "True":
         return f"it was not scheduled, {scheduled.get('message') or 'and the scheduler gave no reason'}"
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        wait_reason = ((container.get("state") or {}).get("waiting") or {}).get("reason")
-        if wait_reason and wait_reason != "PodInitializing":  # another container is not done
-            return f"its container {container.get('name')} waits, {wait_reason}"
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason, message = waiting.get("reason"), waiting.get("message")
+        if reason and reason != "PodInitializing":  # another container is not done
+            # The message of a container that restarts has the pod's name.
+            words = f": {truncate(str(message), MAX_ITEM_LENGTH)}" if message and is_uncreatable(reason) else ""
+            return f"its container {container.get('name')} waits, {reason}{clause(words)}"
     return otherwise
 
 

@@ -19,24 +19,12 @@ from adapter.objects.unstructured import (
     text_field,
     uid_of,
 )
-from adapter.objects.worker_pod import slot_cluster
+from adapter.objects.worker_pod import slot_cluster, waits_for_image
 
-# What kubelets write while a container has no image or no configuration (k8s:pkg/kubelet/images/types.go,
-# k8s:pkg/kubelet/kuberuntime/kuberuntime_container.go, and the errors of CRI runtimes). A container that runs and ends
-# is not among them: restarts may help it.
-_UNCREATABLE = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-    }
-)
+# What kubelets write while a container has its image and no configuration (k8s:pkg/kubelet/kuberuntime/
+# kuberuntime_container.go, and the errors of CRI runtimes). A container that runs and ends is not among them: restarts
+# may help it.
+_NOT_CONFIGURED = ("CreateContainerConfigError", "CreateContainerError")
 
 
 def unstartable_pods(gang: Gang) -> list[str]:
@@ -65,7 +53,12 @@ def start_obstacle(remote_pod: Raw) -> str:
     if scheduled.get("status") != "True":
         is_unschedulable = scheduled.get("reason") == "Unschedulable" and not status.get("nominatedNodeName")
         return names.ConditionReason.UNSCHEDULABLE if is_unschedulable else ""
-    return names.ConditionReason.CONTAINER_FAILING if _UNCREATABLE & set(_waiting_reasons(status)) else ""
+    return names.ConditionReason.CONTAINER_FAILING if any(map(is_uncreatable, _waiting_reasons(status))) else ""
+
+
+def is_uncreatable(reason: str) -> bool:
+    """Whether a container that waits for this reason cannot be created as its cluster is now."""
+    return waits_for_image(reason) or reason in _NOT_CONFIGURED
 
 
 def _waiting_reasons(status: Raw) -> Iterator[str]:

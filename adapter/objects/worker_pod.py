@@ -13,7 +13,7 @@ worker/template_slots.py decides whether a pod owns its template slot.
 import functools
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from adapter import names
 from adapter.objects.placement import GroupShare, Placement, Share, ShareKey
@@ -41,6 +41,11 @@ DELETION_OVERDUE_AFTER = timedelta(minutes=5)
 _MAX_LISTED_SHARES, _MAX_LIST_LENGTH = 20, 4096
 # The name of a cluster has up to 253 characters and a role 8. A longer text is forged.
 _LONGEST_SLOT = 512
+# What kubelets write while a container's image cannot be had (k8s:pkg/kubelet/images/types.go).
+_IMAGE_FAILURES: Final = frozenset({
+    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+    "RegistryUnavailable", "SignatureValidationFailed",
+})  # fmt: skip
 
 
 class Slot(NamedTuple):
@@ -229,6 +234,11 @@ def is_overdue_for_deletion(pod: Raw, cluster_time: datetime) -> bool:
 
 def has_ended(pod: Raw) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def waits_for_image(reason: str) -> bool:
+    """Whether a container that waits for this reason cannot have its image."""
+    return reason in _IMAGE_FAILURES
 
 
 def has_working_ray_node(pod: Raw) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from adapter import names, programs
 from adapter.objects.unstructured import UNREADABLE, Raw, condition, meta, parse_time
+from adapter.objects.worker_pod import waits_for_image
 
 # Ray's nodes choose their own ports: workers from 10002 on, other processes anywhere above. A firewall with a list of
 # well-known ports blocks them, so the probe uses a port that no such list has.
@@ -30,7 +31,6 @@ _MESSAGE_PATH = "/dev/termination-log"
 # too.
 _USER, _GROUP = 1000, 100
 # With these reasons waiting longer does not help, although the kubelet retries and the reasons alternate.
-_IMAGE_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START_FAILURES = (
     "CreateContainerConfigError",
     "CreateContainerError",
@@ -159,7 +159,7 @@ def _parse_state(pod: Raw) -> ProbeState:
         return ProbeState(address=str(ip_address(status["podIP"])))
     waiting = container.get("waiting") or {}
     reason, message = waiting.get("reason") or "", str(waiting.get("message") or "")[:_MAX_MESSAGE_LENGTH]
-    if reason in _IMAGE_FAILURES:
+    if waits_for_image(reason):
         return ProbeState(error=f"{reason}: {message}".rstrip(": "), image_missing=True, is_permanent=True)
     if reason in _START_FAILURES:
         return ProbeState(error=f"{reason}: {message}".rstrip(": "), is_permanent=True)

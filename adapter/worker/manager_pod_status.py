@@ -25,7 +25,7 @@ from adapter.objects.unstructured import (
     uid_of,
     updated_condition,
 )
-from adapter.objects.worker_pod import has_template_slot, slot_of
+from adapter.objects.worker_pod import has_template_slot, slot_of, waits_for_image
 
 # Without qosClass: it is immutable, and differs where a LimitRange adds a default.
 MIRRORED_FIELDS = (
@@ -48,9 +48,9 @@ _MAX_CONDITIONS = 32
 _MAX_TYPE_LENGTH = 317
 # The limit of a list or map: a container has a dozen mounts, and unknown fields are dropped when written.
 _MAX_ITEMS = 64
-# Endings of the reasons with which a kubelet waits after a failure (k8s:pkg/kubelet/images/types.go,
-# pkg/kubelet/kuberuntime/kuberuntime_container.go).
-_FAULT_REASONS = ("BackOff", "Error", "InvalidImageName", "ErrImagePull", "ErrImageNeverPull")
+# Endings of the reasons with which a kubelet waits after a failure that is none of its image's
+# (k8s:pkg/kubelet/kuberuntime/kuberuntime_container.go).
+_FAULT_REASONS = ("BackOff", "Error")
 
 
 def status_patch(local: Raw, remote: Raw, cluster: str, note: str = "") -> dict[str, Any] | None:
@@ -352,11 +352,13 @@ def _failures(remote: Raw, cluster: str) -> Iterator[Reason]:
         worker = f"Container {name} of a worker in {cluster}"
         if "OOMKilled" in (ended.get("reason"), before.get("reason")):
             yield Reason(failing, f"{worker} ran out of memory (OOMKilled); raise its memory limit.")
-        if str(waiting.get("reason") or "").endswith(_FAULT_REASONS):
-            # A back-off's message has only its duration and the pod, and so differs among siblings.
-            has_message = waiting.get("message") and not str(waiting["reason"]).endswith("BackOff")
+        reason = str(waiting.get("reason") or "")
+        if reason.endswith(_FAULT_REASONS) or waits_for_image(reason):
+            # The message of a back-off from a crash has only its duration and the pod, and so differs among siblings;
+            # that of an image's has the registry's words.
+            has_message = waiting.get("message") and reason != "CrashLoopBackOff"
             details = f": {waiting['message']}" if has_message else ""
-            yield Reason(failing, f"{worker} does not start, {waiting['reason']}{details}")
+            yield Reason(failing, f"{worker} does not start, {reason}{details}")
     scheduled = condition(remote, POD_SCHEDULED)
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         text = f"A worker in {cluster} cannot be scheduled: {_scheduler_message(remote)}"

@@ -18,7 +18,7 @@ from hack.testbed.clusters import Cluster, Clusters, condition, wait
 from hack.testbed.controller import Controller, dump
 from hack.testbed.preemption import preempt, status, uids, workers_in
 from hack.testbed.reader import Raw
-from hack.testbed.stage import Stage, pods_by_cluster
+from hack.testbed.stage import FAKE_NODE, TOLERATION, Stage, pods_by_cluster, ray_cluster
 
 
 @pytest.fixture
@@ -125,6 +125,31 @@ def test_who_has_no_other_place_stays_in_a_drained_cluster(stage: Stage, running
         "the other one follows",
         lambda: dump(stage, running),
     )
+
+
+@pytest.mark.long
+def test_a_worker_whose_image_cannot_be_pulled_starts_elsewhere(stage: Stage, running: Controller) -> None:
+    """East's real node pulls, in vain. West's WorkerCluster sends its pods to fake nodes, which run any image."""
+    west = stage.own("west")
+    stage.clusters = ("east", west)
+    pods = {"pods": {"nodeSelector": FAKE_NODE, "tolerations": [TOLERATION]}}
+    stage.manager.kubectl("patch", "workercluster", west, "--type=merge", "--patch", json.dumps({"spec": pods}))
+    stage.build({"east": 1, "west": 1})
+    made: Raw = ray_cluster("pi", stage.name, {"workers": 1}, "100m")
+    spec = made["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    made["spec"]["workerGroupSpecs"][0]["template"]["spec"] = {
+        "containers": [{**spec["containers"][0], "image": "example.invalid/no/such:1"}]
+    }
+    stage.manager.apply(json.dumps(made))
+    wait(lambda: "WorkerFailing" in stage.events("pi"), 60, "east's words are known", lambda: dump(stage, running))
+    told = stage.told("pi", "WorkerFailing")
+    assert "of a worker in east does not start, " in told and "example.invalid/no/such:1" in told
+    (pod,) = stage.workers()
+    state = pod["status"]["initContainerStatuses"][0]["state"]["waiting"]
+    assert state["reason"] in ("ErrImagePull", "ImagePullBackOff"), "as `kubectl rayspan why` reads it"
+    wait(lambda: pods_by_cluster(stage.workers()) == {west: 1} and stage.running(1), 150, "it runs in west",
+         lambda: dump(stage, running))  # fmt: skip
+    assert "in east within 60s: its container wait-gcs-ready waits, " in stage.told("pi", "StartTimeout")
 
 
 @pytest.mark.alone  # nodes are cordoned

@@ -260,8 +260,9 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
                 make_worker(1, cluster="", up=False),
             ]
         ),
-        ("Pods", "HeadCrashes", 3),
-        "The head is not ready: ErrImagePull in manager on n1: container ray-head: no such image.",
+        ("Pods", "HeadNoImage", 3),
+        "The head is not ready: its image cannot be pulled in manager on n1 (ErrImagePull): container ray-head: no "
+        "such image.",
     ),
     (
         "no slot",
@@ -291,6 +292,18 @@ CASES: list[tuple[str, Callable[[], JobFacts], tuple[str, str, int], str]] = [
         lambda: late(conditions=[UNSEEN], phase="Running"),
         ("Pods", "ClusterUnreachable", 3),
         ("A worker is not ready yet: its remote pod in west is unreachable: worker cluster west is silent."),
+    ),
+    (
+        "the worker's image cannot be pulled",
+        lambda: late(
+            containerStatuses=[container(waiting={"reason": "ImagePullBackOff", "message": "no such host"})],
+            hostIP="10.2.0.9",
+        ),
+        ("Pods", "NoImage", 3),
+        (
+            "A worker is not ready yet: its image cannot be pulled in west on 10.2.0.9 (ImagePullBackOff): container "
+            "ray-worker: no such host."
+        ),
     ),
     (
         "the worker crashes",

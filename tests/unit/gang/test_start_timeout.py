@@ -494,6 +494,12 @@ SCHEDULED = make_condition("PodScheduled")
         pytest.param([NO_NODE], [], WHY, id="the scheduler says why"),
         pytest.param([SCHEDULED], statuses(ray={"waiting": {"reason": "ImagePullBackOff"}}),
             "its container ray waits, ImagePullBackOff", id="its image is missing"),
+        pytest.param(
+            [SCHEDULED], statuses(ray={"waiting": {"reason": "ErrImagePull", "message": "no such host."}}),
+            "its container ray waits, ErrImagePull: no such host", id="the registry's words"),
+        pytest.param(
+            [SCHEDULED], statuses(ray={"waiting": {"reason": "CrashLoopBackOff", "message": "pod w-1 of 9s"}}),
+            "its container ray waits, CrashLoopBackOff", id="words that differ among siblings"),
         pytest.param([SCHEDULED], statuses(gcs={"running": {}}, ray={"waiting": {"reason": "PodInitializing"}}),
             "it has a node, but did not join the head", id="the worker looks for the head"),
         pytest.param([SCHEDULED], statuses(ray={"running": {}}), "it has a node, but did not join the head",
