@@ -1,4 +1,6 @@
-"""`rayspan why`: print the one step that keeps a job from running, and a plan when the job waits for capacity.
+"""`rayspan why`: print the one step that keeps a job from running.
+
+Prints a plan when the job waits for capacity, and the end of the log when a worker has not joined Ray.
 
 `diagnosis.explain` finds the step in the objects of the manager cluster. A RayService has the exit code of its worse
 RayCluster, and 3 while it has no RayCluster.
@@ -10,13 +12,17 @@ from typing import Any
 from adapter.cli import common, job_reader, plan, plan_table, rayservice_report
 from adapter.cli.common import format_table, join_lines
 from adapter.cli.job_reader import SelectedJobs
+from adapter.cli.join_evidence import read_evidence
 from adapter.cli.plan_table import PlanDocument
 from adapter.cli.terminal import print_text
 from adapter.cli.where_table import outcome_line
+from adapter.diagnosis import join_problem
 from adapter.diagnosis.blocker import EXIT_CODES, Diagnosis
-from adapter.diagnosis.explain import diagnose
+from adapter.diagnosis.explain import diagnose, pod_states
 from adapter.diagnosis.job_document import Document, describe_job
 from adapter.diagnosis.job_facts import JobFacts
+from adapter.diagnosis.pod_state import PodState
+from adapter.objects.unstructured import Raw
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 
 
@@ -25,7 +31,9 @@ def main(args: argparse.Namespace) -> int:
 
     async def report(client: Client, selection: SelectedJobs) -> int:
         links = [diagnose(facts) for facts in selection.jobs]
-        documents = [await _explain_job(client, facts, link) for facts, link in zip(selection.jobs, links, strict=True)]
+        documents = [
+            await _explain_job(args, client, facts, link) for facts, link in zip(selection.jobs, links, strict=True)
+        ]
         if args.output == "table":
             print_text(rayservice_report.combine_texts(selection, list(map(render, documents))))
         else:
@@ -35,8 +43,21 @@ def main(args: argparse.Namespace) -> int:
     return job_reader.run_on_job(args, report)
 
 
-async def _explain_job(client: Client, facts: JobFacts, link: Diagnosis) -> Document:
-    return describe_job(facts) | (await _request_plan(client, facts) if link.waits_for_capacity else {})
+async def _explain_job(args: argparse.Namespace, client: Client, facts: JobFacts, link: Diagnosis) -> Document:
+    if link.waits_for_capacity:
+        return describe_job(facts) | await _request_plan(client, facts)
+    if link.reason == "NotJoined" and (unjoined := join_problem.unjoined_worker(facts, pod_states(facts))):
+        return describe_job(facts) | {"joinProblem": await _join_problem(args, client, facts, *unjoined)}
+    return describe_job(facts)
+
+
+async def _join_problem(args: argparse.Namespace, client: Client, facts: JobFacts, worker: PodState, pod: Raw) -> str:
+    """A sentence why a worker has not joined Ray, from what the user may read."""
+    container = join_problem.container_to_read(worker, pod)
+    evidence = await common.await_with_hint(
+        read_evidence(args, client, facts, pod, container), "Reading the worker's log and the head's nodes ..."
+    )
+    return join_problem.explain_join(worker, pod, facts, evidence)
 
 
 async def _request_plan(client: Client, facts: JobFacts) -> dict[str, Any]:
@@ -68,6 +89,8 @@ def render(explanation: Document) -> str:
     ]
     parts += [_render_plan(explanation["plan"])] if explanation.get("plan") else []
     problem = explanation.get("planProblem")
+    if explanation.get("joinProblem"):
+        parts.append(join_lines([explanation["joinProblem"]]))
     remarks = [*explanation["notes"], *([f"No plan is shown: {problem}"] if problem else [])]
     return "\n".join([*parts, *([join_lines(remarks)] if remarks else [])])
 

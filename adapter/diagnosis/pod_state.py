@@ -166,10 +166,15 @@ def _container_report(container: Raw, last: Raw, message: str) -> str:
 
 
 def _last_output(ended: Raw) -> str:
-    """The end of a terminated container's message, because an error is in the last line or two."""
-    output = " ".join(str(ended.get("message") or "").split())
-    shown = output if len(output) <= _MAX_OUTPUT_LENGTH else f"…{output[-_MAX_OUTPUT_LENGTH:].lstrip()}"
+    """The end of a terminated container's message."""
+    shown = last_words(str(ended.get("message") or ""))
     return f"last output: {shown}" if shown else ""
+
+
+def last_words(output: str) -> str:
+    """The end of an output as one line, because an error is in the last line or two."""
+    line = " ".join(output.split())
+    return line if len(line) <= _MAX_OUTPUT_LENGTH else f"…{line[-_MAX_OUTPUT_LENGTH:].lstrip()}"
 
 
 def _exit_summary(pod: Raw) -> str:

@@ -180,6 +180,23 @@ async def run_kubectl(command: Sequence[str]) -> int:
         raise
 
 
+async def read_kubectl(command: Sequence[str]) -> str:
+    """Run kubectl and return what it prints to stdout; empty if it fails. Cancelling the call ends kubectl."""
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        return ""
+    try:
+        output, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return output.decode(errors="replace") if child.returncode == 0 else ""
+
+
 def _read_user_kubeconfig(login_options: Sequence[str]) -> dict[str, Any]:
     """The current context of the user's kubeconfig, with files inlined."""
     command = [_KUBECTL, *login_options, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
