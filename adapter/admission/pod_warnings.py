@@ -113,8 +113,8 @@ def _service_warnings(where: str, text: str, own_services: Iterable[str]) -> Ite
 
 def _foreign_services(text: str, own_services: Iterable[str]) -> list[ServiceName]:
     """The Services in a text, without those of the job's own head, each once."""
-    found = {service.text: service for service in find_service_names(text)}
-    return [service for service in found.values() if service.name not in own_services]
+    by_text = {service.text: service for service in find_service_names(text)}
+    return [service for service in by_text.values() if service.name not in own_services]
 
 
 def _texts(value: Any) -> Iterator[str]:
