@@ -92,7 +92,7 @@ class HeadAddress:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host and port else ""
 
     def rewrite_command(self, value: Any) -> Any:
-        """Relocate a command in any JSON value, also where its `ray start` names other Services (objects/ray_start.py)."""
+        """Relocate a command in any JSON value, also where `ray start` names other Services (objects/ray_start.py)."""
         address, namespace = self.join_address, self.namespace
 
         def change(text: str) -> str:
