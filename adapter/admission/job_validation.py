@@ -6,18 +6,20 @@ and ConfigMaps. Sidecars that KubeRay adds later are not checked, because they a
 only a newer KubeRay has.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from adapter import names
 from adapter.admission import pod_validation, pod_warnings
 from adapter.admission.kuberay_validation import KubeRayRejection
+from adapter.admission.naming_validation import naming_problems, needed_in_clusters, read_mappings
 from adapter.admission.pod_warnings import PodSettings
 from adapter.admission.policy import ResolvedPolicy
 from adapter.objects import kuberay_rules, rayjob, specs
 from adapter.objects.placement import placement_name
 from adapter.objects.raycluster import WorkerGroup
 from adapter.objects.rayjob import JobObject
+from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw, annotation, mapping_field, printable
 from adapter.objects.workload import PodSet, Workload
 
@@ -69,11 +71,14 @@ def workload_problems(
     yield from job_problems(job)
     if reason := _elastic_conflict(workload, job):
         yield reason
-    has_account = _has_service_account(resolved_policy, clusters)
+    podsets = list(podsets)
+    mappings = _mappings_of(podsets, resolved_policy, clusters)
     own_placement, zones = placement_name(workload) if workload.elastic else "", rayjob.podset_zones(job)
     for podset in podsets:
-        for reason in _group_problems(podset, has_account, own_placement, zones.get(podset.name, "")):
+        for reason in _group_problems(podset, workload.namespace, mappings, own_placement, zones.get(podset.name, "")):
             yield f"worker group {printable(podset.name)}: {reason}"
+    if resolved_policy and resolved_policy.policy.gang == "SameCluster" and mappings:
+        yield from _same_cluster_problems(podsets, workload.namespace, mappings)
 
 
 def further_problems(
@@ -117,8 +122,32 @@ def portability_message(workload: Workload, warnings: Iterable[str]) -> str:
     return " ".join(f"{_job_title(workload)}: {warning}." for warning in warnings)
 
 
-def _group_problems(podset: PodSet, has_account: bool, own: str, zone: str) -> Iterator[str]:
-    yield from pod_validation.template_problems(podset.template, account_given=has_account)
+def _mappings_of(
+    podsets: Iterable[PodSet], resolved_policy: ResolvedPolicy | None, clusters: Iterable[Raw]
+) -> Mapping[str, PodMapping] | None:
+    """The pod mappings of the policy's clusters, None while they cannot be read.
+
+    WorkerClusters are parsed only for a job that needs anything of them. An unreadable policy is no reason to reject a
+    job for good.
+    """
+    if not any(needed_in_clusters([podset.template]) for podset in podsets):
+        return pod_validation.NO_CLUSTERS
+    return read_mappings(clusters) if resolved_policy else None
+
+
+def _same_cluster_problems(
+    podsets: Iterable[PodSet], namespace: str, mappings: Mapping[str, PodMapping]
+) -> Iterator[str]:
+    """The problem of groups that no cluster can take together, where each has a cluster for itself."""
+    templates = [podset.template for podset in podsets]
+    if not any(list(naming_problems(needed_in_clusters([template]), mappings, namespace)) for template in templates):
+        yield from naming_problems(needed_in_clusters(templates), mappings, namespace)
+
+
+def _group_problems(
+    podset: PodSet, namespace: str, mappings: Mapping[str, PodMapping] | None, own: str, zone: str
+) -> Iterator[str]:
+    yield from pod_validation.template_problems(podset.template, namespace, mappings)
     yield from pod_validation.reserved_key_problems(podset.template, own)
     if reason := _zone_conflict(podset, zone):
         yield reason
@@ -256,17 +285,6 @@ def missing_sources_message(workload: Workload, reason: str) -> str:
 
 def _job_title(workload: Workload) -> str:
     return f"{workload.job.kind} {workload.job.name}" if workload.job else f"Workload {workload.name}"
-
-
-def _has_service_account(resolved_policy: ResolvedPolicy | None, clusters: Iterable[Raw]) -> bool:
-    """Whether each cluster of the policy gives pods a service account.
-
-    Without a readable policy it returns True, because an unreadable policy is no reason to reject a job for good.
-    """
-    pod_settings = [(raw.get("spec") or {}).get("pods") or {} for raw in clusters]
-    return all(settings.get("serviceAccountName") for settings in pod_settings) and (
-        bool(pod_settings) or resolved_policy is None
-    )
 
 
 def cluster_path(job: JobObject) -> str:

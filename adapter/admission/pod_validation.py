@@ -4,12 +4,19 @@ A result is a fragment with the field, its value and the remedy. `rewrite.stripp
 The callers add the object's name: `job_validation.py` that of the job, `worker/create_pod.py` that of the remote pod.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from adapter import names
 from adapter.admission import size_limits
+from adapter.admission.naming_validation import naming_problems
 from adapter.objects.pod_requests import PODS, pod_requests
+from adapter.objects.required_objects import account_of, required_objects, unnamed_objects, unnamed_reason
+from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw, label, printable
+
+NO_CLUSTERS: Final[Mapping[str, PodMapping]] = MappingProxyType({})  # nothing is named anywhere
 
 _Rule = Callable[[Raw], Iterator[str]]
 
@@ -17,16 +24,20 @@ _Rule = Callable[[Raw], Iterator[str]]
 _USER_KEYS = (names.ZONE_ANNOTATION, names.POOL_LABEL)
 
 
-def template_problem(template: Raw, *, account_given: bool = False) -> str | None:
+def template_problem(
+    template: Raw, namespace: str = "", mappings: Mapping[str, PodMapping] | None = NO_CLUSTERS
+) -> str | None:
     """Why a pod template (anything with a pod's `spec`) cannot run in another cluster, or None.
 
-    Reasons: docs/upstream.md, "Jobs whose workers must stay together". `account_given`: each cluster replaces the pod's
-    service account.
+    Reasons: docs/upstream.md, "Jobs whose workers must stay together". `mappings`: by WorkerCluster of the policy; None
+    while they are not known.
     """
-    return next(template_problems(template, account_given=account_given), None)
+    return next(template_problems(template, namespace, mappings), None)
 
 
-def template_problems(template: Raw, *, account_given: bool = False) -> Iterator[str]:
+def template_problems(
+    template: Raw, namespace: str = "", mappings: Mapping[str, PodMapping] | None = NO_CLUSTERS
+) -> Iterator[str]:
     """A fragment for each problem; for an oversized template, only those on its size."""
     too_long = False
     # The size comes first: the rules below read the whole template.
@@ -36,8 +47,10 @@ def template_problems(template: Raw, *, account_given: bool = False) -> Iterator
     if too_long:
         return
     spec = template.get("spec") or {}
-    rules = [rule for rule in _RULES if not (account_given and rule[0] is _service_account)]
-    yield from (f"{fault}: {remedy}" for rule, remedy in rules for fault in rule(spec))
+    yield from (f"{fault}: {remedy}" for rule, remedy in _RULES for fault in rule(spec))
+    if mappings is not None:
+        yield from naming_problems(required_objects(spec), mappings, namespace)
+    yield from _missing_requests(spec)
 
 
 def reserved_key_problems(template: Raw, own: str = "") -> Iterator[str]:
@@ -67,19 +80,26 @@ def pod_problem(pod: Raw) -> str:
     return ""
 
 
-def remote_pod_problem(spec: Raw) -> str:
-    """Why a remote pod with this `spec` must not be created, empty when it may be.
+def remote_pod_problem(spec: Raw, manager_spec: Raw, mapping: PodMapping, namespace: str) -> str:
+    """Why a remote pod with this `spec` must not be created for a pod with `manager_spec`, empty when it may be.
 
     The pod is checked again because its template may be edited after admission, and the manager's webhooks and policies
-    may add fields. `group_workload.excess_requests` checks the requests.
+    may add fields; the WorkerCluster may name less than when the pod was planned. `manager_spec` is without the
+    manager's API token. `group_workload.excess_requests` checks the requests.
     """
-    rules = [rule for rule in _RULES if rule[0] not in (_service_account, _no_requests)]
-    return next((f"{fault}: {remedy}" for rule, remedy in rules for fault in rule(spec)), "")
+    problems = (f"{fault}: {remedy}" for rule, remedy in _RULES for fault in rule(spec))
+    unnamed = unnamed_objects(required_objects(manager_spec), mapping, namespace)
+    return next(problems, "") or unnamed_reason(unnamed, mapping, namespace)
 
 
-def _no_requests(spec: Raw) -> Iterator[str]:
+def _missing_requests(spec: Raw) -> Iterator[str]:
+    """A fragment if a pod requests nothing.
+
+    KubeRay's init container has requests. If no quota were reserved for the worker, this container would run on the
+    quota of others.
+    """
     if not any(amount for name, amount in pod_requests(spec).items() if name != PODS):
-        yield "spec.containers have no resources.requests"
+        yield "spec.containers have no resources.requests: no quota could be reserved for a worker; set them"
 
 
 def _volume_path(volume: Raw) -> str:
@@ -91,26 +111,17 @@ def _host_network(spec: Raw) -> Iterator[str]:
         yield "spec.hostNetwork is true"
 
 
-def _volume_rule(kind: str) -> _Rule:
-    def rule(spec: Raw) -> Iterator[str]:
-        for volume in spec.get("volumes") or ():
-            if source := volume.get(kind):
-                yield (
-                    f"{_volume_path(volume)}.{kind} is {printable(source.get('path') or source.get('claimName') or '')}"
-                )
-
-    return rule
-
-
 def _resource_claims(spec: Raw) -> Iterator[str]:
     for claim in spec.get("resourceClaims") or ():
         yield f"spec.resourceClaims has {printable(claim.get('name'))}"
 
 
 def _projected_identities(spec: Raw) -> Iterator[str]:
+    """Tokens, certificates and trust of an account; the token of an account that is named is a required object."""
+    token = () if account_of(spec) else ("serviceAccountToken",)
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
-            for kind in ("serviceAccountToken", "podCertificate", "clusterTrustBundle"):
+            for kind in (*token, "podCertificate", "clusterTrustBundle"):
                 if kind in source and not (source[kind] or {}).get("optional"):
                     yield f"{_volume_path(volume)}.projected has a {kind}"
 
@@ -152,12 +163,6 @@ def _volume_sources(spec: Raw) -> Iterator[str]:
                 yield f"{_volume_path(volume)}.ephemeral.volumeClaimTemplate.spec.{field} is {printable(name)}"
 
 
-def _service_account(spec: Raw) -> Iterator[str]:
-    for field in ("serviceAccountName", "serviceAccount"):
-        if spec.get(field) not in (None, "", "default"):
-            yield f"spec.{field} is {printable(spec[field])}"
-
-
 def _driver_secrets(spec: Raw) -> Iterator[str]:
     """Volumes of csi, azureFile, cephfs, flexVolume, iscsi, rbd, …: each names its Secret in one of three fields."""
     for volume in spec.get("volumes") or ():
@@ -179,16 +184,12 @@ def _required_references(where: str, sources: Iterable[Raw], keys: tuple[str, ..
 
 _RULES: tuple[tuple[_Rule, str], ...] = (
     (_host_network, "a worker needs a pod IP of its own, which the other clusters can reach; remove it"),
+    (_resource_claims, "plans do not count the devices of a claim; ask for devices in resources.limits"),
     (
-        _volume_rule("hostPath"),
-        "the files of the manager's nodes do not exist in the worker cluster; use emptyDir or object storage",
+        _projected_identities,
+        "it is issued in the manager, which the other cluster does not trust; remove the source, or for a token set "
+        "spec.serviceAccountName to an account that a WorkerCluster names",
     ),
-    (
-        _volume_rule("persistentVolumeClaim"),
-        "the claim does not exist in the worker cluster; use emptyDir or object storage",
-    ),
-    (_resource_claims, "the claim does not exist in the worker cluster; ask for devices in resources.limits"),
-    (_projected_identities, "it is issued in the manager, which the other cluster does not trust; remove the source"),
     (
         _node_name,
         "the manager's nodes do not exist in the worker cluster; remove it, or use labels that nodes there also have",
@@ -199,13 +200,5 @@ _RULES: tuple[tuple[_Rule, str], ...] = (
         "the claim, snapshot or volume does not exist in the worker cluster; remove it, and the volume "
         "is empty at first",
     ),
-    (
-        _service_account,
-        "the account does not exist in the worker cluster; remove it to use the default account there, or set "
-        "spec.pods.serviceAccountName on every WorkerCluster of the policy",
-    ),
     (_driver_secrets, "Secrets of volume drivers are not copied to worker clusters; use emptyDir or object storage"),
-    # KubeRay's init container has requests. If no quota were reserved for the worker, this container would run on the
-    # quota of others.
-    (_no_requests, "no quota could be reserved for a worker; set them"),
 )

@@ -137,8 +137,9 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
         "the manager set it on its own pod",
     ),
     (r"^spec\.imagePullSecrets", ("added", "changed"), _COPIED_OBJECT_REASON),
+    (r"^spec\.serviceAccount$", ("removed",), "it is the older name of serviceAccountName"),
     (
-        r"^spec\.(serviceAccountName|serviceAccount|imagePullSecrets)",
+        r"^spec\.(serviceAccountName|imagePullSecrets)",
         ("removed",),
         "its name is valid only in the manager",
     ),
@@ -174,6 +175,12 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
         f"{_COPIED_OBJECT_REASON}, and labels have other names there",
     ),
     (rf"{_CONTAINER_PATH}\.envFrom", ("changed",), _COPIED_OBJECT_REASON),
+    (
+        r"^spec\.volumes\[[^]]+\]\.persistentVolumeClaim|"
+        rf"{_CONTAINER_PATH}\.volumeMounts\[[^]]+\](\[\d+\])?\.(readOnly|recursiveReadOnly|mountPropagation)$",
+        _ANY_CHANGE,
+        _POD_MAPPING_REASON,
+    ),
     (rf"{_CONTAINER_PATH}\.volumeMounts", _ANY_CHANGE, "the mount of the manager's API token"),
     (
         rf"{_CONTAINER_PATH}\.image$|^spec\.volumes\[[^]]+\]\.image",
@@ -186,6 +193,12 @@ _REASON_RULES: tuple[tuple[str, tuple[str, ...], str], ...] = (  # the first mat
         _LOCATION_REASON,
     ),
     (rf"{_CONTAINER_PATH}\.env$", ("added",), _LOCATION_REASON),
+    (rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?$", ("added",), _POD_MAPPING_REASON),
+    (
+        rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.value$",
+        ("changed",),
+        f"{_HEAD_ADDRESS_REASON}, or {_POD_MAPPING_REASON}",
+    ),
     (
         rf"{_CONTAINER_PATH}\.env\[[^]]+\](\[\d+\])?\.valueFrom",
         ("removed",),

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from adapter import names
+from adapter.admission import pod_validation
+from adapter.admission.pod_warnings import PodSettings
 from adapter.cli import common
 from adapter.cli.common import EXIT_OK, EXIT_USAGE, print_error
 from adapter.cli.pod_diff import diff_pods
@@ -50,7 +52,9 @@ def main(args: argparse.Namespace) -> int:
     try:
         cluster, spec = _read_worker_cluster(args.worker_cluster)
         texts = common.expand_lists(common.read_objects(common.read_text(args.filename)))
-        objects = [read for raw in texts if (read := read_object(raw, spec))]
+        mappings = {cluster: spec.pods} if args.worker_cluster else pod_validation.NO_CLUSTERS
+        settings = PodSettings(bool(spec.pods.scheduler), bool(spec.pods.image_registries))
+        objects = [read for raw in texts if (read := read_object(raw, settings, mappings))]
         if not any(read.workers for read in objects):
             raise InvalidJob(_no_workers_message(objects))
         manifests = [_render_worker(worker, args.head, cluster, spec) for worker in _accepted_workers(objects)]

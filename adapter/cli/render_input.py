@@ -1,6 +1,6 @@
 """Reads the objects of a file whose workers `render` prints: worker pods, and jobs with their worker templates."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -10,6 +10,7 @@ from adapter.admission import job_validation, pod_validation, pod_warnings
 from adapter.admission.pod_warnings import PodSettings
 from adapter.objects import rayjob, rayservice, specs, text_values
 from adapter.objects.rayjob import InvalidJob, JobManifest
+from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import UNREADABLE, Raw, label, mapping_field, meta
 from adapter.rewrite import stripping
 
@@ -35,15 +36,18 @@ class RenderObject:
     omission: str = ""  # a sentence on fields without which Kueue does not queue it
 
 
-def read_object(raw: Raw, spec: specs.WorkerCluster) -> RenderObject | None:
-    """The workers of one object in the cluster of `spec`; None for other kinds. Raises InvalidJob with sentences."""
+def read_object(raw: Raw, settings: PodSettings, mappings: Mapping[str, PodMapping]) -> RenderObject | None:
+    """The workers of one object; None for other kinds. Raises InvalidJob with sentences.
+
+    `mappings` are those of the WorkerCluster by its name, empty without one; `settings` are its settings for pods.
+    """
     kind, metadata = raw.get("kind"), mapping_field(raw, "metadata")
     origin = f"{kind} {metadata.get('name') or metadata.get('generateName') or 'without a name'}"
     try:
         if kind == "Pod" and label(raw, names.RAY_NODE_TYPE_LABEL) == names.WORKER:
-            return _read_pod(raw, origin, spec)
+            return _read_pod(raw, origin, mappings)
         if kind in (*names.RAY_KINDS, names.RAY_SERVICE):
-            return _read_job(raw, origin, spec)
+            return _read_job(raw, origin, settings, mappings)
     except InvalidJob:
         raise
     except (*UNREADABLE, RecursionError):
@@ -55,13 +59,17 @@ def unreadable_error(origin: str) -> InvalidJob:
     return InvalidJob(f"{origin} cannot be read; `kubectl apply --dry-run=server` shows what is wrong with it.")
 
 
-def _read_pod(raw: Raw, origin: str, spec: specs.WorkerCluster) -> RenderObject:
+def _read_pod(raw: Raw, origin: str, mappings: Mapping[str, PodMapping]) -> RenderObject:
     _reject_faults(f"{origin}: {fault}." for fault in text_values.template_faults(raw))
     template = {**raw, "spec": _unscheduled_spec(raw)}
-    problems = pod_validation.template_problems(template, account_given=bool(spec.pods.service_account))
+    problems = pod_validation.template_problems(template, _namespace_of(raw), mappings)
     host_problem = pod_validation.pod_problem(raw)
     rejections = _limit([*problems, *([host_problem] if host_problem else [])])
     return RenderObject(origin, (RenderInput(origin, raw, rejections),))
+
+
+def _namespace_of(raw: Raw) -> str:
+    return str(meta(raw).get("namespace") or "default")
 
 
 def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
@@ -70,20 +78,21 @@ def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key != "nodeName"}
 
 
-def _read_job(raw: Raw, origin: str, spec: specs.WorkerCluster) -> RenderObject:
+def _read_job(
+    raw: Raw, origin: str, settings: PodSettings, mappings: Mapping[str, PodMapping]
+) -> RenderObject:
     is_service = raw.get("kind") == names.RAY_SERVICE
     if is_service and (reason := job_validation.missing_config(raw)):
         raise InvalidJob(f"{origin}: {reason}.")
     job = {"apiVersion": names.RAY_API_VERSION, **(rayservice.ray_cluster(raw) if is_service else raw)}
     job["apiVersion"] = job["apiVersion"] or names.RAY_API_VERSION
-    result = rayjob.parse_partially(job, meta(raw).get("namespace") or "default", of_service=is_service)
+    result = rayjob.parse_partially(job, _namespace_of(raw), of_service=is_service)
     _reject_faults(fault for fault in result.faults if fault != result.omission)
     assert result.manifest is not None
     problems = [*(job_validation.service_problems(raw) if is_service else ())]
     problems += job_validation.job_problems(result.manifest.job)
-    return RenderObject(
-        origin, tuple(_template_workers(result.manifest, origin, spec)), _limit(problems), result.omission
-    )
+    workers = tuple(_template_workers(result.manifest, origin, settings, mappings))
+    return RenderObject(origin, workers, _limit(problems), result.omission)
 
 
 def _reject_faults(sentences: Iterable[str]) -> None:
@@ -95,11 +104,12 @@ def _limit(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(islice(texts, specs.MAX_REPORTED_FAULTS))
 
 
-def _template_workers(manifest: JobManifest, origin: str, spec: specs.WorkerCluster) -> Iterator[RenderInput]:
+def _template_workers(
+    manifest: JobManifest, origin: str, settings: PodSettings, mappings: Mapping[str, PodMapping]
+) -> Iterator[RenderInput]:
     """The worker groups of a job, also those that have no workers now."""
     job_spec = mapping_field(manifest.raw, "spec")
     cluster = mapping_field(job_spec, "rayClusterSpec") if manifest.kind == "RayJob" else job_spec
-    settings = PodSettings(bool(spec.pods.scheduler), bool(spec.pods.image_registries))
     job = manifest.job
     own_services = [job.cluster.head_service or f"{manifest.name}{names.HEAD_SERVICE_SUFFIX}"]
     path = job_validation.cluster_path(job)
@@ -112,7 +122,7 @@ def _template_workers(manifest: JobManifest, origin: str, spec: specs.WorkerClus
             *pod_warnings.template_warnings(template, own_services, settings),
         ]
         problems = [
-            *pod_validation.template_problems(template, account_given=bool(spec.pods.service_account)),
+            *pod_validation.template_problems(template, manifest.namespace, mappings),
             *pod_validation.reserved_key_problems(template),
         ]
         yield RenderInput(
@@ -134,7 +144,7 @@ def _pod_of_template(raw: Raw, group: Raw, template: Raw) -> dict[str, Any]:
         names.RAY_GCS_GROUP_LABEL: name,
         names.RAY_NODE_TYPE_LABEL: names.WORKER,
     }
-    identity = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": meta(raw).get("namespace") or "default"}
+    identity = {"name": f"{ray_cluster}-{name}-worker-0".lower(), "namespace": _namespace_of(raw)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

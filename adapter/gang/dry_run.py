@@ -13,6 +13,7 @@ from adapter import names
 from adapter.actions import Action, DryRunPod, Plan, RequeueAfter, Reserve, emit_event
 from adapter.gang.gang_facts import Gang
 from adapter.objects.placement import Share
+from adapter.objects.required_objects import required_objects, unnamed_objects, unnamed_reason
 from adapter.rewrite import dry_run_pod
 
 REQUEUE_NOW = RequeueAfter(timedelta(0))  # because a dry run's result enqueues no key
@@ -35,10 +36,27 @@ def defer_until_answered(gang: Gang, actions: Sequence[Action]) -> list[Action]:
 
 def denied_reason(gang: Gang, share: Share) -> str:
     """Why the share's cluster denies the share's pods; empty if it accepts them, or without a result."""
+    if unnamed := _unnamed_reason(gang, share):
+        return unnamed
     results = (gang.dry_runs.results.get((share.cluster, group.name)) for group in share.groups)
     return next(
         (f"it denies its pods: {result.denied_reason}" for result in results if result and result.denied_reason), ""
     )
+
+
+def _unnamed_reason(gang: Gang, share: Share) -> str:
+    """Why the pods of a planned share lack something there: its WorkerCluster names less since it was planned."""
+    workload, target = gang.workload, gang.clusters.targets.get(share.cluster)
+    if workload is None or target is None:
+        return ""
+    groups = {group.name for group in share.groups}
+    required = [
+        needed
+        for podset in workload.podsets
+        if podset.name in groups
+        for needed in required_objects(podset.template.get("spec") or {})
+    ]
+    return unnamed_reason(unnamed_objects(required, target.pods, workload.namespace), target.pods, workload.namespace)
 
 
 def _dry_runs_for(action: Action, dry_runs: Mapping[tuple[str, str], DryRunPod]) -> dict[tuple[str, str], DryRunPod]:

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from adapter import names
+from adapter.objects.named_objects import NamedObject, NamedPath
 
 _DURATION = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$")
 _PLACEHOLDER = re.compile(r"\{(?:service|namespace|cluster)\}")
@@ -146,6 +147,11 @@ class PodMapping:
     image_registries: Annotated[_StringMap, Field(alias="imageRegistries")] = field(default_factory=dict)
     labels: _StringMap = field(default_factory=dict)
     annotations: _StringMap = field(default_factory=dict)
+    env: _StringMap = field(default_factory=dict)  # of Ray's container
+    # What pods may use of the cluster, beside what they bring; service_account replaces accounts that are not listed.
+    service_accounts: Annotated[tuple[NamedObject, ...], Field(alias="serviceAccounts")] = ()
+    claims: Annotated[tuple[NamedObject, ...], Field(alias="persistentVolumeClaims")] = ()
+    host_paths: Annotated[tuple[NamedPath, ...], Field(alias="hostPaths")] = ()
 
 
 NO_MAPPING = PodMapping()

@@ -67,7 +67,7 @@ class Offers:
         if caches is None or not all(hashes):
             return self._new_cache(candidate, dependencies)
         groups = (
-            (group.name, group.role, group.zone, group_hash)
+            (group.name, group.role, group.zone, group.required, group_hash)
             for group, group_hash in zip(self.request.groups, hashes, strict=True)
         )
         key = self.request.namespace, self.request.queue, candidate.asks_kueue, *groups
@@ -108,7 +108,7 @@ class Offers:
         return self._cached_offer(candidate, path, group, self.request.reclaims_quota)
 
     def shortage_reason(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> str:
-        if mismatch := _mismatch_reason(candidate, group):
+        if mismatch := _mismatch_reason(self.request, candidate, group):
             return mismatch
         capacity = self._flavor_capacity(candidate, path, group)
         shortage = capacity.shortage_reason(group.count)
@@ -165,7 +165,7 @@ class Offers:
     def _cached_offer(self, candidate: Candidate, path: QuotaPath, group: GroupRequest, reclaims: bool) -> Offer:
         def offer() -> Offer:
             compute = self._reclaiming_offer if reclaims else self._free_offer
-            return Offer() if _mismatch_reason(candidate, group) else compute(candidate, path, group)
+            return Offer() if _mismatch_reason(self.request, candidate, group) else compute(candidate, path, group)
 
         return self.compute_once(candidate, ("offer", path, group.name, group.count, reclaims), offer)
 
@@ -242,13 +242,13 @@ def _offer_dependencies(request: GangRequest, candidate: Candidate) -> tuple[Any
     return *cluster_facts, queue, candidate.namespaces.get(request.namespace), answers
 
 
-def _mismatch_reason(candidate: Candidate, group: GroupRequest) -> str:
+def _mismatch_reason(request: GangRequest, candidate: Candidate, group: GroupRequest) -> str:
     if group.zone not in ("", candidate.zone):
         return (
             f"worker group {printable(group.name)} requires zone {printable(group.zone)}, and this cluster is in "
             f"zone {candidate.zone}"
         )
-    return denied_reason(candidate, group)
+    return denied_reason(request, candidate, group)
 
 
 def _may_add_nodes(candidate: Candidate) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from adapter.objects.placement import Share
+from adapter.objects.required_objects import RequiredObject, unnamed_objects, unnamed_reason
 from adapter.objects.specs import NO_MAPPING, PodMapping
 from adapter.objects.unstructured import Key, Raw, printable
 from adapter.quota.kueue_answers import (
@@ -47,6 +48,7 @@ class GroupRequest:
     dry_run_results: Mapping[str, DryRunResult] = field(default_factory=dict)
     # See pod_requests.scheduling_hash; empty if not known.
     scheduling_hash: str = ""
+    required: tuple[RequiredObject, ...] = ()  # that a cluster must name
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,11 @@ def _accepted_dry_run(candidate: Candidate, group: GroupRequest) -> DryRunResult
     return dry_run if dry_run and dry_run.reserved_template else None
 
 
-def denied_reason(candidate: Candidate, group: GroupRequest) -> str:
+def denied_reason(request: GangRequest, candidate: Candidate, group: GroupRequest) -> str:
     """Why a cluster denies the pods of a group; empty also without a dry run."""
+    mapping, namespace = candidate.pod_mapping, request.namespace
+    if unnamed := unnamed_reason(unnamed_objects(group.required, mapping, namespace), mapping, namespace):
+        return f"worker group {printable(group.name)}: {unnamed}"
     dry_run = group.dry_run_results.get(candidate.name)
     return (
         f"it denies the pods of worker group {printable(group.name)}: {dry_run.denied_reason}"

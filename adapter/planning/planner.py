@@ -149,7 +149,9 @@ def _plan_once(offers: Offers, plain: Offers, candidates: Sequence[Candidate]) -
             else placed
         )
         max_workers = _most_workers(plain, gang_offers)
-        has_denials = any(denied_reason(candidate, group) for candidate in candidates for group in request.groups)
+        has_denials = any(
+            denied_reason(request, candidate, group) for candidate in candidates for group in request.groups
+        )
         uncovered = _uncovered_resources(offers, candidates)
         may_not_count = any(
             not answers_in(request, candidate).is_denied(resources) for candidate, resources in uncovered

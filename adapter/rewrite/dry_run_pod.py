@@ -16,6 +16,7 @@ from adapter import names
 from adapter.objects import api_messages
 from adapter.objects.placement import ShareKey, share_name
 from adapter.objects.pod_requests import Resources, parse_quantity, pod_requests, scheduling_hash
+from adapter.objects.required_objects import required_objects
 from adapter.objects.selectors import tolerates
 from adapter.objects.unstructured import (
     MAX_ITEM_LENGTH,
@@ -88,8 +89,12 @@ def build_pod(template: Raw, group: str, target: Target, namespace: str) -> dict
 
 
 def digest(template: Raw, group: str, target: Target) -> str:
-    """Hash all inputs of a dry run except its cluster and namespace."""
-    text = json.dumps(build_pod(template, group, target, ""), sort_keys=True, default=str)
+    """Hash all inputs of a dry run except its cluster and namespace.
+
+    What the pod needs of a cluster is an input: without one, the pod has none of the cluster's names.
+    """
+    pod, required = build_pod(template, group, target, ""), required_objects(template.get("spec") or {})
+    text = json.dumps([pod, required], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

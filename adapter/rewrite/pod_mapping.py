@@ -30,6 +30,15 @@ def apply_to_spec(pod_spec: Raw, mapping: PodMapping) -> Raw:
     return {**pod_spec, **{key: value for key, value in new.items() if value}}
 
 
+def with_env(container: Raw, mapping: PodMapping) -> Raw:
+    """Ray's container with the cluster's environment variables, which replace the pod's own."""
+    if not mapping.env:
+        return container
+    given = {name: {"name": name, "value": value} for name, value in mapping.env.items()}
+    own = [given.pop(entry.get("name"), entry) for entry in container.get("env") or ()]
+    return {**container, "env": [*own, *given.values()]}
+
+
 def replace_registry(name: str, registries: Mapping[str, str]) -> str:
     """Replace the longest prefix that fits: `docker.io/rayproject` -> `mirror.east/rayproject`.
 

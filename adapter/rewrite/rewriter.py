@@ -9,13 +9,15 @@ from typing import Any
 
 from adapter import names
 from adapter.objects import references
-from adapter.objects.unstructured import Raw, meta, uid_of
+from adapter.objects.unstructured import Raw, key_of, meta, uid_of
 from adapter.rewrite import (
     affinity,
     copied_objects,
     downward_api,
     gcs_waiter,
     group_workload,
+    object_names,
+    pod_mapping,
     pre_stop,
     ray_node_env,
     stripping,
@@ -117,8 +119,9 @@ def _group_annotations(target: Target, role: str) -> dict[str, str]:
 
 
 def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
-    portable = stripping.portable_spec(pod.get("spec") or {}, target)
-    spec = gcs_waiter.with_worker_requests(stripping.without_token(portable))
+    manager_spec, namespace = pod.get("spec") or {}, key_of(pod)[0]
+    spec = stripping.without_token(stripping.portable_spec(manager_spec, target))
+    spec = gcs_waiter.with_worker_requests(object_names.apply_names(spec, manager_spec, target.pods, namespace))
     if spec.get("volumes"):
         spec["volumes"] = downward_api.rewrite_volumes(spec["volumes"])
     for kind in ("initContainers", "containers"):
@@ -128,7 +131,7 @@ def _pod_spec(pod: Raw, head: HeadAddress, target: Target) -> dict[str, Any]:
             ]
     if ray := spec.get("containers"):
         zoned = {**ray[0], "env": ray_node_env.with_zone(ray[0].get("env") or (), target)}
-        spec["containers"] = [pre_stop.with_hook(zoned, spec), *ray[1:]]
+        spec["containers"] = [pre_stop.with_hook(pod_mapping.with_env(zoned, target.pods), spec), *ray[1:]]
     return spec
 
 

@@ -14,10 +14,10 @@ from adapter.admission import pod_validation
 from adapter.objects.placement import Placement, Share, ShareKey
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import PodMapping
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import Raw, key_of
 from adapter.objects.worker_pod import Slot
 from adapter.objects.workload import Job
-from adapter.rewrite import copied_objects, ray_node_env, rewriter, service_mirror
+from adapter.rewrite import copied_objects, ray_node_env, rewriter, service_mirror, stripping
 from adapter.rewrite import group_workload as holding
 from adapter.rewrite.target import Target
 from adapter.worker.worker_facts import Worker
@@ -55,7 +55,7 @@ def _create_actions(
     body = _remote_pod_body(worker, pod, reservation, share, slot)
     wanted = rewriter.referenced_objects(pod, worker.owner.pull_secrets)
     if (
-        problem := pod_validation.remote_pod_problem(body["spec"])
+        problem := _validation_problem(pod, body, worker.clusters.targets[share.cluster].pods)
         or _excess_reason(body, reservation, slot)
         or copied_objects.over_limit_reason(wanted, {})
     ):
@@ -103,6 +103,11 @@ def _with_reserved_selector(mapping: PodMapping, reservation: Reservation, role:
     return (
         replace(mapping, node_selector=(template.get("spec") or {}).get("nodeSelector") or {}) if template else mapping
     )
+
+
+def _validation_problem(pod: Raw, body: Raw, mapping: PodMapping) -> str:
+    manager_spec = stripping.without_token(pod.get("spec") or {})
+    return pod_validation.remote_pod_problem(body["spec"], manager_spec, mapping, key_of(pod)[0])
 
 
 def _excess_reason(body: Raw, reservation: Reservation, slot: Slot) -> str:

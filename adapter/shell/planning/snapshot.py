@@ -14,6 +14,7 @@ from adapter.objects import pod_requests, rayjob
 from adapter.objects.cluster_clock import ClockOffsets
 from adapter.objects.placement import Exclusion, Placement, Share
 from adapter.objects.rayjob import UNKNOWN_JOB
+from adapter.objects.required_objects import required_objects
 from adapter.objects.reservation import Reservation
 from adapter.objects.specs import DispatchPolicy
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation
@@ -75,7 +76,16 @@ class Snapshot:
         role = group_workload.role_of_group(podset.name)
         requests = pod_requests.pod_requests(spec)
         scheduling_hash = pod_requests.scheduling_hash(spec, requests) if known else ""
-        return GroupRequest(podset.name, role, podset.count, spec, requests, zone, scheduling_hash=scheduling_hash)
+        return GroupRequest(
+            podset.name,
+            role,
+            podset.count,
+            spec,
+            requests,
+            zone,
+            scheduling_hash=scheduling_hash,
+            required=required_objects(podset.template.get("spec") or {}),
+        )
 
     def least_workers(self, workload: Workload) -> Mapping[str, int] | None:
         """The minimum workers by group; None if not elastic, or while the job is unknown."""

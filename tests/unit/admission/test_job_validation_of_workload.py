@@ -61,11 +61,7 @@ PART = ResolvedPolicy(parse_dispatch_policy(make_policy(clusters=["east"], gang=
         pytest.param("RayJob", JOB, [group(), HOST], CHOSEN, [EAST], MISPLACED, id="a fault of one worker group"),
         pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [EAST], ACCOUNTED, id="a service account that no cluster has"),
         pytest.param(
-            "RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT], "", id="every cluster replaces the service account",
-        ),
-        pytest.param(
-            "RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], ACCOUNTED,
-            id="one cluster does not replace the service account",
+            "RayJob", JOB, [ACCOUNT], CHOSEN, [WITH_ACCOUNT, EAST], "", id="one cluster replaces the service account",
         ),
         pytest.param("RayJob", JOB, [ACCOUNT], CHOSEN, [], ACCOUNTED, id="none of the clusters is registered"),
         pytest.param(

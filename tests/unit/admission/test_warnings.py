@@ -133,8 +133,9 @@ def test_all_faults_are_reported_at_once(kind: str) -> None:
     assert list(said.sentences) == [
         f"{kind} train: worker group workers: spec.hostNetwork is true: a worker needs a pod IP of its own, which the "
         "other clusters can reach; remove it.",
-        f"{kind} train: worker group workers: spec.volumes[data].hostPath is /data: the files of the manager's nodes "
-        "do not exist in the worker cluster; use emptyDir or object storage.",
+        f"{kind} train: worker group workers: spec.volumes[data].hostPath is /data: no WorkerCluster of the policy "
+        "names it for namespace demo; an administrator can add spec.pods.hostPaths: [{prefix: /data, namespaces: "
+        "[demo]}] to WorkerCluster east, or use emptyDir or object storage.",
     ]
 
 

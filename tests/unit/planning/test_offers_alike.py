@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.objects.pod_requests import scheduling_hash
+from adapter.objects.required_objects import RequiredObject
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import Raw
 from adapter.planning import offers, planner
@@ -103,6 +104,11 @@ SMALL = node_capacity.index_nodes([Node({}, (), {"cpu": 2000, "pods": 9})])
         pytest.param({"nodes": SMALL, "can_grow": True}, gang(group(4)), id="whether its nodes can grow"),
         pytest.param(
             {"pod_mapping": PodMapping(tolerations=({"operator": "Exists"},))}, gang(group(9)), id="its pod mapping"
+        ),
+        pytest.param(
+            {},
+            gang(replace(group(4), required=(RequiredObject("hostPath", "spec.volumes[a].hostPath", "/a"),))),
+            id="what its pods need there",
         ),
         pytest.param({"queues": {(NAMESPACE, QUEUE): ("gone", "")}}, gang(group(4)), id="its queues"),
         pytest.param({"namespaces": {NAMESPACE: {"tier": "b"}}}, gang(group(4)), id="its namespaces"),

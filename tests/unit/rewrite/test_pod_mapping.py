@@ -253,6 +253,8 @@ def refused(pods: dict[str, Raw], template: Raw) -> str:
     """The problem of a job with that template, with these WorkerClusters in the policy."""
     sight = Sight({name: 4 for name in pods})
     sight.manager.worker_clusters.replace([builders.make_worker_cluster(name, pods=pod) for name, pod in pods.items()])
+    for name, pod in pods.items():
+        sight.fleet.caches()[name] = make_member(name, 4, pods=pod)
     group = make_group(2)
     group["template"]["spec"] |= template
     return str(
@@ -264,10 +266,22 @@ NAMED = {"serviceAccountName": "ray"}
 GIVEN = {"serviceAccountName": "there"}
 
 
-def test_a_template_may_name_an_account_where_every_cluster_sets_one() -> None:
+def test_a_template_may_name_an_account_where_a_cluster_sets_one() -> None:
     assert "serviceAccountName is ray" not in refused({"east": GIVEN, "west": GIVEN}, NAMED)
-    assert "serviceAccountName is ray" in refused({"east": GIVEN, "west": {}}, NAMED)
+    assert refused({"east": GIVEN, "west": {}}, NAMED).startswith("2 of 2 workers to east; west passed over: ")
     assert "serviceAccountName is ray" in refused({"east": {}}, NAMED)
+
+
+def test_a_job_goes_to_the_clusters_that_name_what_it_needs() -> None:
+    claim = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "models"}}]}
+    named = {"persistentVolumeClaims": [{"name": "models", "namespaces": [builders.NAMESPACE]}]}
+    others = {"persistentVolumeClaims": [{"name": "models", "namespaces": ["other"]}]}
+    assert refused({"east": others, "west": named}, claim) == (
+        "2 of 2 workers to west; east passed over: worker group workers: spec.volumes[d].persistentVolumeClaim is "
+        "models: its WorkerCluster does not name it; add spec.pods.persistentVolumeClaims: [{name: models, "
+        "namespaces: [demo]}] to it."
+    )
+    assert "no WorkerCluster of the policy names it for namespace demo" in refused({"east": others}, claim)
 
 
 def test_an_account_of_the_mapping_excuses_nothing_else() -> None:

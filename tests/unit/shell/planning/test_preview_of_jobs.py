@@ -276,7 +276,7 @@ def test_other_rejections_are_notes() -> None:
     volumes = [{"name": "data", "hostPath": {"path": "/data"}}]
     group = make_group(1) | {"template": make_template("1", hostNetwork=True, volumes=volumes)}
     answer = asked(Sight({"east": 9}, gang="BestEffort", minWorkers=1), make_ray_job(group))
-    assert [one.partition(": the ")[0].partition(" starts")[0] for one in answer["notes"]] == [
+    assert [one.partition(": no ")[0].partition(" starts")[0] for one in answer["notes"]] == [
         "RayJob train: worker group workers: spec.volumes[data].hostPath is /data",
         "RayJob train: its spec.submissionMode K8sJobMode",
     ]

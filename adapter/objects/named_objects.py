@@ -1,0 +1,82 @@
+"""The entries by which a WorkerCluster names what exists there and pods may use, and the search in them.
+
+An entry counts for the namespaces that it lists, or for all. `required_objects.py` says what a pod needs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+_ANY = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedObject:
+    """An entry of `spec.pods.serviceAccounts` or `spec.pods.persistentVolumeClaims`."""
+
+    name: str  # in the pod; `*`: any
+    renamed: Annotated[str, Field(alias="as")] = ""  # in the worker cluster; empty: the same name
+    namespaces: tuple[str, ...] = ()  # empty: all
+    read_only: Annotated[bool, Field(alias="readOnly")] = False  # of a claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPath:
+    """An entry of `spec.pods.hostPaths`: a path on the nodes, and all beneath it if it is read only."""
+
+    prefix: str
+    read_only: Annotated[bool, Field(alias="readOnly")] = True
+    namespaces: tuple[str, ...] = ()  # empty: all
+
+
+def find_object(entries: Iterable[NamedObject], name: str, namespace: str) -> NamedObject | None:
+    """The first entry for a name in a namespace."""
+    return next(
+        (entry for entry in entries if entry.name in (_ANY, name) and _counts_for(entry.namespaces, namespace)), None
+    )
+
+
+def name_in_cluster(entry: NamedObject, name: str) -> str:
+    return entry.renamed or name
+
+
+def find_path(entries: Sequence[NamedPath], path: str, namespace: str) -> NamedPath | None:
+    """The entry with the longest prefix for a host path in a namespace."""
+    if is_beneath_writable(entries, path):
+        return None
+    fitting = [entry for entry in _covering(entries, path) if _counts_for(entry.namespaces, namespace)]
+    return max(fitting, key=lambda entry: len(entry.prefix), default=None)
+
+
+def is_beneath_writable(entries: Iterable[NamedPath], path: str) -> bool:
+    """Whether a path lies beneath a path that pods of any namespace may write to.
+
+    A pod could put a symbolic link there, and the kubelet follows links in the path of a volume.
+    """
+    return any(_segments(entry.prefix) != _segments(path) for entry in _covering(entries, path) if not entry.read_only)
+
+
+def is_nameable_path(path: str) -> bool:
+    """Whether a path is absolute, not the root, and does not go upwards."""
+    return bool(_segments(path))
+
+
+def _covering(entries: Iterable[NamedPath], path: str) -> list[NamedPath]:
+    segments = _segments(path)
+    return [
+        entry
+        for entry in entries
+        if segments and (prefix := _segments(entry.prefix)) and segments[: len(prefix)] == prefix
+    ]
+
+
+def _segments(path: str) -> list[str]:
+    """The segments of an absolute path; empty for the root, and for a path that is relative or goes upwards."""
+    segments = [segment for segment in path.split("/") if segment not in ("", ".")]
+    return segments if path.startswith("/") and ".." not in segments else []
+
+
+def _counts_for(namespaces: Sequence[str], namespace: str) -> bool:
+    return not namespaces or namespace in namespaces
