@@ -35,8 +35,8 @@ def with_env(container: Raw, mapping: PodMapping) -> Raw:
     if not mapping.env:
         return container
     given = {name: {"name": name, "value": value} for name, value in mapping.env.items()}
-    own = [given.pop(entry.get("name"), entry) for entry in container.get("env") or ()]
-    return {**container, "env": [*own, *given.values()]}
+    own = [given.get(entry.get("name"), entry) for entry in container.get("env") or ()]
+    return {**container, "env": [*own, *(entry for entry in given.values() if entry not in own)]}
 
 
 def replace_registry(name: str, registries: Mapping[str, str]) -> str:

@@ -74,9 +74,10 @@ def test_a_token_goes_with_a_named_account_and_a_token_of_the_manager_does_not()
     assert "has a serviceAccountToken: its WorkerCluster does not name it" in problem(
         spec, mapped(serviceAccountName="ray")
     )
-    assert "has a serviceAccountToken: it is issued in the manager" in problem(
-        {**spec, "serviceAccountName": "default"}, mapped(**ACCOUNTS)
-    )
+    for pods in (ACCOUNTS, {"serviceAccountName": "ray"}, {**ACCOUNTS, "serviceAccountName": "ray"}):
+        assert "has a serviceAccountToken: it is issued in the manager" in problem(
+            {**spec, "serviceAccountName": "default"}, mapped(**pods)
+        )
 
 
 # --- claims and host paths --------------------------------------------------------------------------------------------
@@ -166,6 +167,13 @@ def test_the_clusters_variables_replace_those_of_rays_container_alone() -> None:
 
 
 # --- the dry run ------------------------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_is_set_twice_is_replaced_twice() -> None:
+    """The last one counts for a kubelet."""
+    spec = {"containers": [{"name": "ray", "env": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]}]}
+    (ray,) = rewrite(spec, mapped(env={"A": "theirs"}))["containers"]
+    assert {entry["value"] for entry in ray["env"] if entry["name"] == "A"} == {"theirs"}
 
 
 def test_jobs_that_need_other_objects_share_no_dry_run() -> None:

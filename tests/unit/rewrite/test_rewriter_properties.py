@@ -20,6 +20,7 @@ from adapter import names
 from adapter.admission import pod_validation
 from adapter.cli.pod_diff import diff_pods
 from adapter.objects import pod_requests
+from adapter.objects.named_objects import NamedObject, NamedPath
 from adapter.objects.specs import PodMapping
 from adapter.objects.unstructured import RawDict as Raw
 from adapter.rewrite import gcs_waiter, group_workload, rewriter
@@ -50,6 +51,10 @@ MAPPING = PodMapping(
     image_registries={"docker.io": "hub.east"},
     labels={"team": "fleet"},
     annotations={"karpenter.sh/do-not-disrupt": "true"},
+    env={"A": "there", "C": "there"},
+    service_accounts=(NamedObject(name="a"),),
+    claims=(NamedObject(name="*", read_only=True),),
+    host_paths=(NamedPath(prefix="/data"),),
 )
 TARGETS = st.sampled_from([TARGET, replace(TARGET, pods=MAPPING)])
 HEADS = st.sampled_from([HEAD, HEAD6])
@@ -124,12 +129,17 @@ CONTAINER = st.fixed_dictionaries(
         "restartPolicy": st.just("Always"), "livenessProbe": TEXT.map(lambda text: {"exec": {"command": [text]}}),
     },
 )  # fmt: skip
+DATA: list[Raw] = [
+    {"emptyDir": {}}, {"hostPath": {"path": "/data/a"}}, {"persistentVolumeClaim": {"claimName": "data"}},
+]  # fmt: skip
 SPEC = st.fixed_dictionaries(
     {},
     optional={
         "nodeSelector": LABELS, "tolerations": st.lists(TOLERATION, max_size=3), "affinity": AFFINITY,
         "topologySpreadConstraints": st.lists(TERM, max_size=2), "schedulerName": VALUE, "serviceAccountName": VALUE,
-        "volumes": st.just([{"name": "kube-api-access-1", "projected": {}}, {"name": "data", "emptyDir": {}}]),
+        "volumes": st.sampled_from(DATA).map(
+            lambda data: [{"name": "kube-api-access-1", "projected": {}}, {"name": "data", **data}]
+        ),
         "priority": st.integers(-9, 9), "terminationGracePeriodSeconds": st.integers(0, 90),
         "runtimeClassName": VALUE, "hostPID": st.booleans(), "overhead": AMOUNTS,
     },

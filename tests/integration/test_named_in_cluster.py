@@ -1,0 +1,162 @@
+"""What a WorkerCluster names is on the remote pod, in the namespaces that it names; everything else is refused."""
+
+import json
+from collections.abc import Callable, Iterable
+
+import pytest
+import yaml
+
+from adapter import names
+from hack.testbed.auditlog import Written
+from hack.testbed.clusters import Cluster, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.reader import Raw
+from hack.testbed.stage import Stage, ray_cluster
+
+Write = Callable[[Raw], str]
+MODELS = "/mnt/models"
+
+
+@pytest.fixture
+def write(stage: Stage, running: Controller) -> Write:
+    """Write the spec.pods of a WorkerCluster of the test's own, which leads to east; returns its name."""
+    own = stage.own("east")
+    stage.clusters = (own, "west")
+
+    def written(pods: Raw) -> str:
+        patch = json.dumps([{"op": "add", "path": "/spec/pods", "value": pods}])
+        stage.manager.kubectl("patch", "workercluster", own, "--type=json", "-p", patch)
+        wait(_observed, 20, "the controller has observed it", running.tail)
+        return own
+
+    def _observed() -> bool:
+        raw = stage.manager.get("workerclusters", own)
+        generation = condition(raw, names.CONNECTED).get("observedGeneration")
+        return bool(generation == raw["metadata"]["generation"])
+
+    return written
+
+
+def _names(stage: Stage, *, namespaces: Iterable[str] = ()) -> Raw:
+    scope = {"namespaces": [*namespaces] or [stage.name]}
+    return {
+        "serviceAccounts": [{"name": "raydata", "as": "ray-ksa", **scope}],
+        "persistentVolumeClaims": [{"name": "models", "as": "fsx", "readOnly": True, **scope}],
+        "hostPaths": [{"prefix": MODELS, **scope}],
+        "env": {"HF_ENDPOINT": "https://mirror.east.example"},
+    }
+
+
+def _job(stage: Stage, name: str, *, account: str = "raydata") -> Raw:
+    """A RayCluster of one worker that needs an account, a claim and a host path."""
+    body = ray_cluster(name, stage.name, {"workers": 1})
+    spec = body["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+    spec["serviceAccountName"] = account
+    spec["volumes"] = [
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "models"}},
+        {"name": "host", "hostPath": {"path": f"{MODELS}/llama"}},
+    ]
+    spec["containers"][0]["volumeMounts"] = [
+        {"name": "claim", "mountPath": "/claim"},
+        {"name": "host", "mountPath": "/host"},
+    ]
+    return body
+
+
+def _give_account(cluster: Cluster, namespace: str, name: str) -> None:
+    about = {"name": name, "namespace": namespace}
+    cluster.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about}))
+
+
+def _give_claim(stage: Stage, cluster: Cluster, name: str) -> None:
+    """A claim that is bound to a volume of the nodes."""
+    volume = f"{stage.name}-{name}"
+    size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
+    spec = {"capacity": size, "accessModes": modes, "storageClassName": "", "hostPath": {"path": "/tmp"}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}, "spec": spec}
+    cluster.apply(yaml.safe_dump(body))
+    stage.made.append((cluster, "persistentvolume", volume))
+    claim = {"accessModes": modes, "storageClassName": "", "volumeName": volume, "resources": {"requests": size}}
+    about = {"name": name, "namespace": stage.name}
+    cluster.apply(
+        yaml.safe_dump({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": claim})
+    )
+
+
+def _build(stage: Stage) -> None:
+    stage.build({"east": 2, "west": 2})
+    east = stage.fleet.workers["east"]
+    _give_account(stage.manager, stage.name, "raydata")
+    _give_account(east, stage.name, "ray-ksa")
+    _give_claim(stage, east, "fsx")
+
+
+def test_what_is_named_is_on_the_remote_pod(stage: Stage, running: Controller, write: Write) -> None:
+    """West has capacity and names nothing, so the job goes to east alone."""
+    own = write(_names(stage))
+    _build(stage)
+    stage.manager.apply(yaml.safe_dump(_job(stage, "pi")))
+    wait(lambda: stage.running(1), 90, "it runs", running.tail)
+    assert stage.where("pi") == f"1 {own}"
+    (pod,) = stage.remote()["east"]
+    spec = pod["spec"]
+    assert spec["serviceAccountName"] == "ray-ksa"
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes["claim"]["persistentVolumeClaim"] == {"claimName": "fsx", "readOnly": True}
+    assert volumes["host"]["hostPath"]["path"] == f"{MODELS}/llama"
+    mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    for name in ("claim", "host"):
+        assert (mounts[name]["readOnly"], mounts[name]["recursiveReadOnly"]) == (True, "IfPossible")
+    assert {"name": "HF_ENDPOINT", "value": "https://mirror.east.example"} in spec["containers"][0]["env"]
+
+
+@pytest.mark.usefixtures("audited")
+def test_what_is_named_for_another_namespace_is_refused(stage: Stage, running: Controller, write: Write) -> None:
+    """Nothing is asked of a cluster, and the line in the message is what the administrator has to write."""
+    own = write(_names(stage, namespaces=["somebody-else"]))
+    _build(stage)
+    written = Written(stage)
+    stage.manager.apply(yaml.safe_dump(_job(stage, "pi")))
+    text = stage.told("pi", "Rejected")
+    line = f"spec.pods.serviceAccounts: [{{name: raydata, namespaces: [{stage.name}]}}]"
+    assert f"raydata: no WorkerCluster of the policy names it for namespace {stage.name}; " in text
+    assert f"an administrator can add {line} to WorkerCluster {own} or west" in text
+    assert written.take() == [], "no cluster was asked for anything"
+
+    entries = yaml.safe_load(line)["spec.pods.serviceAccounts"]
+    write({**_names(stage), "serviceAccounts": [{**entries[0], "as": "ray-ksa"}]})
+    stage.manager.delete("raycluster", "pi", stage.name)
+    stage.manager.apply(yaml.safe_dump(_job(stage, "pi")))
+    wait(lambda: stage.running(1), 90, "with that line it runs", running.tail)
+
+
+@pytest.mark.long
+def test_an_account_that_does_not_exist_there_is_known_before_any_quota_is_held(
+    stage: Stage, running: Controller, write: Write
+) -> None:
+    write({**_names(stage), "serviceAccounts": [{"name": "*", "as": "nobody-made-it"}]})
+    _build(stage)
+    stage.manager.apply(yaml.safe_dump(_job(stage, "pi")))
+    wait(lambda: "nobody-made-it" in stage.reason("pi"), 60, "its dry run is denied", running.tail)
+    assert stage.reserving() == 0
+    _give_account(stage.fleet.workers["east"], stage.name, "nobody-made-it")
+    wait(lambda: stage.running(1), 150, "it runs once the account exists and the denial has expired", running.tail)
+
+
+@pytest.mark.long
+def test_a_new_pod_is_not_created_when_less_is_named(stage: Stage, running: Controller, write: Write) -> None:
+    """The pod that runs keeps what it has."""
+    write(_names(stage))
+    _build(stage)
+    stage.manager.apply(yaml.safe_dump(_job(stage, "pi")))
+    wait(lambda: stage.running(1), 90, "it runs", running.tail)
+    write({"serviceAccounts": [{"name": "raydata", "as": "ray-ksa"}]})
+    assert stage.running(1)
+    (pod,) = stage.remote()["east"]
+    stage.fleet.workers["east"].delete("pod", pod["metadata"]["name"], stage.name, wait=False)
+    wait(lambda: "WorkerFailing" in stage.events("pi"), 60, "the job says why", running.tail)
+    assert (
+        "is not created: spec.volumes[claim].persistentVolumeClaim is models: its WorkerCluster does not name it"
+        in (stage.events("pi")["WorkerFailing"])
+    )
+    assert not [copy for copy in stage.remote()["east"] if copy["metadata"]["uid"] != pod["metadata"]["uid"]]
