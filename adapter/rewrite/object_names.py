@@ -70,6 +70,6 @@ def _read_only_mount(mount: Raw) -> Raw:
 
     A recursive mount allows no propagation (k8s:pkg/apis/core/validation/validation.go, ValidateVolumeMounts).
     """
-    kept = {key: value for key, value in mount.items() if key != "mountPropagation" or value == _NO_PROPAGATION}
+    fields = {key: value for key, value in mount.items() if key != "mountPropagation" or value == _NO_PROPAGATION}
     recursive = "Enabled" if mount.get("recursiveReadOnly") == "Enabled" else "IfPossible"
-    return {**kept, "readOnly": True, "recursiveReadOnly": recursive}
+    return {**fields, "readOnly": True, "recursiveReadOnly": recursive}
