@@ -87,9 +87,12 @@ def remote_pod_problem(spec: Raw, manager_spec: Raw, mapping: PodMapping, namesp
     may add fields; the WorkerCluster may name less than when the pod was planned. `manager_spec` is without the
     manager's API token. `group_workload.excess_requests` checks the requests.
     """
-    # The remote pod may have an account from the WorkerCluster, which is no reason for a token.
-    judged = {_projected_identities: manager_spec}
-    problems = (f"{fault}: {remedy}" for rule, remedy in _RULES for fault in rule(judged.get(rule, spec)))
+    problems = (
+        f"{fault}: {remedy}"
+        for rule, remedy in _RULES
+        # The remote pod may have an account from the WorkerCluster, which is no reason for a token.
+        for fault in rule(manager_spec if rule is _projected_identities else spec)
+    )
     unnamed = unnamed_objects(required_objects(manager_spec), mapping, namespace)
     return next(problems, "") or unnamed_reason(unnamed, mapping, namespace)
 
