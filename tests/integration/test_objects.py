@@ -75,7 +75,7 @@ REFUSED = [
      {"source": SOURCE, "pods": {"hostPaths": [{"prefix": "/a/"}]}}, '"/a/" cannot be named'),
     ("a path beneath a writable one", "WorkerCluster",
      {"source": SOURCE, "pods": {"hostPaths": [{"prefix": "/a", "readOnly": False}, {"prefix": "/a/b"}]}},
-     "/a is writable, so no path beneath it can be named"),
+     "No path beneath a writable one can be named"),
     ("a variable of Ray", "WorkerCluster", {"source": SOURCE, "pods": {"env": {"RAY_ADDRESS": "x"}}},
      '"RAY_ADDRESS" is set by Ray, KubeRay or Rayspan'),
     ("a variable that is none", "WorkerCluster", {"source": SOURCE, "pods": {"env": {"a-b": "x"}}},
