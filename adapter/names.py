@@ -390,6 +390,8 @@ class ReasonCode(StrEnum):
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
     # The controller has just started, and reads the worker cluster for the first time.
     CLUSTER_SYNCING = "ClusterSyncing"
+    # The namespace has more objects in a cluster than are kept of it, or one that is too large to be read.
+    NAMESPACE_INCOMPLETE = "NamespaceIncomplete"
     # The worker cluster denies the share.
     SHARE_REJECTED = "ShareRejected"
     # The worker cluster denies pods of the job.
@@ -488,5 +490,7 @@ class EventReason(StrEnum):
     QUOTA_AGGREGATED = "QuotaAggregated"
     # ClusterQueue: its nominal quota cannot be computed or written.
     FAILED_QUOTA_AGGREGATION = "FailedQuotaAggregation"
+    # Namespace: it has more objects than are kept of it, and its jobs are left as they are until some are deleted.
+    NAMESPACE_INCOMPLETE = "NamespaceIncomplete"
     # WorkerCluster: its API server went back to an earlier state, as from a backup.
     RESTORED = "Restored"

@@ -1,13 +1,16 @@
 """Bounds the memory of one cluster's stores, over all kinds.
 
-The cluster is untrusted and decides how much it shows. Beyond its budget it counts as unreachable (`reflector.py`).
-Sizes are weights of `object_size.py`.
+The cluster is untrusted and decides how much it shows. Beyond a budget, first its largest namespaces become incomplete
+(`namespace_shares.py`). If that does not help, the cluster counts as unreachable (`reflector.py`). Sizes are weights of
+`object_size.py`.
 """
 
 import asyncio
 from collections import Counter
 
 from adapter.shell.kube.client import Unreachable
+from adapter.shell.kube.namespace_shares import NamespaceShares
+from adapter.shell.kube.store import Store
 
 _MIB = 2**20
 
@@ -20,6 +23,9 @@ _MIB = 2**20
 # unparsed event of each kind, and small responses. docs/failures.md has other sizes.
 WORKER_CLUSTER_BYTES = 128 * _MIB
 MANAGER_BYTES = 384 * _MIB
+# The most weight of one namespace in it. One namespace that is crafted for it takes so much memory in addition.
+WORKER_NAMESPACE_BYTES = 48 * _MIB
+MANAGER_NAMESPACE_BYTES = 96 * _MIB
 
 
 class BudgetExceeded(Unreachable):
@@ -27,9 +33,12 @@ class BudgetExceeded(Unreachable):
 
 
 class MemoryBudget:
-    def __init__(self, most_bytes: int, page_lock: asyncio.Lock | None = None) -> None:
+    def __init__(
+        self, most_bytes: int, page_lock: asyncio.Lock | None = None, *, most_namespace_bytes: int | None = None
+    ) -> None:
         """`page_lock`: the lock of the same cluster's other budget, if any, so that both hold one page at a time."""
         self.most_bytes = most_bytes
+        self.namespaces = NamespaceShares(most_bytes if most_namespace_bytes is None else most_namespace_bytes)
         # Held while a page is read, because one page may briefly take as much memory as all stored objects.
         self.page_lock = page_lock or asyncio.Lock()
         self._quotas: list[MemoryQuota] = []
@@ -43,23 +52,42 @@ class MemoryBudget:
         return quota
 
     def check_total(self) -> None:
-        used_bytes = Counter[str]()
-        for quota in self._quotas:
-            used_bytes[quota.kind] += quota.used_bytes
-        if used_bytes.total() > self.most_bytes:
+        """Make the largest namespaces incomplete until the others fit; raises BudgetExceeded."""
+        while (used_bytes := self._used_bytes()).total() > self.most_bytes:
+            if self.namespaces.drop_largest():
+                continue
             largest = ", ".join(f"{kind} {size / _MIB:.0f} MiB" for kind, size in used_bytes.most_common(3))
             raise BudgetExceeded(
                 f"it shows more objects than the {self.most_bytes / _MIB:.0f} MiB of memory that are kept of one "
                 f"cluster ({largest}); delete the ones that are not needed, or find out which client creates them"
             )
 
+    def _used_bytes(self) -> Counter[str]:
+        used_bytes = Counter[str]()
+        for quota in self._quotas:
+            used_bytes[quota.kind] += quota.used_bytes
+        return used_bytes
+
 
 class MemoryQuota:
+    """What one kind takes: its store, if it has one, or what `set_used` says."""
+
     def __init__(self, budget: MemoryBudget, kind: str) -> None:
-        self.budget, self.kind, self.used_bytes = budget, kind, 0
+        self.budget, self.kind = budget, kind
+        self.store: Store | None = None
+        self._used_bytes, self._checked_bytes = 0, 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used_bytes if self.store is None else self.store.used_bytes
 
     def set_used(self, weight: int) -> None:
         """Set what this kind takes now; raises BudgetExceeded."""
-        grows, self.used_bytes = weight > self.used_bytes, weight
+        self._used_bytes = weight
+        self.check()
+
+    def check(self) -> None:
+        """Check the budget if this kind has grown; raises BudgetExceeded."""
+        grows, self._checked_bytes = self.used_bytes > self._checked_bytes, self.used_bytes
         if grows:
             self.budget.check_total()

@@ -23,11 +23,12 @@ from typing import Any
 
 import orjson
 
-from adapter.objects.unstructured import UNREADABLE, Raw, parse_version
+from adapter.objects.unstructured import UNREADABLE, Raw, key_of, parse_version
 from adapter.shell import metrics
 from adapter.shell.kube import pagination
 from adapter.shell.kube.client import ApiError, Client, ResponseTooLarge, Unreachable, UnusableCluster
 from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, BudgetExceeded, MemoryBudget, MemoryQuota
+from adapter.shell.kube.namespace_shares import NamespaceShares
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Listing, Store
 from adapter.shell.rate_limit import TokenBucket
@@ -90,6 +91,13 @@ class FollowConfig:
     begun: asyncio.Event = field(default_factory=already_begun)  # the kind is followed once this is set
     # Bounds the log: the cluster decides how many malformed objects it sends.
     log_limit: TokenBucket = field(default_factory=lambda: TokenBucket(10, 60.0))
+
+    def __post_init__(self) -> None:
+        self.memory_quota.store = self.store
+
+    @property
+    def namespaces(self) -> NamespaceShares:
+        return self.memory_quota.budget.namespaces
 
     @property
     def path(self) -> str:
@@ -185,7 +193,7 @@ async def _list_into_store(config: FollowConfig) -> str:
         )
         return await listing.finish_listing()
     except BaseException:  # a cancellation as well
-        config.memory_quota.set_used(config.store.weight)  # drops the pending part of the list
+        config.store.abandon_listing()
         raise
 
 
@@ -199,7 +207,8 @@ class _StoreListing:
     def take_page(self, items: list[Any], version: str) -> None:
         listing = self._listing = self._listing or self._begin_listing(version)
         listing.take_page(items)
-        self._config.memory_quota.set_used(self._config.store.weight + listing.weight)
+        self._config.namespaces.check_all()
+        self._config.memory_quota.check()
 
     def _begin_listing(self, version: str) -> Listing:
         config = self._config
@@ -219,7 +228,7 @@ class _StoreListing:
             for _ in self._listing.finish_in_steps():
                 await asyncio.sleep(0)
             _report_malformed(self._config, self._listing.refused_count, self._listing.first_refusal)
-        self._config.memory_quota.set_used(self._config.store.weight)
+        self._config.namespaces.check_all()
         return self._version
 
 
@@ -264,7 +273,8 @@ def _apply_event(config: FollowConfig, event: Raw, version: str) -> str:
     if kind != "BOOKMARK":
         problem = config.store.remove(raw) if kind == "DELETED" else config.store.put(raw)
         _report_malformed(config, 1 if problem else 0, problem)
-        config.memory_quota.set_used(config.store.weight)
+        config.namespaces.check(key_of(raw)[0])
+        config.memory_quota.check()
     return event_version
 
 
@@ -318,7 +328,6 @@ async def _follow_until_stale(
 def _drop_stores(followed: Sequence[FollowConfig], on_emptied: Callable[[], None]) -> None:
     for config in followed:
         config.store.clear()
-        config.memory_quota.set_used(0)
     on_emptied()
 
 

@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 from adapter.objects import trim, well_formed
 from adapter.objects.unstructured import UNREADABLE, Key, Raw, key_of, meta, parse_version, version_of
 from adapter.shell.kube import object_size
-from adapter.shell.kube.interning import PartHolder, PartTable
+from adapter.shell.kube.interning import PartHolder
+from adapter.shell.kube.weight_accounts import WeightAccounts
 
 ChangeHandler = Callable[[Raw | None, Raw | None], None]  # before, after
+AcceptNamespace = Callable[[str], bool]
 ReadT = TypeVar("ReadT")
 
 # How long a deletion is remembered, because an own write's response may arrive after it. The client waits 10 s for a
@@ -35,6 +37,11 @@ def ignore(_: Raw | None, __: Raw | None) -> None:
     """Ignore changes: a later handler reads all objects first."""
 
 
+def accept_all(_: str) -> bool:
+    """Accept the objects of every namespace."""
+    return True
+
+
 class MalformedObject(ValueError):
     """An item is no object of the store's kind; the text is part of a sentence."""
 
@@ -42,7 +49,8 @@ class MalformedObject(ValueError):
 class Store:
     """Objects by namespace and name, with one optional index, and another one by the uid of an owner.
 
-    Within an index group, objects are counted by `counted_value` and found by `search_words`.
+    Within an index group, objects are counted by `counted_value` and found by `search_words`. A `metered` store counts
+    the weight of each namespace, and takes no object of a namespace that `accept_namespace` refuses.
     """
 
     def __init__(
@@ -54,8 +62,10 @@ class Store:
         search_words: Callable[[Raw], Collection[str]] = lambda _: (),
         owner: Callable[[Raw], str] = lambda _: "",
         trim_object: Callable[[Raw], Raw] = trim.without_managed_fields,
+        metered: bool = False,
     ) -> None:
-        self.synced = False
+        self.synced, self.metered = False, metered
+        self.accept_namespace: AcceptNamespace = accept_all
         self.newest_version = -1  # of any list, watch or response to a write
         self.change_count = 0
         self._on_change = on_change
@@ -64,8 +74,8 @@ class Store:
         # By read function: results for all objects, and the keys to read again.
         self._all_readings: dict[Callable[[Raw], Any], tuple[dict[Key, Any], dict[Key, bool]]] = {}
         self._holders: dict[Key, PartHolder] = {}
-        # The parts that objects share, and all other weight.
-        self._part_table, self._own_weight = PartTable(), 0
+        self._accounts = WeightAccounts(by_namespace=metered)
+        self._listing: Listing | None = None  # the unfinished one
         # Version and time of receipt, oldest first.
         self._deletions: dict[Key, tuple[int, float]] = {}
         self._listed_version = -1  # of the last full list
@@ -83,7 +93,52 @@ class Store:
 
     @property
     def weight(self) -> int:
-        return self._own_weight + self._part_table.weight
+        return self._accounts.weight
+
+    @property
+    def used_bytes(self) -> int:
+        """The weight of the objects, and of an unfinished listing."""
+        return self.weight + (self._listing.weight if self._listing else 0)
+
+    def namespace_weight(self, namespace: str) -> int:
+        """The weight of a namespace's objects, in a metered store.
+
+        A listing replaces the stored objects, so the larger of both counts.
+        """
+        listed = self._listing.namespace_weight(namespace) if self._listing else 0
+        return max(self._accounts.namespace_weight(namespace), listed)
+
+    def weighed_namespaces(self) -> set[str]:
+        """The namespaces with objects, in a metered store."""
+        listed = self._listing.weighed_namespaces() if self._listing else set()
+        return {*self._accounts.namespaces(), *listed} - {""}
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Drop a namespace's objects without notification.
+
+        An unfinished listing drops them as well, and leaves alone the ones that are stored later.
+        """
+        for key in [key for key in self._objects if key[0] == namespace]:
+            self._remove_from_index(key)
+            del self._holders[key]
+            self._swap_object(key, None)
+        self._accounts.drop(namespace)
+        if self._listing:
+            self._listing.drop_namespace(namespace)
+
+    def reload_object(self, raw: Raw) -> None:
+        """Store a listed object of a namespace that was dropped, without notification.
+
+        A watch goes on meanwhile: what it has stored or deleted since is newer.
+        """
+        try:
+            trimmed = self._accept_object(raw)
+        except MalformedObject:
+            return
+        key, version = key_of(trimmed), version_of(trimmed)
+        known = self._objects.get(key)
+        if version > (self._deleted_version(key) if known is None else version_of(known)):
+            self._store_object(key, trimmed, notify=False)
 
     def set_handler(self, on_change: ChangeHandler) -> None:
         self._on_change = on_change
@@ -164,7 +219,12 @@ class Store:
         If etcd counts from a lower version (`restored`), no stored object is newer.
         """
         self._restoring = restored
-        return Listing(self, parse_version(listed_at), restored=restored)
+        self._listing = Listing(self, parse_version(listed_at), restored=restored)
+        return self._listing
+
+    def abandon_listing(self) -> None:
+        """Drop an unfinished listing, of which no more pages come."""
+        self._listing = None
 
     def clear(self) -> None:
         """Drop all objects without notification: the caller has reported the cluster as unreachable."""
@@ -181,7 +241,7 @@ class Store:
             table.clear()
         self._all_readings.clear()
         self.change_count += 1
-        self._part_table, self._own_weight = PartTable(), 0
+        self._accounts, self._listing = WeightAccounts(by_namespace=self.metered), None
         self.synced, self._restoring = False, False
 
     def _finish_listing(self, listed_version: int, *, restored: bool) -> None:
@@ -189,6 +249,7 @@ class Store:
         self._listed_version = listed_version
         self.newest_version = listed_version if restored else max(self.newest_version, listed_version)
         self.synced, self._restoring = True, False
+        self._listing = None
 
     def put(self, raw: Raw) -> str:
         """Store a newer state, from a watch or an own write's response; returns a rejection's reason, or empty.
@@ -203,6 +264,8 @@ class Store:
             return ""
         key, version = key_of(trimmed), version_of(trimmed)
         self.newest_version = max(self.newest_version, version)
+        if not self.accept_namespace(key[0]):
+            return ""
         before = self._objects.get(key)
         known = version_of(before) if before is not None else max(self._listed_version, self._deleted_version(key))
         if version > known:  # false for an own write's response after the deletion's event
@@ -225,7 +288,7 @@ class Store:
         group = self._index(raw) if self._index else ""
         return group, self._counted_value(raw) if self._counted_value else ""
 
-    def _store_object(self, key: Key, raw: Raw, holder: PartHolder | None = None) -> None:
+    def _store_object(self, key: Key, raw: Raw, holder: PartHolder | None = None, *, notify: bool = True) -> None:
         group, counted = self._group_and_value(raw)
         interned = self._intern_object(key, raw, holder)  # first: if it raises, the index is unchanged
         self._remove_from_index(key)
@@ -238,7 +301,8 @@ class Store:
                 self._counts[group][counted] = self._counts[group].get(counted, 0) + 1
         if owner := self._owner(raw):
             self._keys_by_owner[owner][key] = None
-        self._on_change(before, interned)
+        if notify:
+            self._on_change(before, interned)
 
     def remove(self, raw: Raw) -> str:
         """Delete an object, but not a later object of the same name; returns a rejection's reason, or empty."""
@@ -266,7 +330,7 @@ class Store:
 
     def _remove_object(self, key: Key) -> None:
         self._remove_from_index(key)
-        self._release_parts(self._holders.pop(key))
+        self._accounts.release(key[0], self._holders.pop(key))
         self._on_change(self._swap_object(key, None), None)
 
     def _swap_object(self, key: Key, raw: Raw | None) -> Raw | None:
@@ -297,16 +361,11 @@ class Store:
                 del self._all_readings[read]
 
     def _intern_object(self, key: Key, raw: Raw, known: PartHolder | None) -> Raw:
-        interned, holder = (raw, known) if known else self._part_table.intern_object(raw)
+        interned, holder = (raw, known) if known else self._accounts.intern(key[0], raw)
         if before := self._holders.get(key):
-            self._release_parts(before)
+            self._accounts.release(key[0], before)
         self._holders[key] = holder
-        self._own_weight += holder.weight
         return interned
-
-    def _release_parts(self, holder: PartHolder) -> None:
-        self._own_weight -= holder.weight
-        self._part_table.release_parts(holder)
 
     def _remove_from_index(self, key: Key) -> None:
         self._remove_owner(key)
@@ -352,9 +411,10 @@ class Listing:
         self._store, self._listed_version, self._restored = store, listed_version, restored
         self._pending: dict[Key, tuple[Raw, PartHolder]] = {}
         self._listed_keys: set[Key] = set()
-        self._part_table = PartTable()  # of pending objects
-        # The weights of pending objects, without shared parts, and of items not stored.
-        self._own_weight, self._unused_weight = 0, 0
+        self._accounts = WeightAccounts(by_namespace=store.metered)  # of pending objects
+        self._unused_weight = 0  # of items not stored
+        # Of these, not all objects were taken. Their stored objects are newer than this list: see `reload_object`.
+        self._skipped_namespaces: set[str] = set()
         self.refused_count, self.first_refusal = 0, ""
 
     @property
@@ -363,11 +423,20 @@ class Listing:
 
         Malformed and repeated items count too, so that an endless list of them exceeds the budget.
         """
-        return self._pending_weight + self._unused_weight + _KEY_BYTES * len(self._listed_keys)
+        pending_weight = 0 if self._store._accounts is self._accounts else self._accounts.weight
+        return pending_weight + self._unused_weight + _KEY_BYTES * len(self._listed_keys)
 
-    @property
-    def _pending_weight(self) -> int:
-        return self._own_weight + self._part_table.weight
+    def namespace_weight(self, namespace: str) -> int:
+        return self._accounts.namespace_weight(namespace)
+
+    def weighed_namespaces(self) -> set[str]:
+        return self._accounts.namespaces()
+
+    def drop_namespace(self, namespace: str) -> None:
+        self._skipped_namespaces.add(namespace)
+        self._pending = {key: pending for key, pending in self._pending.items() if key[0] != namespace}
+        self._listed_keys = {key for key in self._listed_keys if key[0] != namespace}
+        self._accounts.drop(namespace)
 
     def take_page(self, objects: Iterable[Raw]) -> None:
         for raw in objects:
@@ -376,11 +445,14 @@ class Listing:
             except MalformedObject as error:
                 self.refused_count, self.first_refusal = self.refused_count + 1, self.first_refusal or str(error)
                 self._unused_weight += object_size.weigh_object(raw)
-        if self._store.synced and self._pending_weight > PENDING_BYTES:
+        if self._store.synced and self._accounts.weight > PENDING_BYTES:
             self._store_pending()
 
     def _take_object(self, raw: Raw) -> None:
         key = key_of(raw)
+        if not self._store.accept_namespace(key[0]):
+            self._skipped_namespaces.add(key[0])
+            return
         known = self._store.get(key)
         if key in self._listed_keys:  # an API server names each object once
             self._unused_weight += object_size.weigh_object(raw)
@@ -388,8 +460,7 @@ class Listing:
             self._listed_keys.add(key_of(known))  # the stored object's key, so that the new one is freed
         else:
             self._listed_keys.add(key)
-            self._pending[key] = _, holder = self._part_table.intern_object(raw)
-            self._own_weight += holder.weight
+            self._pending[key] = self._accounts.intern(key[0], raw)
 
     def _store_pending(self, most: int | None = None) -> None:
         """Store the pending objects, or `most` of them.
@@ -399,15 +470,15 @@ class Listing:
         """
         if not self._restored:
             self._store.newest_version = max(self._store.newest_version, self._listed_version)
-        shares_table = self._store._part_table is self._part_table
+        shares_accounts = self._store._accounts is self._accounts
         for key in list(itertools.islice(self._pending, most)):
             raw, holder = self._pending.pop(key)  # popped first, so that the object is never in memory twice
             if not self._is_newer_in_store(key) and self._store.get(key) != raw:
-                self._store._store_object(key, raw, holder if shares_table else None)
-            elif shares_table:
-                self._part_table.release_parts(holder)
+                self._store._store_object(key, raw, holder if shares_accounts else None)
+            elif shares_accounts:
+                self._accounts.release(key[0], holder)
         if not self._pending:
-            self._part_table, self._own_weight = PartTable(), 0
+            self._accounts = WeightAccounts(by_namespace=self._store.metered)
 
     def finish(self) -> None:
         """Complete the list: delete objects that it lacks."""
@@ -421,10 +492,10 @@ class Listing:
         """
         store = self._store
         for key in set(store._objects) - self._listed_keys:
-            if not self._is_newer_in_store(key):
+            if not (key[0] in self._skipped_namespaces or self._is_newer_in_store(key)):
                 store._remove_object(key)
         if not store._objects:
-            store._part_table = self._part_table  # objects need not be interned again
+            store._accounts = self._accounts  # objects need not be interned again
         try:
             while not store.synced and len(self._pending) > OBJECTS_AT_ONCE:
                 self._store_pending(OBJECTS_AT_ONCE)
@@ -437,8 +508,8 @@ class Listing:
 
     def _give_up(self) -> None:
         """Release pending objects: their parts may be in the store's table already."""
-        for _, holder in self._pending.values() if self._store._part_table is self._part_table else ():
-            self._part_table.release_parts(holder)
+        for key, (_, holder) in self._pending.items() if self._store._accounts is self._accounts else ():
+            self._accounts.release(key[0], holder)
         self._pending.clear()
 
     def _is_newer_in_store(self, key: Key) -> bool:

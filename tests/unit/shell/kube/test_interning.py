@@ -120,7 +120,7 @@ def test_a_part_is_interned_again_after_all_its_holders_are_gone() -> None:
         store.replace([one], version)
         weighed = store.weight
         store.replace([], str(int(version) * 10))
-        assert store.weight == 0 and not store._part_table._parts_by_json
+        assert store.weight == 0 and not store._accounts._accounts
     assert weighed > 0
 
 
