@@ -249,6 +249,7 @@ POD_GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"  # of a pod; Volcan
 # --- KubeRay and Ray ---------------------------------------------------------------------------------------------
 RAY_DOMAIN: Final = "ray.io"
 RAY_API_VERSION: Final = "ray.io/v1"
+RAY_TOKEN_ENV: Final = "RAY_AUTH_TOKEN"  # of a head with token authentication
 RAY_NODE_TYPE_LABEL: Final = "ray.io/node-type"
 RAY_GCS_CLUSTER_LABEL: Final = "ray.io/cluster"
 RAY_GCS_GROUP_LABEL: Final = "ray.io/group"

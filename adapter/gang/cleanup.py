@@ -4,7 +4,7 @@ A share holds its cluster's quota until its last pod has ended. So its pods are 
 period, and then the share with its anchor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from adapter.actions import Action, DeleteShare, DeleteSharePods
@@ -13,6 +13,7 @@ from adapter.gang.share_priority import must_renew_priority
 from adapter.gang.timeouts import ENDING_TIMEOUT, RESYNC, end_of_wait
 from adapter.objects.placement import Placement, Share
 from adapter.objects.reservation import Reservation
+from adapter.objects.unstructured import Raw
 from adapter.objects.worker_pod import is_deleting
 from adapter.objects.workload import Workload
 
@@ -39,9 +40,16 @@ def unwanted_shares(gang: Gang) -> tuple[Reservation, ...]:
 
 def delete_shares(gang: Gang, shares: Iterable[Reservation]) -> list[Action]:
     """Delete the pods of these shares, and each share whose pods have ended."""
+    return delete_ended_shares(shares, lambda share: gang.shares.ending_pods.get(share.uid, ()))
+
+
+def delete_ended_shares(
+    shares: Iterable[Reservation], ending_pods: Callable[[Reservation], Sequence[Raw]]
+) -> list[Action]:
+    """The same, with the pods that still hold the quota of a share."""
     actions: list[Action] = []
     for share in shares:
-        pods = gang.shares.ending_pods.get(share.uid, ())
+        pods = ending_pods(share)
         if running_pods := tuple(pod for pod in pods if not is_deleting(pod)):
             actions.append(DeleteSharePods(share, running_pods))
         elif not pods and not share.deleting:

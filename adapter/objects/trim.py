@@ -35,7 +35,7 @@ _REMOTE_CONTAINER_FIELDS: Final = ("resources", "restartPolicy")  # for pod_requ
 # status must agree with them (worker/manager_pod_status.py).
 _MANAGER_POD_FIELDS: Final = ("nodeName", "nodeSelector", "restartPolicy", "schedulingGates")
 _MANAGER_CONTAINER_FIELDS: Final = ("name", "ports", "envFrom", "restartPolicy", "restartPolicyRules")
-_HEAD_ENV: Final = ("FQ_RAY_IP", "RAY_PORT")  # they identify the head (rewrite/head_address.py)
+_HEAD_ADDRESS_ENV: Final = ("FQ_RAY_IP", "RAY_PORT")  # they identify the head (rewrite/head_address.py)
 _COPIED_VOLUME_KINDS: Final = ("secret", "configMap", "projected")  # with copied objects (objects/references.py)
 _OUR_PREFIX: Final = f"{names.DOMAIN}/"
 _NODE_FIELDS: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "conditions")}
@@ -110,6 +110,13 @@ def manager_pod(raw: Raw) -> Raw:
     return {**trimmed, "spec": spec}
 
 
+def head_pod(raw: Raw) -> Raw:
+    """A head's pod: its status, and the ports and the token of its containers."""
+    trimmed = without_managed_fields(raw)
+    containers = [_head_container(item) for item in mapping_list(mapping_field(raw, "spec"), "containers")]
+    return {**trimmed, "spec": {"containers": containers}} if "spec" in raw else trimmed
+
+
 def remote_pod(raw: Raw) -> Raw:
     """A remote pod: its node, its requests, its status, our annotations and its ProvisioningRequest."""
     metadata = dict(_drop_fields(meta(raw), ("managedFields",)))
@@ -152,9 +159,16 @@ def _manager_container(container: Raw) -> Raw:
     trimmed = dict(_keep_fields(container, _MANAGER_CONTAINER_FIELDS))
     if isinstance(env := container.get("env"), list):
         trimmed["env"] = [
-            entry for entry in env if _is_mapping(entry) and ("valueFrom" in entry or entry.get("name") in _HEAD_ENV)
+            entry
+            for entry in env
+            if _is_mapping(entry) and ("valueFrom" in entry or entry.get("name") in _HEAD_ADDRESS_ENV)
         ]
     return trimmed
+
+
+def _head_container(container: Raw) -> Raw:
+    env = [entry for entry in mapping_list(container, "env") if text_field(entry, "name") == names.RAY_TOKEN_ENV]
+    return {**_keep_fields(container, ("name", "ports")), **({"env": env} if env else {})}
 
 
 def _with_spec(raw: Raw, spec: Raw) -> Raw:

@@ -16,7 +16,7 @@ from adapter.objects.unstructured import Raw, key_of
 # The variable and the header of a token, as in KubeRay (kuberay:controllers/ray/utils/constant.go,
 # kuberay:controllers/ray/utils/dashboardclient). Ray also reads `authorization`, but so does any other server at that
 # address.
-_TOKEN_ENV = "RAY_AUTH_TOKEN"
+_TOKEN_ENV = names.RAY_TOKEN_ENV
 _TOKEN_HEADER = "x-ray-authorization"
 _MAX_TOKEN_LENGTH = 4096  # characters: KubeRay's have 44, and servers reject headers of more than 8 KiB
 

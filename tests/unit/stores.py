@@ -54,11 +54,11 @@ class Members:
     def growing(self) -> frozenset[str]:
         return Fleet.growing(cast(Fleet, self))
 
-    def reachable(self) -> dict[str, WorkerClusterCache]:
-        return Fleet.reachable(cast(Fleet, self))
+    def reachable(self, namespace: str = "") -> dict[str, WorkerClusterCache]:
+        return Fleet.reachable(cast(Fleet, self), namespace)
 
-    def unreachable(self) -> dict[str, str]:
-        return {name: reason.text for name, reason in self.unreachable_reasons().items()}
+    def unreachable(self, namespace: str = "") -> dict[str, str]:
+        return Fleet.unreachable(cast(Fleet, self), namespace)
 
     def unreachable_reasons(self) -> dict[str, Reason]:
         reasons = {name: cache.unreachable for name, cache in self._caches.items()}

@@ -5,13 +5,15 @@ The manager's and the worker clusters' caches decide what an unreachable cluster
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from adapter.shell.clusters.namespace_reload import NamespaceReloader
 from adapter.shell.kube import reflector
 from adapter.shell.kube.client import Client, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget
+from adapter.shell.kube.namespace_shares import NamespaceShares
 from adapter.shell.kube.reflector import FollowConfig
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.server_clock import ServerClock
@@ -46,8 +48,9 @@ class WatchedKind:
 class ClusterCache:
     """One API server with a store for each kind; `run` keeps them up to date."""
 
-    def __init__(self, client: Client, most_bytes: int) -> None:
-        self.client, self._budget = client, MemoryBudget(most_bytes)
+    def __init__(self, client: Client, most_bytes: int, most_namespace_bytes: int | None = None) -> None:
+        self.client = client
+        self.budget = MemoryBudget(most_bytes, most_namespace_bytes=most_namespace_bytes)
         self.clock = ServerClock()
         self.unreadable_kinds: dict[Resource, Exception] = {}
         self.restored_at: datetime | None = None  # when it went back to an older version
@@ -58,9 +61,22 @@ class ClusterCache:
         self._follows_deferred.set()
         self._errors: dict[WatchedKind | str, Exception] = {}  # by source
 
+    @property
+    def namespace_shares(self) -> NamespaceShares:
+        """Which namespaces are complete: from the others' objects nothing may be concluded."""
+        return self.budget.namespaces
+
+    def metered_kinds(self) -> Iterable[WatchedKind]:
+        """The kinds that tenants' objects are of, as far as they are read."""
+        return [
+            row
+            for row in self._watched_kinds
+            if row.store.metered and not self._is_skipped(row) and row.resource not in self.unreadable_kinds
+        ]
+
     def extra_budget(self, most_bytes: int) -> MemoryBudget:
         """A budget for reads beside the stores; its pages and the stores' are read one at a time."""
-        return MemoryBudget(most_bytes, self._budget.page_lock)
+        return MemoryBudget(most_bytes, self.budget.page_lock)
 
     def skip_deferred(self) -> None:
         """Leave out deferred kinds until `follow_deferred`; a standby calls this before `run`."""
@@ -70,6 +86,12 @@ class ClusterCache:
         """Follow deferred kinds; the cache is synced once they are listed."""
         self._follows_deferred.set()
         self._all_synced = False
+
+    def _watch_kinds(self, kinds: Sequence[WatchedKind]) -> None:
+        self._watched_kinds = kinds
+        for kind in kinds:
+            if kind.store.metered:
+                self.namespace_shares.add_store(kind.resource.plural, kind.store)
 
     @property
     def synced(self) -> bool:
@@ -92,7 +114,7 @@ class ClusterCache:
     async def run(self) -> None:
         self.client.clock = self.clock
         self._note_error(CONNECTION, None)
-        self._budget.clear()
+        self.budget.clear()
         followed = [
             FollowConfig(
                 self.client,
@@ -102,16 +124,18 @@ class ClusterCache:
                 row.namespace,
                 dict(row.selectors),
                 self._on_restored,
-                self._budget.new_quota(row.resource.plural),
+                self.budget.new_quota(row.resource.plural),
                 self.verify_identity,
                 begun=self._follows_deferred if row.deferred else reflector.already_begun(),
             )
             for row in self._watched_kinds
         ]
         on_probe_result = functools.partial(self._note_error, PROBE)
-        await reflector.follow_all(
-            self.client, on_probe_result, followed, self._on_stores_emptied, self.verify_identity
-        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(NamespaceReloader(self).run())
+            await reflector.follow_all(
+                self.client, on_probe_result, followed, self._on_stores_emptied, self.verify_identity
+            )
 
     def drop_objects(self) -> None:
         """Empty the stores of a cluster that is not followed any more.
@@ -125,6 +149,7 @@ class ClusterCache:
 
     def _on_stores_emptied(self) -> None:
         self._all_synced = False
+        self.namespace_shares.clear()
         self._forget_derived()
 
     def _forget_derived(self) -> None:

@@ -67,9 +67,13 @@ class Fleet:
         """All caches, even of unreachable clusters; not to be changed."""
         return self._caches
 
-    def reachable(self) -> dict[str, WorkerClusterCache]:
-        """The caches from whose stores conclusions may be drawn."""
-        return {name: member for name, member in self.caches().items() if not member.unreachable_reason}
+    def reachable(self, namespace: str = "") -> dict[str, WorkerClusterCache]:
+        """The caches from whose stores conclusions may be drawn, about a namespace if one is given."""
+        return {
+            name: member
+            for name, member in self.caches().items()
+            if not member.unreachable_reason and member.namespace_shares.is_complete(namespace)
+        }
 
     def connected_cache(self, name: str) -> WorkerClusterCache:
         """The cache of a cluster, even if unreachable; raises Unreachable when there is none."""
@@ -78,9 +82,17 @@ class Fleet:
             raise Unreachable(f"worker cluster {name} is not connected")
         return member
 
-    def unreachable(self) -> dict[str, str]:
-        """Why clusters are unreachable, as predicates: engaged ones that do not answer, and those never engaged."""
-        return {name: reason.text for name, reason in self.unreachable_reasons().items()}
+    def unreachable(self, namespace: str = "") -> dict[str, str]:
+        """Why clusters are unreachable, as predicates: engaged ones that do not answer, and those never engaged.
+
+        With a namespace, also those in which it is incomplete.
+        """
+        incomplete = {
+            name: f"is left out, because namespace {namespace} there {reason.text}"
+            for name, member in self.caches().items()
+            if (reason := member.namespace_shares.reason(namespace))
+        }
+        return {**incomplete, **{name: reason.text for name, reason in self.unreachable_reasons().items()}}
 
     def unreachable_reasons(self) -> dict[str, Reason]:
         problems = {

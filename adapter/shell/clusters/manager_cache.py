@@ -33,7 +33,9 @@ from adapter.shell.clusters.indexes import (
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.memo import IdentityMemo
-from adapter.shell.kube.memory_budget import MANAGER_BYTES
+from adapter.shell.kube.memory_budget import MANAGER_BYTES, MANAGER_NAMESPACE_BYTES
+from adapter.shell.kube.namespace_shares import NamespaceHandler
+from adapter.shell.kube.namespace_shares import ignore as ignore_namespace
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
 
@@ -52,18 +54,21 @@ def ignore() -> None:
 
 class ManagerCache(ClusterCache):
     def __init__(self, client: Client) -> None:
-        super().__init__(client, MANAGER_BYTES)
+        super().__init__(client, MANAGER_BYTES, MANAGER_NAMESPACE_BYTES)
         self.stores_filled = asyncio.Event()  # all required stores are listed
         self.on_reachable: Callable[[], None] = ignore
-        self.workloads = Store(index=by_own_gang, owner=controller_uid, trim_object=trim.manager_workload)
+        self.workloads = Store(index=by_own_gang, owner=controller_uid, trim_object=trim.manager_workload, metered=True)
+        # Not metered, since only we write Placements: an incomplete namespace keeps them.
         self.placements = Store(index=by_gang)
-        self.pods = Store(index=by_placement, counted_value=slot_of, search_words=by_slot, trim_object=trim.manager_pod)
+        self.pods = Store(
+            index=by_placement, counted_value=slot_of, search_words=by_slot, trim_object=trim.manager_pod, metered=True
+        )
         # Status patches that are being written to manager pods: such a change alone needs no reconcile.
         self.pending_status_patches: dict[Key, Raw] = {}
-        self.heads = Store(index=by_ray_cluster)
-        self.ray_clusters = Store(trim_object=trim.ray_cluster)
-        self.ray_jobs = Store(trim_object=trim.ray_job)
-        self.kuberay_events = Store(index=by_involved_object, trim_object=kuberay_events.trim_event)
+        self.heads = Store(index=by_ray_cluster, trim_object=trim.head_pod, metered=True)
+        self.ray_clusters = Store(trim_object=trim.ray_cluster, metered=True)
+        self.ray_jobs = Store(trim_object=trim.ray_job, metered=True)
+        self.kuberay_events = Store(index=by_involved_object, trim_object=kuberay_events.trim_event, metered=True)
         self.worker_clusters = Store()
         self.policies = Store()
         self.checks = Store()
@@ -76,10 +81,12 @@ class ManagerCache(ClusterCache):
         self.gate_webhooks = Store(trim_object=trim.untrimmed)
         self.multikueue_clusters = Store()
         self.multikueue_configs = Store()
-        self.services = Store(index=by_selected_ray_cluster)  # for Serve
-        self.slices = Store(index=by_service)  # our own
+        self.services = Store(index=by_selected_ray_cluster, metered=True)  # for Serve
+        self.slices = Store(index=by_service, metered=True)  # our own
         self._serving_reported = False
-        self._watched_kinds = self._kinds_to_watch()
+        self._watch_kinds(self._kinds_to_watch())
+        self.on_namespace: NamespaceHandler = ignore_namespace  # it became incomplete, or complete
+        self.namespace_shares.on_change = self._on_namespace
 
     def _kinds_to_watch(self) -> list[WatchedKind]:
         gate = {"fieldSelector": f"metadata.name={names.GATE_POLICY}"}
@@ -110,6 +117,10 @@ class ManagerCache(ClusterCache):
             _granted_kind(resources.SERVICES, self.services, {"labelSelector": names.RAY_SERVE_LABEL}),
             _granted_kind(resources.ENDPOINT_SLICES, self.slices, ours),
         ]
+
+    def _on_namespace(self, namespace: str) -> None:
+        log.info("manager cluster: %s", self.namespace_shares.describe(namespace))
+        self.on_namespace(namespace)
 
     async def read_identity(self) -> str:
         """The manager's identity: short, stable, and not configurable, so it cannot be wrong.

@@ -44,7 +44,7 @@ from adapter.shell.clusters.identity import ConnectionIdentity
 from adapter.shell.clusters.indexes import by_placement, by_reserved_workload
 from adapter.shell.kube import resources
 from adapter.shell.kube.client import ApiError, Client, Unreachable, UnusableCluster
-from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES
+from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, WORKER_NAMESPACE_BYTES
 from adapter.shell.kube.store import ChangeHandler, Store
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ class WorkerClusterListeners:
     on_contact: Callable[[str], None] = ignore
     on_writable: Callable[[str], None] = ignore
     on_kueue_answer: Callable[[str, str], None] = ignore  # cluster and ClusterQueue
+    on_namespace: Callable[[str, str], None] = ignore  # cluster, and a namespace that became incomplete, or complete
 
 
 class WorkerClusterCache(ClusterCache):
@@ -81,7 +82,7 @@ class WorkerClusterCache(ClusterCache):
         listeners: WorkerClusterListeners,
         known: IdentityRecord | None = None,
     ) -> None:
-        super().__init__(client, WORKER_CLUSTER_BYTES)
+        super().__init__(client, WORKER_CLUSTER_BYTES, WORKER_NAMESPACE_BYTES)
         self.name, self.spec = name, spec
         self.identity = ConnectionIdentity(known or IdentityRecord(name))
         self.claim: ClaimHolder | None = None  # None without leader election
@@ -100,7 +101,9 @@ class WorkerClusterCache(ClusterCache):
         self._namespace_labels: dict[str, Labels] | None = None
 
         self._reservation_reader = functools.partial(parse_reservation, name)
-        self.workloads = Store(self._on_share, index=by_reserved_workload, trim_object=trim.group_workload)
+        self.workloads = Store(
+            self._on_share, index=by_reserved_workload, trim_object=trim.group_workload, metered=True
+        )
         self._set_kueue_answers({})
         # By share uid: since when it holds quota, and the first version with it.
         self._reserved_versions: dict[str, tuple[datetime | None, int]] = {}
@@ -109,15 +112,23 @@ class WorkerClusterCache(ClusterCache):
             index=by_placement,
             counted_value=slot_of,
             trim_object=trim.remote_pod,
+            metered=True,
         )
-        self.services, self.slices = Store(listeners.on_head_mirror), Store(listeners.on_head_mirror)
+        self.services, self.slices = (Store(listeners.on_head_mirror, metered=True) for _ in range(2))
         self.cluster_queues, self.cohorts, self.flavors = (
             Store(self._capacity_handler(self._forget_tree)) for _ in range(3)
         )
         self.local_queues = Store(self._capacity_handler(self._forget_queues))
         self.namespaces = Store(self._capacity_handler(self._forget_namespaces), trim_object=trim.without_annotations)
         self._node_objects = Store(self._capacity_handler(self._forget_nodes), trim_object=trim.node)
-        self._watched_kinds = self._kinds_to_watch()
+        self._watch_kinds(self._kinds_to_watch())
+        self.namespace_shares.on_change = self._on_namespace
+
+    def _on_namespace(self, namespace: str) -> None:
+        log.info("worker cluster %s: %s", self.name, self.namespace_shares.describe(namespace))
+        shares = set(map(uid_of, self.workloads))
+        self._reserved_versions = {uid: entry for uid, entry in self._reserved_versions.items() if uid in shares}
+        self._listeners.on_namespace(self.name, namespace)
 
     def _on_share(self, before: Raw | None, after: Raw | None) -> None:
         if after is None:

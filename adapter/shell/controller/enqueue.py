@@ -18,7 +18,7 @@ from adapter.shell.supervise import read_each
 
 QueueKey = tuple[str, str, str]  # kind, namespace, name
 GANG, POD, CLUSTER, CHECK, POLICY, QUEUE, ANCHOR = "gang", "pod", "cluster", "check", "policy", "queue", "anchor"
-SERVICE = "service"
+SERVICE, NAMESPACE = "service", "namespace"  # of an incomplete namespace: its ended gangs
 # The delay after changes that come in bursts: a starting pod changes its status several times within a fraction of a
 # second. KubeRay and people act on a scale of seconds.
 BURST_SECONDS = 0.3
@@ -75,6 +75,24 @@ class Enqueuer:
     def services_of_pod(self, pod: Raw) -> None:
         """Enqueue the Services of a pod's RayCluster, delayed so that one write covers a burst."""
         self.object_keys(SERVICE, self._manager.services.by_index(by_ray_cluster(pod)), BURST_SECONDS)
+
+    def namespace(self, namespace: str) -> None:
+        """Enqueue what a namespace has, after it became incomplete in a cluster, or complete."""
+        self.single_key(NAMESPACE, namespace, "")
+        manager = self._manager
+        remote_pods = [(POD, member.pods) for member in self._fleet.caches().values()]
+        stores = (GANG, manager.workloads), (POD, manager.pods), (SERVICE, manager.services), *remote_pods
+        for kind, store in stores:
+            self.object_keys(kind, (raw for raw in store if key_of(raw)[0] == namespace), BURST_SECONDS)
+
+    def incomplete_namespaces(self) -> None:
+        caches = self._manager, *self._fleet.caches().values()
+        for namespace in {name for cache in caches for name in cache.namespace_shares.incomplete()}:
+            self.single_key(NAMESPACE, namespace, "")
+
+    def share_gangs(self, shares: Iterable[Raw], delay: float) -> None:
+        for raw in shares:
+            self.gang_of_share(raw, delay)
 
     def objects_in_cluster(self, cluster: str, delay: float = 0.0) -> None:
         member = self._fleet.caches().get(cluster)

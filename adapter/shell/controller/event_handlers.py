@@ -91,7 +91,9 @@ class EventHandlers:
             self.on_contact,
             self.on_writable,
             self.on_kueue_answer,
+            self.on_worker_namespace,
         )
+        self._manager.on_namespace = functools.partial(_call_contained, self.on_namespace)
         self._fleet.set_listeners(
             WorkerClusterListeners(*(functools.partial(_call_contained, handle) for handle in handlers))
         )
@@ -231,6 +233,16 @@ class EventHandlers:
         member = self._fleet.caches().get(cluster)
         self._on_usage(member, queue) if member else self._enqueue.gangs_after_capacity_change()
 
+    def on_namespace(self, namespace: str) -> None:
+        """Enqueue a namespace that became incomplete in the manager cluster, or complete."""
+        shares = (raw for member in self._fleet.caches().values() for raw in member.workloads)
+        self._enqueue.namespace(namespace)
+        self._enqueue.share_gangs((raw for raw in shares if key_of(raw)[0] == namespace), BURST_SECONDS)
+
+    def on_worker_namespace(self, _: str, namespace: str) -> None:
+        """Enqueue a namespace that became incomplete in a worker cluster, or complete."""
+        self.on_namespace(namespace)
+
     def on_head_mirror(self, before: Raw | None, after: Raw | None) -> None:
         """Enqueue the workers whose head mirror changed; the mirror must be right, whatever changed it.
 
@@ -292,6 +304,7 @@ class EventHandlers:
             (SERVICE, self._manager.services),
         ):
             self._enqueue.spread_objects(kind, store, over)
+        self._enqueue.incomplete_namespaces()
         self._enqueue.spread_services(self._manager.slices, over)
         for member in self._fleet.caches().values():
             # Other remote pods share their manager pods' keys.

@@ -18,7 +18,7 @@ from adapter.shell import metrics
 from adapter.shell.clusters.fleet import Fleet
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.controller import measurements
-from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, POD, POLICY, SERVICE, QueueKey
+from adapter.shell.controller.enqueue import ANCHOR, CHECK, CLUSTER, GANG, NAMESPACE, POD, POLICY, SERVICE, QueueKey
 from adapter.shell.controller.event_handlers import EventHandlers
 from adapter.shell.controller.plan_queue import PlanQueue
 from adapter.shell.controller.workqueue import Postpone
@@ -30,6 +30,7 @@ from adapter.shell.observe.slots import PendingAssignments
 from adapter.shell.observe.worker_observer import WorkerObserver
 from adapter.shell.write import anchors
 from adapter.shell.write.conditions import ConditionWriter
+from adapter.shell.write.ended_gangs import EndedGangs
 from adapter.shell.write.execute import Executor
 from adapter.shell.write.quotas import QuotaAggregator
 from adapter.worker import dispatch, endpoint_objects
@@ -51,6 +52,7 @@ class Reconciler:
     executor: Executor
     condition_writer: ConditionWriter
     quota_aggregator: QuotaAggregator
+    ended_gangs: EndedGangs
     event_handlers: EventHandlers
     _plan_queue: PlanQueue = field(default_factory=PlanQueue)
 
@@ -67,6 +69,10 @@ class Reconciler:
             raise Postpone(str(trouble)) from None
 
     async def _dispatch_key(self, kind: str, namespace: str, name: str) -> float | None:
+        if kind == NAMESPACE:
+            return await self.ended_gangs.reconcile_namespace(namespace)
+        if not self.manager.namespace_shares.is_complete(namespace):
+            return None  # its keys are enqueued once it is complete
         if kind == CLUSTER:
             return await self.condition_writer.reconcile_cluster(name)
         if kind == ANCHOR:
@@ -93,6 +99,8 @@ class Reconciler:
             self.event_handlers.on_order_changed()
         if self.manager.unreachable_reason:  # it may have become so during the reads
             raise Postpone(self.manager.unreachable_reason)
+        if not self.manager.namespace_shares.is_complete(key[0]):
+            return None
         now = self.manager.clock.now()
         actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
         after = await self._execute_actions(key, actions)
@@ -146,6 +154,8 @@ class Reconciler:
         async with self._plan_queue.admit(order_key(self.manager, aged_workload(self.manager, workload))):
             if self.manager.unreachable_reason:
                 raise Postpone(self.manager.unreachable_reason)
+            if not self.manager.namespace_shares.is_complete(key[0]):
+                return False
             now = self.manager.clock.now()
             actions = lifecycle.decide(self.gang_observer.facts(key, now), now)
             plan = next((action for action in actions if isinstance(action, Plan)), None)

@@ -32,6 +32,7 @@ from adapter.shell.planning.snapshot import Snapshot
 from adapter.shell.write.conditions import ConditionWriter
 from adapter.shell.write.copies import ObjectCopier
 from adapter.shell.write.dry_run_requests import DryRunner
+from adapter.shell.write.ended_gangs import EndedGangs
 from adapter.shell.write.endpoint_slices import EndpointSliceWriter
 from adapter.shell.write.events import EventRecorder
 from adapter.shell.write.execute import Executor
@@ -65,6 +66,7 @@ class Observers:
     worker_observer: WorkerObserver
     gang_observer: GangObserver
     service_observer: ServiceObserver
+    slots: SlotObserver
 
 
 def build_observers(
@@ -105,7 +107,7 @@ def build_observers(
     )
     services = ServiceObserver(manager, fleet, cluster_losses, proxy_health)
     return Observers(
-        policies, sources, job_problems, targets, shares, dry_run_answers, replan_check, workers, gangs, services
+        policies, sources, job_problems, targets, shares, dry_run_answers, replan_check, workers, gangs, services, slots
     )
 
 
@@ -164,6 +166,7 @@ def assemble(
         manager, fleet, LoginReader(tasks, manager), observers.policies, observers.reservations, recorder
     )
     event_handlers = EventHandlers(queue, manager, fleet, observers.replan_check)
+    executor = build_executor(manager, fleet, observers, planner, recorder, transient, copier)
     reconciler = Reconciler(
         manager=manager,
         fleet=fleet,
@@ -171,9 +174,10 @@ def assemble(
         worker_observer=observers.worker_observer,
         service_observer=observers.service_observer,
         assignments=assignments,
-        executor=build_executor(manager, fleet, observers, planner, recorder, transient, copier),
+        executor=executor,
         condition_writer=condition_writer,
         quota_aggregator=QuotaAggregator(manager, fleet, observers.policies, recorder),
+        ended_gangs=EndedGangs(manager, fleet, observers.slots, transient, executor, recorder),
         event_handlers=event_handlers,
     )
     preview = Preview(manager, fleet, observers.policies, observers.job_problems, planner)

@@ -49,6 +49,9 @@ _VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete
 
 _TracedRequest = aiohttp.TraceRequestEndParams | aiohttp.TraceRequestExceptionParams
 
+_JSON = "application/json"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
 
 class ApiError(Exception):
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -122,7 +125,7 @@ class Client:
             connector=aiohttp.TCPConnector(ssl=login.tls, limit=0),
             headers={
                 "User-Agent": f"rayspan/{__version__}",
-                "Accept": "application/json",
+                "Accept": _JSON,
                 "Accept-Encoding": "gzip",
             },
             request_class=_fenced_request_class(self.fence_reason),
@@ -210,6 +213,10 @@ class Client:
         """Read up to `most_bytes` of objects; raises ResponseTooLarge. `pagination.py` reads whole lists."""
         return await self._send_in_turn("GET", path, params=params, most_bytes=most_bytes)
 
+    async def list_metadata(self, path: str, most_bytes: int, /, **params: str) -> Body:
+        """Read only the metadata of a list's objects."""
+        return await self._send_in_turn("GET", path, params=params, most_bytes=most_bytes, accept=_METADATA_LIST)
+
     async def find(self, path: str) -> Body | None:
         try:
             return await self.get(path)
@@ -275,10 +282,11 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         kind: str = "application/json",
+        accept: str = _JSON,
         text: bool = False,
         most_bytes: int = response_limits.OBJECT_BYTES,
     ) -> Body:
-        headers = {**await self._login.headers(), "Content-Type": kind}
+        headers = {**await self._login.headers(), "Content-Type": kind, "Accept": accept}
         data = None if body is None else encoding.to_json(body)
         options: dict[str, Any] = {
             "params": params,

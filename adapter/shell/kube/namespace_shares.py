@@ -2,7 +2,7 @@
 
 A tenant decides how many objects his namespace has, and how large they are. Beyond its share, the namespace is
 incomplete: all of its objects are dropped and no more are taken, so it costs other tenants nothing. Nothing may be
-concluded from its empty stores. It is read again after a pause (`namespace_reload.py`).
+concluded from its empty stores. It is read again after a pause (`clusters/namespace_reload.py`).
 
 If all namespaces together exceed the cluster's budget, the largest become incomplete until the others fit. So nobody
 makes a namespace incomplete that is smaller than his own.
@@ -56,7 +56,7 @@ class NamespaceShares:
         """`most_bytes`: the most weight of one namespace."""
         self.most_bytes = most_bytes
         self.on_change: NamespaceHandler = ignore  # a namespace became incomplete, or complete
-        self._stores: list[tuple[str, Store]] = []  # by plural
+        self._stores: list[tuple[str, Store]] = []  # with the plural of what each stores
         self._incomplete: dict[str, IncompleteNamespace] = {}
 
     def add_store(self, plural: str, store: Store) -> None:
@@ -81,6 +81,11 @@ class NamespaceShares:
     def reason(self, namespace: str) -> Reason | None:
         incomplete = self._incomplete.get(namespace)
         return incomplete.reason if incomplete else None
+
+    def describe(self, namespace: str) -> str:
+        """The namespace's state, for a log."""
+        reason = self.reason(namespace)
+        return f"namespace {namespace} {reason.text if reason else 'is complete again'}"
 
     def weight(self, namespace: str) -> int:
         return sum(store.namespace_weight(namespace) for _, store in self._stores)
@@ -114,16 +119,20 @@ class NamespaceShares:
         """Take the namespace's objects again; a watch shows what changes from now on."""
         self._incomplete[namespace].reloading = True
 
+    def is_reloading(self, namespace: str) -> bool:
+        incomplete = self._incomplete.get(namespace)
+        return incomplete is not None and incomplete.reloading
+
     def end_reload(self, namespace: str) -> None:
         """Count a namespace as complete, unless it exceeded its share meanwhile."""
-        if (incomplete := self._incomplete.get(namespace)) and incomplete.reloading:
+        if self.is_reloading(namespace):
             del self._incomplete[namespace]
             self.on_change(namespace)
 
     def abort_reload(self, namespace: str) -> None:
         """Drop what was read of a namespace."""
-        if (incomplete := self._incomplete.get(namespace)) and incomplete.reloading:
-            self._set_incomplete(namespace, incomplete)
+        if self.is_reloading(namespace):
+            self._set_incomplete(namespace, self._incomplete[namespace])
 
     def _weighed_namespaces(self) -> set[str]:
         return {namespace for _, store in self._stores for namespace in store.weighed_namespaces()}

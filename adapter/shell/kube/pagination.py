@@ -7,17 +7,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from adapter.objects.unstructured import Raw, parse_version
+from adapter.objects.unstructured import Raw, key_of, parse_version
 from adapter.shell.kube import object_size
 from adapter.shell.kube.client import Body, Client, ResponseTooLarge, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget, MemoryQuota
 from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.response_limits import PAGE_BYTES
 
-# The numbers of objects to request in a page. If a page is too large, the next size is requested; the last one always
-# fits. Parsing a hundred pods blocks the event loop for some tens of milliseconds. Requested in one piece, a list peaks
-# at seven times the memory (docs/upstream.md, "A list comes in pages").
-PAGE_SIZES = (100, 50, 10, 2)
+# The numbers of objects to request in a page. If a page is too large, the next size is requested. Parsing a hundred pods
+# blocks the event loop for some tens of milliseconds. Requested in one piece, a list peaks at seven times the memory
+# (docs/upstream.md, "A list comes in pages").
+PAGE_SIZES = (100, 50, 10, 2, 1)
 # The time for a whole list: a continue token is valid for about five minutes, because etcd is compacted as often.
 LIST_SECONDS = 300.0
 # The budget of a list without a quota: a subcommand stores whole objects, such as twenty thousand pods of 50 KB each.
@@ -27,6 +27,17 @@ _LONGEST_TOKEN = 8192  # longer URLs are rejected; an API server's tokens have s
 
 TrimItem = Callable[[Any], Raw]
 TakePage = Callable[[list[Any], str], None]  # a page's items, of any type, and the list's version
+
+
+class OversizedObject(dict[str, Any]):
+    """The metadata of an object that is too large to be read."""
+
+
+def check_sizes(items: list[Any]) -> None:
+    """Raise ResponseTooLarge for an object that is too large to be read."""
+    for item in items:
+        if isinstance(item, OversizedObject):
+            raise ResponseTooLarge(f"{'/'.join(key_of(item))} is too large to be read")
 
 
 def _keep_whole(raw: Any) -> Raw:
@@ -56,8 +67,8 @@ async def read_pages(
 ) -> None:
     """Pass a collection to `take_page`, page by page, each under `page_lock`.
 
-    All pages are of one moment, so `take_page` always gets the first page's version. Raises ApiError, Unreachable, and
-    `take_page`'s errors.
+    All pages are of one moment, so `take_page` always gets the first page's version. An object that is too large to be
+    read is an OversizedObject. Raises ApiError, Unreachable, and `take_page`'s errors.
     """
     reading = _PagedRead(client, path, page_lock, selectors)
     try:
@@ -74,6 +85,7 @@ class _FullList:
         self.version = ""
 
     def take_page(self, items: list[Any], version: str) -> None:
+        check_sizes(items)
         trimmed = [self._trim_item(item) for item in items]
         self._weight += object_size.weigh_object(trimmed)
         self.memory_quota.set_used(self._weight)
@@ -120,8 +132,14 @@ class _PagedRead:
                 return await self._client.get(self._path, PAGE_BYTES, **params)
             except ResponseTooLarge:
                 if len(self._page_sizes) == 1:
-                    raise
+                    return await self._read_metadata(params)
                 del self._page_sizes[0]  # the next pages are probably as large
+
+    async def _read_metadata(self, params: dict[str, str]) -> Body:
+        """The page of one object that is too large by itself, so that the rest of the list can be read."""
+        page = await self._client.list_metadata(self._path, PAGE_BYTES, **params)
+        items = page.get("items")
+        return {**page, "items": [OversizedObject(item) for item in items] if isinstance(items, list) else items}
 
     def _token_and_version(self, page: Body) -> tuple[str, str]:
         metadata = page.get("metadata")

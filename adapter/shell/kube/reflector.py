@@ -29,6 +29,7 @@ from adapter.shell.kube import pagination
 from adapter.shell.kube.client import ApiError, Client, ResponseTooLarge, Unreachable, UnusableCluster
 from adapter.shell.kube.memory_budget import WORKER_CLUSTER_BYTES, BudgetExceeded, MemoryBudget, MemoryQuota
 from adapter.shell.kube.namespace_shares import NamespaceShares
+from adapter.shell.kube.pagination import OversizedObject
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Listing, Store
 from adapter.shell.rate_limit import TokenBucket
@@ -149,7 +150,9 @@ async def follow(config: FollowConfig, relist_signal: RelistSignal | None = None
                 and isinstance(error, ClusterRestored | WrongCluster | BudgetExceeded)
             ):
                 relist_signal.set_result(error)
-            config.on_result(error)
+            # The list tells whose event was too large; until then, the cached objects count.
+            if not (isinstance(error, ResponseTooLarge) and position.last_open > began):
+                config.on_result(error)
         except (*UNREADABLE, RecursionError) as error:  # such as a proxy's answer
             log.warning("following %s: unreadable answer (%s)", config.resource.plural, type(error).__name__)
             position.version = ""
@@ -206,9 +209,18 @@ class _StoreListing:
 
     def take_page(self, items: list[Any], version: str) -> None:
         listing = self._listing = self._listing or self._begin_listing(version)
-        listing.take_page(items)
+        listing.take_page(self._readable_items(items))
         self._config.namespaces.check_all()
         self._config.memory_quota.check()
+
+    def _readable_items(self, items: list[Any]) -> list[Any]:
+        """The items that can be read; the namespace of another one becomes incomplete."""
+        config, oversized = self._config, [item for item in items if isinstance(item, OversizedObject)]
+        if not config.store.metered:
+            pagination.check_sizes(oversized)
+        for item in oversized:
+            config.namespaces.drop_unreadable(key_of(item)[0], config.resource.plural)
+        return [item for item in items if not isinstance(item, OversizedObject)] if oversized else items
 
     def _begin_listing(self, version: str) -> Listing:
         config = self._config

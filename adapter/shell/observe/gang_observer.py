@@ -57,6 +57,7 @@ from adapter.shell.observe.waiting_workloads import WaitingWorkloads
 
 @dataclass(frozen=True, slots=True)
 class _GangObjects:
+    namespace: str
     workload: Workload | None
     check: str  # our AdmissionCheck, or empty
     placements: tuple[Placement, ...]
@@ -146,6 +147,7 @@ class GangObserver:
         current = current_placement(workload, placements, unsuspended)
         policy, policy_problem = self._policies.policy_of(check)
         return _GangObjects(
+            namespace=key[0],
             workload=workload,
             check=check,
             placements=placements,
@@ -271,7 +273,7 @@ class GangObserver:
         shares = current.active_shares if current else ()
         pairs = (*objects.dry_runs_of_shares, *objects.dry_runs_of_plan)
         clusters = {*(share.cluster for share in shares), *(cluster for cluster, _ in pairs)}
-        reachable = self._fleet.reachable()
+        reachable = self._fleet.reachable(workload.namespace)
         members = {cluster: reachable[cluster] for cluster in clusters if cluster in reachable}
         name = current.name if current else placement_name(workload)
         return self._targets.build_targets(members, workload, name) if members else {}
@@ -359,7 +361,7 @@ class GangObserver:
 
     def _unreachable(self, objects: _GangObjects) -> dict[str, str]:
         malformed = dict.fromkeys(objects.malformed_in, "shows a share of this job that cannot be read")
-        unreachable = {**malformed, **self._fleet.unreachable()}
+        unreachable = {**malformed, **self._fleet.unreachable(objects.namespace)}
         members = self._fleet.caches()
         for share in (share for placement in objects.placements for share in placement.shares):
             if share.cluster not in members and share.cluster not in unreachable:

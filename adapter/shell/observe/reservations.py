@@ -27,7 +27,8 @@ class ReservationObserver:
     def workers_in(self, cluster: str) -> int:
         """The workers for which quota is held or requested in a cluster.
 
-        The larger of two counts: by Placements of unfinished Workloads, and by the cluster's group Workloads.
+        The larger of two counts: by Placements of unfinished Workloads, and by the cluster's group Workloads. An
+        incomplete namespace may have any number, and counts as one.
         """
         placements = (
             placement for _, placement in read_each("cluster", self._manager.placements, self._manager.read_placement)
@@ -38,7 +39,8 @@ class ReservationObserver:
         )
         member = self._fleet.caches().get(cluster)
         counts = read_each("cluster", member.workloads if member else (), _worker_count)
-        return max(wanted, sum(workers for _, workers in counts))
+        unknown_workers = len(member.namespace_shares.incomplete()) if member else 0
+        return max(wanted, sum(workers for _, workers in counts) + unknown_workers)
 
     def placement_of(self, pod: Raw) -> Placement | None:
         raw = self._manager.placements.get((key_of(pod)[0], label(pod, names.PLACEMENT_LABEL)))
@@ -73,7 +75,7 @@ class ReservationObserver:
         if slot is None:
             return []
         cluster, number = slot.share
-        member = self._fleet.reachable().get(cluster)
+        member = self._fleet.reachable(placement.namespace).get(cluster)
         raw = member.workloads.get((placement.namespace, share_name(placement.name, number))) if member else None
         if member is None or raw is None:
             return []
@@ -92,7 +94,7 @@ class ReservationObserver:
         No sound API server returns an unreadable object, so such a cluster is not trusted about this gang.
         """
         reservations, odd, gang = list[Reservation](), list[str](), "/".join(key)
-        for name, member in self._fleet.reachable().items():
+        for name, member in self._fleet.reachable(key[0]).items():
             group_workloads = member.workloads.by_index(gang)
             if not group_workloads:
                 continue  # most of a hundred clusters

@@ -54,7 +54,7 @@ class ServiceObserver:
             return ServiceFacts(service, current_slices=slices)
         if self._exceeds_limit(key, ray_cluster):
             return ServiceFacts(service, current_slices=slices, exceeds_limit=True)
-        reachable = self._fleet.reachable()
+        reachable = self._fleet.reachable(key[0])
         backends = read_each(
             "services", self._workers_of("/".join(name)), lambda pod: self._read_backend(pod, reachable)
         )

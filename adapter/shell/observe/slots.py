@@ -103,7 +103,7 @@ class SlotObserver:
         return self._effective_pods(placement, [pod])[0]
 
     def _effective_pods(self, placement: Placement, pods: Iterable[Raw]) -> list[Raw]:
-        reachable, draining = self._fleet.reachable(), self._fleet.draining()
+        reachable, draining = self._fleet.reachable(placement.namespace), self._fleet.draining()
         group = _placement_key(placement)
         counts, pending = self._slot_counts(group), self._assignments.slots(group, but=None)
 
@@ -278,20 +278,20 @@ class SlotObserver:
         if not pods:
             return []  # a waiting gang: saves reading the versions of a hundred clusters
         last_placement, last_versions, effective = self._cached_pods
-        versions = self._versions()
+        versions = self._versions(placement.namespace)
         if last_placement is not placement or last_versions != versions:
             effective = self._effective_pods(placement, pods)
             self._cached_pods = placement, versions, effective
         return effective
 
-    def _versions(self) -> object:
+    def _versions(self, namespace: str) -> object:
         stores = (self._manager.pods, *(member.pods for member in self._fleet.caches().values()))
         changes = (
             self._assignments.changes,
             frozenset(self._transient.unanswered_pods),
             *(store.change_count for store in stores),
         )
-        return changes, frozenset(self._fleet.reachable()), self._fleet.draining()
+        return changes, frozenset(self._fleet.reachable(namespace)), self._fleet.draining()
 
     def _worker_states(self, placement: Placement) -> list[_WorkerState]:
         pods = self._valid_pods(placement)

@@ -78,7 +78,7 @@ class WorkerObserver:
         )
 
     def _read(self, key: Key) -> _WorkerObjects:
-        stored_pod, members = self._manager.pods.get(key), self._fleet.reachable()
+        stored_pod, members = self._manager.pods.get(key), self._fleet.reachable(key[0])
         placement = self._reservations.placement_of(stored_pod) if stored_pod else None
         pod = self._slots.effective_pod(placement, stored_pod) if stored_pod and placement else stored_pod
         remote_pods = {name: remote for name, member in members.items() if (remote := member.pods.get(key))}
@@ -177,7 +177,7 @@ class WorkerObserver:
 
     def _cluster_loss(self, pod: Raw, workload: Workload) -> ClusterLoss | None:
         cluster = slot_cluster(pod)
-        if not cluster or cluster in self._fleet.reachable():
+        if not cluster or cluster in self._fleet.reachable(workload.namespace):
             return None
         policy, _ = self._policies.policy_of(self._policies.check_of(workload))
         return self._cluster_losses.silence_of_pod(cluster, pod, worker_lost_timeout(policy))

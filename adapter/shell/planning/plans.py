@@ -246,12 +246,15 @@ class GangPlanner:
             *(_earlier_gang_deduction(*gang_and_request, now) for gang_and_request in gangs_before),
         ]
         result = rounds.plan_gang(
-            plan_request, await self._deductions.capacity_after(self._snapshot.candidates(involved, {}), steps)
+            plan_request,
+            await self._deductions.capacity_after(self._snapshot.candidates(involved, {}, workload.namespace), steps),
         )
         if not result.plan.shares and (
             trees := self._snapshot.trees_after_preemption(plan_request.clusters, workload.priority or 0)
         ):
-            freed = await self._preempting_deductions.capacity_after(self._snapshot.candidates(involved, trees), steps)
+            freed = await self._preempting_deductions.capacity_after(
+                self._snapshot.candidates(involved, trees, workload.namespace), steps
+            )
             result = rounds.plan_preempting(plan_request, result, freed)
         return result
 

@@ -62,6 +62,11 @@ class Preview:
             ) from None
 
     async def _preview_job(self, job: JobManifest, now: datetime) -> PlanJson:
+        if incomplete := self._manager.namespace_shares.reason(job.namespace):
+            raise InvalidJob(
+                f"{job}: in the manager cluster, namespace {job.namespace} {incomplete.text}. Until then no job of "
+                "it is placed."
+            )
         queue, cluster_queue = self._queue_of(job)
         priority = rayjob.observed_priority(job.priority_class, self._manager.workloads)
         checks, flavors = cluster_queue.checks, cluster_queue.flavors

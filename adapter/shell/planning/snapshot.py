@@ -128,9 +128,11 @@ class Snapshot:
             self._preempted_trees[cache.name] = facts, quota_tree
         return self._preempted_trees[cache.name][1]
 
-    def candidates(self, clusters: Iterable[str], trees: Mapping[str, tree.QuotaTree]) -> list[Candidate]:
-        """The current candidates; `trees` replaces some clusters' quota trees."""
-        members, unreachable = self._fleet.caches(), self._fleet.unreachable()
+    def candidates(
+        self, clusters: Iterable[str], trees: Mapping[str, tree.QuotaTree], namespace: str
+    ) -> list[Candidate]:
+        """The current candidates for a gang of a namespace; `trees` replaces some clusters' quota trees."""
+        members, unreachable = self._fleet.caches(), self._fleet.unreachable(namespace)
         return capacity.remaining_capacity(
             (_read_candidate(name, members.get(name), unreachable.get(name, "")) for name in clusters), trees, ()
         )

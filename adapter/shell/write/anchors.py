@@ -36,7 +36,7 @@ async def reconcile_anchor(
     """Delete an unneeded anchor of a missing share; return the seconds until the requeue."""
     if cache is None or cache.workloads.get((namespace, name)):
         return None
-    if cache.unreachable_reason:
+    if cache.unreachable_reason or not cache.namespace_shares.is_complete(namespace):
         return RECHECK_SECONDS
     try:
         anchor = await cache.client.get(CONFIG_MAPS.path(namespace, name))
@@ -45,7 +45,7 @@ async def reconcile_anchor(
         if error.not_found or error.status == 403:
             return None
         raise
-    _require_reachable(cache, manager)
+    _require_complete(cache, manager, namespace)
     if _is_needed(anchor, cache, manager):
         return RECHECK_SECONDS
     if label(anchor, names.CLUSTER_LABEL) == cache.name:
@@ -78,7 +78,8 @@ async def _sweep_cluster(cache: WorkerClusterCache, manager: ManagerCache, manag
         except ApiError as refusal:  # the namespace is not open to us, so it has no object of ours
             log.debug("cluster=%s namespace=%s not swept: %s", cache.name, namespace, refusal)
         except Unreachable:
-            return
+            if cache.unreachable_reason or manager.unreachable_reason:
+                return
         except Exception as error:  # must not end the sweeps of other clusters
             report_failure("anchors", error, f"{cache.name} {namespace}")
 
@@ -90,7 +91,7 @@ async def _sweep_namespace(cache: WorkerClusterCache, namespace: str, manager: M
     anchors, _ = await list_all(
         cache.client, CONFIG_MAPS.path(namespace), trim.metadata_only, quota, labelSelector=ours
     )
-    _require_reachable(cache, manager)
+    _require_complete(cache, manager, namespace)
     for anchor, is_orphan in read_each("anchors", anchors, lambda raw: _is_orphan(raw, cache, manager)):
         if is_orphan:
             await _delete_anchor(anchor, cache)
@@ -108,11 +109,17 @@ async def _delete_anchor(anchor: Raw, cache: WorkerClusterCache) -> None:
     metrics.ORPHANS.labels(cache.name, names.OrphanReason.NO_SHARE).inc()
 
 
-def _require_reachable(cache: WorkerClusterCache, manager: ManagerCache) -> None:
-    """Raise Unreachable if a cluster became unreachable since the request: its cache may have been dropped."""
+def _require_complete(cache: WorkerClusterCache, manager: ManagerCache, namespace: str) -> None:
+    """Raise Unreachable if a cluster became unreachable since the request: its cache may have been dropped.
+
+    So may the objects of the namespace in one of both.
+    """
     cache.require_reachable()
     if manager.unreachable_reason:
         raise Unreachable(manager.unreachable_reason)
+    for shares in (cache.namespace_shares, manager.namespace_shares):
+        if reason := shares.reason(namespace):
+            raise Unreachable(f"namespace {namespace} {reason.text}")
 
 
 def _is_needed(anchor: Raw, cache: WorkerClusterCache, manager: ManagerCache) -> bool:

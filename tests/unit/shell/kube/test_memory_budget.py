@@ -51,7 +51,7 @@ def test_a_kind_over_the_budget_may_shrink() -> None:
 def test_responses_have_their_own_budget_and_share_the_queue() -> None:
     cluster = ClusterCache(cast(Client, None), 10 * MIB)
     aside = cluster.extra_budget(MIB)
-    assert aside.page_lock is cluster._budget.page_lock
+    assert aside.page_lock is cluster.budget.page_lock
     with pytest.raises(BudgetExceeded):
         aside.new_quota("configmaps").set_used(2 * MIB)
 

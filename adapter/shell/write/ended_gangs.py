@@ -1,0 +1,171 @@
+"""Gives back the quota of ended gangs in an incomplete namespace.
+
+The namespace's stores are empty, so the manager's API server is asked for the owner of each share: by name, a few in
+each turn, one gang after the other. Turns follow each other until the namespace is complete again.
+"""
+
+import functools
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from adapter import names
+from adapter.actions import describe
+from adapter.gang import cleanup, ended_gang
+from adapter.objects import trim, well_formed
+from adapter.objects.rayjob import read_job
+from adapter.objects.reservation import Reservation, parse_reservation
+from adapter.objects.unstructured import UNREADABLE, Raw, annotation, key_of, label, uid_of
+from adapter.objects.workload import Job, is_elastic_gang, parse_workload
+from adapter.shell.clusters.fleet import Fleet
+from adapter.shell.clusters.manager_cache import ManagerCache
+from adapter.shell.clusters.worker_cache import WorkerClusterCache
+from adapter.shell.kube import resources
+from adapter.shell.kube.client import ApiError, Unreachable
+from adapter.shell.kube.pagination import list_all
+from adapter.shell.observe.slots import SlotObserver
+from adapter.shell.observe.transient_state import TransientState
+from adapter.shell.supervise import read_each
+from adapter.shell.write.events import EventRecorder
+from adapter.shell.write.execute import Executor
+from adapter.worker.template_slots import must_check_slot
+
+log = logging.getLogger(__name__)
+
+# The pause between two turns of a namespace, and the gangs asked about in a turn: 240 gangs in a minute.
+TURN_SECONDS = 10.0
+GANGS_PER_TURN = 40
+# The memory for the metadata of one namespace's shares, or of its elastic jobs.
+LISTED_BYTES = 16 * 2**20
+_JOB_KINDS: Final = {
+    "RayJob": (resources.RAY_JOBS, trim.ray_job),
+    "RayCluster": (resources.RAY_CLUSTERS, trim.ray_cluster),
+}
+
+_Owner = tuple[str, str]  # the name of a gang, and the uid of its Workload or elastic job
+
+
+class EndedGangs:
+    def __init__(
+        self,
+        manager: ManagerCache,
+        fleet: Fleet,
+        slots: SlotObserver,
+        transient: TransientState,
+        executor: Executor,
+        recorder: EventRecorder,
+    ) -> None:
+        self._manager, self._fleet, self._slots, self._executor, self._recorder = (
+            manager,
+            fleet,
+            slots,
+            executor,
+            recorder,
+        )
+        self._transient = transient
+        self._last_asked: dict[str, _Owner] = {}  # by namespace
+
+    async def reconcile_namespace(self, namespace: str) -> float | None:
+        """Report an incomplete namespace, and delete shares of its ended gangs; the delay of the next turn, if any."""
+        reasons = self._incompleteness(namespace)
+        if not reasons:
+            self._last_asked.pop(namespace, None)
+            self._note_sent_pods(namespace)
+            return None
+        await self._report(namespace, reasons)
+        try:
+            await self._release_shares(namespace)
+        except (ApiError, Unreachable) as trouble:
+            log.info("namespace %s: %s", namespace, trouble)
+        return TURN_SECONDS
+
+    def _note_sent_pods(self, namespace: str) -> None:
+        """Remote pods may have been created before the notes on a namespace's pods were dropped with them."""
+        pods = (pod for pod in self._manager.pods if key_of(pod)[0] == namespace and must_check_slot(pod))
+        self._transient.sent_pods |= set(map(uid_of, pods))
+
+    def _incompleteness(self, namespace: str) -> list[str]:
+        """Where and why the namespace is incomplete, as parts of a sentence."""
+        caches = {"the manager cluster": self._manager.namespace_shares} | {
+            f"worker cluster {name}": member.namespace_shares for name, member in self._fleet.caches().items()
+        }
+        reasons = ((place, shares.reason(namespace)) for place, shares in caches.items())
+        return [f"in {place}, it {reason.text}" for place, reason in reasons if reason]
+
+    async def _report(self, namespace: str, reasons: list[str]) -> None:
+        about = Job("v1", "Namespace", namespace, namespace, namespace)
+        sentence = (
+            f"Namespace {namespace} is incomplete: {'; '.join(reasons)}. Until then its jobs are left as they are "
+            "there: none is placed, and what runs goes on."
+        )
+        try:
+            await self._recorder.record_event(about, names.EventReason.NAMESPACE_INCOMPLETE, sentence, warning=True)
+        except (ApiError, Unreachable) as trouble:
+            log.warning("event on namespace %s: %s", namespace, trouble)
+
+    async def _release_shares(self, namespace: str) -> None:
+        shares = await self._shares_by_owner(namespace)
+        for owner in self._next_owners(namespace, sorted(shares)):
+            self._last_asked[namespace] = owner
+            try:
+                if await self._has_ended(namespace, *owner):
+                    await self._delete_shares(shares[owner])
+            except (ApiError, Unreachable, *UNREADABLE) as trouble:
+                log.info("namespace %s, gang %s: %s", namespace, owner[0], trouble)
+
+    def _next_owners(self, namespace: str, owners: list[_Owner]) -> list[_Owner]:
+        """The owners to ask for in this turn, after those of the last one."""
+        last = self._last_asked.get(namespace, ("", ""))
+        following = [owner for owner in owners if owner > last] + [owner for owner in owners if owner <= last]
+        return following[:GANGS_PER_TURN]
+
+    async def _shares_by_owner(self, namespace: str) -> dict[_Owner, list[Reservation]]:
+        shares = defaultdict[_Owner, list[Reservation]](list)
+        for name, member in self._fleet.reachable().items():
+            try:
+                raws = await _shares_in(member, namespace)
+            except (ApiError, Unreachable) as trouble:  # must not hold up the shares in other clusters
+                log.info("namespace %s in %s: %s", namespace, name, trouble)
+                continue
+            for raw, share in read_each("shares", raws, functools.partial(parse_reservation, name)):
+                owner = annotation(raw, names.WORKLOAD_ANNOTATION), label(raw, names.WORKLOAD_UID_LABEL)
+                if all(owner):
+                    shares[owner].append(share)
+        return shares
+
+    async def _has_ended(self, namespace: str, gang: str, uid: str) -> bool:
+        """Ask the manager's API server for the owner of a gang."""
+        if is_elastic_gang(gang):
+            return await self._has_job_ended(namespace, gang.partition("/")[0], uid)
+        path = resources.WORKLOADS.path(namespace)
+        answer = await self._manager.client.get(path, fieldSelector=f"metadata.name={gang}")
+        found = next((parse_workload(raw) for raw in answer["items"] or () if key_of(raw)[1] == gang), None)
+        return ended_gang.has_workload_ended(uid, found)
+
+    async def _has_job_ended(self, namespace: str, kind: str, uid: str) -> bool:
+        resource, trim_job = _JOB_KINDS[kind]
+        quota = self._manager.extra_budget(LISTED_BYTES).new_quota(resource.plural)
+        raws, _ = await list_all(self._manager.client, resource.path(namespace), trim_job, quota)
+        return ended_gang.has_job_ended(Job("", kind, namespace, "", uid), [read_job(kind, raw) for raw in raws])
+
+    async def _delete_shares(self, shares: Iterable[Reservation]) -> None:
+        """Delete the pods of ended shares, and each share whose pods have ended."""
+        for action in cleanup.delete_ended_shares(shares, self._ending_pods):
+            await self._executor.execute(action)
+            log.info("%s", describe(action))
+
+    def _ending_pods(self, share: Reservation) -> tuple[Raw, ...]:
+        """The pods that hold the share's quota; none where they are not known, and end with the share's anchor."""
+        return self._slots.running_remote_pods(share, self._manager.clock.now())
+
+
+async def _shares_in(member: WorkerClusterCache, namespace: str) -> list[Raw]:
+    """The metadata of the shares in a cluster, from its API server where the namespace is incomplete."""
+    if member.namespace_shares.is_complete(namespace):
+        return [raw for raw in member.workloads if key_of(raw)[0] == namespace]
+    selectors = next(kind.selectors for kind in member.metered_kinds() if kind.store is member.workloads)
+    quota = member.extra_budget(LISTED_BYTES).new_quota(resources.WORKLOADS.plural)
+    path = resources.WORKLOADS.path(namespace)
+    shares, _ = await list_all(member.client, path, trim.metadata_only, quota, **selectors)
+    return [raw for raw in shares if not well_formed.malformed_reason(raw)]
