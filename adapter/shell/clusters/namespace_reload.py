@@ -103,7 +103,7 @@ class NamespaceReloader:
     async def _reload_kind(self, namespace: str, kind: ReloadedKind) -> None:
         store_page = functools.partial(_store_page, self._shares, namespace, kind)
         path, lock = kind.resource.path(namespace), self._cluster.budget.page_lock
-        await pagination.read_pages(self._cluster.client, path, store_page, lock, **kind.selectors)
+        await pagination.read_pages(self._cluster.client, path, store_page, lock, True, **kind.selectors)
 
 
 def _store_page(shares: NamespaceShares, namespace: str, kind: ReloadedKind, items: list[Any], _: str) -> None:

@@ -7,16 +7,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from adapter.objects.unstructured import Raw, key_of, parse_version
+from adapter.objects.unstructured import Raw, parse_version
 from adapter.shell.kube import object_size
 from adapter.shell.kube.client import Body, Client, ResponseTooLarge, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget, MemoryQuota
 from adapter.shell.kube.resources import kind_of
 from adapter.shell.kube.response_limits import PAGE_BYTES
 
-# The numbers of objects to request in a page. If a page is too large, the next size is requested. Parsing a hundred pods
-# blocks the event loop for some tens of milliseconds. Requested in one piece, a list peaks at seven times the memory
-# (docs/upstream.md, "A list comes in pages").
+# The numbers of objects to request in a page. If a page is too large, the next size is requested. Parsing a hundred
+# pods blocks the event loop for some tens of milliseconds. Requested in one piece, a list peaks at seven times the
+# memory (docs/upstream.md, "A list comes in pages").
 PAGE_SIZES = (100, 50, 10, 2, 1)
 # The time for a whole list: a continue token is valid for about five minutes, because etcd is compacted as often.
 LIST_SECONDS = 300.0
@@ -31,13 +31,6 @@ TakePage = Callable[[list[Any], str], None]  # a page's items, of any type, and 
 
 class OversizedObject(dict[str, Any]):
     """The metadata of an object that is too large to be read."""
-
-
-def check_sizes(items: list[Any]) -> None:
-    """Raise ResponseTooLarge for an object that is too large to be read."""
-    for item in items:
-        if isinstance(item, OversizedObject):
-            raise ResponseTooLarge(f"{'/'.join(key_of(item))} is too large to be read")
 
 
 def _keep_whole(raw: Any) -> Raw:
@@ -58,19 +51,19 @@ async def list_all(
     (`objects.well_formed`).
     """
     whole = _FullList(trim_item, memory_quota or MemoryBudget(UNBUDGETED_BYTES).new_quota(kind_of(path)[0]))
-    await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, **selectors)
+    await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, False, **selectors)
     return whole.items, whole.version
 
 
 async def read_pages(
-    client: Client, path: str, take_page: TakePage, page_lock: asyncio.Lock, /, **selectors: str
+    client: Client, path: str, take_page: TakePage, page_lock: asyncio.Lock, takes_oversized: bool, /, **selectors: str
 ) -> None:
     """Pass a collection to `take_page`, page by page, each under `page_lock`.
 
-    All pages are of one moment, so `take_page` always gets the first page's version. An object that is too large to be
-    read is an OversizedObject. Raises ApiError, Unreachable, and `take_page`'s errors.
+    All pages are of one moment, so `take_page` always gets the first page's version. With `takes_oversized`, it gets an
+    OversizedObject for an object that is too large to be read. Raises ApiError, Unreachable, and `take_page`'s errors.
     """
-    reading = _PagedRead(client, path, page_lock, selectors)
+    reading = _PagedRead(client, path, page_lock, takes_oversized, selectors)
     try:
         async with asyncio.timeout(LIST_SECONDS):
             await reading.read_all(take_page)
@@ -85,7 +78,6 @@ class _FullList:
         self.version = ""
 
     def take_page(self, items: list[Any], version: str) -> None:
-        check_sizes(items)
         trimmed = [self._trim_item(item) for item in items]
         self._weight += object_size.weigh_object(trimmed)
         self.memory_quota.set_used(self._weight)
@@ -94,8 +86,11 @@ class _FullList:
 
 
 class _PagedRead:
-    def __init__(self, client: Client, path: str, page_lock: asyncio.Lock, selectors: dict[str, str]) -> None:
+    def __init__(
+        self, client: Client, path: str, page_lock: asyncio.Lock, takes_oversized: bool, selectors: dict[str, str]
+    ) -> None:
         self._client, self._path, self._page_lock, self._selectors = client, path, page_lock, selectors
+        self._takes_oversized = takes_oversized
         self._page_sizes, self._version = list(PAGE_SIZES), ""
 
     @property
@@ -132,7 +127,9 @@ class _PagedRead:
                 return await self._client.get(self._path, PAGE_BYTES, **params)
             except ResponseTooLarge:
                 if len(self._page_sizes) == 1:
-                    return await self._read_metadata(params)
+                    if self._takes_oversized:
+                        return await self._read_metadata(params)
+                    raise
                 del self._page_sizes[0]  # the next pages are probably as large
 
     async def _read_metadata(self, params: dict[str, str]) -> Body:

@@ -191,8 +191,9 @@ async def _check_not_restored(config: FollowConfig) -> None:
 async def _list_into_store(config: FollowConfig) -> str:
     listing = _StoreListing(config)
     try:
+        lock, takes_oversized = config.memory_quota.budget.page_lock, config.store.metered
         await pagination.read_pages(
-            config.client, config.path, listing.take_page, config.memory_quota.budget.page_lock, **config.selectors
+            config.client, config.path, listing.take_page, lock, takes_oversized, **config.selectors
         )
         return await listing.finish_listing()
     except BaseException:  # a cancellation as well
@@ -216,8 +217,6 @@ class _StoreListing:
     def _readable_items(self, items: list[Any]) -> list[Any]:
         """The items that can be read; the namespace of another one becomes incomplete."""
         config, oversized = self._config, [item for item in items if isinstance(item, OversizedObject)]
-        if not config.store.metered:
-            pagination.check_sizes(oversized)
         for item in oversized:
             config.namespaces.drop_unreadable(key_of(item)[0], config.resource.plural)
         return [item for item in items if not isinstance(item, OversizedObject)] if oversized else items

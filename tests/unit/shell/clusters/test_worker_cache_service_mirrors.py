@@ -167,7 +167,7 @@ async def test_a_cluster_with_unreadable_mirrors_is_reachable_and_gets_no_new_wo
             sight.facts.targets,
             sight.facts.reservations,
             sight.facts.dry_run_answers,
-        ).candidates(["east"], {})
+        ).candidates(["east"], {}, builders.NAMESPACE)
         assert candidate.problem == why
         with pytest.raises(ApiError, match="heads cannot be mirrored there"):
             await write_head_mirror(member, service())

@@ -82,6 +82,7 @@ async def test_the_result_of_a_reconcile(news: bool, loses: bool, told: list[str
             executor=unasked,
             condition_writer=unasked,
             quota_aggregator=unasked,
+            ended_gangs=unasked,
             event_handlers=cast(EventHandlers, looked),
         )
         try:
@@ -158,6 +159,7 @@ class Queued:
             executor=cast(Executor, self),
             condition_writer=unasked,
             quota_aggregator=unasked,
+            ended_gangs=unasked,
             event_handlers=cast(EventHandlers, self),
         )
 

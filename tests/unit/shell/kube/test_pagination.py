@@ -9,7 +9,7 @@ from aiohttp import web
 from adapter.shell.kube import pagination
 from adapter.shell.kube.client import Client, ResponseTooLarge, Unreachable
 from adapter.shell.kube.memory_budget import BudgetExceeded, MemoryBudget
-from adapter.shell.kube.pagination import PAGE_SIZES, list_all
+from adapter.shell.kube.pagination import PAGE_SIZES, OversizedObject, list_all
 from adapter.shell.kube.response_limits import OBJECT_BYTES, PAGE_BYTES
 from tests.unit.apiserver import Server, lists, says
 
@@ -46,7 +46,7 @@ async def test_a_page_is_freed_before_the_next_is_requested(server: Server, clie
         assert turn.locked()
         taken.append((len(items), version, len(server.asked)))
 
-    await pagination.read_pages(client, PATH, take, turn)
+    await pagination.read_pages(client, PATH, take, turn, False)
     assert taken == [(2, "7", 1), (1, "7", 2)]
 
 
@@ -69,7 +69,23 @@ def test_the_smallest_page_holds_any_object() -> None:
     assert PAGE_SIZES[-1] * OBJECT_BYTES <= PAGE_BYTES
 
 
-async def test_a_page_that_is_too_large_with_two_objects_is_from_no_api_server(server: Server, client: Client) -> None:
+async def test_of_an_object_that_is_too_large_by_itself_the_metadata_is_read(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pagination, "PAGE_SIZES", (100, 2))
+    taken: list[Any] = []
+    server.lists = [lists(7, [thing(1, 9_000_000)])] * 2 + [lists(7, [thing(1)], "more"), lists(7, [thing(2)])]
+    turn = asyncio.Lock()
+    await pagination.read_pages(client, PATH, lambda items, _: taken.extend(items), turn, True)
+    assert [type(item) for item in taken] == [OversizedObject, dict]
+    accepted = [asked.headers["Accept"] for asked in server.asked]
+    assert accepted[-2:] == ["application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/json"]
+
+
+async def test_a_page_of_the_smallest_size_that_is_too_large_is_an_error(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pagination, "PAGE_SIZES", (100, 50, 10, 2))
     server.lists = [lists(7, [thing(1, 9_000_000)])] * 4
     with pytest.raises(ResponseTooLarge, match="it answers with more than 8 MiB at once"):
         await list_all(client, PATH)

@@ -212,6 +212,7 @@ async def test_one_reconcile_writes_one_slice_and_the_next_nothing() -> None:
             executor=found.executor(client),
             condition_writer=unasked,
             quota_aggregator=unasked,
+            ended_gangs=unasked,
             event_handlers=cast(EventHandlers, Told()),
         )
         for _ in range(2):

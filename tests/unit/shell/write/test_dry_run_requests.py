@@ -282,6 +282,7 @@ def looking(sight: Sight, client: Any) -> Reconciler:
         executor=sight.executor(client),
         condition_writer=unasked,
         quota_aggregator=unasked,
+        ended_gangs=unasked,
         event_handlers=cast(EventHandlers, Told()),
     )
 

@@ -1,0 +1,134 @@
+"""Ended gangs of an incomplete namespace give their quota back, by what the API server says of their owners."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter import names
+from adapter.objects.unstructured import Raw
+from adapter.shell.controller import wiring
+from adapter.shell.observe.slots import PendingAssignments, SlotObserver
+from adapter.shell.write import ended_gangs
+from adapter.shell.write.ended_gangs import EndedGangs
+from adapter.shell.write.events import EventRecorder
+from tests.unit import apiserver, builders
+from tests.unit.apiserver import Asked, Server, lists, refuses, says
+from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
+from tests.unit.stores import Sight
+
+WORK = make_workload()
+PLACE = make_placement(WORK)
+SHARE = make_reservation(PLACE)
+FINISHED = [{"type": "Finished", "status": "True"}]
+EVICTED = [{"type": "QuotaReserved", "status": "False"}]
+
+
+class Manager(Server):
+    """Has these Workloads, and takes all writes."""
+
+    def __init__(self, *workloads: Raw, shares: tuple[Raw, ...] = ()) -> None:
+        super().__init__()
+        self.workloads, self.shares = workloads, shares
+
+    def _answer(self, asked: Asked) -> apiserver.Answer:
+        if asked.method != "GET":
+            return says({"metadata": {}})
+        name = asked.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        if not name:
+            return lists(9, self.shares)
+        return lists(9, [raw for raw in self.workloads if raw["metadata"]["name"] == name])
+
+
+def with_conditions(conditions: list[Mapping[str, str]]) -> Raw:
+    return {**WORK, "status": {**WORK["status"], "conditions": conditions}}
+
+
+async def turn(server: Server, sight: Sight, turns: int = 1) -> list[float | None]:
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        sight.manager.client = sight.members["east"].client = client
+        slots = SlotObserver(sight.manager, sight.fleet, PendingAssignments(), sight.memory)
+        gangs = EndedGangs(
+            sight.manager, sight.fleet, slots, sight.memory, sight.executor(client), EventRecorder(client)
+        )
+        return [await gangs.reconcile_namespace(NAMESPACE) for _ in range(turns)]
+
+
+def deletions(server: Server) -> list[str]:
+    return [asked.path.rpartition("/")[0].rpartition("/")[2] for asked in server.asked if asked.method == "DELETE"]
+
+
+def incomplete(*shares: Raw) -> Sight:
+    """The manager lacks the namespace's objects; the worker cluster has the shares."""
+    sight = Sight({"east": 9})
+    sight.manager.namespace_shares.drop_unreadable(NAMESPACE, "pods")
+    sight.members["east"].workloads.replace(shares)
+    return sight
+
+
+@pytest.mark.parametrize(
+    ("workloads", "expected"),
+    [
+        pytest.param([WORK], [], id="it runs"),
+        pytest.param([], ["configmaps", "workloads"], id="it is gone"),
+        pytest.param([{**WORK, "metadata": WORK["metadata"] | {"uid": "new"}}], ["configmaps", "workloads"], id="new"),
+        pytest.param([with_conditions(FINISHED)], ["configmaps", "workloads"], id="it is finished"),
+        pytest.param([with_conditions(EVICTED)], ["configmaps", "workloads"], id="it has no quota"),
+    ],
+)
+async def test_shares_of_ended_gangs_are_deleted(workloads: list[Raw], expected: list[str]) -> None:
+    server = Manager(*workloads)
+    assert await turn(server, incomplete(SHARE)) == [ended_gangs.TURN_SECONDS]
+    assert deletions(server) == expected
+
+
+@pytest.mark.parametrize("answer", [refuses(500), refuses(403), apiserver.text("nonsense")])
+async def test_without_an_answer_nothing_is_deleted_and_another_turn_follows(answer: apiserver.Answer) -> None:
+    server = Server(lists=[says({"metadata": {}}), answer])  # the event, and the question
+    assert await turn(server, incomplete(SHARE)) == [ended_gangs.TURN_SECONDS]
+    assert deletions(server) == []
+
+
+async def test_a_share_is_deleted_after_its_pods() -> None:
+    sight, server = incomplete(SHARE), Manager()
+    copy = make_copy(make_pod("p0", placement=PLACE["metadata"]["name"], slot="east/1/0"), SHARE)
+    sight.members["east"].pods.replace([copy])
+    await turn(server, sight)
+    assert deletions(server) == ["pods"]
+    sight.members["east"].pods.replace([])
+    await turn(server := Manager(), sight)
+    assert deletions(server) == ["configmaps", "workloads"]
+
+
+async def test_shares_are_listed_where_the_namespace_is_incomplete() -> None:
+    sight, server = Sight({"east": 9}), Manager(shares=(SHARE,))
+    sight.members["east"].namespace_shares.drop_unreadable(NAMESPACE, "pods")
+    await turn(server, sight)
+    assert deletions(server) == ["configmaps", "workloads"]
+    (listed,) = [asked for asked in server.asked if "labelSelector" in asked.query]
+    assert listed.query["labelSelector"] == f"{names.MANAGER_LABEL}=mgr,{names.CLUSTER_LABEL}=east"
+
+
+async def test_every_gang_is_asked_about_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_gangs, "GANGS_PER_TURN", 2)
+    works = [make_workload(name=f"w{number}") for number in range(5)]
+    server = Manager(*works)
+    await turn(server, incomplete(*(make_reservation(make_placement(work)) for work in works)), turns=3)
+    asked = [asked.query["fieldSelector"][-2:] for asked in server.asked if asked.method == "GET"]
+    assert asked == ["w0", "w1", "w2", "w3", "w4", "w0"]
+
+
+async def test_the_event_says_what_to_do_and_a_complete_namespace_ends_the_turns() -> None:
+    sight, server = incomplete(), Manager()
+    await turn(server, sight)
+    (event,) = [asked.body for asked in server.asked if asked.path.endswith("/events")]
+    assert (event["reason"], event["involvedObject"]["kind"]) == ("NamespaceIncomplete", "Namespace")
+    assert event["message"] == (
+        "Namespace demo is incomplete: in the manager cluster, it has an object among its pods that is too large to be "
+        "read; make it smaller, or delete it. Until then its jobs are left as they are there: none is placed, and what "
+        "runs goes on."
+    )
+    sight.manager.namespace_shares.begin_reload(NAMESPACE)
+    sight.manager.namespace_shares.end_reload(NAMESPACE)
+    assert await turn(server, sight) == [None]
