@@ -7,7 +7,6 @@ whole cluster go on meanwhile, and no other namespace is read.
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -62,12 +61,13 @@ class ReloadedCluster(Protocol):
 class NamespaceReloader:
     def __init__(self, cluster: ReloadedCluster) -> None:
         self._cluster, self._shares = cluster, cluster.budget.namespaces
-        # By namespace: the monotonic time of the next read, and the pause after it.
+        # By namespace: the time, by the loop's clock, of the next read, and the pause after it.
         self._schedule: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
-            for namespace in self._due_namespaces(time.monotonic()):
+            for namespace in self._due_namespaces(clock()):
                 if self._cluster.synced and not self._cluster.first_error:
                     await self._reload(namespace)
             await asyncio.sleep(TURN_SECONDS)

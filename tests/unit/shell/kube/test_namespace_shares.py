@@ -199,35 +199,53 @@ CHANGES = st.lists(
 )
 
 
+class Reality:
+    """What a cluster has, and what is read of it in one store."""
+
+    def __init__(self) -> None:
+        self.cluster, self._versions = Cluster(), itertools.count(2)
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.store = self.cluster.stores[0]
+        self.store.replace([], "1")
+
+    def change(self, deed: str, namespace: str, name: str, size: int) -> None:
+        version, key = next(self._versions), (namespace, name)
+        if deed == "put":
+            self.objects[key] = pod(namespace, name, version, size)
+            self.cluster.put(0, self.objects[key])
+        elif deed == "remove" and key in self.objects:
+            raw = self.objects.pop(key)
+            self.store.remove({**raw, "metadata": raw["metadata"] | {"resourceVersion": str(version)}})
+        elif deed == "list":
+            self.store.replace(self.objects.values(), str(version))
+            self.cluster.shares.check_all()
+        elif deed == "reload" and not self.cluster.shares.is_complete(namespace):
+            self._reload(namespace)
+        elif deed == "end":
+            self.cluster.shares.end_reload(namespace)
+
+    def _reload(self, namespace: str) -> None:
+        self.cluster.shares.begin_reload(namespace)
+        for raw in self.named(namespace).values():
+            self.store.reload_object(raw)
+        self.cluster.shares.check(namespace)
+
+    def named(self, namespace: str) -> dict[str, dict[str, Any]]:
+        return {name: raw for (owner, name), raw in self.objects.items() if owner == namespace}
+
+
 @given(CHANGES)
 def test_weights_are_those_of_the_stored_objects(changes: list[tuple[str, str, str, int]]) -> None:
     """And a complete namespace has all that the cluster has."""
-    cluster, store = Cluster(), Cluster().stores[0]
-    store, real, versions = cluster.stores[0], dict[tuple[str, str], dict[str, Any]](), itertools.count(2)
-    store.replace([], "1")
-    for deed, namespace, name, size in changes:
-        version = next(versions)
-        if deed == "put":
-            real[namespace, name] = pod(namespace, name, version, size)
-            cluster.put(0, real[namespace, name])
-        elif deed == "remove" and (namespace, name) in real:
-            raw = real.pop((namespace, name))
-            store.remove({**raw, "metadata": raw["metadata"] | {"resourceVersion": str(version)}})
-        elif deed == "list":
-            store.replace(real.values(), str(version))
-            cluster.shares.check_all()
-        elif deed == "reload" and not cluster.shares.is_complete(namespace):
-            cluster.shares.begin_reload(namespace)
-            for raw in [raw for key, raw in real.items() if key[0] == namespace]:
-                store.reload_object(raw)
-            cluster.shares.check(namespace)
-        elif deed == "end":
-            cluster.shares.end_reload(namespace)
-        for each in ("a", "b"):
-            assert cluster.shares.weight(each) <= SHARE
-            if cluster.shares.is_complete(each):
-                assert cluster.names(each) == {name for owner, name in real if owner == each}
-    for each in ("a", "b"):
+    reality = Reality()
+    shares = reality.cluster.shares
+    for change in changes:
+        reality.change(*change)
+        for namespace in ("a", "b"):
+            assert shares.weight(namespace) <= SHARE
+            if shares.is_complete(namespace):
+                assert reality.cluster.names(namespace) == set(reality.named(namespace))
+    for namespace in ("a", "b"):
         fresh = Store(metered=True)
-        fresh.replace([raw for raw in store if raw["metadata"]["namespace"] == each], "1")
-        assert fresh.weight == cluster.shares.weight(each)
+        fresh.replace([raw for raw in reality.store if raw["metadata"]["namespace"] == namespace], "1")
+        assert fresh.weight == shares.weight(namespace)

@@ -1,19 +1,16 @@
 """Ended gangs of an incomplete namespace give their quota back, by what the API server says of their owners."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
-from aiohttp import web
 
 from adapter import names
 from adapter.objects.unstructured import Raw
-from adapter.shell.controller import wiring
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.shell.write import ended_gangs
 from adapter.shell.write.ended_gangs import EndedGangs
 from adapter.shell.write.events import EventRecorder
-from tests.unit import apiserver, builders
+from tests.unit import apiserver
 from tests.unit.apiserver import Asked, Server, lists, refuses, says
 from tests.unit.builders import NAMESPACE, make_copy, make_placement, make_pod, make_reservation, make_workload
 from tests.unit.stores import Sight
@@ -92,7 +89,7 @@ async def test_without_an_answer_nothing_is_deleted_and_another_turn_follows(ans
 
 async def test_a_share_is_deleted_after_its_pods() -> None:
     sight, server = incomplete(SHARE), Manager()
-    copy = make_copy(make_pod("p0", placement=PLACE["metadata"]["name"], slot="east/1/0"), SHARE)
+    copy = make_copy(make_pod("p0", placement=PLACE["metadata"]["name"], slot="east/1/workers/0"))
     sight.members["east"].pods.replace([copy])
     await turn(server, sight)
     assert deletions(server) == ["pods"]
