@@ -122,6 +122,7 @@ class Stand:
             executor=wiring.build_executor(manager, fleet, facts, planning, announcer, memory, copier),
             condition_writer=self._nobody,
             quota_aggregator=self._nobody,
+            ended_gangs=self._nobody,
             event_handlers=self.waker,
         )
         for store, handle in self.waker.store_handlers():

@@ -3,6 +3,8 @@
 `shipped`: every wait as users have it. `real`: as shipped, but a resync comes after an hour, so that a lost event turns
 a test red instead of late. `quick`: as `real`, and each wait that a test would sit out is short. `hasty`: as `quick`,
 and it retries at once after a lie, so that an attacker has thousands of tries in minutes; no other test uses it.
+`cramped`: as `quick`, and a namespace has a hundredth of its memory, so that a test fills it with little.
+
 Shortened waits keep their order. What Kueue, KubeRay or a kubelet need is not shortened.
 """
 
@@ -14,14 +16,15 @@ from typing import Any
 
 from adapter.admission import cluster_claim
 from adapter.gang import orphan_anchors, timeouts
+from adapter.shell.clusters import namespace_reload
 from adapter.shell.controller import engine
-from adapter.shell.kube import client, reflector
+from adapter.shell.kube import client, memory_budget, reflector
 from adapter.shell.observe import transient_state
 from adapter.shell.write import copies
 from adapter.worker import head_polling
 
 SHIPPED, REAL, QUICK = PACES = ("shipped", "real", "quick")
-HASTY = "hasty"
+HASTY, CRAMPED = "hasty", "cramped"
 
 _HOUR = timedelta(hours=1)  # longer than any test waits
 _Waits = Mapping[ModuleType, Mapping[str, Any]]
@@ -58,11 +61,16 @@ _SHORT: _Waits = {
 _AT_ONCE: _Waits = {
     reflector: {"FIRST_BACKOFF": 0.02, "LAST_BACKOFF": 0.1, "FIRST_PAUSE": 0.2, "LAST_PAUSE": 0.5, "PROBE_SECONDS": 0.2}
 }
+_LITTLE_MEMORY: _Waits = {
+    memory_budget: {"MANAGER_NAMESPACE_BYTES": 2**20, "WORKER_NAMESPACE_BYTES": 2**19},
+    namespace_reload: {"FIRST_PAUSE": 5.0, "LAST_PAUSE": 10.0, "TURN_SECONDS": 1.0},
+}
 _WAITS: Mapping[str, tuple[_Waits, ...]] = {
     SHIPPED: (),
     REAL: (_NO_NETS,),
     QUICK: (_NO_NETS, _SHORT),
     HASTY: (_NO_NETS, _SHORT, _AT_ONCE),
+    CRAMPED: (_NO_NETS, _SHORT, _LITTLE_MEMORY),
 }
 
 

@@ -51,12 +51,18 @@ async def list_all(
     (`objects.well_formed`).
     """
     whole = _FullList(trim_item, memory_quota or MemoryBudget(UNBUDGETED_BYTES).new_quota(kind_of(path)[0]))
-    await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, False, **selectors)
+    await read_pages(client, path, whole.take_page, whole.memory_quota.budget.page_lock, **selectors)
     return whole.items, whole.version
 
 
 async def read_pages(
-    client: Client, path: str, take_page: TakePage, page_lock: asyncio.Lock, takes_oversized: bool, /, **selectors: str
+    client: Client,
+    path: str,
+    take_page: TakePage,
+    page_lock: asyncio.Lock,
+    takes_oversized: bool = False,
+    /,
+    **selectors: str,
 ) -> None:
     """Pass a collection to `take_page`, page by page, each under `page_lock`.
 

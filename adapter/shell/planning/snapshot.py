@@ -165,9 +165,19 @@ class Snapshot:
                 yield workload, placement
 
     def _held_shares(self, placement: Placement, shares: Sequence[Share]) -> Iterator[tuple[Share, HeldShare | None]]:
+        """What clusters show of shares; without shares in clusters where their namespace is incomplete.
+
+        Those mostly count in their queues already, and must not be deducted from others' capacity once more.
+        """
+        caches = self._fleet.caches()
+        shares = [
+            share
+            for share in shares
+            if share.cluster not in caches or caches[share.cluster].namespace_shares.is_complete(placement.namespace)
+        ]
         clusters = {share.cluster for share in shares}
         clocks = self._fleet.clock_offsets(clusters, self._manager.clock)
-        by_cluster = {name: _held_by_round(self._fleet.caches().get(name), placement, clocks) for name in clusters}
+        by_cluster = {name: _held_by_round(caches.get(name), placement, clocks) for name in clusters}
         return ((share, by_cluster[share.cluster].get(placement.round_of(share))) for share in shares)
 
 

@@ -92,3 +92,15 @@ def test_a_cluster_with_an_incomplete_namespace_is_not_taken_for_drained() -> No
     assert sight.facts.reservations.workers_in("east") == 0
     sight.members["east"].namespace_shares.drop_unreadable("demo", "pods")
     assert sight.facts.reservations.workers_in("east") == 1
+
+
+def test_shares_of_an_incomplete_namespace_are_not_deducted_from_others_capacity() -> None:
+    sight = Sight({"east": 4})
+    work = builders.make_workload(name="w")
+    sight.manager.workloads.replace([work])
+    sight.manager.placements.replace([builders.make_placement(work, shares={"east": builders.WORKERS})])
+    other = sight.manager.read_workload(builders.make_workload(name="other"))
+    planning = sight.planning._snapshot
+    assert list(planning.uncounted_shares(other, builders.at(1)))
+    sight.members["east"].namespace_shares.drop_unreadable("demo", "pods")
+    assert not [share for _, shares in planning.uncounted_shares(other, builders.at(1)) for share in shares]

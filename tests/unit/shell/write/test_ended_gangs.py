@@ -1,11 +1,11 @@
 """Ended gangs of an incomplete namespace give their quota back, by what the API server says of their owners."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from adapter import names
-from adapter.objects.unstructured import Raw
+from adapter.objects.unstructured import RawDict as Raw
 from adapter.shell.observe.slots import PendingAssignments, SlotObserver
 from adapter.shell.write import ended_gangs
 from adapter.shell.write.ended_gangs import EndedGangs
@@ -38,7 +38,7 @@ class Manager(Server):
         return lists(9, [raw for raw in self.workloads if raw["metadata"]["name"] == name])
 
 
-def with_conditions(conditions: list[Mapping[str, str]]) -> Raw:
+def with_conditions(conditions: Sequence[Mapping[str, str]]) -> Raw:
     return {**WORK, "status": {**WORK["status"], "conditions": conditions}}
 
 

@@ -1,0 +1,138 @@
+"""A tenant whose objects are too many or too large is left as he is, and everybody else goes on.
+
+The controller under test gives each namespace a hundredth of its memory (hack/testbed/pace.py), so a few pods with long
+annotations are enough. No test makes large objects in large numbers.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter import names
+from adapter.objects.unstructured import uid_of
+from hack.testbed.clusters import Cluster, Clusters, condition, wait
+from hack.testbed.controller import Controller
+from hack.testbed.pace import CRAMPED
+from hack.testbed.stage import Stage
+
+pytestmark = pytest.mark.alone
+
+FILLER, FILLER_PODS = "x" * 200_000, 7
+INCOMPLETE = names.EventReason.NAMESPACE_INCOMPLETE
+
+
+@pytest.fixture
+def cramped(standing: Controller, parked: Clusters, tmp_path: Path) -> Iterator[Controller]:
+    """A controller that runs, with little memory for each namespace."""
+    standing.stop()
+    made = Controller(standing.manager, tmp_path, pace=CRAMPED)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def tenant(stage: Stage) -> Iterator[Stage]:
+    """The namespace that is filled, with queues, a policy and a check of its own."""
+    with Stage(stage.fleet, f"{stage.name}-x") as made:
+        yield made
+
+
+def _fill(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
+    """Make pods that fit on no node and fill a namespace's share."""
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"filler-{number}",
+                "namespace": namespace,
+                "labels": {**labels, "filler": "true"},
+                "annotations": {f"{names.DOMAIN}/filler": FILLER},
+            },
+            "spec": {"containers": [{"name": "c", "image": "none"}], "nodeSelector": {"no": "such"}},
+        }
+        for number in range(FILLER_PODS)
+    ]
+    cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(pods))
+
+
+def _empty(cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("-n", namespace, "delete", "pod", "-l", "filler=true", "--wait=false")
+
+
+def _wait_until_incomplete(tenant: Stage, place: str, controller: Controller) -> None:
+    def is_told() -> bool:
+        return place in tenant.events(tenant.name).get(INCOMPLETE, "")
+
+    wait(is_told, 60, f"the namespace is told to be incomplete in {place}", controller.tail)
+
+
+def _delete_job(stage: Stage, name: str) -> None:
+    stage.manager.kubectl("-n", stage.name, "delete", "raycluster", name, "--wait=false")
+
+
+def _remote_uids(stage: Stage) -> set[str]:
+    return {
+        uid_of(pod) for pods in stage.remote().values() for pod in pods if "filler" not in pod["metadata"]["labels"]
+    }
+
+
+def test_a_full_namespace_leaves_other_tenants_alone(stage: Stage, tenant: Stage, cramped: Controller) -> None:
+    """Another tenant's job is placed, runs and ends. The full one's job is placed once there is room again."""
+    stage.build({"east": 4, "west": 4})
+    tenant.build({"east": 4, "west": 4})
+    _fill(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"})
+    _wait_until_incomplete(tenant, "the manager cluster", cramped)
+    tenant.ray_cluster("late", workers=1)
+    stage.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2), 90, "another tenant's job runs", cramped.tail)
+    assert not tenant.placement("late"), "nothing is decided about the full one's"
+    _delete_job(stage, "pi")
+    wait(lambda: not stage.leftovers(), 90, "another tenant's job has ended", cramped.tail)
+    _empty(tenant.manager, tenant.name)
+    wait(lambda: tenant.running(1), 120, "the full namespace is complete again", cramped.tail)
+
+
+def test_ended_jobs_of_a_full_namespace_give_their_quota_back(stage: Stage, tenant: Stage, cramped: Controller) -> None:
+    """What runs goes on; what is deleted is gone within a minute, in every cluster."""
+    tenant.build({"east": 2, "west": 2})
+    tenant.ray_cluster("ended", workers=2)
+    wait(lambda: tenant.running(2), 90, "the first job runs", cramped.tail)
+    tenant.ray_cluster("stays", workers=2)
+    wait(lambda: tenant.running(4), 90, "the second job runs", cramped.tail)
+    before = _remote_uids(tenant)
+    _fill(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"})
+    _wait_until_incomplete(tenant, "the manager cluster", cramped)
+    assert _remote_uids(tenant) == before
+    _delete_job(tenant, "ended")
+    wait(lambda: tenant.reserving() == 1, 60, "the ended job has given its quota back", cramped.tail)
+    assert len(_remote_uids(tenant) & before) == 2, "the other one's workers are the same"
+    _delete_job(tenant, "stays")
+    wait(lambda: tenant.reserving() == 0, 60, "the other job has given its quota back", cramped.tail)
+
+
+def test_a_full_namespace_of_a_worker_cluster_hides_nobody_elses_workers(
+    stage: Stage, tenant: Stage, cramped: Controller
+) -> None:
+    """The cluster stays connected, no worker is replaced, and the full one's quota there comes back after its job."""
+    stage.build({"east": 4, "west": 0})
+    tenant.build({"east": 4, "west": 0})
+    stage.ray_cluster("pi", workers=2)
+    tenant.ray_cluster("pi", workers=2)
+    wait(lambda: stage.running(2) and tenant.running(2), 120, "both jobs run", cramped.tail)
+    before = _remote_uids(stage), _remote_uids(tenant)
+    east = stage.fleet.workers["east"]
+    labels = tenant.remote()["east"][0]["metadata"]["labels"]
+    ours = {name: labels[name] for name in (names.MANAGER_LABEL, names.CLUSTER_LABEL)}
+    _fill(east, tenant.name, ours)
+    _wait_until_incomplete(tenant, "worker cluster east", cramped)
+    assert condition(stage.manager.get("workerclusters", "east"), names.CONNECTED).get("status") == "True"
+    stage.ray_cluster("next", workers=2)
+    wait(lambda: stage.running(4), 90, "another tenant's next job runs there", cramped.tail)
+    assert before[0] <= _remote_uids(stage) and before[1] == _remote_uids(tenant)
+    _delete_job(tenant, "pi")
+    wait(lambda: tenant.reserving() == 0, 60, "the full one's quota is back", cramped.tail)
+    assert before[0] <= _remote_uids(stage)
