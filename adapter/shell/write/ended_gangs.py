@@ -140,8 +140,8 @@ class EndedGangs:
             return await self._has_job_ended(namespace, gang.partition("/")[0], uid)
         path = resources.WORKLOADS.path(namespace)
         answer = await self._manager.client.get(path, fieldSelector=f"metadata.name={gang}")
-        found = next((parse_workload(raw) for raw in answer["items"] or () if key_of(raw)[1] == gang), None)
-        return ended_gang.has_workload_ended(uid, found)
+        workload = next((parse_workload(raw) for raw in answer["items"] or () if key_of(raw)[1] == gang), None)
+        return ended_gang.has_workload_ended(uid, workload)
 
     async def _has_job_ended(self, namespace: str, kind: str, uid: str) -> bool:
         resource, trim_job = _JOB_KINDS[kind]
