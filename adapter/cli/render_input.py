@@ -78,9 +78,7 @@ def _unscheduled_spec(pod: Raw) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key != "nodeName"}
 
 
-def _read_job(
-    raw: Raw, origin: str, settings: PodSettings, mappings: Mapping[str, PodMapping]
-) -> RenderObject:
+def _read_job(raw: Raw, origin: str, settings: PodSettings, mappings: Mapping[str, PodMapping]) -> RenderObject:
     is_service = raw.get("kind") == names.RAY_SERVICE
     if is_service and (reason := job_validation.missing_config(raw)):
         raise InvalidJob(f"{origin}: {reason}.")

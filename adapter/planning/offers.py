@@ -122,7 +122,7 @@ class Offers:
 
     def gain_if_uncordoned(self, candidate: Candidate, path: QuotaPath, group: GroupRequest) -> int:
         """How many more pods of a group the empty candidate could hold at most if it had no cordoned node."""
-        if candidate.nodes is None or not candidate.nodes.cordoned or _mismatch_reason(candidate, group):
+        if candidate.nodes is None or not candidate.nodes.cordoned or _mismatch_reason(self.request, candidate, group):
             return 0
         by_quota = self._potential_pods(candidate, self._flavor_capacity(candidate, path, group), group)
         return max(0, min(group.count, by_quota) - self.offer_for(candidate, path, group).potential)
