@@ -132,7 +132,7 @@ def test_all_that_is_refused_is_told_at_once(manager: Cluster, stage: Stage, kin
         f"{who}hostNetwork is true: a worker needs a pod IP of its own, which the other clusters can reach; remove it.",
         f"{who}volumes[data].persistentVolumeClaim is data: no WorkerCluster of the policy names it for namespace "
         f"{stage.name}; an administrator can add spec.pods.persistentVolumeClaims: [{{name: data, namespaces: "
-        f"[{stage.name}]}}] to WorkerCluster east, or use emptyDir or object storage.",
+        f"[{stage.name}]}}] to WorkerCluster east or west, or use emptyDir or object storage.",
     ]
     wait(lambda: _warned(stage, job) == wanted, 20, "both are told", lambda: f"{_warned(stage, job)} {_log(manager)}")
     assert stage.manager.get(f"{kind.lower()}s", "pi", stage.name) == {}, "a dry run leaves nothing"
