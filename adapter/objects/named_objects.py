@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 _ANY = "*"
+_MAX_PATH_LENGTH = 4096  # Linux's PATH_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,9 @@ def _covering(entries: Iterable[NamedPath], path: str) -> list[NamedPath]:
 
 
 def _segments(path: str) -> list[str]:
-    """The segments of an absolute path; empty for the root, and for a path that is relative or goes upwards."""
+    """The segments of an absolute path; empty for the root, and for a path that is long, relative or goes upwards."""
+    if len(path) > _MAX_PATH_LENGTH:
+        return []
     segments = [segment for segment in path.split("/") if segment not in ("", ".")]
     return segments if path.startswith("/") and ".." not in segments else []
 

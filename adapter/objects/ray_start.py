@@ -13,11 +13,15 @@ ADDRESS_PARAM: Final = "address"  # of the head; without it KubeRay writes the h
 NODE_ADDRESS_PARAM: Final = "node-ip-address"  # without it Ray takes the pod's IP
 JOIN_PARAMS: Final = (ADDRESS_PARAM, NODE_ADDRESS_PARAM)
 
-_START_COMMAND: Final = "ray start"
+# A worker's user writes these texts, so each expression takes time in proportion to the text: repetitions give nothing
+# back, words are bounded, and longer texts stay as they are.
+MAX_COMMAND_LENGTH: Final = 16 * 1024
 # A word of a shell command; `$(…)` and quoted texts may have spaces.
-_WORD: Final = r"""(?:\$\([^()]*\)|"[^"]*"|'[^']*'|[^\s;&|"'()])+"""
-_ADDRESS: Final = re.compile(rf"(?<=--{ADDRESS_PARAM}[= ])(?P<host>[a-z0-9.-]+)(?P<port>:[$\w{{}}]+)(?=$|[\s;&|])")
-_NODE_ADDRESS: Final = re.compile(rf"\s*--{NODE_ADDRESS_PARAM}[= ](?P<word>{_WORD})(?=$|[\s;&|])")
+_WORD: Final = r"""(?:\$\([^()]{0,300}\)|"[^"]{0,300}"|'[^']{0,300}'|[^\s;&|"'()]{1,300}+){1,4}+"""
+# `ray start` with its parameters, up to the next command.
+_START_COMMAND: Final = re.compile(r"""\bray start(?:\$\([^()]*+\)|"[^"]*+"|'[^']*+'|[^;&|\n"'])*+""")
+_ADDRESS: Final = re.compile(rf"(?<=--{ADDRESS_PARAM}[= ])(?P<host>[a-z0-9.-]++)(?P<port>:[$\w{{}}]++)(?=$|\s)")
+_NODE_ADDRESS: Final = re.compile(rf"\s?--{NODE_ADDRESS_PARAM}[= ](?P<word>{_WORD})(?=$|\s)")
 _HOST_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>[a-z0-9.-]+):[$\w{}]+")
 
@@ -44,7 +48,7 @@ def replace_service_addresses(command: str, namespace: str, head_service: str, h
 
     Names of `head_service` stay, and so do all Services while `head_address` is empty.
     """
-    if _START_COMMAND not in command:
+    if len(command) > MAX_COMMAND_LENGTH:
         return command
 
     def joined(match: re.Match[str]) -> str:
@@ -53,5 +57,11 @@ def replace_service_addresses(command: str, namespace: str, head_service: str, h
         replaced = head_address and not is_head and is_service_host(host, namespace)
         return head_address if replaced else match[0]
 
-    without_name = _NODE_ADDRESS.sub(lambda match: "" if names_node_by_service(match["word"]) else match[0], command)
-    return _ADDRESS.sub(joined, without_name)
+    def replaced_start(start: re.Match[str]) -> str:
+        return _ADDRESS.sub(joined, _NODE_ADDRESS.sub(_without_service, start[0]))
+
+    return _START_COMMAND.sub(replaced_start, command)
+
+
+def _without_service(parameter: re.Match[str]) -> str:
+    return "" if names_node_by_service(parameter["word"]) else parameter[0]

@@ -15,6 +15,7 @@ from adapter.objects.unstructured import Raw, printable
 _DEFAULT_ACCOUNT = "default"
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9._/]*")  # with _YAML_WORDS: text that needs no quotes in YAML
 _YAML_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
+_MAX_REASONS = 4  # in one sentence
 _MAX_NAME_LENGTH = 253  # of an object
 
 RequiredKind = Literal["serviceAccount", "serviceAccountToken", "persistentVolumeClaim", "hostPath"]
@@ -99,7 +100,10 @@ def can_be_named(needed: RequiredObject) -> bool:
 
 def unnamed_reason(unnamed: Iterable[RequiredObject], mapping: PodMapping, namespace: str) -> str:
     """Why a pod cannot run in one worker cluster, with the remedy; a fragment, empty if all is named."""
-    return "; ".join(f"{needed}: {_remedy(needed, mapping, namespace)}" for needed in unnamed)
+    needed_objects = list(unnamed)
+    reasons = [f"{needed}: {_remedy(needed, mapping, namespace)}" for needed in needed_objects[:_MAX_REASONS]]
+    more = len(needed_objects) - len(reasons)
+    return "; ".join([*reasons, f"and {more} more"] if more else reasons)
 
 
 def _remedy(needed: RequiredObject, mapping: PodMapping, namespace: str) -> str:

@@ -17,16 +17,18 @@ GCS_WAITER_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
 
 
 def with_worker_requests(spec: Raw) -> dict[str, Any]:
-    """The pod spec with the init container's requests raised; raises the ValueError of `parse_quantity`."""
+    """The pod spec with the init container's requests raised; an amount that is no quantity stays."""
     containers, inits = spec.get("containers") or (), spec.get("initContainers") or ()
-    if not containers or not any(container.get("name") == GCS_WAITER for container in inits):
+    if not containers or not any(map(_is_waiter, inits)):
         return dict(spec)
     requests = _effective_requests(containers[0])
-    raised = [
-        _raise_requests(container, requests) if container.get("name") == GCS_WAITER else container
-        for container in inits
-    ]
+    raised = [_raise_requests(container, requests) if _is_waiter(container) else container for container in inits]
     return {**spec, "initContainers": raised}
+
+
+def _is_waiter(container: Raw) -> bool:
+    """Whether it is that init container; a sidecar of this name would add its requests to the pod's."""
+    return container.get("name") == GCS_WAITER and container.get("restartPolicy") != "Always"
 
 
 def _raise_requests(waiter: Raw, worker_requests: Mapping[str, Any]) -> Raw:
@@ -34,7 +36,7 @@ def _raise_requests(waiter: Raw, worker_requests: Mapping[str, Any]) -> Raw:
     raised = {
         name: worker_requests[name]
         for name, amount in own.items()
-        if name in worker_requests and parse_quantity(amount, name) < parse_quantity(worker_requests[name], name)
+        if name in worker_requests and _is_less(name, amount, worker_requests[name])
     }
     if not raised:
         return waiter
@@ -42,12 +44,17 @@ def _raise_requests(waiter: Raw, worker_requests: Mapping[str, Any]) -> Raw:
     changed: dict[str, Raw] = {"requests": {**(resources.get("requests") or {}), **raised}}
     # A limit must not be below the request; KubeRay's is equal to it.
     if raised_limits := {
-        name: amount
-        for name, amount in raised.items()
-        if name in limits and parse_quantity(limits[name], name) < parse_quantity(amount, name)
+        name: amount for name, amount in raised.items() if name in limits and _is_less(name, limits[name], amount)
     }:
         changed["limits"] = {**limits, **raised_limits}
     return {**waiter, "resources": {**resources, **changed}}
+
+
+def _is_less(name: str, amount: Any, other: Any) -> bool:
+    try:
+        return parse_quantity(amount, name) < parse_quantity(other, name)
+    except ValueError:  # the API server denies such a pod
+        return False
 
 
 def _effective_requests(container: Raw) -> dict[str, Any]:

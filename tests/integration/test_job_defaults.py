@@ -30,7 +30,7 @@ def test_a_file_for_kuberay_alone_runs(defaulted: Clusters, stage: Stage, runnin
     """The webhooks of Kueue reject these files in a queue without the label."""
     stage.build({"east": 4})
     bare_job, bare_cluster = _bare_job(stage.name), _bare_cluster(stage.name)
-    assert "should delete the cluster after finishing" in _apply(stage.manager, bare_job, accepted=False)
+    assert "rayStartParams" in _apply(stage.manager, bare_job, accepted=False)
     assert "rayStartParams" in _apply(stage.manager, bare_cluster, accepted=False)
 
     stage.manager.kubectl("-n", stage.name, "label", "localqueue", QUEUE, f"{names.JOB_DEFAULTS_LABEL}=true")
@@ -61,7 +61,7 @@ def test_a_complete_file_and_another_queue_stay_as_they_are(defaulted: Clusters,
     assert names.DEFAULTED_ANNOTATION not in stored["metadata"].get("annotations", {})
     other = _bare_job(stage.name)
     other["metadata"]["labels"][names.QUEUE_LABEL] = "other"
-    assert "should delete the cluster after finishing" in _apply(stage.manager, other, accepted=False)
+    assert "rayStartParams" in _apply(stage.manager, other, accepted=False)
 
 
 def _bare_cluster(namespace: str) -> Raw:

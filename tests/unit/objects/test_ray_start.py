@@ -1,8 +1,15 @@
 """The addresses in a worker's `ray start`."""
 
+import time
+
 import pytest
 
-from adapter.objects.ray_start import names_node_by_service, replace_service_addresses, service_of_address
+from adapter.objects.ray_start import (
+    MAX_COMMAND_LENGTH,
+    names_node_by_service,
+    replace_service_addresses,
+    service_of_address,
+)
 
 HEAD, SERVICE = "10.9.8.7:6379", "train-head-svc.demo.svc.cluster.local"
 MESH = r"$(hostname -I | tr -d ' ' | sed 's/\./-/g').ray-nodes.demo.svc.cluster.local"
@@ -44,3 +51,20 @@ def test_the_parameters_are_judged_like_the_command() -> None:
     assert service_of_address("my-ray.demo.svc:6379", "demo") == "my-ray.demo.svc"
     assert not service_of_address("$SVC.demo.svc:6379", "demo")
     assert names_node_by_service(MESH) and not names_node_by_service("$(hostname -I)")
+
+
+def test_another_command_of_the_line_keeps_its_address() -> None:
+    command = "ray start --address=my-ray:1 --block && exporter --address=metrics-db:9121"
+    want = f"ray start --address={HEAD} --block && exporter --address=metrics-db:9121"
+    assert replace_service_addresses(command, "demo", SERVICE, HEAD) == want
+
+
+@pytest.mark.parametrize(
+    "text", ["ray start" + " " * 90_000, "ray start " + '--node-ip-address="' * 5_000, "ray start $(" * 8_000]
+)
+def test_a_hostile_command_takes_no_long_time(text: str) -> None:
+    """A worker's user writes it, and the controller reads it between all others."""
+    for length in (MAX_COMMAND_LENGTH, len(text)):
+        before = time.process_time()
+        replace_service_addresses(text[:length], "demo", SERVICE, HEAD)
+        assert time.process_time() - before < 0.2
