@@ -5,6 +5,7 @@ annotations are enough. No test makes large objects in large numbers.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from hack.testbed.stage import Stage
 pytestmark = pytest.mark.alone
 
 FILLER, FILLER_PODS = "x" * 200_000, 7
+FINALIZER = f"{names.DOMAIN}/filler"
 INCOMPLETE = names.EventReason.NAMESPACE_INCOMPLETE
 
 
@@ -41,7 +43,10 @@ def tenant(stage: Stage) -> Iterator[Stage]:
 
 
 def _fill(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
-    """Make pods that fit on no node and fill a namespace's share."""
+    """Make pods that fit on no node and fill a namespace's share; `_empty` them.
+
+    By their finalizer they stay, though the controller deletes remote pods without a manager pod.
+    """
     pods = [
         {
             "apiVersion": "v1",
@@ -51,6 +56,7 @@ def _fill(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
                 "namespace": namespace,
                 "labels": {**labels, "filler": "true"},
                 "annotations": {f"{names.DOMAIN}/filler": FILLER},
+                "finalizers": [FINALIZER],
             },
             "spec": {"containers": [{"name": "c", "image": "none"}], "nodeSelector": {"no": "such"}},
         }
@@ -61,6 +67,18 @@ def _fill(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> None:
 
 def _empty(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl("-n", namespace, "delete", "pod", "-l", "filler=true", "--wait=false")
+    names_of_pods = [pod["metadata"]["name"] for pod in cluster.items("pods", namespace, "filler=true")]
+    for name in names_of_pods:
+        cluster.kubectl("-n", namespace, "patch", "pod", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+
+
+@contextmanager
+def _filled(cluster: Cluster, namespace: str, labels: Mapping[str, str]) -> Iterator[None]:
+    try:
+        _fill(cluster, namespace, labels)
+        yield
+    finally:
+        _empty(cluster, namespace)
 
 
 def _wait_until_incomplete(tenant: Stage, place: str, controller: Controller) -> None:
@@ -84,15 +102,14 @@ def test_a_full_namespace_leaves_other_tenants_alone(stage: Stage, tenant: Stage
     """Another tenant's job is placed, runs and ends. The full one's job is placed once there is room again."""
     stage.build({"east": 4, "west": 4})
     tenant.build({"east": 4, "west": 4})
-    _fill(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"})
-    _wait_until_incomplete(tenant, "the manager cluster", cramped)
-    tenant.ray_cluster("late", workers=1)
-    stage.ray_cluster("pi", workers=2)
-    wait(lambda: stage.running(2), 90, "another tenant's job runs", cramped.tail)
-    assert not tenant.placement("late"), "nothing is decided about the full one's"
-    _delete_job(stage, "pi")
-    wait(lambda: not stage.leftovers(), 90, "another tenant's job has ended", cramped.tail)
-    _empty(tenant.manager, tenant.name)
+    with _filled(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"}):
+        _wait_until_incomplete(tenant, "the manager cluster", cramped)
+        tenant.ray_cluster("late", workers=1)
+        stage.ray_cluster("pi", workers=2)
+        wait(lambda: stage.running(2), 90, "another tenant's job runs", cramped.tail)
+        assert not tenant.placement("late"), "nothing is decided about the full one's"
+        _delete_job(stage, "pi")
+        wait(lambda: not stage.leftovers(), 90, "another tenant's job has ended", cramped.tail)
     wait(lambda: tenant.running(1), 120, "the full namespace is complete again", cramped.tail)
 
 
@@ -104,14 +121,14 @@ def test_ended_jobs_of_a_full_namespace_give_their_quota_back(stage: Stage, tena
     tenant.ray_cluster("stays", workers=2)
     wait(lambda: tenant.running(4), 90, "the second job runs", cramped.tail)
     before = _remote_uids(tenant)
-    _fill(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"})
-    _wait_until_incomplete(tenant, "the manager cluster", cramped)
-    assert _remote_uids(tenant) == before
-    _delete_job(tenant, "ended")
-    wait(lambda: tenant.reserving() == 1, 60, "the ended job has given its quota back", cramped.tail)
-    assert len(_remote_uids(tenant) & before) == 2, "the other one's workers are the same"
-    _delete_job(tenant, "stays")
-    wait(lambda: tenant.reserving() == 0, 60, "the other job has given its quota back", cramped.tail)
+    with _filled(tenant.manager, tenant.name, {names.PLACEMENT_LABEL: "x"}):
+        _wait_until_incomplete(tenant, "the manager cluster", cramped)
+        assert _remote_uids(tenant) == before
+        _delete_job(tenant, "ended")
+        wait(lambda: tenant.reserving() == 1, 60, "the ended job has given its quota back", cramped.tail)
+        assert len(_remote_uids(tenant) & before) == 2, "the other one's workers are the same"
+        _delete_job(tenant, "stays")
+        wait(lambda: tenant.reserving() == 0, 60, "the other job has given its quota back", cramped.tail)
 
 
 def test_a_full_namespace_of_a_worker_cluster_hides_nobody_elses_workers(
@@ -127,12 +144,12 @@ def test_a_full_namespace_of_a_worker_cluster_hides_nobody_elses_workers(
     east = stage.fleet.workers["east"]
     labels = tenant.remote()["east"][0]["metadata"]["labels"]
     ours = {name: labels[name] for name in (names.MANAGER_LABEL, names.CLUSTER_LABEL)}
-    _fill(east, tenant.name, ours)
-    _wait_until_incomplete(tenant, "worker cluster east", cramped)
-    assert condition(stage.manager.get("workerclusters", "east"), names.CONNECTED).get("status") == "True"
-    stage.ray_cluster("next", workers=2)
-    wait(lambda: stage.running(4), 90, "another tenant's next job runs there", cramped.tail)
-    assert before[0] <= _remote_uids(stage) and before[1] == _remote_uids(tenant)
-    _delete_job(tenant, "pi")
-    wait(lambda: tenant.reserving() == 0, 60, "the full one's quota is back", cramped.tail)
-    assert before[0] <= _remote_uids(stage)
+    with _filled(east, tenant.name, ours):
+        _wait_until_incomplete(tenant, "worker cluster east", cramped)
+        assert condition(stage.manager.get("workerclusters", "east"), names.CONNECTED).get("status") == "True"
+        stage.ray_cluster("next", workers=2)
+        wait(lambda: stage.running(4), 90, "another tenant's next job runs there", cramped.tail)
+        assert before[0] <= _remote_uids(stage) and before[1] == _remote_uids(tenant)
+        _delete_job(tenant, "pi")
+        wait(lambda: tenant.reserving() == 0, 60, "the full one's quota is back", cramped.tail)
+        assert before[0] <= _remote_uids(stage)
