@@ -18,6 +18,7 @@ from adapter.shell.kube.reflector import FollowConfig
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.server_clock import ServerClock
 from adapter.shell.kube.store import Store
+from adapter.shell.supervise import run_with_restarts
 
 ErrorPredicate = Callable[[Exception], bool]
 PROBE, CONNECTION, CLAIM = "probe", "connection", "claim"  # sources of errors beside the watched kinds
@@ -131,11 +132,14 @@ class ClusterCache:
             for row in self._watched_kinds
         ]
         on_probe_result = functools.partial(self._note_error, PROBE)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(NamespaceReloader(self).run())
+        reloading = asyncio.create_task(run_with_restarts("namespaces", NamespaceReloader(self).run))
+        try:
             await reflector.follow_all(
                 self.client, on_probe_result, followed, self._on_stores_emptied, self.verify_identity
             )
+        finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
 
     def drop_objects(self) -> None:
         """Empty the stores of a cluster that is not followed any more.
