@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from adapter.objects.unstructured import Key, Raw, format_time, key_of, meta
+from adapter.shell.kube import resources
 from adapter.shell.kube.resources import Resource
 from hack.bench.memoryapi import merged
 from hack.simulation import virtualtime
@@ -22,7 +23,7 @@ from hack.simulation.transport import Answer, Request
 _PAST = 500  # changes of a kind from which a watch can resume
 _MOST_EVENTS = 200  # of kind Event, of which nobody needs old ones
 _PODS, _EVENTS = "/api/v1/pods", "/api/v1/events"
-_OWNED = ("/api/v1/pods", "/api/v1/configmaps", "/apis/kueue.x-k8s.io/v1beta2/workloads")
+_OWNED = tuple(resource.path() for resource in (resources.PODS, resources.WORKLOADS, resources.PLACEMENTS))
 _BOOKMARK_SECONDS, _WATCH_SECONDS = 60.0, 240.0
 _HAVE_STATUS = frozenset(
     {"pods", "workloads", "rayclusters", "placements", "workerclusters", "dispatchpolicies", "admissionchecks",

@@ -28,12 +28,12 @@ class Head:
     """A head pod's GCS."""
 
     address: str
+    is_busy: Callable[[], bool]  # whether its dashboard fails
     nodes: dict[str, RayNode] = field(default_factory=dict)  # by address
-    is_busy: bool = False  # its dashboard fails
 
     def handle(self, request: Request) -> Answer:
         """Answer the state API."""
-        if self.is_busy:
+        if self.is_busy():
             return Answer(500, b"busy", {"Content-Type": "text/plain"})
         listed = [
             {"node_ip": address, "state": "ALIVE" if node.is_alive else "DEAD"} for address, node in self.nodes.items()

@@ -6,10 +6,12 @@ silent, slow or lossy. What is under way when a link is cut is lost.
 
 import asyncio
 import random
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -110,6 +112,7 @@ class Network:
                 super().__init__(network, options)
 
         vars(aiohttp).update(ClientSession=Session, TCPConnector=lambda **_: None)
+        vars(ssl).update(create_default_context=cache(ssl.create_default_context))  # nothing is encrypted here
 
     async def send(self, process: Process, host: str, request: Request, connect: float | None) -> "_Answer":
         """Send a request, and wait for its answer, if need be for ever."""

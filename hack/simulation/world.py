@@ -8,7 +8,7 @@ from typing import Any
 
 from adapter import names
 from adapter.membership import cluster_identity_of
-from adapter.objects.unstructured import Raw, controller_uid, is_condition_true, key_of, label, meta
+from adapter.objects.unstructured import Raw, is_condition_true, label, meta
 from adapter.shell.kube import resources
 from adapter.shell.shipped_policies import gate_policy
 from hack.simulation import kuberay, virtualtime
@@ -53,6 +53,8 @@ class World:
         self.manager = ApiServer(MANAGER, loop, self.draw, trace.write)
         self.members: dict[str, Member] = {}
         self.heads: dict[str, Head] = {}  # by the uid of the head's pod
+        self.deleted_by_hand: set[str] = set()  # uids of shares
+        self.heads_are_busy = False  # their dashboards fail
         self.replicas = [Replica(name, trace, self.draw) for name in ("replica-0", "replica-1")]
         self.network.hosts[MANAGER] = self.manager
         self._fill_manager()
@@ -153,7 +155,7 @@ class World:
         return None
 
     def _head_ready(self, pod: Raw) -> None:
-        head = self.heads.setdefault(meta(pod)["uid"], Head(pod["status"]["podIP"]))
+        head = self.heads.setdefault(meta(pod)["uid"], Head(pod["status"]["podIP"], lambda: self.heads_are_busy))
         self.network.hosts[head.address] = head
 
     def _pod_changed(self, path: str, before: Raw | None, after: Raw | None) -> None:
@@ -201,13 +203,3 @@ def _kubeconfig(name: str) -> str:
         " users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
     )
 
-
-def gangs_of(world: World) -> dict[str, list[dict[str, Any]]]:
-    """The workers' manager pods of each RayCluster, by its uid."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for pod in world.manager_pods().values():
-        found.setdefault(controller_uid(pod), []).append(pod)
-    return found
-
-
-__all__ = ["Member", "Shape", "World", "gangs_of", "key_of"]

@@ -1,0 +1,271 @@
+"""Does what the events of a plan say to a world, and ends it again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from adapter import names
+from adapter.objects.unstructured import Raw, label
+from adapter.shell.kube import resources
+from hack.simulation.kubelet import is_alive, runs
+from hack.simulation.plan import Event
+from hack.simulation.replica import MANAGER, Replica
+from hack.simulation.transport import Link
+from hack.simulation.world import World
+
+_MOST_WORKERS = 6
+Undo = Callable[[], None]
+
+
+class Faults:
+    """Runs a plan. `active` counts the faults that last; `calm_since` is when the last one was over."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._loop = world, world.loop
+        self.active, self.calm_since = 0, world.loop.time()
+        self.jobs: dict[str, int] = {}  # those that live, and their workers
+
+    def begin(self, event: Event) -> None:
+        """Do what an event says, now."""
+        self._world.trace.note(str(event))
+        if event.kind == "job":
+            self._submit(event)
+            return
+        undo = _KINDS[event.kind](self, event)
+        self.active += 1
+        self._loop.call_later(event.seconds, self._end, event, undo)
+
+    def _end(self, event: Event, undo: Undo | None) -> None:
+        if undo:
+            undo()
+        self._world.trace.note(f"{event.number} is over")
+        self.active -= 1
+        self.calm_since = self._loop.time()
+
+    def _submit(self, event: Event) -> None:
+        name, most = f"job-{event.number}", max(self._world.shape.cpus.values())
+        workers = 1 + int(event.amount * (most if self._world.shape.gang == "SameCluster" else _MOST_WORKERS))
+        self.jobs[name] = workers
+        self._world.submit(name, workers)
+        self._loop.call_later(event.seconds, self.end_job, name)
+
+    def end_job(self, name: str) -> None:
+        """A user deletes a job."""
+        if self.jobs.pop(name, None):
+            self._world.trace.note(f"{name} is deleted")
+            self._world.end(name)
+
+    # --- what faults act on ----------------------------------------------------------------------------------------
+
+    def _replica(self, event: Event) -> Replica:
+        """One of the replicas, most often the leader."""
+        first, second = self._world.replicas
+        leader = self._world.leader() or first
+        return leader if event.amount < 0.75 else (second if leader is first else first)
+
+    def _workers(self, event: Event) -> list[dict[str, Any]]:
+        return [pod for pod in self._world.members[event.target].kubelet.workers() if is_alive(pod)]
+
+    def _one_worker(self, event: Event) -> dict[str, Any] | None:
+        found = self._workers(event)
+        return found[int(event.amount * len(found))] if found else None
+
+    def change_link(self, host: str, **fields: Any) -> Undo:
+        """Change the link of all processes to a host; returns what restores it."""
+        link, usual = self._world.network.link(host), Link()
+        for name, value in fields.items():
+            setattr(link, name, value)
+
+        def undo() -> None:
+            for name in fields:
+                setattr(link, name, getattr(usual, name))
+
+        return undo
+
+    def cut(self, host: str, event: Event) -> Undo:
+        """Cut the API of a cluster off, for all or for one replica."""
+        how = "silent" if event.amount < 0.6 else "refused"
+        if event.amount * 10 % 1 < 0.75:
+            return self.change_link(host, cut=how)
+        link = self._world.network.link(host, self._replica(event).name)
+        link.cut = how
+
+        def undo() -> None:
+            link.cut = ""
+
+        return undo
+
+    def cut_data(self, event: Event) -> Undo:
+        member = self._world.members[event.target]
+        member.is_data_cut = True
+
+        def undo() -> None:
+            member.is_data_cut = False
+
+        return undo
+
+    def cut_both(self, event: Event) -> Undo:
+        first, second = self.change_link(event.target, cut="silent"), self.cut_data(event)
+
+        def undo() -> None:
+            first()
+            second()
+
+        return undo
+
+    def cut_when_ready(self, event: Event) -> Undo:
+        """Cut a cluster off in the moment in which a worker becomes ready there."""
+        kubelet = self._world.members[event.target].kubelet
+        usual, undos = kubelet.on_ready, list[Undo]()
+
+        def strike(pod: Raw) -> None:
+            usual(pod)
+            if not undos:
+                undos.append(self.change_link(event.target, cut="silent"))
+                self._world.trace.note(f"{event.number} strikes")
+
+        def undo() -> None:
+            kubelet.on_ready = usual
+            for one in undos:
+                one()
+
+        kubelet.on_ready = strike
+        return undo
+
+    def crash(self, event: Event) -> None:
+        self._replica(event).crash(max(event.seconds, 1.0))
+
+    def crash_both(self, event: Event) -> None:
+        for replica in self._world.replicas:
+            replica.crash(max(event.seconds * (0.5 + event.amount / 2), 1.0))
+
+    def crash_at_write(self, event: Event) -> None:
+        """Crash a replica at one of its next writes: before it is sent, or while it is under way."""
+        replica = self._replica(event)
+        rest = [1 + int(event.amount * 100) % 12]
+
+        def count() -> None:
+            rest[0] -= 1
+            if rest[0] == 0:
+                self._loop.call_soon(replica.crash, max(event.seconds, 1.0))
+
+        replica.process.on_write = count
+
+    def set_clock(self, holder: Any, event: Event) -> Undo:
+        """Put a clock back or forward, by up to an hour."""
+        holder.skew += (event.amount - 0.5) * 7_200
+
+        def undo() -> None:
+            holder.skew = 0.0
+
+        return undo
+
+    def set_pace(self, holder: Any, name: str, pace: tuple[float, float]) -> Undo:
+        usual = getattr(holder, name)
+        setattr(holder, name, pace)
+        return lambda: setattr(holder, name, usual)
+
+    def set_errors(self, host: str, event: Event) -> Undo:
+        server = self._world.manager if host == MANAGER else self._world.members[host].server
+        server.errors = event.amount * 0.6
+
+        def undo() -> None:
+            server.errors = 0.0
+
+        return undo
+
+    def end_watches(self, event: Event) -> None:
+        self._world.network.link(event.target or MANAGER).opened += 1
+
+    def expire_watches(self, event: Event) -> None:
+        server = self._world.members[event.target].server if event.target else self._world.manager
+        server.forget_past()
+        self.end_watches(event)
+
+    def delete_worker(self, event: Event) -> None:
+        if pod := self._one_worker(event):
+            self._world.members[event.target].server.delete(resources.PODS, pod, "user")
+
+    def evict_worker(self, event: Event) -> None:
+        if pod := self._one_worker(event):
+            self._world.members[event.target].kubelet.fail(pod, "Evicted")
+
+    def delete_share(self, event: Event) -> None:
+        server = self._world.members[event.target].server
+        if found := server.all(resources.WORKLOADS):
+            share = found[int(event.amount * len(found))]
+            self._world.deleted_by_hand.add(share["metadata"]["uid"])
+            server.remove(resources.WORKLOADS, share, "user")
+
+    def tenant(self, event: Event) -> Undo:
+        kueue = self._world.members[event.target].kueue
+        kueue.want(1 + int(event.amount * kueue.cpus))
+        return lambda: kueue.want(0)
+
+    def move_head(self, event: Event) -> None:
+        pods = self._world.manager.all(resources.PODS)
+        found = [pod for pod in pods if label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD and runs(pod)]
+        if found:
+            self._world.manager.delete(resources.PODS, found[int(event.amount * len(found))], "user")
+
+    def busy_heads(self, event: Event) -> Undo:
+        self._world.heads_are_busy = True
+
+        def undo() -> None:
+            self._world.heads_are_busy = False
+
+        return undo
+
+    def set_cluster(self, field: str, event: Event) -> Undo:
+        """An admin cordons or drains a worker cluster."""
+        self._write_cluster(event.target, field, True)
+        return lambda: self._write_cluster(event.target, field, False)
+
+    def _write_cluster(self, name: str, field: str, value: bool) -> None:
+        if found := self._world.manager.find(resources.WORKER_CLUSTERS, "", name):
+            self._world.manager.patch(resources.WORKER_CLUSTERS, found, {"spec": {field: value}}, "admin")
+
+    def end_one_job(self, event: Event) -> None:
+        if self.jobs:
+            self.end_job([*self.jobs][int(event.amount * len(self.jobs))])
+
+
+_Do = Callable[[Faults, Event], Undo | None]
+_KINDS: dict[str, _Do] = {
+    "cut": lambda self, event: self.cut(event.target, event),
+    "cut-data": Faults.cut_data,
+    "cut-both": Faults.cut_both,
+    "cut-manager": lambda self, event: self.cut(MANAGER, event),
+    "cut-when-ready": Faults.cut_when_ready,
+    "slow": lambda self, event: self.change_link(event.target, latency=(0.1, 1.0 + 6 * event.amount)),
+    "slow-manager": lambda self, event: self.change_link(MANAGER, latency=(0.05, 0.1 + 2 * event.amount)),
+    "lose-answers": lambda self, event: self.change_link(event.target, answers_lost=event.amount),
+    "lose-manager-answers": lambda self, event: self.change_link(MANAGER, answers_lost=event.amount * 0.7),
+    "errors": lambda self, event: self.set_errors(event.target, event),
+    "manager-errors": lambda self, event: self.set_errors(MANAGER, event),
+    "lag": lambda self, event: self.change_link(event.target, lag=(0.5, 1 + 25 * event.amount)),
+    "manager-lag": lambda self, event: self.change_link(MANAGER, lag=(0.2, 1 + 15 * event.amount)),
+    "end-watches": Faults.end_watches,
+    "expire-watches": Faults.expire_watches,
+    "expire-manager-watches": lambda self, event: self.expire_watches(replace(event, target="")),
+    "repeat": lambda self, event: self.change_link(event.target, repeats=0.5),
+    "crash": Faults.crash,
+    "crash-both": Faults.crash_both,
+    "crash-at-write": Faults.crash_at_write,
+    "stop": lambda self, event: self._replica(event).stop(),
+    "manager-clock": lambda self, event: self.set_clock(self._world.manager, event),
+    "cluster-clock": lambda self, event: self.set_clock(self._world.members[event.target].server, event),
+    "node-clock": lambda self, event: self.set_clock(self._replica(event).node, event),
+    "delete-worker": Faults.delete_worker,
+    "evict-worker": Faults.evict_worker,
+    "delete-share": Faults.delete_share,
+    "tenant": Faults.tenant,
+    "slow-kueue": lambda self, event: self.set_pace(self._world.members[event.target].kueue, "pace", (1.0, 20.0)),
+    "slow-start": lambda self, event: self.set_pace(self._world.members[event.target].kubelet, "start", (20.0, 200.0)),
+    "slow-end": lambda self, event: self.set_pace(self._world.members[event.target].kubelet, "end", (20.0, 90.0)),
+    "move-head": Faults.move_head,
+    "busy-heads": Faults.busy_heads,
+    "cordon": lambda self, event: self.set_cluster("cordoned", event),
+    "drain": lambda self, event: self.set_cluster("draining", event),
+    "end-job": Faults.end_one_job,
+}

@@ -1,0 +1,236 @@
+"""The invariants of a trial: what may never be, looked at with each change, and what must come, looked at in calm times."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from adapter import names
+from adapter.objects.placement import parse_placement
+from adapter.objects.unstructured import Raw, annotation, controller_uid, is_condition_true, key_of, label, meta
+from adapter.objects.worker_pod import has_ended, is_deleting
+from adapter.shell.kube import resources
+from hack.simulation.faults import Faults
+from hack.simulation.kubelet import is_alive, runs
+from hack.simulation.kueue import cpus_of
+from hack.simulation.world import World
+
+_LOOK_SECONDS = 10.0
+# Seconds of calm after which something must have come. A gang that was withdrawn leaves clusters out for up to 75 s,
+# and a cluster may be read again for a quarter of a minute.
+LEADER_WITHIN, PLACED_WITHIN, SHARE_WITHIN, RUNS_WITHIN = 60.0, 240.0, 180.0, 300.0
+_MOST_TASKS = 400  # of both replicas together
+
+
+class _Failures(logging.Handler):
+    """Counts the product's unexpected exceptions."""
+
+    def __init__(self, promises: "Promises") -> None:
+        super().__init__(logging.ERROR)
+        self._promises = promises
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._promises.violate("exception", record.getMessage()[:60], record.getMessage()[-1_500:])
+
+
+class Promises:
+    """Watches a world."""
+
+    def __init__(self, world: World, faults: Faults) -> None:
+        self._world, self._faults, self._loop = world, faults, world.loop
+        self._since: dict[tuple[str, str], float] = {}  # since when something is as it should not be for long
+        for name, member in world.members.items():
+            member.server.follow(lambda path, before, after, name=name: self._remote_changed(name, path, before, after))
+        world.manager.follow(self._manager_changed)
+        self._failures = _Failures(self)
+        logging.getLogger("adapter.shell.supervise").addHandler(self._failures)
+        self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def violate(self, rule: str, about: str, text: str) -> None:
+        self._world.trace.violate(rule, about, text)
+
+    # --- what may never be -----------------------------------------------------------------------------------------
+
+    def _remote_changed(self, cluster: str, path: str, before: Raw | None, after: Raw | None) -> None:
+        if path == resources.PODS.path() and before is None and after is not None:
+            self._check_single(cluster, after)
+        elif path == resources.PODS.path() and after is not None and is_alive(after):
+            self._check_quota(cluster, after)
+        elif path == resources.WORKLOADS.path() and after is None and before is not None:
+            self._check_released(cluster, before)
+
+    def _copies(self, uid: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The remote pods of a manager pod that have not ended, with their clusters."""
+        for name, member in self._world.members.items():
+            for pod in member.kubelet.workers():
+                if label(pod, names.POD_UID_LABEL) == uid and not has_ended(pod):
+                    yield name, pod
+
+    def _is_heard(self, pod: Raw) -> bool:
+        """Whether Ray's head has a remote pod's node alive."""
+        head = self._world.head_of(label(pod, names.REMOTE_RAY_CLUSTER_LABEL))
+        return head is not None and head.hears(meta(pod)["uid"])
+
+    def _check_single(self, cluster: str, pod: Raw) -> None:
+        uid = label(pod, names.POD_UID_LABEL)
+        for name, other in self._copies(uid):
+            if name != cluster and (self._is_heard(other) or not self._is_cut(name)):
+                self.violate("worker twice", uid, f"{key_of(pod)[1]} is created in {cluster} and lives in {name}")
+
+    def _is_cut(self, cluster: str) -> bool:
+        return any(self._world.network.cut(cluster, replica.name) for replica in self._world.replicas)
+
+    def _check_quota(self, cluster: str, pod: Raw) -> None:
+        server = self._world.members[cluster].server
+        namespace, name = key_of(pod)
+        share = server.find(resources.WORKLOADS, namespace, annotation(pod, names.PREBUILT_ANNOTATION))
+        if share is None or not is_condition_true(share, names.QUOTA_RESERVED):
+            if not is_deleting(pod):
+                self._begin(f"{cluster}/{name}", "without quota", 60.0, f"{name} runs in {cluster} without quota")
+            return
+        living = [one for one in self._world.members[cluster].kueue.pods_of(share) if is_alive(one)]
+        most = sum(one["count"] for one in share["spec"]["podSets"])
+        if len(living) > most:
+            self.violate("quota exceeded", meta(share)["uid"], f"{len(living)} of {most} on {meta(share)['name']}")
+
+    def _check_released(self, cluster: str, share: Raw) -> None:
+        living = [one for one in self._world.members[cluster].kueue.pods_of(share) if is_alive(one)]
+        if living and meta(share)["uid"] not in self._world.deleted_by_hand:
+            text = f"{meta(share)['name']} in {cluster} is deleted, and {key_of(living[0])[1]} still lives there"
+            self.violate("quota released early", meta(share)["uid"], text)
+
+    def _manager_changed(self, path: str, before: Raw | None, after: Raw | None) -> None:
+        if path == resources.PODS.path() and before and after and not has_ended(before) and has_ended(after):
+            self._check_given_up(after)
+
+    def _check_given_up(self, pod: Raw) -> None:
+        uid, status = meta(pod)["uid"], pod["status"]
+        copies = list(self._copies(uid))
+        text = f"{key_of(pod)[1]} is Failed, {status.get('reason')}: {status.get('message')}"
+        for cluster, copy in copies:
+            where = f"{text} But it runs in {cluster}"
+            if status.get("reason") == names.WORKER_LOST and runs(copy) and self._is_heard(copy):
+                self.violate("given up", uid, f"{where}, and Ray's head hears from it.")
+            elif status.get("reason") == names.REMOTE_POD_GONE:
+                self.violate("not gone", uid, f"{where}.")
+            elif status.get("reason") == names.REMOTE_POD_NOT_STARTED and is_condition_true(copy, "Ready"):
+                self._begin(uid, "has started", 30.0, f"{where}, and is ready.")
+
+    # --- what must come --------------------------------------------------------------------------------------------
+
+    @property
+    def calm(self) -> float:
+        """For how long there was no fault."""
+        return 0.0 if self._faults.active else self._loop.time() - self._faults.calm_since
+
+    def _begin(self, about: str, rule: str, within: float, text: str) -> None:
+        """Something is as it should not be; it is a violation if it is so at all looks for long."""
+        since = self._since.setdefault((rule, about), self._loop.time())
+        if min(self._loop.time() - since, self.calm) >= within:
+            self.violate(rule, about, text)
+
+    def _look(self) -> None:
+        seen: set[tuple[str, str]] = set()
+        for rule, about, within, text in self._troubles():
+            seen.add((rule, about))
+            self._begin(about, rule, within, text)
+        self._since = {key: since for key, since in self._since.items() if key in seen}
+        self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _troubles(self) -> Iterator[tuple[str, str, float, str]]:
+        if self._world.leader() is None:
+            yield "no leader", "", LEADER_WITHIN, "no replica leads"
+        yield from self._lasting_doubles()
+        yield from self._shares_without_reason()
+        yield from self._waiting_gangs()
+        yield from self._workers_that_do_not_run()
+
+    def _lasting_doubles(self) -> Iterator[tuple[str, str, float, str]]:
+        for uid, pod in self._world.manager_pods().items():
+            copies = list(self._copies(uid))
+            if len(copies) > 1:
+                where = ", ".join(name for name, _ in copies)
+                yield "worker twice for long", uid, 60.0, f"{key_of(pod)[1]} lives in {where}"
+        known = self._world.manager_pods()
+        for name, member in self._world.members.items():
+            for pod in member.kubelet.workers():
+                if label(pod, names.POD_UID_LABEL) not in known and not has_ended(pod):
+                    yield "orphan", meta(pod)["uid"], 150.0, f"{key_of(pod)[1]} in {name} has no manager pod"
+
+    def _wanted_shares(self) -> dict[tuple[str, str], Raw]:
+        """The shares of all Placements, by cluster and name."""
+        found = {}
+        for raw in self._world.manager.all(resources.PLACEMENTS):
+            placement = parse_placement(raw)
+            for share in placement.active_shares:
+                found[share.cluster, placement.name_of_share(share)] = raw
+        return found
+
+    def _shares_without_reason(self) -> Iterator[tuple[str, str, float, str]]:
+        wanted = self._wanted_shares()
+        for name, member in self._world.members.items():
+            for share in member.server.all(resources.WORKLOADS):
+                if (name, meta(share)["name"]) not in wanted:
+                    text = f"{meta(share)['name']} in {name} is in no Placement"
+                    yield "share without reason", meta(share)["uid"], SHARE_WITHIN, text
+
+    def _free(self) -> dict[str, int]:
+        return {name: member.kueue.cpus - member.kueue.used() for name, member in self._world.members.items()}
+
+    def _waiting_gangs(self) -> Iterator[tuple[str, str, float, str]]:
+        free, shape = self._free(), self._world.shape
+        for work in self._world.manager.all(resources.WORKLOADS):
+            if is_condition_true(work, names.ADMITTED):
+                continue
+            wanted = sum(one["count"] for one in work["spec"]["podSets"][1:])
+            own = {name: self._held(work, name) for name in free}
+            room = {name: free[name] + own[name] for name in free}
+            fits = max(room.values()) >= wanted if shape.gang == "SameCluster" else sum(room.values()) >= wanted
+            if fits:
+                text = f"{meta(work)['name']} waits for {wanted} workers; free: {room}"
+                yield "waits", meta(work)["uid"], PLACED_WITHIN, text
+
+    def _held(self, work: Raw, cluster: str) -> int:
+        """CPUs that a gang's own shares hold in a cluster."""
+        shares = self._world.members[cluster].kueue.holders()
+        return sum(cpus_of(share) for share in shares if label(share, names.WORKLOAD_UID_LABEL) == meta(work)["uid"])
+
+    def _workers_that_do_not_run(self) -> Iterator[tuple[str, str, float, str]]:
+        """A worker of a job that runs is ready, unless there is no room for it."""
+        free = sum(self._free().values())
+        admitted = {
+            meta(work)["ownerReferences"][0]["uid"]
+            for work in self._world.manager.all(resources.WORKLOADS)
+            if is_condition_true(work, names.ADMITTED)
+        }
+        for uid, pod in self._world.manager_pods().items():
+            if controller_uid(pod) in admitted and not is_condition_true(pod, "Ready") and (free or self._has_copy(uid)):
+                condition = next((c for c in pod["status"]["conditions"] if "/" in c["type"]), {})
+                text = f"{key_of(pod)[1]} is not ready: {condition.get('message')}; free: {free}"
+                yield "does not run", uid, RUNS_WITHIN, text
+
+    def _has_copy(self, uid: str) -> bool:
+        return any(True for _ in self._copies(uid))
+
+    # --- at the end ------------------------------------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        """Nothing is left of jobs that are gone."""
+        for name, member in self._world.members.items():
+            for resource in (resources.PODS, resources.WORKLOADS, resources.CONFIG_MAPS):
+                for raw in member.server.all(resource):
+                    about = f"{name}/{resource.plural}/{key_of(raw)[1]}"
+                    self.violate("left behind", about, f"{about} is left of a job that is gone")
+        for raw in self._world.manager.all(resources.PLACEMENTS):
+            self.violate("left behind", key_of(raw)[1], f"Placement {key_of(raw)[1]} is left")
+        self._check_memory()
+        logging.getLogger("adapter.shell.supervise").removeHandler(self._failures)
+
+    def _check_memory(self) -> None:
+        """A leader forgets what it noted of objects that are gone."""
+        for replica in self._world.replicas:
+            parts = replica.engine and replica.engine._parts
+            if not parts or not replica.leads:
+                continue
+            for name, notes in vars(parts.transient).items():
+                if isinstance(notes, dict | set | list) and notes:
+                    self.violate("memory", name, f"{replica.name} keeps {len(notes)} notes in {name}: {list(notes)[:3]}")
