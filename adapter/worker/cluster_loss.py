@@ -13,6 +13,7 @@ from adapter import names
 from adapter.names import ReasonCode
 from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw, is_condition_true, parse_time
+from adapter.worker.ray_nodes import NO_ADDRESS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,7 +54,8 @@ def loss_of_pod(
 ) -> ClusterLoss | None:
     """The cluster's loss, for a manager pod with a slot there.
 
-    `nodes`: address -> whether the pod's head has that node alive; None if the head was not asked yet.
+    `nodes`: address -> whether the pod's head has that node alive, as `ray_nodes.states_of_pods` gives it; None if the
+    head was not asked yet.
     """
     if loss is None:
         return None
@@ -63,7 +65,7 @@ def loss_of_pod(
 
 
 def ray_node_address(pod: Raw) -> str:
-    return str((pod.get("status") or {}).get("podIP") or "")
+    return str((pod.get("status") or {}).get("podIP") or NO_ADDRESS)
 
 
 def given_up_clusters(losses: Mapping[str, ClusterLoss | None], now: datetime) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes (2.60). report.py acts on dead nodes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from adapter.objects.unstructured import Raw
@@ -12,6 +12,8 @@ NODES_PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
 # How long an answer counts while requests fail: a dashboard that is busy for a moment has not lost its nodes.
 ANSWER_VALID_SECONDS = 60.0
+# Stands for the address of a pod whose address was not observed before its cluster became unreachable.
+NO_ADDRESS = ""
 _ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
 
 
@@ -30,6 +32,17 @@ def parse_node_states(answer: object) -> dict[str, bool]:
         if address and state is not None:
             states[str(address)] = state or states.get(str(address), False)
     return states
+
+
+def states_of_pods(states: Mapping[str, bool], own: Collection[str], known: Collection[str]) -> dict[str, bool]:
+    """The states at the `own` addresses of pods; `known` are those of all pods of the RayCluster, with its head.
+
+    For pods whose address is not known, NO_ADDRESS is alive if a node is alive at an address of no known pod: it may be
+    theirs.
+    """
+    found = {address: is_alive for address, is_alive in states.items() if address in own}
+    is_any_alive = any(is_alive and address not in known for address, is_alive in states.items())
+    return {**found, NO_ADDRESS: True} if NO_ADDRESS in own and is_any_alive else found
 
 
 def newest_answer(

@@ -16,7 +16,7 @@ from adapter.objects import raycluster
 from adapter.objects.unstructured import Key, Raw, key_of, label, uid_of
 from adapter.objects.worker_pod import has_ended, slot_cluster
 from adapter.shell.clusters.fleet import Fleet
-from adapter.shell.clusters.indexes import by_ray_cluster
+from adapter.shell.clusters.indexes import by_placement, by_ray_cluster
 from adapter.shell.clusters.manager_cache import ManagerCache
 from adapter.shell.observe import head_client
 from adapter.shell.observe.head_client import HeadAnswer, HeadClient
@@ -132,7 +132,7 @@ class ClusterLosses:
         now, key = asyncio.get_running_loop().time(), head_polling.ray_cluster_key(head)
         before, answer = (
             (self._live_nodes.get(key), self._head_problems.get(key, "")),
-            self._only_own_nodes(key, answer),
+            self._only_own_nodes(head, answer),
         )
         self._poll_schedule[head] = head_polling.state_after_poll(
             self._poll_schedule[head], answer.nodes is not None, now
@@ -142,12 +142,15 @@ class ClusterLosses:
         if before[0] is None or (before[0][0], before[1]) != (self._live_nodes[key][0], answer.problem):
             self._notify_pods(key, listener)
 
-    def _only_own_nodes(self, key: Key, answer: HeadAnswer) -> HeadAnswer:
+    def _only_own_nodes(self, head: HeadId, answer: HeadAnswer) -> HeadAnswer:
         """The answer without nodes of other pods, of which there may be any number."""
         if answer.nodes is None:
             return answer
-        own_nodes = {cluster_loss.ray_node_address(pod) for pod in self._pods_by_ray_cluster.get(key, ())}
-        return replace(answer, nodes={node: alive for node, alive in answer.nodes.items() if node in own_nodes})
+        pods = self._pods_by_ray_cluster.get(head_polling.ray_cluster_key(head), ())
+        siblings = (pod for gang in {by_placement(pod) for pod in pods} for pod in self._manager.pods.by_index(gang))
+        own = {cluster_loss.ray_node_address(pod) for pod in pods}
+        known = {cluster_loss.ray_node_address(pod) for pod in (self._heads[head], *siblings)}
+        return replace(answer, nodes=ray_nodes.states_of_pods(answer.nodes, own, known))
 
     def _notify_pods(self, key: Key, listener: LossListener) -> None:
         for pod in self._pods_by_ray_cluster.get(key, ()):

@@ -39,6 +39,21 @@ def test_parse_node_states(raw: object, want: dict[str, bool]) -> None:
     assert ray_nodes.parse_node_states(raw) == want
 
 
+@pytest.mark.parametrize(
+    ("states", "own", "want"),
+    [
+        pytest.param({"a": True, "b": False}, {"a", "b"}, {"a": True, "b": False}, id="its pods' nodes"),
+        pytest.param({"a": True, "x": True}, {"a"}, {"a": True}, id="all addresses are known"),
+        pytest.param({"x": True}, {"a", ""}, {"": True}, id="an unknown node, and a pod without an address"),
+        pytest.param({"x": False}, {""}, {}, id="an unknown node that is dead"),
+        pytest.param({"sibling": True, "head": True}, {""}, {}, id="nodes of other pods"),
+        pytest.param({}, {""}, {}, id="no nodes"),
+    ],
+)
+def test_the_states_of_pods(states: dict[str, bool], own: set[str], want: dict[str, bool]) -> None:
+    assert ray_nodes.states_of_pods(states, own, {"a", "b", "sibling", "head", ""}) == want
+
+
 def test_the_dashboards_port_is_the_one_of_that_name() -> None:
     ports = [{"name": "gcs-server", "containerPort": 6379}, {"name": "dashboard", "containerPort": 9265}]
     assert ray_nodes.dashboard_port({"spec": {"containers": [{"ports": ports}]}}) == 9265

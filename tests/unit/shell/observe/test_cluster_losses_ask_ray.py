@@ -139,6 +139,31 @@ async def test_a_thousand_nodes_are_read_whatever_another_head_answers(odd: Call
         assert len(other.asked) == 1 and not elsewhere.asked
 
 
+@pytest.mark.parametrize(
+    ("listed", "is_alive"),
+    [
+        pytest.param("10.0.0.9", True, id="a node of no known pod, which may be its own"),
+        pytest.param("127.0.0.1", None, id="the head's own node"),
+        pytest.param("10.0.0.1", None, id="the node of a sibling in a reachable cluster"),
+    ],
+)
+async def test_a_worker_without_a_known_address_is_kept_while_an_unknown_node_lives(
+    listed: str, is_alive: bool | None
+) -> None:
+    """It became ready just as its cluster became unreachable, so its address was never mirrored."""
+    sight, pod, sibling = lost_east(0), worker(_GOOD, ""), worker(_GOOD, "10.0.0.1")
+    sibling["metadata"] |= {"name": "sibling", "annotations": {names.SLOT_ANNOTATION: "west/1/workers/0"}}
+    answer = json.dumps({"data": {"result": {"result": [{"node_ip": listed, "state": "ALIVE"}]}}})
+    async with serving() as ray:
+        ray.lists = [streams(answer)]
+        fill(sight.manager.pods, pod, sibling)
+        fill(sight.manager.heads, head(_GOOD, ray.url))
+        async with asking(sight) as (found, until):
+            await until(lambda: bool(found._live_nodes))
+            silence = found.silence_of_pod("east", pod, MINUTE)
+            assert silence and silence.ray_node_alive is is_alive
+
+
 async def test_an_answer_with_invalid_nodes_is_ignored() -> None:
     sight, pod = lost_east(0), worker(_ODD, "10.0.0.0")
     async with serving() as ray:
