@@ -4,16 +4,19 @@ Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from adapter.objects.unstructured import Raw
 
 NODES_PATH = "/api/v0/nodes"
 DASHBOARD_PORT = 8265
-# How long an answer counts while requests fail: a dashboard that is busy for a moment has not lost its nodes.
+# How long an answer counts while requests fail, and how long a new leader waits for one: a dashboard that is busy for
+# a moment has not lost its nodes.
 ANSWER_VALID_SECONDS = 60.0
 # Stands for the address of a pod whose address was not observed before its cluster became unreachable.
 NO_ADDRESS = ""
+Answer = tuple[Mapping[str, bool] | None, float]
+NO_NODES: Final[Answer] = {}, 0.0  # there is no head, or it has not answered for long
 _ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
 
 
@@ -45,13 +48,14 @@ def states_of_pods(states: Mapping[str, bool], own: Collection[str], known: Coll
     return {**found, NO_ADDRESS: True} if NO_ADDRESS in own and is_any_alive else found
 
 
-def newest_answer(
-    answer: Mapping[str, bool] | None, previous: tuple[Mapping[str, bool], float] | None, now: float
-) -> tuple[Mapping[str, bool], float]:
-    """The answer, else the previous answer while it is valid; each with its time in seconds."""
-    if answer is not None:
-        return answer, now
-    return previous if previous and now - previous[1] < ANSWER_VALID_SECONDS else ({}, 0.0)
+def newest_answer(states: Mapping[str, bool] | None, previous: Answer | None, now: float) -> Answer:
+    """The answer, else the previous answer while it is valid; each with its time in seconds.
+
+    A head that has not answered since its first poll has as long: its answer is None until then.
+    """
+    if states is not None or previous is None:
+        return states, now
+    return previous if now - previous[1] < ANSWER_VALID_SECONDS else NO_NODES
 
 
 def _answered_nodes(answer: object) -> Iterator[Mapping[str, Any]]:

@@ -36,8 +36,8 @@ LossListener = Callable[[Raw], None]
 class ClusterLosses:
     def __init__(self, manager: ManagerCache, fleet: Fleet) -> None:
         self._manager, self._fleet = manager, fleet
-        # By RayCluster: node address -> whether the head hears from it; and the answer's time.
-        self._live_nodes: dict[Key, tuple[Mapping[str, bool], float]] = {}
+        # By RayCluster: node address -> whether the head hears from it, None until it answers; and the answer's time.
+        self._live_nodes: dict[Key, ray_nodes.Answer] = {}
         # Why heads will not answer before a user corrects something.
         self._head_problems: dict[Key, str] = {}
         self._heads: dict[HeadId, Raw] = {}
@@ -91,7 +91,9 @@ class ClusterLosses:
         self._heads = {(*key, uid_of(head)): head for key, head in heads.items() if head}
         self._poll_schedule = {head: self._poll_schedule.get(head, HeadPollState()) for head in self._heads}
         polled = [key for key, head in heads.items() if key in before or head is None]
-        self._live_nodes = {key: ray_nodes.newest_answer(None, before.get(key), now) for key in polled}
+        self._live_nodes = {
+            key: ray_nodes.newest_answer(None, before.get(key, ray_nodes.NO_NODES), now) for key in polled
+        }
         self._head_problems = {key: reason for key, reason in self._head_problems.items() if heads.get(key)}
         for key in polled:
             if before.get(key, (None,))[0] != self._live_nodes[key][0]:
@@ -137,7 +139,9 @@ class ClusterLosses:
         self._poll_schedule[head] = head_polling.state_after_poll(
             self._poll_schedule[head], answer.nodes is not None, now
         )
-        self._live_nodes[key] = ray_nodes.newest_answer(answer.nodes, before[0], now)
+        # A head that denies the request will not answer within a minute.
+        previous = before[0] or (ray_nodes.NO_NODES if answer.problem else None)
+        self._live_nodes[key] = ray_nodes.newest_answer(answer.nodes, previous, now)
         self._head_problems[key] = answer.problem
         if before[0] is None or (before[0][0], before[1]) != (self._live_nodes[key][0], answer.problem):
             self._notify_pods(key, listener)

@@ -65,4 +65,11 @@ def test_an_answer_stays_valid_for_a_time_after_a_failed_poll() -> None:
     assert ray_nodes.newest_answer(None, (known, 5.0), 60.0) == (known, 5.0)
     assert ray_nodes.newest_answer(None, (known, 5.0), 66.0) == ({}, 0.0)
     assert ray_nodes.newest_answer({}, (known, 5.0), 6.0) == ({}, 6.0)
-    assert ray_nodes.newest_answer(None, None, 6.0) == ({}, 0.0)
+
+
+def test_a_head_has_a_minute_for_its_first_answer() -> None:
+    """A new leader must not give up a worker because the dashboard was busy for a moment."""
+    assert ray_nodes.newest_answer(None, None, 6.0) == (None, 6.0)
+    assert ray_nodes.newest_answer(None, (None, 6.0), 65.0) == (None, 6.0)
+    assert ray_nodes.newest_answer(None, (None, 6.0), 66.0) == ({}, 0.0)
+    assert ray_nodes.newest_answer(None, ray_nodes.NO_NODES, 67.0) == ({}, 0.0), "there is no head"
