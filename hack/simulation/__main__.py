@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", help="numbers of the events of a trial, by commas; all others are left out")
     parser.add_argument("--trace", action="store_true", help="print each write, fault and violation")
     parser.add_argument("--json", action="store_true", help="print the outcome for a program")
-    parser.add_argument("--shrink", action="store_true", help="find a short list of events that breaks the same promise")
+    parser.add_argument("--shrink", action="store_true", help="find few events that break the same promise")
     parser.add_argument("--within", type=float, default=10.0, help="minutes for --shrink (default 10)")
     parser.add_argument("--campaign", type=float, metavar="MINUTES", help="run trials of drawn seeds for so long")
     return parser

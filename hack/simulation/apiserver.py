@@ -53,6 +53,7 @@ class ApiServer:
 
     def __init__(self, name: str, loop: virtualtime.Loop, draw: random.Random, trace: Callable[..., None]) -> None:
         self.name, self.skew = name, 0.0  # seconds by which its clock is wrong
+        self.writer = ""  # of the change that followers are told of
         self.errors = 0.0  # share of requests that are answered 500, 429 or 409
         self.admit: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, raw: raw
         self._loop, self._draw, self._trace = loop, draw, trace
@@ -153,6 +154,7 @@ class ApiServer:
 
     def _tell(self, path: str, kind: _Kind, before: Raw | None, after: Raw | None, who: str) -> None:
         raw = after or before or {}
+        self.writer = who
         what = "DELETED" if after is None else "MODIFIED" if before is not None else "ADDED"
         self._trace(self.name, who, what, path, raw)
         kind.past.append((self._version, what, raw))
@@ -302,7 +304,8 @@ def _place(path: str) -> tuple[str, str, str, str]:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
-    return "/".join(["", *root, rest[0]]), namespace, *(*rest[1:3], "", "")[:2]
+    name, sub, *_ = *rest[1:3], "", ""
+    return "/".join(["", *root, rest[0]]), namespace, name, sub
 
 
 def _selected(raw: Raw, namespace: str, query: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from hack.simulation.transport import Link
 from hack.simulation.world import World
 
 _MOST_WORKERS = 6
+_KNOWN_WITHIN = 60.0  # seconds until every leader has seen that a drain is over
 Undo = Callable[[], None]
 
 
@@ -209,17 +210,25 @@ class Faults:
             self._world.manager.delete(resources.PODS, found[int(event.amount * len(found))], "user")
 
     def busy_heads(self, event: Event) -> Undo:
-        self._world.heads_are_busy = True
+        self._world.heads_busy_since = self._loop.time()
 
         def undo() -> None:
-            self._world.heads_are_busy = False
+            self._world.heads_busy_since = None
+            self._world.heads_answer_since = self._loop.time()
 
         return undo
 
     def set_cluster(self, field: str, event: Event) -> Undo:
         """An admin cordons or drains a worker cluster."""
         self._write_cluster(event.target, field, True)
-        return lambda: self._write_cluster(event.target, field, False)
+        member = self._world.members[event.target]
+        member.is_drained = member.is_drained or field == "draining"
+
+        def undo() -> None:
+            self._write_cluster(event.target, field, False)
+            self._loop.call_later(_KNOWN_WITHIN, setattr, member, "is_drained", False)
+
+        return undo
 
     def _write_cluster(self, name: str, field: str, value: bool) -> None:
         if found := self._world.manager.find(resources.WORKER_CLUSTERS, "", name):

@@ -1,4 +1,4 @@
-"""A small model of one cluster's scheduler and kubelets: a pod without a gate starts, runs, and ends when it is deleted."""
+"""A small model of a cluster's scheduler and kubelets: an ungated pod starts, runs, and ends when it is deleted."""
 
 import itertools
 from collections.abc import Callable

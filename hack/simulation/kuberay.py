@@ -192,12 +192,8 @@ class KubeRay:
             return
         heads = [pod for pod in pods if label(pod, names.RAY_NODE_TYPE_LABEL) == names.HEAD]
         workers = [pod for pod in pods if pod not in heads]
-        for pod in workers:
-            if has_ended(pod):
-                self.server.delete(resources.PODS, pod, "kuberay")
-        for head in heads:
-            if has_ended(head):
-                self.server.delete(resources.PODS, head, "kuberay")
+        for pod in filter(has_ended, pods):
+            self.server.delete(resources.PODS, pod, "kuberay")
         if not heads:
             self._create_head(cluster)
         living = [pod for pod in workers if not has_ended(pod) and not is_deleting(pod)]

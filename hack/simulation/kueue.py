@@ -14,6 +14,7 @@ from adapter.objects.worker_pod import has_ended
 from adapter.shell.kube import resources
 from hack.simulation.apiserver import ApiServer
 
+_HAD_PODS = "simulation/had-pods"  # on a share: without a pod whose end it notices, Kueue frees no evicted quota
 GATE = "kueue.x-k8s.io/admission"
 QUEUE = "team"
 Later = Callable[..., None]
@@ -94,8 +95,7 @@ class WorkerKueue:
         return sorted(found, key=_order)
 
     def _release(self, share: Raw) -> None:
-        pods = self.pods_of(share)
-        if pods and not all(map(has_ended, pods)) or not meta(share).get("annotations", {}).get("sim/had-pods"):
+        if not all(map(has_ended, self.pods_of(share))) or not annotation(share, _HAD_PODS):
             return
         self._write(share, names.QUOTA_RESERVED, "False", "Pending", "Previously evicted", admission=None)
 
@@ -129,7 +129,7 @@ class WorkerKueue:
         if is_condition_true(share, names.ADMITTED) and not is_condition_true(share, names.EVICTED):
             kept = [gate for gate in gates if gate["name"] != GATE]
             self.server.put(resources.PODS, {**pod, "spec": {**pod["spec"], "schedulingGates": kept}}, "kueue")
-            self.server.patch(resources.WORKLOADS, share, {"metadata": {"annotations": {"sim/had-pods": "1"}}}, "kueue")
+            self.server.patch(resources.WORKLOADS, share, {"metadata": {"annotations": {_HAD_PODS: "1"}}}, "kueue")
 
     def _write(self, share: Raw, kind: str, status: str, reason: str, message: str, **fields: Any) -> None:
         change = with_condition(share, kind, status, reason, message, self.server.stamp())
@@ -159,7 +159,8 @@ class WorkerKueue:
 
 def cpus_of(share: Raw) -> int:
     """The CPUs that a Workload asks for."""
-    return sum(pod_requests(one["template"]["spec"]).get("cpu", 0) * one["count"] for one in _podsets(share)) // 1000
+    asked: int = sum(pod_requests(one["template"]["spec"]).get("cpu", 0) * one["count"] for one in _podsets(share))
+    return asked // 1000
 
 
 def with_condition(raw: Raw, kind: str, status: str, reason: str, message: str, now: str) -> list[Raw]:

@@ -13,12 +13,12 @@ KINDS = {
     "cut": (6, True), "cut-data": (3, True), "cut-both": (3, True), "cut-manager": (2, False),
     "cut-when-ready": (4, True), "slow": (3, True), "slow-manager": (2, False), "lose-answers": (3, True),
     "lose-manager-answers": (3, False), "errors": (2, True), "manager-errors": (2, False), "lag": (3, True),
-    "manager-lag": (3, False), "end-watches": (2, True), "expire-watches": (2, True), "expire-manager-watches": (2, False),
-    "repeat": (1, True), "crash": (6, False), "crash-both": (4, False), "crash-at-write": (6, False), "stop": (3, False),
-    "manager-clock": (2, False), "cluster-clock": (1, True), "node-clock": (1, False), "delete-worker": (2, True),
-    "evict-worker": (2, True), "delete-share": (1, True), "tenant": (3, True), "slow-kueue": (2, True),
-    "slow-start": (2, True), "slow-end": (2, True), "move-head": (2, False), "busy-heads": (2, False),
-    "cordon": (1, True), "drain": (1, True), "end-job": (3, False),
+    "manager-lag": (3, False), "end-watches": (2, True), "expire-watches": (2, True),
+    "expire-manager-watches": (2, False), "repeat": (1, True), "crash": (6, False), "crash-both": (4, False),
+    "crash-at-write": (6, False), "stop": (3, False), "manager-clock": (2, False), "cluster-clock": (1, True),
+    "node-clock": (1, False), "delete-worker": (2, True), "evict-worker": (2, True), "delete-share": (1, True),
+    "tenant": (3, True), "slow-kueue": (2, True), "slow-start": (2, True), "slow-end": (2, True),
+    "move-head": (2, False), "busy-heads": (2, False), "cordon": (1, True), "drain": (1, True), "end-job": (3, False),
 }  # fmt: skip
 
 

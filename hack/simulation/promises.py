@@ -1,12 +1,22 @@
-"""The invariants of a trial: what may never be, looked at with each change, and what must come, looked at in calm times."""
+"""The invariants of a trial: what may never be, looked at with each change, and what must come in calm times."""
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from adapter import names
 from adapter.objects.placement import parse_placement
-from adapter.objects.unstructured import Raw, annotation, controller_uid, is_condition_true, key_of, label, meta
+from adapter.objects.unstructured import (
+    Raw,
+    annotation,
+    condition,
+    controller_uid,
+    is_condition_true,
+    key_of,
+    label,
+    meta,
+)
 from adapter.objects.worker_pod import has_ended, is_deleting
 from adapter.shell.kube import resources
 from hack.simulation.faults import Faults
@@ -18,7 +28,7 @@ _LOOK_SECONDS = 10.0
 # Seconds of calm after which something must have come. A gang that was withdrawn leaves clusters out for up to 75 s,
 # and a cluster may be read again for a quarter of a minute.
 LEADER_WITHIN, PLACED_WITHIN, SHARE_WITHIN, RUNS_WITHIN = 60.0, 240.0, 180.0, 300.0
-_MOST_TASKS = 400  # of both replicas together
+_HEAD_ASKED_WITHIN = 60.0  # a head that did not answer is asked again after up to a minute
 
 
 class _Failures(logging.Handler):
@@ -39,7 +49,7 @@ class Promises:
         self._world, self._faults, self._loop = world, faults, world.loop
         self._since: dict[tuple[str, str], float] = {}  # since when something is as it should not be for long
         for name, member in world.members.items():
-            member.server.follow(lambda path, before, after, name=name: self._remote_changed(name, path, before, after))
+            member.server.follow(partial(self._remote_changed, name))
         world.manager.follow(self._manager_changed)
         self._failures = _Failures(self)
         logging.getLogger("adapter.shell.supervise").addHandler(self._failures)
@@ -53,8 +63,14 @@ class Promises:
     def _remote_changed(self, cluster: str, path: str, before: Raw | None, after: Raw | None) -> None:
         if path == resources.PODS.path() and before is None and after is not None:
             self._check_single(cluster, after)
-        elif path == resources.PODS.path() and after is not None and is_alive(after):
+        elif path == resources.PODS.path() and before and after and is_alive(after):
             self._check_quota(cluster, after)
+            if (
+                is_deleting(after)
+                and not is_deleting(before)
+                and self._world.members[cluster].server.writer == "client"
+            ):
+                self._check_deleted(cluster, before)
         elif path == resources.WORKLOADS.path() and after is None and before is not None:
             self._check_released(cluster, before)
 
@@ -70,6 +86,11 @@ class Promises:
         head = self._world.head_of(label(pod, names.REMOTE_RAY_CLUSTER_LABEL))
         return head is not None and head.hears(meta(pod)["uid"])
 
+    def _is_asked(self, pod: Raw) -> bool:
+        """Whether Ray's head has its node alive, and has not been busy for so long that nobody could ask it."""
+        recovered = self._loop.time() - self._world.heads_answer_since
+        return self._is_heard(pod) and self._world.heads_busy_since is None and recovered > _HEAD_ASKED_WITHIN
+
     def _check_single(self, cluster: str, pod: Raw) -> None:
         uid = label(pod, names.POD_UID_LABEL)
         for name, other in self._copies(uid):
@@ -78,6 +99,17 @@ class Promises:
 
     def _is_cut(self, cluster: str) -> bool:
         return any(self._world.network.cut(cluster, replica.name) for replica in self._world.replicas)
+
+    def _check_deleted(self, cluster: str, copy: Raw) -> None:
+        """No remote pod is deleted while its manager pod wants it: nobody drains it, and its head has not moved."""
+        pod = self._world.manager_pods().get(label(copy, names.POD_UID_LABEL))
+        head = self._world.head_of(label(copy, names.REMOTE_RAY_CLUSTER_LABEL))
+        share = cluster, annotation(copy, names.PREBUILT_ANNOTATION)
+        is_wanted = pod is not None and not has_ended(pod) and not is_deleting(pod) and share in self._wanted_shares()
+        has_moved = head is None or head.address != annotation(copy, names.HEAD_IP_ANNOTATION)
+        if is_wanted and runs(copy) and not has_moved and not self._world.members[cluster].is_drained:
+            name = key_of(copy)[1]
+            self.violate("deleted while wanted", meta(copy)["uid"], f"{name} runs in {cluster} and is deleted there")
 
     def _check_quota(self, cluster: str, pod: Raw) -> None:
         server = self._world.members[cluster].server
@@ -108,7 +140,7 @@ class Promises:
         text = f"{key_of(pod)[1]} is Failed, {status.get('reason')}: {status.get('message')}"
         for cluster, copy in copies:
             where = f"{text} But it runs in {cluster}"
-            if status.get("reason") == names.WORKER_LOST and runs(copy) and self._is_heard(copy):
+            if status.get("reason") == names.WORKER_LOST and runs(copy) and self._is_asked(copy):
                 self.violate("given up", uid, f"{where}, and Ray's head hears from it.")
             elif status.get("reason") == names.REMOTE_POD_GONE:
                 self.violate("not gone", uid, f"{where}.")
@@ -156,14 +188,10 @@ class Promises:
                 if label(pod, names.POD_UID_LABEL) not in known and not has_ended(pod):
                     yield "orphan", meta(pod)["uid"], 150.0, f"{key_of(pod)[1]} in {name} has no manager pod"
 
-    def _wanted_shares(self) -> dict[tuple[str, str], Raw]:
-        """The shares of all Placements, by cluster and name."""
-        found = {}
-        for raw in self._world.manager.all(resources.PLACEMENTS):
-            placement = parse_placement(raw)
-            for share in placement.active_shares:
-                found[share.cluster, placement.name_of_share(share)] = raw
-        return found
+    def _wanted_shares(self) -> set[tuple[str, str]]:
+        """The cluster and name of the shares of all Placements."""
+        placements = map(parse_placement, self._world.manager.all(resources.PLACEMENTS))
+        return {(share.cluster, one.name_of_share(share)) for one in placements for share in one.active_shares}
 
     def _shares_without_reason(self) -> Iterator[tuple[str, str, float, str]]:
         wanted = self._wanted_shares()
@@ -203,9 +231,10 @@ class Promises:
             if is_condition_true(work, names.ADMITTED)
         }
         for uid, pod in self._world.manager_pods().items():
-            if controller_uid(pod) in admitted and not is_condition_true(pod, "Ready") and (free or self._has_copy(uid)):
-                condition = next((c for c in pod["status"]["conditions"] if "/" in c["type"]), {})
-                text = f"{key_of(pod)[1]} is not ready: {condition.get('message')}; free: {free}"
+            is_due = controller_uid(pod) in admitted and (free or self._has_copy(uid))
+            if is_due and not is_condition_true(pod, "Ready"):
+                message = condition(pod, names.DISPATCHED_CONDITION).get("message")
+                text = f"{key_of(pod)[1]} is not ready: {message}; free: {free}"
                 yield "does not run", uid, RUNS_WITHIN, text
 
     def _has_copy(self, uid: str) -> bool:
@@ -233,4 +262,5 @@ class Promises:
                 continue
             for name, notes in vars(parts.transient).items():
                 if isinstance(notes, dict | set | list) and notes:
-                    self.violate("memory", name, f"{replica.name} keeps {len(notes)} notes in {name}: {list(notes)[:3]}")
+                    text = f"{replica.name} keeps {len(notes)} notes in {name}: {list(notes)[:3]}"
+                    self.violate("memory", name, text)

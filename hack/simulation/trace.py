@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from adapter.objects.unstructured import Raw, key_of, meta
+from adapter import names
+from adapter.objects.unstructured import Raw, condition, key_of, meta
 from hack.simulation import virtualtime
 
 _QUIET = ("leases", "events")  # kinds that nobody reads in a trace
@@ -87,6 +88,5 @@ def _summary(kind: str, raw: Raw) -> str:
         shares = [f"{one.get('cluster')}" for one in (raw.get("spec") or {}).get("shares") or ()]
         return f"{status.get('state')} {','.join(shares)} {status.get('reason', '')}"
     if kind == "workerclusters":
-        condition = next((one for one in status.get("conditions") or () if one["type"] == "Connected"), {})
-        return f"{condition.get('status')} lostSince={status.get('lostSince')}"
+        return f"{condition(raw, names.CONNECTED).get('status')} lostSince={status.get('lostSince')}"
     return ""

@@ -97,7 +97,7 @@ class Network:
         return max(self.draw.uniform(*link.lag) for link in self._pair(host, process))
 
     def chance(self, host: str, process: str, what: str) -> bool:
-        share = max(getattr(link, what) for link in self._pair(host, process))
+        share: float = max(getattr(link, what) for link in self._pair(host, process))
         return share > 0 and self.draw.random() < share
 
     def generation(self, host: str, process: str) -> int:

@@ -13,7 +13,7 @@ from hack.simulation.faults import Faults
 from hack.simulation.plan import Event
 from hack.simulation.promises import Promises
 from hack.simulation.trace import Trace, Violation
-from hack.simulation.world import World
+from hack.simulation.world import Shape, World
 
 _JOBS_END, _FAULTS_END = 240.0, 700.0  # seconds before the end of a trial
 WARM_UP = 30.0
@@ -39,10 +39,17 @@ def run(
     seed: int, hours: float, only: Collection[int] | None = None, show: Callable[[str], None] | None = None
 ) -> Outcome:
     """Run a seed's trial, with all its events or `only` those of some numbers. Virtual time is installed."""
-    began = time.process_time()
-    random.seed(seed)
     shape = plan.draw_shape(seed)
     events = [one for one in plan.draw_events(seed, hours, shape) if only is None or one.number in only]
+    return play(seed, shape, events, plan.length(hours), show)
+
+
+def play(
+    seed: int, shape: Shape, events: list[Event], seconds: float, show: Callable[[str], None] | None = None
+) -> Outcome:
+    """Run a world of a shape through some events; the seed draws all delays. Jobs end before `seconds`."""
+    began = time.process_time()
+    random.seed(seed)
     loop, trace = virtualtime.Loop(), Trace(show)
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(handle_loop_exception)
@@ -52,12 +59,11 @@ def run(
     faults = Faults(world)
     promises = Promises(world, faults)
     try:
-        loop.run_until_complete(_play(world, faults, promises, events, plan.length(hours)))
+        loop.run_until_complete(_play(world, faults, promises, events, seconds))
     except virtualtime.Stalled:
         trace.violate("stalled", "", "all tasks wait for ever")
-    now = trace.now()
     return Outcome(
-        seed, now / 3600, trace.digest, loop.steps, world.network.requests, trace.count,
+        seed, trace.now() / 3600, trace.digest, loop.steps, world.network.requests, trace.count,
         time.process_time() - began, events, trace.violations, list(trace.lines),
     )  # fmt: skip
 

@@ -41,6 +41,7 @@ class Member:
     server: ApiServer
     kueue: WorkerKueue
     kubelet: Kubelet
+    is_drained: bool = False  # or was a short time ago
     is_data_cut: bool = False  # the way between its pods and Ray's heads
 
 
@@ -54,7 +55,8 @@ class World:
         self.members: dict[str, Member] = {}
         self.heads: dict[str, Head] = {}  # by the uid of the head's pod
         self.deleted_by_hand: set[str] = set()  # uids of shares
-        self.heads_are_busy = False  # their dashboards fail
+        self.heads_answer_since = 0.0
+        self.heads_busy_since: float | None = None  # since when their dashboards fail
         self.replicas = [Replica(name, trace, self.draw) for name in ("replica-0", "replica-1")]
         self.network.hosts[MANAGER] = self.manager
         self._fill_manager()
@@ -155,7 +157,8 @@ class World:
         return None
 
     def _head_ready(self, pod: Raw) -> None:
-        head = self.heads.setdefault(meta(pod)["uid"], Head(pod["status"]["podIP"], lambda: self.heads_are_busy))
+        head = Head(pod["status"]["podIP"], lambda: self.heads_busy_since is not None)
+        head = self.heads.setdefault(meta(pod)["uid"], head)
         self.network.hosts[head.address] = head
 
     def _pod_changed(self, path: str, before: Raw | None, after: Raw | None) -> None:
@@ -202,4 +205,3 @@ def _kubeconfig(name: str) -> str:
         f"{{apiVersion: v1, kind: Config, current-context: c, clusters: [{{name: c, cluster: {{server: 'http://{name}'}}}}],"
         " users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
     )
-
