@@ -8,7 +8,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -18,7 +17,8 @@ from adapter.shell.kube import resources
 from adapter.shell.kube.resources import Resource
 from hack.bench.memoryapi import merged
 from hack.simulation import virtualtime
-from hack.simulation.transport import Answer, Request
+from hack.simulation.link import Answer, Request
+from hack.simulation.selection import is_selected, place
 
 _PAST = 500  # changes of a kind from which a watch can resume
 _MOST_EVENTS = 200  # of kind Event, of which nobody needs old ones
@@ -59,6 +59,7 @@ class ApiServer:
         self._loop, self._draw, self._trace = loop, draw, trace
         self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
         self._version, self._watches, self._uids = 1_000, 0, 0
+        self._second, self._date = -1, dict[str, str]()  # the headers of all answers of a second
         self._followers: list[Changed] = []
 
     # --- for the models --------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ class ApiServer:
             return self._refused(status, reason, "drawn")
         if request.path == "/readyz":
             return Answer(200, b"ok", {**self._headers(), "Content-Type": "text/plain"})
-        path, namespace, name, sub = _place(request.path)
+        path, namespace, name, sub = place(request.path)
         if request.method == "GET":
             return self._read(request, path, namespace, name)
         if request.method == "POST":
@@ -187,7 +188,11 @@ class ApiServer:
         return self._change(request, path, known, body, sub)
 
     def _headers(self) -> dict[str, str]:
-        return {"Content-Type": "application/json", "Date": self.now().strftime("%a, %d %b %Y %H:%M:%S GMT")}
+        second = int((self._loop.time() + self.skew) // 1)
+        if second != self._second:
+            date = self.now().strftime("%a, %d %b %Y %H:%M:%S GMT")
+            self._second, self._date = second, {"Content-Type": "application/json", "Date": date}
+        return self._date
 
     def _said(self, raw: Any, status: int = 200) -> Answer:
         return Answer(status, orjson.dumps(raw), self._headers())
@@ -202,7 +207,7 @@ class ApiServer:
             return self._said(known) if known else self._refused(404, "NotFound", f"{name} is not found")
         if "watch" in request.query:
             return self._watch(request, kind, namespace)
-        found = [raw for raw in kind.objects.values() if _selected(raw, namespace, request.query)]
+        found = [raw for raw in kind.objects.values() if is_selected(raw, namespace, request.query)]
         most = int(request.query.get("limit") or 0)
         items = found[:1] if most == 1 else found  # other pages are larger than any list here
         return self._said({"kind": "List", "metadata": {"resourceVersion": str(self._version)}, "items": items})
@@ -292,36 +297,5 @@ def _kept(known: Raw, after: dict[str, Any], sub: str) -> dict[str, Any]:
 
 
 def _send_change(watch: _Watch, what: str, raw: Raw) -> None:
-    if _selected(raw, watch.namespace, watch.query):
+    if is_selected(raw, watch.namespace, watch.query):
         watch.send(orjson.dumps({"type": what, "object": raw}) + b"\n")
-
-
-@lru_cache(maxsize=4096)
-def _place(path: str) -> tuple[str, str, str, str]:
-    """The path of the whole collection, the namespace, the name and the subresource that a path is about."""
-    parts = path.strip("/").split("/")
-    root, rest = (parts[:2], parts[2:]) if parts[0] == "api" else (parts[:3], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    name, sub, *_ = *rest[1:3], "", ""
-    return "/".join(["", *root, rest[0]]), namespace, name, sub
-
-
-def _selected(raw: Raw, namespace: str, query: Mapping[str, str]) -> bool:
-    about = raw["metadata"]
-    if namespace and about.get("namespace") != namespace:
-        return False
-    fields = query.get("fieldSelector", "")
-    if fields and not (fields.startswith("metadata.name=") and about["name"] == fields.partition("=")[2]):
-        return False
-    labels = about.get("labels") or {}
-    return all(
-        labels.get(key) == value if equals else key in labels
-        for key, equals, value in _terms(query.get("labelSelector", ""))
-    )
-
-
-@lru_cache(maxsize=256)
-def _terms(selector: str) -> tuple[tuple[str, str, str], ...]:
-    return tuple(term.partition("=") for term in selector.split(",") if term)

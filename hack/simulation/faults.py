@@ -8,9 +8,9 @@ from adapter import names
 from adapter.objects.unstructured import Raw, label
 from adapter.shell.kube import resources
 from hack.simulation.kubelet import is_alive, runs
+from hack.simulation.link import Link
 from hack.simulation.plan import Event
 from hack.simulation.replica import MANAGER, Replica
-from hack.simulation.transport import Link
 from hack.simulation.world import World
 
 _MOST_WORKERS = 6

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from adapter.objects.unstructured import Raw
-from hack.simulation.transport import Answer, Request
+from hack.simulation.link import Answer, Request
 
 GIVES_UP_AFTER = 30.0  # seconds
 

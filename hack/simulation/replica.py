@@ -11,8 +11,8 @@ from adapter.shell.controller.engine import Engine
 from adapter.shell.controller.lease import LeaderElector, LeadershipLost
 from adapter.shell.kube.client import Client
 from adapter.shell.kube.credentials import Credentials
+from hack.simulation.link import PROCESS, Process
 from hack.simulation.trace import Trace
-from hack.simulation.transport import PROCESS, Process
 from hack.simulation.virtualtime import NODE, Node
 
 MANAGER = "manager"

@@ -9,65 +9,19 @@ import random
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 
+from hack.simulation.link import PROCESS, Answer, Host, Link, Process, Request
+
 _NEVER = 1e9  # seconds
 _APART = 1e-5  # seconds: of two timers of one time either may be first
 _FIRST_RETRY, _LAST_RETRY = 0.3, 60.0  # seconds until a segment is sent again
-
-
-@dataclass(slots=True)
-class Process:
-    """A process that sends requests; a dead one sends none."""
-
-    name: str
-    is_dead: bool = False
-    writes: int = 0  # that it sent
-    on_write: Callable[[], None] | None = None  # called before each
-
-
-PROCESS: ContextVar[Process] = ContextVar("process")
-
-
-@dataclass(slots=True)
-class Link:
-    """The way between processes and a host, or between one process and it."""
-
-    cut: str = ""  # silent: nothing arrives; refused: a connection is refused at once
-    latency: tuple[float, float] = (0.001, 0.02)  # seconds each way
-    answers_lost: float = 0.0  # share of writes whose answer does not come
-    lag: tuple[float, float] = (0.001, 0.05)  # seconds of a watch event
-    repeats: float = 0.0  # share of watch events that come twice
-    opened: int = 0  # a watch of an earlier time is broken
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    method: str
-    path: str
-    query: Mapping[str, str]
-    body: bytes
-    kind: str  # content type
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    watch: Callable[[Callable[[bytes], None], Callable[[], None]], Callable[[], None]] | None = None
-
-
-class Host(Protocol):
-    def handle(self, request: Request) -> Answer: ...
 
 
 class Network:
@@ -77,6 +31,7 @@ class Network:
         self.loop, self.draw = loop, draw
         self.hosts: dict[str, Host] = {}
         self._links: dict[tuple[str, str], Link] = {}
+        self._pairs: dict[tuple[str, str], tuple[Link, Link]] = {}
         self.requests = 0
 
     def link(self, host: str, process: str = "") -> Link:
@@ -84,7 +39,10 @@ class Network:
         return self._links.setdefault((process, host), Link())
 
     def _pair(self, host: str, process: str) -> tuple[Link, Link]:
-        return self.link(host), self.link(host, process)
+        found = self._pairs.get((host, process))
+        if found is None:
+            found = self._pairs[host, process] = self.link(host), self.link(host, process)
+        return found
 
     def cut(self, host: str, process: str) -> str:
         """How the way is cut, or empty."""
