@@ -38,7 +38,8 @@ def attempt(seed: int, hours: float, only: Sequence[int] | None = None) -> Resul
     words = [sys.executable, "-m", "hack.simulation", "--seed", str(seed), "--hours", str(hours), "--json"]
     words += [] if only is None else ["--only", ",".join(map(str, only))]
     try:
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE, check=False, env=environment)
         said = json.loads(ended.stdout.splitlines()[-1])
     except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
         return Result(seed, fault=f"{type(error).__name__}: {getattr(locals().get('ended'), 'stderr', '')[-2_000:]}")
