@@ -43,9 +43,9 @@ def states_of_pods(states: Mapping[str, bool], own: Collection[str], known: Coll
     For pods whose address is not known, NO_ADDRESS is alive if a node is alive at an address of no known pod: it may be
     theirs.
     """
-    found = {address: is_alive for address, is_alive in states.items() if address in own}
+    own_states = {address: is_alive for address, is_alive in states.items() if address in own}
     is_any_alive = any(is_alive and address not in known for address, is_alive in states.items())
-    return {**found, NO_ADDRESS: True} if NO_ADDRESS in own and is_any_alive else found
+    return {**own_states, NO_ADDRESS: True} if NO_ADDRESS in own and is_any_alive else own_states
 
 
 def newest_answer(states: Mapping[str, bool] | None, previous: Answer | None, now: float) -> Answer:
