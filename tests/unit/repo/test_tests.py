@@ -13,6 +13,7 @@ from hack.lab.base.paths import REPO
 _FILES = [REPO / "conftest.py", *(REPO / "tests").rglob("*.py"), *(REPO / "e2e").rglob("*.py")]
 # Files that may sleep, with the reason. A sleep of 0 only lets other tasks run.
 _SLEEPS = {
+    "tests/unit/hack/test_simulation_time.py": "its time is virtual: no sleep takes any",
     "tests/unit/hack/test_chaos_mistakes.py": (
         "between two reads of a file, to show that a frozen writer writes nothing"
     ),
