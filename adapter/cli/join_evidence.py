@@ -17,7 +17,6 @@ from adapter.objects.rayjob import InvalidJob
 from adapter.objects.unstructured import UNREADABLE, Raw, key_of
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.resources import PODS
-from adapter.worker import ray_nodes
 
 DEADLINE_SECONDS: Final = 10.0
 _LOG_OPTIONS: Final = ("--tail=20", "--limit-bytes=16384")
@@ -43,6 +42,8 @@ async def _read_log(args: argparse.Namespace, client: Client, pod: Raw, containe
 
 
 async def _read_node_states(client: Client, facts: JobFacts) -> Mapping[str, bool] | None:
+    from adapter.worker import ray_nodes  # only a worker that has not joined needs it
+
     head = next((pod for pod in facts.pods if is_head(pod)), None)
     if head is None:
         return None
