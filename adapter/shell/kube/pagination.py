@@ -97,7 +97,9 @@ class _PagedRead:
     ) -> None:
         self._client, self._path, self._page_lock, self._selectors = client, path, page_lock, selectors
         self._takes_oversized = takes_oversized
-        self._page_sizes, self._version = list(PAGE_SIZES), ""
+        self._version = ""
+        self._size_index = 0  # in PAGE_SIZES
+        self._grows = False  # whether pages grow again, because one object alone was requested
 
     @property
     def endless_message(self) -> str:
@@ -128,15 +130,28 @@ class _PagedRead:
     async def _read_page(self, token: str) -> Body:
         following = {"continue": token} if token else {}
         while True:
-            params = {"limit": str(self._page_sizes[0]), **self._selectors, **following}
+            params = {"limit": str(PAGE_SIZES[self._size_index]), **self._selectors, **following}
             try:
-                return await self._client.get(self._path, PAGE_BYTES, **params)
+                page = await self._client.get(self._path, PAGE_BYTES, **params)
             except ResponseTooLarge:
-                if len(self._page_sizes) == 1:
-                    if self._takes_oversized:
-                        return await self._read_metadata(params)
+                if self._size_index < len(PAGE_SIZES) - 1:
+                    self._shrink_pages()
+                    continue
+                if not self._takes_oversized:
                     raise
-                del self._page_sizes[0]  # the next pages are probably as large
+                page = await self._read_metadata(params)
+            if self._grows:
+                self._size_index = max(self._size_index - 1, 0)
+            return page
+
+    def _shrink_pages(self) -> None:
+        """Request smaller pages from now on, because the next ones are probably as large.
+
+        But hardly any object is so large that it must come alone. After such a one, pages grow by one size each: a list
+        of a hundred thousand objects would not end one by one.
+        """
+        self._size_index += 1
+        self._grows = self._size_index == len(PAGE_SIZES) - 1
 
     async def _read_metadata(self, params: dict[str, str]) -> Body:
         """The page of one object that is too large by itself, so that the rest of the list can be read."""

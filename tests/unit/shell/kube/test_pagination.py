@@ -65,6 +65,27 @@ async def test_large_objects_come_in_smaller_pages(server: Server, client: Clien
     assert [asked.query["limit"] for asked in server.asked] == ["100", "50", "10", *["2"] * 6]
 
 
+async def test_pages_grow_again_after_an_object_that_must_come_alone(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One tenant's object must not make the whole list end after MOST_PAGES objects."""
+    monkeypatch.setattr(pagination, "PAGE_SIZES", (100, 20, 2))  # the server takes 1 for another question
+    things = [thing(number, 9_000_000 if number == 3 else 0) for number in range(200)]
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        start = int(request.query.get("continue", "0"))
+        end = start + int(request.query["limit"])
+        is_metadata = "PartialObjectMetadataList" in request.headers["Accept"]
+        page = [{"metadata": raw["metadata"]} if is_metadata else raw for raw in things[start:end]]
+        return await lists(7, page, str(end) if end < len(things) else "")(request)
+
+    server.lists, taken = [answer] * 30, list[Any]()
+    await pagination.read_pages(client, PATH, lambda items, _: taken.extend(items), asyncio.Lock(), True)
+    assert [item["metadata"]["name"] for item in taken] == [str(number) for number in range(200)]
+    limits = [asked.query["limit"] for asked in server.asked]
+    assert limits == ["100", "20", "2", "20", "2", "2", "20", "100", "100"]
+
+
 def test_the_smallest_page_holds_any_object() -> None:
     assert PAGE_SIZES[-1] * OBJECT_BYTES <= PAGE_BYTES
 
