@@ -14,7 +14,6 @@ from adapter.objects.unstructured import UNREADABLE
 from adapter.shell.kube import pagination
 from adapter.shell.kube.client import ApiError, Client, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget
-from adapter.shell.kube.namespace_shares import NamespaceShares
 from adapter.shell.kube.pagination import OversizedObject
 from adapter.shell.kube.resources import Resource
 from adapter.shell.kube.store import Store
@@ -30,7 +29,7 @@ READ_SECONDS = 45.0
 
 
 class _ReloadEnded(Exception):
-    """The namespace exceeds its share again."""
+    """The namespace exceeds its share again, or was listed again meanwhile."""
 
 
 class ReloadedKind(Protocol):
@@ -101,17 +100,19 @@ class NamespaceReloader:
             shares.abort_reload(namespace)  # without effect once it has ended
 
     async def _reload_kind(self, namespace: str, kind: ReloadedKind) -> None:
-        store_page = functools.partial(_store_page, self._shares, namespace, kind)
+        store_page = functools.partial(_store_page, self._cluster.budget, namespace, kind)
         path, lock = kind.resource.path(namespace), self._cluster.budget.page_lock
         await pagination.read_pages(self._cluster.client, path, store_page, lock, True, **kind.selectors)
 
 
-def _store_page(shares: NamespaceShares, namespace: str, kind: ReloadedKind, items: list[Any], _: str) -> None:
+def _store_page(budget: MemoryBudget, namespace: str, kind: ReloadedKind, items: list[Any], _: str) -> None:
+    shares = budget.namespaces
     for raw in items:
         if isinstance(raw, OversizedObject):
             shares.drop_unreadable(namespace, kind.resource.plural)
             raise _ReloadEnded
         kind.store.reload_object(raw)
     shares.check(namespace)
+    budget.check_total()
     if not shares.is_reloading(namespace):
         raise _ReloadEnded

@@ -33,6 +33,7 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self.client, self.budget = client, MemoryBudget(10 * SHARE, most_namespace_bytes=SHARE)
         self.store = Store(metered=True)
+        self.budget.new_quota("pods").store = self.store
         self.budget.namespaces.add_store("pods", self.store)
         self.store.replace([], "1")
         self.verified = 0
@@ -65,6 +66,17 @@ async def test_a_namespace_is_read_until_it_fits() -> None:
         assert {asked.query["labelSelector"] for asked in server.asked} == {"ours"} and cluster.verified == 3
         first, second, third = (asked.when for asked in server.asked)
         assert second - first > FIRST_PAUSE and third - second > second - first
+
+
+async def test_a_read_ends_when_all_namespaces_together_exceed_the_budget() -> None:
+    """Each read namespace fits into its share, and ten of them exceed the cluster's budget."""
+    async with apiserver.serving(Server(lists=[lists(9, [pod("p0", 40_000)])])) as server:
+        async with apiserver.connected(server.url) as client:
+            cluster = Cluster(client)
+            cluster.budget.most_bytes = SHARE // 4
+            cluster.budget.namespaces.drop_unreadable("full", "pods")
+            await NamespaceReloader(cluster)._reload("full")
+    assert not cluster.budget.namespaces.is_complete("full") and not cluster.store.weight
 
 
 def test_the_pause_doubles_and_begins_again_after_long() -> None:
