@@ -91,13 +91,24 @@ class NamespaceReloader:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await self._cluster.verify_identity()
-                for kind in self._cluster.metered_kinds():
-                    await self._reload_kind(namespace, kind)
+                await self._reload_kinds(namespace)
             shares.end_reload(namespace)
         except (ApiError, Unreachable, TimeoutError, _ReloadEnded, *UNREADABLE, RecursionError) as trouble:
             log.info("namespace %s is left incomplete: %s", namespace, str(trouble) or type(trouble).__name__)
         finally:
             shares.abort_reload(namespace)  # without effect once it has ended
+
+    async def _reload_kinds(self, namespace: str) -> None:
+        """Read all kinds; raises _ReloadEnded if a full list was stored meanwhile.
+
+        The stores then no longer know of the deletions before that list, so deleted objects may have been read.
+        """
+        kinds = list(self._cluster.metered_kinds())
+        before = [kind.store.listed_version for kind in kinds]
+        for kind in kinds:
+            await self._reload_kind(namespace, kind)
+        if before != [kind.store.listed_version for kind in kinds]:
+            raise _ReloadEnded
 
     async def _reload_kind(self, namespace: str, kind: ReloadedKind) -> None:
         store_page = functools.partial(_store_page, self._cluster.budget, namespace, kind)

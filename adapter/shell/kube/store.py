@@ -96,6 +96,11 @@ class Store:
         return self._accounts.weight
 
     @property
+    def listed_version(self) -> int:
+        """The version of the last full list, or -1."""
+        return self._listed_version
+
+    @property
     def used_bytes(self) -> int:
         """The weight of the objects, and of an unfinished listing."""
         return self.weight + (self._listing.weight if self._listing else 0)

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aiohttp import web
+
 from adapter.shell.clusters.cluster_cache import WatchedKind
 from adapter.shell.clusters.namespace_reload import FIRST_PAUSE, LAST_PAUSE, NamespaceReloader
 from adapter.shell.kube import resources
@@ -77,6 +79,23 @@ async def test_a_read_ends_when_all_namespaces_together_exceed_the_budget() -> N
             cluster.budget.namespaces.drop_unreadable("full", "pods")
             await NamespaceReloader(cluster)._reload("full")
     assert not cluster.budget.namespaces.is_complete("full") and not cluster.store.weight
+
+
+async def test_a_read_ends_when_the_kind_is_listed_meanwhile() -> None:
+    """The object was deleted between both lists, and the store knows of no deletion before the full one."""
+    server = Server()
+    async with apiserver.serving(server), apiserver.connected(server.url) as client:
+        cluster = Cluster(client)
+
+        async def answer_late(request: web.Request) -> web.StreamResponse:
+            cluster.store.remove(pod("deleted", 10))
+            cluster.store.replace([], "12")
+            return await lists(9, [pod("deleted", 10)])(request)
+
+        server.lists = [answer_late]
+        cluster.budget.namespaces.drop_unreadable("full", "pods")
+        await NamespaceReloader(cluster)._reload("full")
+        assert not cluster.budget.namespaces.is_complete("full") and not list(cluster.store)
 
 
 def test_the_pause_doubles_and_begins_again_after_long() -> None:
