@@ -87,6 +87,8 @@ class NamespaceReloader:
 
     async def _reload(self, namespace: str) -> None:
         shares = self._shares
+        if shares.is_complete(namespace):  # all stores were emptied while the namespace before it was read
+            return
         shares.begin_reload(namespace)
         try:
             async with asyncio.timeout(READ_SECONDS):

@@ -98,6 +98,14 @@ async def test_a_read_ends_when_the_kind_is_listed_meanwhile() -> None:
         assert not cluster.budget.namespaces.is_complete("full") and not list(cluster.store)
 
 
+async def test_a_namespace_that_is_complete_by_now_is_not_read() -> None:
+    cluster = Cluster(Any)  # type: ignore[arg-type]  # no request is sent
+    cluster.budget.namespaces.drop_unreadable("full", "pods")
+    cluster.budget.namespaces.clear()
+    await NamespaceReloader(cluster)._reload("full")
+    assert cluster.budget.namespaces.is_complete("full") and not cluster.verified
+
+
 def test_the_pause_doubles_and_begins_again_after_long() -> None:
     cluster = Cluster(Any)  # type: ignore[arg-type]  # no request is sent
     reloader, shares = NamespaceReloader(cluster), cluster.budget.namespaces
