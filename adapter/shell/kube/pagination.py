@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from adapter.objects.unstructured import Raw, parse_version
+from adapter.objects.unstructured import Raw, mapping_field, parse_version, text_field
 from adapter.shell.kube import object_size
 from adapter.shell.kube.client import Body, Client, ResponseTooLarge, Unreachable
 from adapter.shell.kube.memory_budget import MemoryBudget, MemoryQuota
@@ -30,7 +30,7 @@ TakePage = Callable[[list[Any], str], None]  # a page's items, of any type, and 
 
 
 class OversizedObject(dict[str, Any]):
-    """The metadata of an object that is too large to be read."""
+    """The first fields of the metadata of an object that is too large to be read: its name and namespace."""
 
 
 def _keep_whole(raw: Any) -> Raw:
@@ -105,6 +105,10 @@ class _PagedRead:
     def endless_message(self) -> str:
         return f"its list of {kind_of(self._path)[0]} does not end"
 
+    @property
+    def unreadable_message(self) -> str:
+        return f"its list of {kind_of(self._path)[0]} cannot be read"
+
     async def read_all(self, take_page: TakePage) -> None:
         token = ""
         for page in range(MOST_PAGES):
@@ -155,16 +159,27 @@ class _PagedRead:
 
     async def _read_metadata(self, params: dict[str, str]) -> Body:
         """The page of one object that is too large by itself, so that the rest of the list can be read."""
-        page = await self._client.list_metadata(self._path, PAGE_BYTES, **params)
-        items = page.get("items")
-        return {**page, "items": [OversizedObject(item) for item in items] if isinstance(items, list) else items}
+        page = await self._client.begin_metadata(self._path, **params)
+        metadata, items = page.get("metadata"), page.get("items")
+        # The token comes before the items, so it is whole if an item is there.
+        if not (isinstance(metadata, dict) and metadata.get("resourceVersion") and isinstance(items, list)):
+            raise Unreachable(self.unreadable_message)
+        objects = [OversizedObject(item) for item in items if isinstance(item, dict) and _has_key(item)]
+        if not objects:
+            raise Unreachable(self.unreadable_message)
+        return {**page, "items": objects}
 
     def _token_and_version(self, page: Body) -> tuple[str, str]:
         metadata = page.get("metadata")
         list_metadata = metadata if isinstance(metadata, dict) else {}
         token, version = list_metadata.get("continue") or "", list_metadata.get("resourceVersion")
         if not isinstance(page.get("items", 0), list | None):
-            raise Unreachable(f"its list of {kind_of(self._path)[0]} cannot be read")
+            raise Unreachable(self.unreadable_message)
         if not isinstance(token, str) or len(token) > _LONGEST_TOKEN:
             raise Unreachable(f"its list of {kind_of(self._path)[0]} cannot be read on")
         return token, version if isinstance(version, str) and parse_version(version) else ""
+
+
+def _has_key(item: Raw) -> bool:
+    metadata = mapping_field(item, "metadata")
+    return bool(text_field(metadata, "name") and text_field(metadata, "namespace"))

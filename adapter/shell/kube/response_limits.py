@@ -21,6 +21,9 @@ PAGE_BYTES = 2 * OBJECT_BYTES
 # times their bytes; objects of megabytes weigh less, because they are mostly text. A forged object takes 24 times its
 # bytes.
 MEMORY_FACTOR = 8
+# The beginning of a list's metadata that holds its continue token, of some hundred bytes, and its first object's name
+# and namespace, of 253 each.
+BEGINNING_BYTES = 32 * 2**10
 # The largest Status: one that names each invalid field has a few kilobytes.
 STATUS_BYTES = 256 * 2**10
 
@@ -54,6 +57,16 @@ async def read_body(
                 large_answers_lock = None
         _check_memory(body, most_bytes)
         return body
+
+
+async def read_beginning(answer: aiohttp.ClientResponse) -> bytearray:
+    """The first BEGINNING_BYTES of the body, unpacked; raises UnreadableResponse."""
+    unpack, body = _decompressor(answer.headers.get("Content-Encoding", "")), bytearray()
+    async for chunk in answer.content.iter_any():
+        body += unpack(chunk, BEGINNING_BYTES + 1 - len(body))
+        if len(body) > BEGINNING_BYTES:
+            break
+    return body[:BEGINNING_BYTES]
 
 
 async def read_lines(answer: aiohttp.ClientResponse, most_bytes: int = OBJECT_BYTES) -> AsyncIterator[bytes]:

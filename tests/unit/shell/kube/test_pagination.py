@@ -17,7 +17,7 @@ PATH = "/api/v1/pods"
 
 
 def thing(number: int, size: int = 0) -> dict[str, Any]:
-    return {"metadata": {"name": str(number)}, "text": "x" * size}
+    return {"metadata": {"name": str(number), "namespace": "demo"}, "text": "x" * size}
 
 
 async def test_a_list_is_read_page_by_page(server: Server, client: Client) -> None:
@@ -101,6 +101,37 @@ async def test_of_an_object_that_is_too_large_by_itself_the_metadata_is_read(
     assert [type(item) for item in taken] == [OversizedObject, dict]
     accepted = [asked.headers["Accept"] for asked in server.asked]
     assert accepted[-2:] == ["application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/json"]
+
+
+async def test_an_objects_metadata_may_be_too_large_as_well(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names in ownerReferences are not limited, and `<` takes six bytes in an answer."""
+    monkeypatch.setattr(pagination, "PAGE_SIZES", (2,))
+    large = {"metadata": {"name": "p", "namespace": "demo", "ownerReferences": [{"name": "\\u003c" * 1_500_000}]}}
+    server.lists, taken = [*[lists(7, [large], "more")] * 2, lists(7, [thing(2)])], list[Any]()
+    await pagination.read_pages(client, PATH, lambda items, _: taken.extend(items), asyncio.Lock(), True)
+    assert [type(item) for item in taken] == [OversizedObject, dict]
+    assert (taken[0]["metadata"]["name"], taken[0]["metadata"]["namespace"]) == ("p", "demo")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            {"items": [thing(1)], "text": "x" * 99_000, "metadata": {"resourceVersion": "7"}}, id="late token"
+        ),
+        pytest.param({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "p"}}]}, id="no namespace"),
+        pytest.param({"metadata": {"resourceVersion": "7", "continue": "x" * 99_000}, "items": []}, id="cut token"),
+    ],
+)
+async def test_metadata_without_a_token_or_a_name_does_not_end_the_list(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch, page: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(pagination, "PAGE_SIZES", (2,))
+    server.lists = [lists(7, [thing(1, 9_000_000)], "more"), says(page)]
+    with pytest.raises(Unreachable, match="its list of pods cannot be read"):
+        await pagination.read_pages(client, PATH, lambda *_: None, asyncio.Lock(), True)
 
 
 async def test_a_page_of_the_smallest_size_that_is_too_large_is_an_error(
