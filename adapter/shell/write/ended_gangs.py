@@ -7,14 +7,14 @@ each turn, one gang after the other. Turns follow each other until the namespace
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from adapter import names
 from adapter.actions import describe
 from adapter.gang import cleanup, ended_gang
 from adapter.objects import trim, well_formed
-from adapter.objects.rayjob import read_job
+from adapter.objects.rayjob import JobObject, read_job
 from adapter.objects.reservation import Reservation, parse_reservation
 from adapter.objects.unstructured import UNREADABLE, Raw, annotation, key_of, label, uid_of
 from adapter.objects.workload import Job, is_elastic_gang, parse_workload
@@ -106,10 +106,12 @@ class EndedGangs:
 
     async def _release_shares(self, namespace: str) -> None:
         shares = await self._shares_by_owner(namespace)
-        for owner in self._next_owners(namespace, sorted(shares)):
+        owners = self._next_owners(namespace, sorted(shares))
+        jobs = await self._list_jobs(namespace, {gang.partition("/")[0] for gang, _ in owners if is_elastic_gang(gang)})
+        for owner in owners:
             self._last_asked[namespace] = owner
             try:
-                if await self._has_ended(namespace, *owner):
+                if await self._has_ended(namespace, *owner, jobs):
                     await self._delete_shares(shares[owner])
             except (ApiError, Unreachable, *UNREADABLE) as trouble:
                 log.info("namespace %s, gang %s: %s", namespace, owner[0], trouble)
@@ -134,20 +136,28 @@ class EndedGangs:
                     shares[owner].append(share)
         return shares
 
-    async def _has_ended(self, namespace: str, gang: str, uid: str) -> bool:
-        """Ask the manager's API server for the owner of a gang."""
+    async def _has_ended(self, namespace: str, gang: str, uid: str, jobs: Mapping[str, list[JobObject]]) -> bool:
+        """Ask the manager's API server for the Workload of a gang; `jobs`, by kind, are those just listed."""
         if is_elastic_gang(gang):
-            return await self._has_job_ended(namespace, gang.partition("/")[0], uid)
+            kind = gang.partition("/")[0]
+            return kind in jobs and ended_gang.has_job_ended(Job("", kind, namespace, "", uid), jobs[kind])
         path = resources.WORKLOADS.path(namespace)
         answer = await self._manager.client.get(path, fieldSelector=f"metadata.name={gang}")
         workload = next((parse_workload(raw) for raw in answer["items"] or () if key_of(raw)[1] == gang), None)
         return ended_gang.has_workload_ended(uid, workload)
 
-    async def _has_job_ended(self, namespace: str, kind: str, uid: str) -> bool:
-        resource, trim_job = _JOB_KINDS[kind]
-        quota = self._manager.extra_budget(LISTED_BYTES).new_quota(resource.plural)
-        raws, _ = await list_all(self._manager.client, resource.path(namespace), trim_job, quota)
-        return ended_gang.has_job_ended(Job("", kind, namespace, "", uid), [read_job(kind, raw) for raw in raws])
+    async def _list_jobs(self, namespace: str, kinds: Iterable[str]) -> dict[str, list[JobObject]]:
+        """The elastic jobs of each kind, without the kinds that are unknown or cannot be listed now."""
+        jobs = dict[str, list[JobObject]]()
+        for kind in _JOB_KINDS.keys() & kinds:
+            resource, trim_job = _JOB_KINDS[kind]
+            quota = self._manager.extra_budget(LISTED_BYTES).new_quota(resource.plural)
+            try:
+                raws, _ = await list_all(self._manager.client, resource.path(namespace), trim_job, quota)
+                jobs[kind] = [read_job(kind, raw) for raw in raws]
+            except (ApiError, Unreachable, *UNREADABLE) as trouble:
+                log.info("namespace %s: its %s: %s", namespace, resource.plural, trouble)
+        return jobs
 
     async def _delete_shares(self, shares: Iterable[Reservation]) -> None:
         """Delete the pods of ended shares, and each share whose pods have ended."""

@@ -116,6 +116,18 @@ async def test_every_gang_is_asked_about_in_turn(monkeypatch: pytest.MonkeyPatch
     assert asked == ["w0", "w1", "w2", "w3", "w4", "w0"]
 
 
+async def test_elastic_jobs_are_listed_once_in_a_turn() -> None:
+    """A list has all jobs of a namespace, and a turn has up to GANGS_PER_TURN of them."""
+    works = [make_workload(name=f"RayJob/train{number}") for number in range(3)]
+    works = [{**work, "metadata": {**work["metadata"], "uid": work["metadata"]["name"]}} for work in works]
+    running = {"metadata": {"namespace": NAMESPACE, "name": "train1", "uid": "RayJob/train1"}, "spec": {}}
+    server = Manager(shares=(running,))
+    sight = incomplete(*(make_reservation(make_placement(work, attempt=f"a{n}")) for n, work in enumerate(works)))
+    await turn(server, sight)
+    assert [asked.path.rpartition("/")[2] for asked in server.asked if asked.method == "GET"] == ["rayjobs"]
+    assert deletions(server) == ["configmaps", "workloads"] * 2
+
+
 async def test_the_event_says_what_to_do_and_a_complete_namespace_ends_the_turns() -> None:
     sight, server = incomplete(), Manager()
     await turn(server, sight)
