@@ -23,9 +23,11 @@ _MIB = 2**20
 # unparsed event of each kind, and small responses. docs/failures.md has other sizes.
 WORKER_CLUSTER_BYTES = 128 * _MIB
 MANAGER_BYTES = 384 * _MIB
-# The most weight of one namespace in it. One namespace that is crafted for it takes so much memory in addition.
-WORKER_NAMESPACE_BYTES = 48 * _MIB
-MANAGER_NAMESPACE_BYTES = 96 * _MIB
+# The most weight of one namespace in it: 3 000 worker pods that share nothing, or 4 500 remote pods. One namespace that
+# is crafted for it takes so much memory in addition. A larger part would not fit the limit above in place of the
+# hostile worker cluster.
+WORKER_NAMESPACE_BYTES = 96 * _MIB
+MANAGER_NAMESPACE_BYTES = 192 * _MIB
 
 
 class BudgetExceeded(Unreachable):
