@@ -13,7 +13,8 @@ from adapter import names
 from adapter.names import ReasonCode
 from adapter.objects.reason import Reason
 from adapter.objects.unstructured import Raw, is_condition_true, parse_time
-from adapter.worker.ray_nodes import NO_ADDRESS
+from adapter.objects.worker_pod import slot_cluster
+from adapter.worker.ray_nodes import unknown_address
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -65,7 +66,7 @@ def loss_of_pod(
 
 
 def ray_node_address(pod: Raw) -> str:
-    return str((pod.get("status") or {}).get("podIP") or NO_ADDRESS)
+    return str((pod.get("status") or {}).get("podIP") or unknown_address(slot_cluster(pod)))
 
 
 def given_up_clusters(losses: Mapping[str, ClusterLoss | None], now: datetime) -> dict[str, str]:

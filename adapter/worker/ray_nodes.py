@@ -6,6 +6,7 @@ Follows ray:python/ray/dashboard/modules/state/state_head.py, GET /api/v0/nodes 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from adapter import names
 from adapter.objects.unstructured import Raw
 
 NODES_PATH = "/api/v0/nodes"
@@ -13,8 +14,6 @@ DASHBOARD_PORT = 8265
 # How long an answer counts while requests fail, and how long a new leader waits for one: a dashboard that is busy for
 # a moment has not lost its nodes.
 ANSWER_VALID_SECONDS = 60.0
-# Stands for the address of a pod whose address was not observed before its cluster became unreachable.
-NO_ADDRESS = ""
 Answer = tuple[Mapping[str, bool] | None, float]
 NO_NODES: Final[Answer] = {}, 0.0  # there is no head, or it has not answered for long
 _ALIVE_BY_STATE = {"ALIVE": True, "DEAD": False}
@@ -37,15 +36,33 @@ def parse_node_states(answer: object) -> dict[str, bool]:
     return states
 
 
-def states_of_pods(states: Mapping[str, bool], own: Collection[str], known: Collection[str]) -> dict[str, bool]:
+def parse_node_clusters(answer: object) -> dict[str, str]:
+    """Map each address to the worker cluster that a node there has in its labels (rewrite/ray_node_env.py)."""
+    labels = ((node.get("node_ip"), node.get("labels")) for node in _answered_nodes(answer))
+    clusters = ((address, of_node.get(names.CLUSTER_LABEL)) for address, of_node in labels if isinstance(of_node, dict))
+    return {str(address): cluster for address, cluster in clusters if address and isinstance(cluster, str)}
+
+
+def unknown_address(cluster: str) -> str:
+    """Stands for the address of a pod that was not observed before its worker cluster became unreachable."""
+    return f"@{cluster}"
+
+
+def states_of_pods(
+    states: Mapping[str, bool], clusters: Mapping[str, str], own: Collection[str], known: Collection[str]
+) -> dict[str, bool]:
     """The states at the `own` addresses of pods; `known` are those of all pods of the RayCluster, with its head.
 
-    For pods whose address is not known, NO_ADDRESS is alive if a node is alive at an address of no known pod: it may be
-    theirs.
+    A pod whose address is unknown counts as alive while a node of its worker cluster is alive at an address of no known
+    pod: it may be the pod's.
     """
+    unseen = {
+        unknown_address(cluster)
+        for address, cluster in clusters.items()
+        if states.get(address) and address not in known
+    }
     own_states = {address: is_alive for address, is_alive in states.items() if address in own}
-    is_any_alive = any(is_alive and address not in known for address, is_alive in states.items())
-    return {**own_states, NO_ADDRESS: True} if NO_ADDRESS in own and is_any_alive else own_states
+    return own_states | dict.fromkeys(unseen.intersection(own), True)
 
 
 def newest_answer(states: Mapping[str, bool] | None, previous: Answer | None, now: float) -> Answer:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from adapter import names
 from adapter.objects.unstructured import Raw
 from hack.simulation.link import Answer, Request
 
@@ -36,7 +37,12 @@ class Head:
         if self.is_busy():
             return Answer(500, b"busy", {"Content-Type": "text/plain"})
         listed = [
-            {"node_ip": address, "state": "ALIVE" if node.is_alive else "DEAD"} for address, node in self.nodes.items()
+            {
+                "node_ip": address,
+                "state": "ALIVE" if node.is_alive else "DEAD",
+                "labels": {names.CLUSTER_LABEL: node.cluster},
+            }
+            for address, node in self.nodes.items()
         ]
         body = orjson.dumps({"result": True, "data": {"result": {"result": listed}}})
         return Answer(200, body, {"Content-Type": "application/json"})

@@ -154,7 +154,7 @@ class ClusterLosses:
         siblings = (pod for gang in {by_placement(pod) for pod in pods} for pod in self._manager.pods.by_index(gang))
         own = {cluster_loss.ray_node_address(pod) for pod in pods}
         known = {cluster_loss.ray_node_address(pod) for pod in (self._heads[head], *siblings)}
-        return replace(answer, nodes=ray_nodes.states_of_pods(answer.nodes, own, known))
+        return replace(answer, nodes=ray_nodes.states_of_pods(answer.nodes, answer.clusters, own, known))
 
     def _notify_pods(self, key: Key, listener: LossListener) -> None:
         for pod in self._pods_by_ray_cluster.get(key, ()):

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 import orjson
@@ -42,6 +42,7 @@ LARGE_AT_ONCE = 4
 @dataclass(frozen=True, slots=True)
 class HeadAnswer:
     nodes: Mapping[str, bool] | None = None  # None: no usable answer
+    clusters: Mapping[str, str] = field(default_factory=dict)  # the worker cluster at each address
     problem: str = ""  # a sentence, if a user must correct something
 
 
@@ -70,9 +71,10 @@ class HeadClient:
                 return HeadAnswer(
                     problem=ray_token.head_not_asked_message(head, ray_token.unauthorized_message(source, status))
                 )
-            return (
-                HeadAnswer(ray_nodes.parse_node_states(await self._parse_body(body))) if status == 200 else HeadAnswer()
-            )
+            if status != 200:
+                return HeadAnswer()
+            answer = await self._parse_body(body)
+            return HeadAnswer(ray_nodes.parse_node_states(answer), ray_nodes.parse_node_clusters(answer))
 
     async def _auth_headers(self, head: Raw, source: ray_token.TokenSource | None) -> Mapping[str, str]:
         if source is None:

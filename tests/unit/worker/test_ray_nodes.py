@@ -44,14 +44,31 @@ def test_parse_node_states(raw: object, want: dict[str, bool]) -> None:
     [
         pytest.param({"a": True, "b": False}, {"a", "b"}, {"a": True, "b": False}, id="its pods' nodes"),
         pytest.param({"a": True, "x": True}, {"a"}, {"a": True}, id="all addresses are known"),
-        pytest.param({"x": True}, {"a", ""}, {"": True}, id="an unknown node, and a pod without an address"),
-        pytest.param({"x": False}, {""}, {}, id="an unknown node that is dead"),
-        pytest.param({"sibling": True, "head": True}, {""}, {}, id="nodes of other pods"),
-        pytest.param({}, {""}, {}, id="no nodes"),
+        pytest.param({"x": True}, {"a", "@east"}, {"@east": True}, id="an unknown node, and a pod without an address"),
+        pytest.param({"x": True}, {"@west"}, {}, id="an unknown node of another cluster"),
+        pytest.param({"local": True}, {"@east"}, {}, id="an unknown node of no cluster, such as one in the manager"),
+        pytest.param({"x": False}, {"@east"}, {}, id="an unknown node that is dead"),
+        pytest.param({"sibling": True, "head": True}, {"@east"}, {}, id="nodes of other pods"),
+        pytest.param({}, {"@east"}, {}, id="no nodes"),
     ],
 )
 def test_the_states_of_pods(states: dict[str, bool], own: set[str], want: dict[str, bool]) -> None:
-    assert ray_nodes.states_of_pods(states, own, {"a", "b", "sibling", "head", ""}) == want
+    clusters = {"a": "east", "x": "east", "sibling": "east"}
+    assert ray_nodes.states_of_pods(states, clusters, own, {"a", "b", "sibling", "head", "@east"}) == want
+
+
+@pytest.mark.parametrize(
+    ("labels", "want"),
+    [
+        pytest.param({"rayspan.dev/cluster": "east", "x": "y"}, {"a": "east"}, id="a remote node"),
+        pytest.param({"x": "y"}, {}, id="a node in the manager"),
+        pytest.param({"rayspan.dev/cluster": 1}, {}, id="no text"),
+        pytest.param(["rayspan.dev/cluster"], {}, id="no labels"),
+        pytest.param(None, {}, id="labels of an older Ray"),
+    ],
+)
+def test_parse_node_clusters(labels: object, want: dict[str, str]) -> None:
+    assert ray_nodes.parse_node_clusters(answer({**node("a", "ALIVE"), "labels": labels})) == want
 
 
 def test_the_dashboards_port_is_the_one_of_that_name() -> None:

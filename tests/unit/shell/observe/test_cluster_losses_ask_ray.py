@@ -145,20 +145,23 @@ async def test_a_thousand_nodes_are_read_whatever_another_head_answers(odd: Call
 
 
 @pytest.mark.parametrize(
-    ("listed", "is_alive"),
+    ("listed", "cluster", "is_alive"),
     [
-        pytest.param("10.0.0.9", True, id="a node of no known pod, which may be its own"),
-        pytest.param("127.0.0.1", None, id="the head's own node"),
-        pytest.param("10.0.0.1", None, id="the node of a sibling in a reachable cluster"),
+        pytest.param("10.0.0.9", "east", True, id="a node of no known pod, which may be its own"),
+        pytest.param("10.0.0.9", "west", None, id="such a node in another cluster"),
+        pytest.param("10.0.0.9", None, None, id="a node in the manager"),
+        pytest.param("127.0.0.1", "east", None, id="the head's own node"),
+        pytest.param("10.0.0.1", "east", None, id="the node of a sibling in a reachable cluster"),
     ],
 )
 async def test_a_worker_without_a_known_address_is_kept_while_an_unknown_node_lives(
-    listed: str, is_alive: bool | None
+    listed: str, cluster: str | None, is_alive: bool | None
 ) -> None:
     """It became ready just as its cluster became unreachable, so its address was never mirrored."""
     sight, pod, sibling = lost_east(0), worker(_GOOD, ""), worker(_GOOD, "10.0.0.1")
     sibling["metadata"] |= {"name": "sibling", "annotations": {names.SLOT_ANNOTATION: "west/1/workers/0"}}
-    answer = json.dumps({"data": {"result": {"result": [{"node_ip": listed, "state": "ALIVE"}]}}})
+    node = {"node_ip": listed, "state": "ALIVE", "labels": {names.CLUSTER_LABEL: cluster}}
+    answer = json.dumps({"data": {"result": {"result": [node]}}})
     async with serving() as ray:
         ray.lists = [streams(answer)]
         fill(sight.manager.pods, pod, sibling)
