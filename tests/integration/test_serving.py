@@ -13,7 +13,7 @@ from hack.testbed import rayservice
 from hack.testbed.clusters import Clusters, wait
 from hack.testbed.controller import Controller
 from hack.testbed.reader import Raw
-from hack.testbed.stage import Stage, ray_cluster
+from hack.testbed.stage import AUTOSCALED, Stage, ray_cluster
 
 NAME = "chat"
 pytestmark = [pytest.mark.alone, pytest.mark.long]  # stock Kueue is configured anew, and restarted
@@ -52,15 +52,31 @@ def test_what_waits_takes_an_edit_and_what_runs_keeps_its_lock(
     wait(lambda: [_env(one) for one in _clusters(stage)] == ["third"], 60, "the next one has the edit", running.tail)
 
 
+def test_what_waits_to_grow_takes_an_edit(dispatched: Clusters, stage: Stage, running: Controller) -> None:
+    """Kueue rejects an update of an elastic RayCluster whose templates lack its gate, which KubeRay does not know."""
+    stage.build({"east": 1})
+    _apply(stage, "first", workers=2, elastic=True)
+    wait(lambda: "2 workers needed at once" in _said(stage, "Waiting"), 60, "the service says so", running.tail)
+    _apply(stage, "second", workers=2, elastic=True)
+    wait(lambda: _env(_cluster(stage)) == "second", 60, "the RayCluster that waits takes the edit", running.tail)
+    waiting = _cluster(stage)["spec"]
+    assert waiting["suspend"] is True
+    for group in (waiting["headGroupSpec"], *waiting["workerGroupSpecs"]):
+        assert group["template"]["spec"]["schedulingGates"] == [{"name": names.ELASTIC_GATE}]
+
+
 def test_an_upgrade_step_by_step_is_refused_at_once(dispatched: Clusters, stage: Stage) -> None:
     stage.build({"east": 1})
     with pytest.raises(LabError, match=r"spec\.upgradeStrategy\.type is NewClusterWithIncrementalUpgrade"):
         _apply(stage, "first", workers=1, upgradeStrategy={"type": names.INCREMENTAL_UPGRADE})
 
 
-def _apply(stage: Stage, env: str, *, workers: int, more: str = "", **spec: Any) -> None:
+def _apply(stage: Stage, env: str, *, workers: int, more: str = "", elastic: bool = False, **spec: Any) -> None:
     groups = {"workers": workers, **({more: 1} if more else {})}
     made = ray_cluster(NAME, stage.name, groups)
+    if elastic:
+        made["metadata"]["annotations"] = {names.ELASTIC_ANNOTATION: "true"}
+        made["spec"] |= AUTOSCALED
     for group in made["spec"]["workerGroupSpecs"]:
         group["template"]["spec"]["containers"][0]["env"] = [{"name": "RELEASE", "value": env}]
     stage.manager.apply(yaml.safe_dump(rayservice.of(made, **spec)))

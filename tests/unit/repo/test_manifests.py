@@ -358,11 +358,15 @@ def test_a_waiting_raycluster_may_be_edited_and_a_running_one_may_not() -> None:
     spec = _find(_SERVICE_HOLD, "MutatingAdmissionPolicy")["spec"]
     variables = {each["name"]: each["expression"] for each in spec["variables"]}
     assert variables["waits"] == "oldObject.spec.?suspend.orValue(false)"
-    held, noted = (mutation["jsonPatch"]["expression"] for mutation in spec["mutations"])
+    held, gated, noted = (mutation["jsonPatch"]["expression"] for mutation in spec["mutations"])
     assert held.split("\n") == [
         '[variables.waits ? JSONPatch{op: "add", path: "/spec/suspend", value: true} '
         ': JSONPatch{op: "replace", path: "/spec", value: oldObject.spec}]'
     ]
+    assert variables["elasticGate"].startswith("variables.waits && ")
+    assert f"[?'{names.ELASTIC_ANNOTATION}']" in variables["elasticGate"]
+    assert f"'name': '{names.ELASTIC_GATE}'" in variables["elasticGate"]
+    assert gated.count("value: variables.elasticGate") == 2, "the head and each worker group"
     assert noted.startswith("variables.notes.map(key, ") and "escapeKey(key)" in noted
     assert variables["notes"].startswith("variables.waits ||")  # a waiting RayCluster has a record of its original spec
 
