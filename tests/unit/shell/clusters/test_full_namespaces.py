@@ -44,7 +44,7 @@ def large_workload(number: int) -> dict[str, Any]:
 
 def test_workloads_of_one_namespace_do_not_fill_the_manager() -> None:
     manager = ManagerCache(cast(Client, None))
-    for number in range(12):
+    for number in range(20):
         manager.workloads.put(large_workload(number))
         manager.namespace_shares.check("mallory")
     assert not manager.namespace_shares.is_complete("mallory") and manager.namespace_shares.is_complete("demo")
