@@ -19,14 +19,16 @@ NAME = "rayservice-elastic"
 SAMPLE = REPO / "manifests" / "samples" / f"{NAME}.yaml"
 # Several requests at a time, which wait for a worker; one line for each answer.
 _LOAD = """
-import json, sys, threading, time, urllib.request
+import json, os, sys, threading, time, urllib.request
+def tell(line):
+    os.write(1, (line + "\\n").encode())  # in one write, as there are several threads
 def ask():
     while True:
         try:
             with urllib.request.urlopen(sys.argv[1], timeout=300) as answer:
-                print(json.dumps(json.load(answer)), flush=True)
+                tell(json.dumps(json.load(answer)))
         except Exception as error:
-            print("failed: " + repr(error), flush=True)
+            tell("failed: " + repr(error))
             time.sleep(1)
 threads = [threading.Thread(target=ask) for _ in range(int(sys.argv[2]))]
 [thread.start() for thread in threads]
