@@ -1,6 +1,6 @@
 """A model of an API server: objects in memory with versions, watches with a past, preconditions, and owners.
 
-It validates nothing. Those that play Kueue, KubeRay or a kubelet write directly and are told of each change.
+It validates nothing. The models of Kueue, KubeRay and kubelets write to it directly and follow each change.
 """
 
 import random
@@ -21,7 +21,7 @@ from hack.simulation.link import Answer, Request
 from hack.simulation.selection import is_selected, place
 
 _PAST = 500  # changes of a kind from which a watch can resume
-_MOST_EVENTS = 200  # of kind Event, of which nobody needs old ones
+_MOST_EVENTS = 200  # of kind Event; old ones are dropped
 _PODS, _EVENTS = "/api/v1/pods", "/api/v1/events"
 _OWNED = tuple(resource.path() for resource in (resources.PODS, resources.WORKLOADS, resources.PLACEMENTS))
 _BOOKMARK_SECONDS, _WATCH_SECONDS = 60.0, 240.0
@@ -53,7 +53,7 @@ class ApiServer:
 
     def __init__(self, name: str, loop: virtualtime.Loop, draw: random.Random, trace: Callable[..., None]) -> None:
         self.name, self.skew = name, 0.0  # seconds by which its clock is wrong
-        self.writer = ""  # of the change that followers are told of
+        self.writer = ""  # of the change that followers see
         self.errors = 0.0  # share of requests that are answered 500, 429 or 409
         self.admit: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, raw: raw
         self._loop, self._draw, self._trace = loop, draw, trace

@@ -106,5 +106,5 @@ def is_alive(pod: Raw) -> bool:
 
 
 def runs(pod: Raw) -> bool:
-    """Whether it runs, and nobody stops it."""
+    """Whether it runs and is not being stopped."""
     return is_alive(pod) and pod.get("status", {}).get("phase") == "Running" and not is_deleting(pod)

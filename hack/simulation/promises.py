@@ -87,7 +87,7 @@ class Promises:
         return head is not None and head.hears(meta(pod)["uid"])
 
     def _is_asked(self, pod: Raw) -> bool:
-        """Whether Ray's head has its node alive, and has not been busy for so long that nobody could ask it."""
+        """Whether Ray's head has its node alive, and was not too busy to answer for long."""
         recovered = self._loop.time() - self._world.heads_answer_since
         return self._is_heard(pod) and self._world.heads_busy_since is None and recovered > _HEAD_ASKED_WITHIN
 
@@ -101,7 +101,7 @@ class Promises:
         return any(self._world.network.cut(cluster, replica.name) for replica in self._world.replicas)
 
     def _check_deleted(self, cluster: str, copy: Raw) -> None:
-        """No remote pod is deleted while its manager pod wants it: nobody drains it, and its head has not moved."""
+        """No remote pod is deleted while its manager pod wants it: it is not drained, and its head has not moved."""
         pod = self._world.manager_pods().get(label(copy, names.POD_UID_LABEL))
         head = self._world.head_of(label(copy, names.REMOTE_RAY_CLUSTER_LABEL))
         share = cluster, annotation(copy, names.PREBUILT_ANNOTATION)

@@ -9,7 +9,7 @@ from adapter import names
 from adapter.objects.unstructured import Raw, condition, key_of, meta
 from hack.simulation import virtualtime
 
-_QUIET = ("leases", "events")  # kinds that nobody reads in a trace
+_QUIET = ("leases", "events")  # kinds that explain no trace
 _REMEMBERED = 4_000  # lines
 
 
@@ -57,7 +57,7 @@ class Trace:
         self._add(f"--- {text}")
 
     def violate(self, rule: str, about: str, text: str) -> None:
-        """A promise is broken; of one object each is told once."""
+        """Record a broken promise, once for each object."""
         if (rule, about) not in self._broken:
             self._broken.add((rule, about))
             self.violations.append(Violation(self.now(), rule, text))

@@ -1,4 +1,4 @@
-"""Workers join their head, or somebody is told why not: Services of the manager, LimitRanges, cordoned nodes.
+"""Workers join their head, or a message says why not: Services of the manager, LimitRanges, cordoned nodes.
 
 Real Kueue, KubeRay and API servers. Where a container must run, its worker is on a worker cluster's real node.
 """

@@ -4,8 +4,8 @@ A tenant decides how many objects his namespace has, and how large they are. Bey
 incomplete: all of its objects are dropped and no more are taken, so it costs other tenants nothing. Nothing may be
 concluded from its empty stores. It is read again after a pause (`shell/clusters/namespace_reload.py`).
 
-If all namespaces together exceed the cluster's budget, the largest become incomplete until the others fit. So nobody
-makes a namespace incomplete that is smaller than his own.
+If all namespaces together exceed the cluster's budget, the largest become incomplete until the others fit. So no
+tenant makes a namespace incomplete that is smaller than his own.
 """
 
 from collections import Counter
